@@ -1,0 +1,71 @@
+"""What goes wrong because of the input: one base class, one clear message each."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class FairkitError(Exception):
+    """The base of every error that fairkit raises on purpose.
+
+    The message says what is wrong, where, and how to mend it. The command line prints it
+    as it stands and exits with 2. Any other exception that reaches the user is a bug.
+    """
+
+
+class DataError(FairkitError, ValueError):
+    """A table that cannot be used: missing, unreadable, or without what its roles name."""
+
+
+class ModelError(FairkitError, ValueError):
+    """A model that cannot be loaded or run, or whose outputs cannot be interpreted."""
+
+
+class ParameterError(FairkitError, ValueError):
+    """A parameter of an auditor, a mitigator or a command that is unknown or out of range."""
+
+
+class PolicyError(FairkitError, ValueError):
+    """A policy rule that cannot be applied."""
+
+
+class ConfigError(FairkitError, ValueError):
+    """A `fairkit.toml` that cannot be read or has unknown keys."""
+
+
+class PluginError(FairkitError, ImportError):
+    """A plugin that is unknown, does not load, or breaks its contract."""
+
+
+class MissingExtraError(PluginError):
+    """A library that comes with an extra of fairkit and is not installed."""
+
+    def __init__(self, library: str, extra: str) -> None:
+        super().__init__(f"{library} is not installed; mend it with: pip install 'fairkit[{extra}]'")
+
+
+def did_you_mean(name: str, choices: Iterable[str], *, what: str = "") -> str:
+    """Say which of the choices is near the name, else list them.
+
+    Parameters
+    ----------
+    name
+        What the user wrote.
+    choices
+        What would have been understood.
+    what
+        Plural noun for the list, such as ``"columns"``.
+
+    Returns
+    -------
+    str
+        A sentence that ends a message: ``"Did you mean 'sex'?"`` or ``"The columns are: age, sex."``.
+    """
+    known = sorted(set(choices))
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
+    if near:
+        return "Did you mean " + " or ".join(repr(choice) for choice in near) + "?"
+    shown = ", ".join(known[:12]) + (f", ... ({len(known)} in all)" if len(known) > 12 else "")
+    noun = what or "choices"
+    return f"The {noun} are: {shown}." if known else f"There are no {noun}."
