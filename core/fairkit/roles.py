@@ -1,0 +1,190 @@
+"""What the columns of a table are for: label, sensitive groups, features, weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
+
+from fairkit.errors import DataError, did_you_mean
+
+MISSING_GROUP = "(missing)"
+"""The group of the rows whose sensitive value is missing, where such rows are kept."""
+
+Missing = Literal["drop", "group"]
+
+
+def value_text(value: Any) -> str:
+    """Write a cell as groups and classes are named: 1 and 1.0 are both ``"1"``."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return MISSING_GROUP
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return str(int(value))
+    return str(value)
+
+
+def same_value(a: Any, b: Any) -> bool:
+    """Tell whether two cells mean the same, across text and number: ``"1"``, 1, 1.0 and True."""
+    if isinstance(a, bool) or isinstance(b, bool):
+        spelled = {"true": "1", "false": "0"}
+        return _flag(a, spelled) == _flag(b, spelled)
+    try:
+        return float(a) == float(b)
+    except (TypeError, ValueError):
+        return value_text(a) == value_text(b)
+
+
+def _flag(value: Any, spelled: dict[str, str]) -> str:
+    text = value_text(value).lower()
+    return spelled.get(text, text)
+
+
+@dataclass(frozen=True, slots=True)
+class Sensitive:
+    """One way to split people into groups: a column, a binned column, or an intersection.
+
+    Attributes
+    ----------
+    columns
+        The columns whose combination is the group; one for a plain column.
+    edges
+        For each column the increasing bin edges, or None where each value is a group.
+        Edges (25, 60) make the groups ``< 25``, ``25 to < 60`` and ``>= 60``.
+    """
+
+    columns: tuple[str, ...]
+    edges: tuple[tuple[float, ...] | None, ...]
+
+    @property
+    def name(self) -> str:
+        """The name in reports and policies: the columns joined by ``+``."""
+        return "+".join(self.columns)
+
+    @property
+    def text(self) -> str:
+        """The form that `parse` reads: ``age:25:60+sex``."""
+        parts = []
+        for column, edges in zip(self.columns, self.edges, strict=True):
+            parts.append(":".join([column, *(value_text(edge) for edge in edges or ())]))
+        return "+".join(parts)
+
+    @classmethod
+    def parse(cls, text: str, columns: Iterable[str]) -> Self:
+        """Read ``sex``, ``age:25:60`` or ``sex+race``.
+
+        Parameters
+        ----------
+        text
+            What the user wrote. A column whose own name holds ``+`` or ``:`` is taken by its full name.
+        columns
+            The table's columns.
+
+        Raises
+        ------
+        DataError
+            An unknown column, or edges that are not increasing numbers.
+        """
+        known = set(columns)
+        if text in known:
+            return cls((text,), (None,))
+        names: list[str] = []
+        edges: list[tuple[float, ...] | None] = []
+        for part in text.split("+"):
+            name, *bounds = [part] if part in known else part.split(":")
+            if name not in known:
+                hint = did_you_mean(name, known, what="columns")
+                raise DataError(f"there is no sensitive column {name!r} in the data. {hint}")
+            names.append(name)
+            edges.append(_parse_edges(part, bounds) if bounds else None)
+        return cls(tuple(names), tuple(edges))
+
+    def with_edges(self, column: str, edges: tuple[float, ...]) -> Self:
+        """Give the same split with a column binned at the edges."""
+        binned = tuple(edges if c == column else e for c, e in zip(self.columns, self.edges, strict=True))
+        return replace(self, edges=binned)
+
+
+def _parse_edges(part: str, bounds: Sequence[str]) -> tuple[float, ...]:
+    try:
+        edges = tuple(float(bound) for bound in bounds)
+    except ValueError:
+        raise DataError(
+            f"the bins of {part!r} are not numbers; write them as column:edge:edge, as in age:25:60"
+        ) from None
+    if any(not math.isfinite(edge) for edge in edges) or any(
+        b <= a for a, b in zip(edges, edges[1:], strict=False)
+    ):
+        raise DataError(f"the bin edges of {part!r} must be finite and increase, as in age:25:60")
+    return edges
+
+
+def bin_names(edges: Sequence[float]) -> list[str]:
+    """Name the len(edges) + 1 bins: ``< 25``, ``25 to < 60``, ``>= 60``."""
+    shown = [value_text(edge) for edge in edges]
+    inner = [f"{low} to < {high}" for low, high in zip(shown, shown[1:], strict=False)]
+    return [f"< {shown[0]}", *inner, f">= {shown[-1]}"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roles:
+    """Who is what in a table.
+
+    Attributes
+    ----------
+    label
+        The outcome column; None where only scores are looked at.
+    favorable
+        The label's value that is good for the person; None in regression and where all classes count.
+    sensitive
+        The ways to split people into groups.
+    features
+        The columns that a model gets, in order; None stands for all but label, weights and dropped ones.
+    drop
+        Columns that are no features.
+    weights
+        The column of sample weights, nonnegative.
+    missing
+        ``drop`` leaves rows without a sensitive value out and counts them; ``group`` makes them a group.
+    """
+
+    label: str | None = None
+    favorable: Any = None
+    sensitive: tuple[Sensitive, ...] = ()
+    features: tuple[str, ...] | None = None
+    drop: tuple[str, ...] = ()
+    weights: str | None = None
+    missing: Missing = "drop"
+
+    def feature_names(self, columns: Sequence[str]) -> tuple[str, ...]:
+        """The columns that a model gets, in order."""
+        if self.features is not None:
+            return self.features
+        out = {self.label, self.weights, *self.drop}
+        return tuple(column for column in columns if column not in out)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the settings as they stand in a configuration file and in a model's metadata."""
+        return {
+            "label": self.label,
+            "favorable": self.favorable,
+            "sensitive": [split.text for split in self.sensitive],
+            "features": None if self.features is None else list(self.features),
+            "drop": list(self.drop),
+            "weights": self.weights,
+            "missing": self.missing,
+        }
+
+
+def require_columns(names: Iterable[str | None], columns: Sequence[str], *, role: str, table: str) -> None:
+    """Check that the table has the columns.
+
+    Raises
+    ------
+    DataError
+        One is missing; the message names it, the table, and near names.
+    """
+    for name in names:
+        if name is not None and name not in columns:
+            hint = did_you_mean(name, columns, what="columns")
+            raise DataError(f"{table} has no {role} column {name!r}. {hint}")
