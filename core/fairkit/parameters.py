@@ -7,7 +7,7 @@ import dataclasses
 import math
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin
 
 from fairkit.errors import ParameterError, did_you_mean
@@ -74,7 +74,7 @@ def parameter(
     --------
     >>> @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
     ... class Parameters:
-    ...     strength: float = parameter(1.0, help="How much to repair; 0 changes nothing.", minimum=0, maximum=1)
+    ...     strength: float = parameter(1.0, help="How much to repair; 0 changes nothing.", minimum=0)
     >>> parse_parameters(Parameters, {"strength": "0.5"}, owner="my-plugin")
     Parameters(strength=0.5)
     """
@@ -210,22 +210,21 @@ def _converted(hint: Any, value: Any, *, owner: str, name: str) -> Any:
 def _convert(hint: Any, value: Any) -> Any:
     if hint is Any:
         return value
-    if get_origin(hint) is Literal:
-        return _convert_literal(hint, value)
-    if _is_union(hint):
-        return _convert_union(hint, value)
-    if _is_mapping(hint):
-        if not isinstance(value, Mapping):
-            raise _Unreadable
-        return dict(value)
-    if _is_sequence(hint):
-        return _convert_sequence(hint, value)
-    convert = {bool: _convert_bool, int: _convert_int, float: _convert_float, str: _convert_str}.get(hint)
-    if convert is None:
-        if isinstance(hint, type) and isinstance(value, hint):
-            return value
+    for applies, convert in _CONVERTERS:
+        if applies(hint):
+            return convert(hint, value)
+    simple = {bool: _convert_bool, int: _convert_int, float: _convert_float, str: _convert_str}.get(hint)
+    if simple is not None:
+        return simple(value)
+    if isinstance(hint, type) and isinstance(value, hint):
+        return value
+    raise _Unreadable
+
+
+def _convert_mapping(_: Any, value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
         raise _Unreadable
-    return convert(value)
+    return dict(value)
 
 
 def _convert_literal(hint: Any, value: Any) -> Any:
@@ -353,21 +352,21 @@ def _range_text(metadata: Mapping[str, Any]) -> str:
 
 
 def _type_text(hint: Any) -> str:
-    if hint is Any:
-        return "any value"
+    simple = {Any: "any value", bool: "true or false", int: "integer", float: "number", str: "text"}
+    arguments = [argument for argument in get_args(hint) if argument is not Ellipsis]
     if get_origin(hint) is Literal:
-        return " | ".join(str(choice) for choice in get_args(hint))
-    if _is_union(hint):
-        return " or ".join("none" if one is type(None) else _type_text(one) for one in get_args(hint))
-    if _is_mapping(hint):
-        return "KEY=VALUE pairs"
-    if _is_sequence(hint):
-        inner = [argument for argument in get_args(hint) if argument is not Ellipsis]
-        if get_origin(hint) is tuple and Ellipsis not in get_args(hint):
-            return ",".join(_type_text(one) for one in inner)
-        return "list of " + (_type_text(inner[0]) if inner else "values")
-    names = {bool: "true or false", int: "integer", float: "number", str: "text"}
-    return names.get(hint, getattr(hint, "__name__", str(hint)))
+        text = " | ".join(str(choice) for choice in arguments)
+    elif _is_union(hint):
+        text = " or ".join("none" if one is type(None) else _type_text(one) for one in arguments)
+    elif _is_mapping(hint):
+        text = "KEY=VALUE pairs"
+    elif _is_sequence(hint):
+        fixed = get_origin(hint) is tuple and Ellipsis not in get_args(hint)
+        inner = [_type_text(one) for one in arguments]
+        text = ",".join(inner) if fixed else "list of " + (inner[0] if inner else "values")
+    else:
+        text = simple.get(hint, getattr(hint, "__name__", str(hint)))
+    return text
 
 
 def _default_text(field: dataclasses.Field[Any]) -> str:
@@ -393,3 +392,11 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     return str(value)
+
+
+_CONVERTERS: tuple[tuple[Callable[[Any], bool], Callable[[Any, Any], Any]], ...] = (
+    (lambda hint: get_origin(hint) is Literal, _convert_literal),
+    (_is_union, _convert_union),
+    (_is_mapping, _convert_mapping),
+    (_is_sequence, _convert_sequence),
+)
