@@ -1,0 +1,212 @@
+"""From a table's columns to a graph's inputs: names are matched, types are checked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.errors import DataError, ModelError, did_you_mean
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+RANDOM_INPUT = "u"
+"""The input of a randomized model: a draw in [0, 1) that whoever deploys the model provides."""
+
+_DTYPES: Mapping[str, Any] = {
+    "tensor(float)": np.float32,
+    "tensor(double)": np.float64,
+    "tensor(float16)": np.float16,
+    "tensor(int64)": np.int64,
+    "tensor(int32)": np.int32,
+    "tensor(bool)": np.bool_,
+    "tensor(string)": np.object_,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GraphInput:
+    """One input of the graph, as onnxruntime describes it: dtype and shape (None where it is free)."""
+
+    name: str
+    kind: str
+    shape: tuple[int | None, ...]
+
+    @property
+    def width(self) -> int | None:
+        """The number of columns it takes; None where it is free."""
+        return 1 if len(self.shape) < 2 else self.shape[1]
+
+    @property
+    def dtype(self) -> Any:
+        """The numpy type that it takes.
+
+        Raises
+        ------
+        ModelError
+            A type that no table column has.
+        """
+        if self.kind not in _DTYPES:
+            raise ModelError(
+                f"the model's input {self.name!r} has the type {self.kind}; "
+                f"a table can feed {', '.join(sorted(_DTYPES))}"
+            )
+        return _DTYPES[self.kind]
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """An input and the columns that fill it, in order."""
+
+    input: GraphInput
+    columns: tuple[str, ...]
+
+    def build(self, columns: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+        """Make the input's array, shape [n, width] (or [n] where the graph wants a vector)."""
+        dtype = self.input.dtype
+        arrays = [_convert(columns[name], name, self.input, dtype) for name in self.columns]
+        if len(self.input.shape) == 1:
+            return arrays[0]
+        if len(arrays) == 1:
+            return arrays[0].reshape(-1, 1)
+        matrix = np.empty((len(arrays[0]), len(arrays)), dtype=dtype)
+        for place, array in enumerate(arrays):
+            matrix[:, place] = array
+        return matrix
+
+
+def match_inputs(
+    inputs: Sequence[GraphInput], columns: Sequence[str], features: Sequence[str], *, given: bool, table: str
+) -> tuple[list[Feed], list[str]]:
+    """Find the columns for every input.
+
+    An input of width one takes the column of its name, or failing that the only column whose name is the
+    same after every character outside [A-Za-z0-9_] became ``_``. What is left takes the features in order.
+
+    Parameters
+    ----------
+    inputs
+        The graph's inputs, without `RANDOM_INPUT`.
+    columns, features
+        The table's columns, and those that the model gets, in order.
+    given
+        Whether the user (or the model's metadata) named the features.
+    table
+        The table's name, for messages.
+
+    Returns
+    -------
+    list of Feed, list of str
+        One feed for every input, and sentences about what was guessed.
+
+    Raises
+    ------
+    DataError
+        A column is missing or ambiguous, or the number of features is not the model's.
+    """
+    feeds: dict[str, Feed] = {}
+    for graph_input in inputs:
+        if graph_input.width in (1, None) and not (len(inputs) == 1 and given):
+            column = _column_for(graph_input.name, columns)
+            if column is not None:
+                feeds[graph_input.name] = Feed(graph_input, (column,))
+    left = [graph_input for graph_input in inputs if graph_input.name not in feeds]
+    notes: list[str] = []
+    if left:
+        used = {feed.columns[0] for feed in feeds.values()}
+        rest = [name for name in features if name not in used]
+        feeds.update({feed.input.name: feed for feed in _fill(left, rest, columns, table, feeds)})
+        if not given:
+            shown = ", ".join(rest[:6]) + (f", ... ({len(rest)} in all)" if len(rest) > 6 else "")
+            notes.append(f"The input {left[0].name!r} gets these columns in this order: {shown}.")
+    return [feeds[graph_input.name] for graph_input in inputs], notes
+
+
+def _column_for(name: str, columns: Sequence[str]) -> str | None:
+    if name in columns:
+        return name
+    near = [column for column in columns if _identifier(column) == _identifier(name)]
+    if len(near) > 1:
+        raise DataError(
+            f"the model's input {name!r} could be any of the columns {', '.join(map(repr, near))}; "
+            "rename all but one of them"
+        )
+    return near[0] if near else None
+
+
+def _identifier(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_]", "_", name)
+
+
+def _fill(
+    left: Sequence[GraphInput],
+    features: Sequence[str],
+    columns: Sequence[str],
+    table: str,
+    matched: Mapping[str, Feed],
+) -> list[Feed]:
+    """Give the unmatched inputs the features in order."""
+    if matched or (len(left) > 1 and all(graph_input.width == 1 for graph_input in left)):
+        missing = left[0].name
+        hint = did_you_mean(missing, columns, what="columns")
+        raise DataError(f"{table} has no column for the model's input {missing!r}. {hint}")
+    widths = [graph_input.width for graph_input in left]
+    if widths.count(None) == 1:
+        widths[widths.index(None)] = len(features) - sum(width for width in widths if width is not None)
+    total = sum(width or 0 for width in widths)
+    if total != len(features) or None in widths:
+        shown = ", ".join(features)
+        raise DataError(
+            f"the model's input {left[0].name!r} takes {total} columns but gets {len(features)}: {shown}. "
+            "Name them in order with --features, or leave some out with --drop"
+        )
+    feeds, start = [], 0
+    for graph_input, width in zip(left, widths, strict=True):
+        end = start + (width or 0)
+        feeds.append(Feed(graph_input, tuple(features[start:end])))
+        start = end
+    return feeds
+
+
+def _convert(values: NDArray[Any], column: str, graph_input: GraphInput, dtype: Any) -> NDArray[Any]:
+    """Cast a column to what the input takes; refuse what would change its meaning."""
+    if dtype is np.object_:
+        return _as_text(values, column, graph_input)
+    if values.dtype.kind == "O":
+        values = _objects_as_numbers(values, column, graph_input)
+    if np.issubdtype(dtype, np.integer) and values.dtype.kind == "f":
+        odd = ~np.isfinite(values) | (values != np.floor(values))
+        if odd.any():
+            raise DataError(
+                f"the model's input {graph_input.name!r} takes whole numbers, but column {column!r} holds "
+                f"{int(odd.sum())} missing or fractional values in a batch of {len(values)} rows; fill or round them"
+            )
+    return values.astype(dtype, copy=False)
+
+
+def _as_text(values: NDArray[Any], column: str, graph_input: GraphInput) -> NDArray[Any]:
+    if values.dtype.kind == "f":
+        raise DataError(
+            f"the model's input {graph_input.name!r} takes text, but column {column!r} holds fractional numbers; "
+            "store the column as text, spelled as the model was trained"
+        )
+    if values.dtype.kind != "O":
+        return values.astype(str).astype(object)
+    missing = np.equal(values, None)
+    return np.where(missing, "", values) if missing.any() else values
+
+
+def _objects_as_numbers(values: NDArray[Any], column: str, graph_input: GraphInput) -> NDArray[Any]:
+    """Booleans with gaps become numbers; text is an error."""
+    kinds = {type(value) for value in values[:1000] if value is not None}
+    if kinds <= {bool, np.bool_}:
+        return np.array([np.nan if value is None else float(value) for value in values])
+    example = next((value for value in values if value is not None), "")
+    raise DataError(
+        f"the model's input {graph_input.name!r} takes numbers, but column {column!r} holds text ({example!r}); "
+        "encode it as the model was trained, or leave it out with --drop"
+    )

@@ -1,0 +1,135 @@
+"""Looking at an ONNX file without running it: digest, metadata, and what it may refer to."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fairkit.errors import ModelError
+
+if TYPE_CHECKING:
+    import onnx
+
+METADATA_KEY = "fairkit"
+"""The metadata entry in which fairkit keeps a model's data settings, as JSON."""
+
+
+def read_bytes(path: Path) -> bytes:
+    """Read a model file.
+
+    Raises
+    ------
+    ModelError
+        It does not exist, is a folder, is empty, or may not be read.
+    """
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        near = sorted(p.name for p in path.parent.glob("*.onnx")) if path.parent.is_dir() else []
+        hint = f" In that folder there are: {', '.join(near[:8])}." if near else ""
+        raise ModelError(f"there is no model file {str(path)!r}.{hint}") from None
+    except OSError as error:
+        raise ModelError(f"the model {str(path)!r} cannot be read: {error.strerror}") from error
+    if not content:
+        raise ModelError(f"the model {path.name} is empty (0 bytes)")
+    return content
+
+
+def parse(content: bytes, name: str) -> onnx.ModelProto:
+    """Parse a model without loading what it refers to.
+
+    Raises
+    ------
+    ModelError
+        The bytes are not an ONNX model, or only the beginning of one.
+    """
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    try:
+        model = onnx.load_model_from_string(content)
+    except (DecodeError, ValueError, UnicodeDecodeError) as error:
+        raise ModelError(
+            f"{name} is not an ONNX model, or it is truncated ({error}); export it again or copy it whole"
+        ) from error
+    if not model.graph.output:
+        raise ModelError(f"{name} is not an ONNX model: it has no graph with outputs")
+    return model
+
+
+def external_files(model: onnx.ModelProto, name: str, folder: Path | None) -> list[Path]:
+    """Find the files that hold the model's large tensors, all inside its own folder.
+
+    Raises
+    ------
+    ModelError
+        A tensor refers to a path outside the folder, to a missing file, or the model came as bytes.
+    """
+    files: dict[Path, None] = {}
+    for tensor in _tensors(model.graph):
+        for entry in tensor.external_data:
+            if entry.key == "location":
+                files[_inside(entry.value, name, folder)] = None
+    return list(files)
+
+
+def _inside(location: str, name: str, folder: Path | None) -> Path:
+    if folder is None:
+        raise ModelError(f"{name} keeps tensors in the file {location!r}; give it as a path, not as bytes")
+    root = folder.resolve()
+    target = (root / location).resolve()
+    if Path(location).is_absolute() or not target.is_relative_to(root):
+        raise ModelError(
+            f"{name} refers to data outside its own folder ({location!r}) and is not loaded; "
+            "a trustworthy model keeps its data beside it"
+        )
+    if not target.is_file():
+        raise ModelError(
+            f"{name} keeps tensors in {location!r}, which is not in its folder; copy that file too"
+        )
+    return target
+
+
+def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
+    yield from graph.initializer
+    for sparse in graph.sparse_initializer:
+        yield sparse.values
+        yield sparse.indices
+    for node in graph.node:
+        for attribute in node.attribute:
+            yield attribute.t
+            yield from attribute.tensors
+            for inner in (attribute.g, *attribute.graphs):
+                if inner.node or inner.initializer:
+                    yield from _tensors(inner)
+
+
+def digest(content: bytes) -> str:
+    """Give the SHA-256 of the model file's bytes, in hexadecimal."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def embedded_settings(model: onnx.ModelProto) -> dict[str, Any]:
+    """Give the data settings that fairkit wrote into the model's metadata; empty where there are none."""
+    for entry in model.metadata_props:
+        if entry.key == METADATA_KEY:
+            try:
+                settings = json.loads(entry.value)
+            except json.JSONDecodeError:
+                return {}
+            return settings if isinstance(settings, dict) else {}
+    return {}
+
+
+def class_labels(model: onnx.ModelProto) -> list[Any]:
+    """Give the class labels that the graph's last classifier or ZipMap node names; empty where none does."""
+    found: list[Any] = []
+    for node in model.graph.node:
+        for attribute in node.attribute:
+            if attribute.name in ("classlabels_strings", "classlabels_int64s", "classlabels_ints"):
+                values = [text.decode() for text in attribute.strings] or list(attribute.ints)
+                found = values or found
+    return found
