@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 import numpy as np
 
 from fairkit.errors import DataError, ParameterError, did_you_mean
+from fairkit.models import ModelOptions, Task, choose_task
 from fairkit.parameters import parse_parameters
 from fairkit.roles import Roles
 
@@ -20,11 +21,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data import Dataset
-    from fairkit.model import OnnxModel
+    from fairkit.onnx.model import OnnxModel
     from fairkit.roles import Sensitive
 
 Stage = Literal["pre", "in", "post"]
-Task = Literal["binary", "multiclass", "regression"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +100,7 @@ class Table:
         data
             With a label.
         task
-            Default: binary where there is a favorable value, else regression where the label is a number
-            with more than ten values, else multiclass.
+            Default: told by the label, as in an audit (`fairkit.models.choose_task`).
 
         Raises
         ------
@@ -112,7 +111,7 @@ class Table:
         if roles.label is None:
             raise DataError(f"{data.name}: training needs the outcome column; name it with --label")
         values = data.profile.label_values
-        chosen = task or _task_of(roles, values)
+        chosen = choose_task(data, ModelOptions(task=task), None)
         batch = data.read(list(dict.fromkeys([*data.features, *_sensitive_columns(roles)])))
         target, classes = _target(chosen, batch.label, batch.favorable, values, data)
         return cls(
@@ -411,25 +410,10 @@ def _sensitive_columns(roles: Roles) -> list[str]:
     return [column for split in roles.sensitive for column in split.columns]
 
 
-def _task_of(roles: Roles, values: tuple[Any, ...]) -> Task:
-    if roles.favorable is not None:
-        return "binary"
-    numeric = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
-    if numeric and (not values or len(values) > 10):
-        return "regression"
-    return "multiclass"
-
-
 def _target(
     task: Task, label: Any, favorable: Any, values: tuple[Any, ...], data: Dataset
 ) -> tuple[NDArray[np.float64], tuple[Any, ...]]:
     if task == "binary":
-        if favorable is None:
-            shown = ", ".join(repr(value) for value in values[:5])
-            raise DataError(
-                f"{data.name}: say which value of {data.roles.label!r} is favorable with --favorable; "
-                f"it has {shown}"
-            )
         good = next((one for one, yes in zip(label, favorable, strict=True) if yes), None)
         others = tuple(value for value in values if value != good)
         return favorable.astype(np.float64), (*others, good)

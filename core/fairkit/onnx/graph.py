@@ -1,0 +1,158 @@
+"""Building ONNX graphs: nodes with unique names, one opset, other graphs inlined."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from fairkit.errors import ModelError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import onnx
+    from numpy.typing import NDArray
+
+OPSET = 15
+"""Of the default domain: read by onnxruntime 1.10 (2021) and everything since."""
+ML_OPSET = 3
+"""Of ai.onnx.ml: trees, label encoders."""
+IR_VERSION = 8
+ROWS = "rows"
+"""The name of the free first dimension."""
+RESERVED = ("score", "decision_probability", "decision", "u")
+"""Names of fairkit's own outputs and input, which no column may bear."""
+
+ElementType = Literal["float", "string", "int64"]
+
+
+class GraphBuilder:
+    """Collects nodes; inner names get a prefix that no column name is expected to bear."""
+
+    def __init__(self) -> None:
+        self._nodes: list[onnx.NodeProto] = []
+        self._initializers: list[onnx.TensorProto] = []
+        self._inputs: dict[str, onnx.ValueInfoProto] = {}
+        self._outputs: list[onnx.ValueInfoProto] = []
+        self._count = 0
+
+    def input(self, name: str, kind: ElementType) -> str:
+        """Declare an input of shape [rows, 1]; once is enough however often it is asked for.
+
+        Raises
+        ------
+        ModelError
+            The name is one of fairkit's outputs.
+        """
+        if name in RESERVED[:3]:
+            raise ModelError(
+                f"a column cannot be called {name!r}: the exported model gives an output that name"
+            )
+        if name not in self._inputs:
+            self._inputs[name] = _value(name, kind, 1)
+        return name
+
+    def node(self, op: str, inputs: Sequence[str], *, domain: str = "", **attributes: Any) -> str:
+        """Add a node with one output and give the output's name."""
+        from onnx import helper
+
+        name = self._fresh(op)
+        self._nodes.append(helper.make_node(op, list(inputs), [name], name=name, domain=domain, **attributes))
+        return name
+
+    def constant(self, values: Any, dtype: Any = np.float32) -> str:
+        """Add a constant tensor and give its name."""
+        from onnx import numpy_helper
+
+        name = self._fresh("constant")
+        array: NDArray[Any] = np.asarray(values, dtype=dtype)
+        self._initializers.append(numpy_helper.from_array(array, name))
+        return name
+
+    def output(self, name: str, value: str, kind: ElementType = "float", width: int | None = 1) -> None:
+        """Declare an inner value to be an output of shape [rows, width]; a width of None is left free."""
+        from onnx import helper
+
+        self._nodes.append(helper.make_node("Identity", [value], [name], name=f"output/{name}"))
+        self._outputs.append(_value(name, kind, width))
+
+    def inline(self, model: onnx.ModelProto, feeds: Mapping[str, str]) -> dict[str, str]:
+        """Put another model's nodes here.
+
+        Parameters
+        ----------
+        model
+            With inputs that are all keys of `feeds`, of the opset of this builder or one that converts to it.
+        feeds
+            The other model's inputs and the values here that they become.
+
+        Returns
+        -------
+        dict
+            The other model's outputs and their names here.
+        """
+        from onnx import version_converter
+
+        versions = {entry.domain or "": entry.version for entry in model.opset_import}
+        if versions.get("", OPSET) != OPSET:
+            model = version_converter.convert_version(model, OPSET)
+        prefix = self._fresh("inner") + "/"
+        names = {name: prefix + name for name in _values_of(model.graph)} | dict(feeds) | {"": ""}
+        for tensor in model.graph.initializer:
+            kept = type(tensor)()
+            kept.CopyFrom(tensor)
+            kept.name = names[tensor.name]
+            self._initializers.append(kept)
+        for node in model.graph.node:
+            moved = type(node)()
+            moved.CopyFrom(node)
+            moved.name = prefix + node.name if node.name else self._fresh("node")
+            moved.input[:] = [names[name] for name in node.input]
+            moved.output[:] = [names[name] for name in node.output]
+            self._nodes.append(moved)
+        return {output.name: names[output.name] for output in model.graph.output}
+
+    def build(self, *, producer_version: str = "") -> onnx.ModelProto:
+        """Give the checked model.
+
+        Raises
+        ------
+        ModelError
+            The graph breaks ONNX's rules (a bug of whoever built it).
+        """
+        import onnx
+        from onnx import helper
+
+        graph = helper.make_graph(
+            self._nodes, "fairkit", list(self._inputs.values()), self._outputs, initializer=self._initializers
+        )
+        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("ai.onnx.ml", ML_OPSET)]
+        model = helper.make_model(
+            graph,
+            opset_imports=opsets,
+            ir_version=IR_VERSION,
+            producer_name="fairkit",
+            producer_version=producer_version,
+        )
+        try:
+            onnx.checker.check_model(model)
+        except onnx.checker.ValidationError as error:
+            raise ModelError(f"the exported graph is not valid ONNX: {error}") from error
+        return model
+
+    def _fresh(self, hint: str) -> str:
+        self._count += 1
+        return f"fairkit/{hint}_{self._count}"
+
+
+def _values_of(graph: onnx.GraphProto) -> list[str]:
+    names = [tensor.name for tensor in graph.initializer]
+    return names + [name for node in graph.node for name in node.output if name]
+
+
+def _value(name: str, kind: ElementType, width: int | None) -> onnx.ValueInfoProto:
+    from onnx import TensorProto, helper
+
+    types = {"float": TensorProto.FLOAT, "string": TensorProto.STRING, "int64": TensorProto.INT64}
+    return helper.make_tensor_value_info(name, types[kind], [ROWS, width])
