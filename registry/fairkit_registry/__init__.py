@@ -1,0 +1,57 @@
+"""Versions of ONNX models with signed evidence about them.
+
+The names here are loaded when they are first used, so that `import fairkit_registry` stays light.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fairkit_registry.errors import (
+        ArchiveError,
+        CertificateError,
+        KeyFileError,
+        RegistryError,
+        VerificationError,
+    )
+    from fairkit_registry.lookup import register, resolve
+    from fairkit_registry.names import is_reference
+    from fairkit_registry.policies import AliasPolicy
+    from fairkit_registry.store import Registry
+
+__all__ = [
+    "AliasPolicy",
+    "ArchiveError",
+    "CertificateError",
+    "KeyFileError",
+    "Registry",
+    "RegistryError",
+    "VerificationError",
+    "is_reference",
+    "register",
+    "resolve",
+]
+
+_HOMES = {
+    "AliasPolicy": "policies",
+    "ArchiveError": "errors",
+    "CertificateError": "errors",
+    "KeyFileError": "errors",
+    "Registry": "store",
+    "RegistryError": "errors",
+    "VerificationError": "errors",
+    "is_reference": "names",
+    "register": "lookup",
+    "resolve": "lookup",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,218 @@
+"""A store of files under the SHA-256 of their content."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO
+
+from fairkit_registry.errors import RegistryError
+from fairkit_registry.files import explain, sync_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+CHUNK = 1 << 20
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_ABANDONED_SECONDS = 24 * 3600
+"""A temporary file that nobody has written to for a day belongs to a process that is gone."""
+
+
+def is_digest(text: str) -> bool:
+    """Tell whether a text is a SHA-256 in lower-case hexadecimal."""
+    return _DIGEST.fullmatch(text) is not None
+
+
+def chunks(handle: BinaryIO) -> Iterator[bytes]:
+    """Read a file piece by piece, so that memory does not grow with it."""
+    while piece := handle.read(CHUNK):
+        yield piece
+
+
+def hash_file(path: Path) -> str:
+    """Give the SHA-256 of a file's content.
+
+    Raises
+    ------
+    RegistryError
+        The file cannot be read.
+    """
+    try:
+        with path.open("rb") as handle:
+            return hashlib.file_digest(handle, "sha256").hexdigest()
+    except OSError as error:
+        raise RegistryError(f"cannot read {path}: {error.strerror or error}") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staged:
+    """Content that lies flushed under a temporary name and is not part of the store yet."""
+
+    digest: str
+    size: int
+    path: Path
+
+    def discard(self) -> None:
+        """Remove it, if it was not moved into the store."""
+        with suppress(OSError):
+            self.path.unlink()
+
+
+class BlobStore:
+    """Files under ``sha256/ab/cdef...``, each written once and never changed.
+
+    Writing has two steps. `stage` copies and flushes the content under a temporary name; that takes
+    long and holds nobody up. `keep` renames it into place and flushes the folder; the caller does that
+    while it holds the index's write lock, so that `Registry.gc`, which takes the same lock, never
+    meets a file between its arrival and the row that refers to it.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.temporary = root / "tmp"
+
+    def path(self, digest: str) -> Path:
+        """Give the place of a blob.
+
+        Raises
+        ------
+        RegistryError
+            The text is not a digest: it never becomes a path.
+        """
+        if not is_digest(digest):
+            raise RegistryError(f"{digest!r} is not a SHA-256 digest")
+        return self.root / "sha256" / digest[:2] / digest[2:]
+
+    def stage(self, content: Iterable[bytes]) -> Staged:
+        """Copy content under a temporary name and flush it.
+
+        Raises
+        ------
+        RegistryError
+            The disk is full, or the folder cannot be written; nothing is left behind.
+        """
+        path = self.temporary / secrets.token_hex(16)
+        digest = hashlib.sha256()
+        size = 0
+        try:
+            self.temporary.mkdir(parents=True, exist_ok=True)
+            with path.open("xb") as handle:
+                for piece in content:
+                    digest.update(piece)
+                    size += len(piece)
+                    handle.write(piece)
+                handle.flush()
+                os.fsync(handle.fileno())
+        except BaseException as error:
+            with suppress(OSError):
+                path.unlink()
+            if isinstance(error, OSError):
+                raise explain(error, "cannot write to the registry", self.root) from None
+            raise
+        return Staged(digest=digest.hexdigest(), size=size, path=path)
+
+    def keep(self, staged: Staged) -> None:
+        """Move staged content into the store. A damaged blob of the same digest is replaced by it.
+
+        Raises
+        ------
+        RegistryError
+            The folder cannot be written.
+        """
+        target = self.path(staged.digest)
+        try:
+            if not target.parent.is_dir():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                sync_folder(target.parent.parent)
+                sync_folder(self.root)
+            staged.path.replace(target)
+            target.chmod(0o444)
+            sync_folder(target.parent)
+        except OSError as error:
+            raise explain(error, "cannot write to the registry", target) from None
+
+    def read(self, digest: str, *, limit: int) -> bytes:
+        """Give a small blob's content, after checking its digest.
+
+        Raises
+        ------
+        RegistryError
+            The blob is missing, larger than `limit`, or was changed.
+        """
+        path = self.path(digest)
+        try:
+            with path.open("rb") as handle:
+                content = handle.read(limit + 1)
+        except OSError as error:
+            raise RegistryError(
+                f"blob {digest[:12]} cannot be read: {error.strerror}. `fairkit registry check` lists all damage."
+            ) from None
+        if len(content) > limit:
+            raise RegistryError(f"blob {digest[:12]} is larger than the {limit} bytes it may have here")
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise RegistryError(_changed(digest, path))
+        return content
+
+    def intact(self, digest: str) -> Path:
+        """Give a blob's path after hashing it again.
+
+        Raises
+        ------
+        RegistryError
+            The blob is missing or was changed.
+        """
+        problem = self.problem(digest)
+        if problem is not None:
+            raise RegistryError(problem)
+        return self.path(digest)
+
+    def problem(self, digest: str) -> str | None:
+        """Hash a blob again; None where it is what its name says, else a sentence."""
+        path = self.path(digest)
+        if not path.is_file():
+            return f"blob {digest} is missing ({path}); restore it from an export or add the file again"
+        try:
+            same = hash_file(path) == digest
+        except RegistryError as error:
+            return str(error)
+        return None if same else _changed(digest, path)
+
+    def digests(self) -> Iterator[str]:
+        """Give every digest that the store holds a file for."""
+        for path in sorted(self.root.glob("sha256/??/*")):
+            digest = path.parent.name + path.name
+            if is_digest(digest):
+                yield digest
+
+    def strays(self) -> Iterator[Path]:
+        """Give files of the store that are neither blobs nor temporary."""
+        for path in sorted(self.root.rglob("*")):
+            if path.is_dir() and not path.is_symlink():
+                continue
+            if path.parent == self.temporary:
+                continue
+            relative = path.relative_to(self.root).parts
+            if len(relative) != 3 or relative[0] != "sha256" or not is_digest(relative[1] + relative[2]):
+                yield path
+
+    def abandoned(self, *, older_than: float = _ABANDONED_SECONDS) -> Iterator[Path]:
+        """Give temporary files that no living process can still be writing."""
+        if self.temporary.is_dir():
+            limit = time.time() - older_than
+            for path in sorted(self.temporary.iterdir()):
+                with suppress(OSError):
+                    if path.stat().st_mtime < limit:
+                        yield path
+
+
+def _changed(digest: str, path: Path) -> str:
+    return (
+        f"blob {digest} was changed or damaged: its content no longer has this SHA-256 ({path}); "
+        "restore it from an export or add the file again"
+    )

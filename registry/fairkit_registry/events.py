@@ -1,0 +1,132 @@
+"""The append-only log: what was done, when, by whom, chained by hash."""
+
+from __future__ import annotations
+
+import getpass
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from fairkit_registry.jsonio import canonical, fingerprint
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator
+
+GENESIS = "0" * 64
+"""What the first event names as its predecessor."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One change of the registry.
+
+    Attributes
+    ----------
+    seq
+        Its number, from 1 without gaps.
+    at
+        When, UTC.
+    action
+        ``add``, ``certify``, ``alias``, ``promote`` or ``import``.
+    name
+        The model it is about.
+    body
+        What was done; enough to rebuild the tables from the log.
+    previous, digest
+        The digest of the event before it, and its own: SHA-256 over the canonical JSON of the rest.
+    """
+
+    seq: int
+    at: str
+    action: str
+    name: str | None
+    body: dict[str, Any]
+    previous: str
+    digest: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the JSON form."""
+        return {
+            "seq": self.seq,
+            "at": self.at,
+            "action": self.action,
+            "name": self.name,
+            "body": self.body,
+            "previous": self.previous,
+            "digest": self.digest,
+        }
+
+
+def now() -> str:
+    """Give the time in UTC, to the millisecond, as text that sorts."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _who() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):  # a container's user may have no name
+        return "unknown"
+
+
+def _digest(seq: int, at: str, action: str, name: str | None, body: Any, previous: str) -> str:
+    return fingerprint(
+        {"seq": seq, "at": at, "action": action, "name": name, "body": body, "previous": previous}
+    )
+
+
+def append(connection: sqlite3.Connection, action: str, name: str, body: dict[str, Any], *, at: str) -> str:
+    """Add an event to the end of the chain, inside the caller's write transaction; give its digest."""
+    last = connection.execute("SELECT seq, digest FROM events ORDER BY seq DESC LIMIT 1").fetchone()
+    seq, previous = (1, GENESIS) if last is None else (last["seq"] + 1, last["digest"])
+    body = {**body, "by": _who()}
+    digest = _digest(seq, at, action, name, body, previous)
+    connection.execute(
+        "INSERT INTO events (seq, at, action, name, body, previous, digest) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (seq, at, action, name, canonical(body).decode("utf-8"), previous, digest),
+    )
+    return digest
+
+
+def read(connection: sqlite3.Connection, name: str | None = None, *, limit: int | None = None) -> list[Event]:
+    """Give the events of a model (or all), the newest first."""
+    rows = connection.execute(
+        "SELECT * FROM events WHERE ? IS NULL OR name = ? ORDER BY seq DESC LIMIT ?",
+        (name, name, -1 if limit is None else limit),
+    )
+    return [_event(row) for row in rows]
+
+
+def _event(row: sqlite3.Row) -> Event:
+    return Event(
+        seq=row["seq"],
+        at=row["at"],
+        action=row["action"],
+        name=row["name"],
+        body=json.loads(row["body"]),
+        previous=row["previous"],
+        digest=row["digest"],
+    )
+
+
+def walk(connection: sqlite3.Connection) -> Iterator[Event | str]:
+    """Walk the chain from its beginning: each event, and a sentence for each link that does not hold."""
+    previous, expected = GENESIS, 1
+    for row in connection.execute("SELECT * FROM events ORDER BY seq"):
+        if row["seq"] != expected:
+            yield f"event {expected} is missing from the log (the next one is {row['seq']})"
+        try:
+            event = _event(row)
+        except ValueError:
+            yield f"event {row['seq']} was changed: its body is not JSON"
+            previous, expected = row["digest"], row["seq"] + 1
+            continue
+        if event.previous != previous:
+            yield f"event {event.seq} does not follow the event before it: the chain of hashes is broken"
+        again = _digest(event.seq, event.at, event.action, event.name, event.body, event.previous)
+        if again != event.digest:
+            yield f"event {event.seq} ({event.action} {event.name}) was changed: it no longer has its digest"
+        yield event
+        previous, expected = event.digest, event.seq + 1

@@ -1,0 +1,270 @@
+"""The registry's SQLite file: schema, migrations, transactions."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from fairkit_registry.errors import RegistryError
+from fairkit_registry.files import explain, sync_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+APPLICATION_ID = 0x66616972  # "fair"
+BUSY_SECONDS = 30.0
+
+MIGRATIONS: tuple[str, ...] = (
+    """
+    CREATE TABLE blobs (
+        digest TEXT PRIMARY KEY CHECK (length(digest) = 64),
+        size INTEGER NOT NULL CHECK (size >= 0),
+        kind TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID;
+
+    CREATE TABLE versions (
+        name TEXT NOT NULL,
+        version INTEGER NOT NULL CHECK (version >= 1),
+        model TEXT NOT NULL REFERENCES blobs (digest),
+        filename TEXT NOT NULL,
+        parent_name TEXT,
+        parent_version INTEGER,
+        notes TEXT NOT NULL,
+        tags TEXT NOT NULL,
+        origin TEXT,
+        added_at TEXT NOT NULL,
+        PRIMARY KEY (name, version),
+        FOREIGN KEY (parent_name, parent_version) REFERENCES versions (name, version)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX versions_by_model ON versions (model);
+    CREATE INDEX versions_by_origin ON versions (name, origin) WHERE origin IS NOT NULL;
+
+    CREATE TABLE certificates (
+        name TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        digest TEXT NOT NULL REFERENCES blobs (digest),
+        added_at TEXT NOT NULL,
+        PRIMARY KEY (name, version, digest),
+        FOREIGN KEY (name, version) REFERENCES versions (name, version)
+    ) STRICT, WITHOUT ROWID;
+
+    CREATE TABLE aliases (
+        name TEXT NOT NULL,
+        alias TEXT NOT NULL,
+        policy TEXT NOT NULL,
+        version INTEGER,
+        certificate TEXT REFERENCES blobs (digest),
+        changed_at TEXT NOT NULL,
+        PRIMARY KEY (name, alias),
+        FOREIGN KEY (name, version) REFERENCES versions (name, version)
+    ) STRICT, WITHOUT ROWID;
+
+    CREATE TABLE events (
+        seq INTEGER PRIMARY KEY CHECK (seq >= 1),
+        at TEXT NOT NULL,
+        action TEXT NOT NULL,
+        name TEXT,
+        body TEXT NOT NULL,
+        previous TEXT NOT NULL,
+        digest TEXT NOT NULL UNIQUE
+    ) STRICT;
+    CREATE INDEX events_by_name ON events (name, seq);
+    CREATE TRIGGER events_stay BEFORE UPDATE ON events
+        BEGIN SELECT RAISE (ABORT, 'the event log is append-only'); END;
+    CREATE TRIGGER events_remain BEFORE DELETE ON events
+        BEGIN SELECT RAISE (ABORT, 'the event log is append-only'); END;
+    """,
+)
+"""Each entry takes the schema from version i to i+1; entries are only ever appended."""
+
+
+def _translate(error: sqlite3.Error, path: Path) -> RegistryError:
+    text = str(error)
+    if "locked" in text or "busy" in text:
+        return RegistryError(
+            f"{path} is locked by another program that has been writing for long; nothing was changed. "
+            "Wait until it has ended and run the command again."
+        )
+    if "readonly" in text or "read-only" in text:
+        return RegistryError(f"{path} cannot be written: check the permissions of the registry's folder.")
+    if "full" in text or "disk I/O" in text:
+        return RegistryError(
+            f"{path}: the disk or quota is full ({text}); nothing was changed. Free some space and run it again."
+        )
+    if "unable to open" in text:
+        return RegistryError(f"{path} cannot be opened: check the permissions of the registry's folder.")
+    if "malformed" in text or "not a database" in text:
+        return RegistryError(
+            f"{path} is damaged ({text}); restore the registry from a backup or from exports."
+        )
+    return RegistryError(f"{path}: {text}")
+
+
+def _statements(script: str) -> Iterator[str]:
+    """Split a script, because `executescript` would commit the transaction it stands in."""
+    pending = ""
+    for line in script.splitlines(keepends=True):
+        pending += line
+        if line.rstrip().endswith(";") and sqlite3.complete_statement(pending):
+            yield pending
+            pending = ""
+
+
+def create(path: Path, scratch: Path) -> None:
+    """Make the database file whole, or leave the one that another process made in the meantime.
+
+    Raises
+    ------
+    RegistryError
+        The folder cannot be written.
+    """
+    temporary = scratch / f"index-{secrets.token_hex(8)}.sqlite"
+    try:
+        scratch.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(temporary, isolation_level=None)
+        try:
+            # Set here, where nobody else is: turning WAL on later would fail beside other processes.
+            connection.execute("PRAGMA journal_mode = WAL")
+            _upgrade(connection)
+        finally:
+            connection.close()
+        with suppress(FileExistsError):
+            os.link(temporary, path)
+        temporary.unlink()
+        sync_folder(path.parent)
+    except OSError as error:
+        raise explain(error, "cannot make a registry in", path.parent) from None
+    except sqlite3.Error as error:
+        raise _translate(error, path) from None
+
+
+def _schema_version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _upgrade(connection: sqlite3.Connection) -> None:
+    """Bring the schema to the newest version in one transaction."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for step in MIGRATIONS[_schema_version(connection) :]:  # another process may have been faster
+            for statement in _statements(step):
+                connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+
+
+class Index:
+    """The open database of a registry.
+
+    Readers never wait for writers and see one state of the whole (WAL). Writers queue: a write
+    transaction holds the only write lock from its first statement (``BEGIN IMMEDIATE``), so that what
+    it reads, such as the highest version, is still true when it writes.
+    """
+
+    def __init__(self, path: Path, *, timeout: float = BUSY_SECONDS) -> None:
+        self.path = path
+        if not path.is_file():
+            raise RegistryError(
+                f"there is no registry in {path.parent}. `fairkit registry add NAME MODEL.onnx` makes one; "
+                "--registry, FAIRKIT_REGISTRY and [registry] path in fairkit.toml say where."
+            )
+        try:
+            self._connection = self._open(timeout)
+            self._check_schema()
+        except sqlite3.Error as error:
+            raise _translate(error, path) from None
+
+    def _open(self, timeout: float) -> sqlite3.Connection:
+        uri = self.path.absolute().as_uri()
+        if os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK):
+            return self._connect(uri + "?mode=rw", timeout)
+        # A WAL database in a folder without write permission opens only if it is known not to change.
+        wal = self.path.with_name(self.path.name + "-wal")
+        still = not wal.exists() or wal.stat().st_size == 0
+        return self._connect(uri + ("?mode=ro&immutable=1" if still else "?mode=ro"), timeout)
+
+    @staticmethod
+    def _connect(uri: str, timeout: float) -> sqlite3.Connection:
+        connection = sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None)
+        connection.row_factory = sqlite3.Row
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA synchronous = FULL")  # what was acknowledged survives a power failure
+        return connection
+
+    def _check_schema(self) -> None:
+        if self._connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+            raise RegistryError(f"{self.path} is the database of another program, not of a fairkit registry")
+        version = _schema_version(self._connection)
+        if version > len(MIGRATIONS):
+            raise RegistryError(
+                f"{self.path} was written by a newer fairkit (schema {version}; this one knows {len(MIGRATIONS)}): "
+                "upgrade fairkit"
+            )
+        if version < len(MIGRATIONS):
+            _upgrade(self._connection)
+
+    @contextmanager
+    def write(self) -> Iterator[sqlite3.Connection]:
+        """Run a block as one transaction that holds the write lock; all of it happens, or nothing.
+
+        Raises
+        ------
+        RegistryError
+            The database is locked for longer than the timeout, read-only, full or damaged.
+        """
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+        except sqlite3.Error as error:
+            raise _translate(error, self.path) from None
+
+    @contextmanager
+    def read(self) -> Iterator[sqlite3.Connection]:
+        """Run a block that sees one state of the whole, whatever others write meanwhile.
+
+        Raises
+        ------
+        RegistryError
+            The database cannot be read.
+        """
+        if self._connection.in_transaction:  # a read within a write sees what the write did
+            yield self._connection
+            return
+        try:
+            self._connection.execute("BEGIN")
+            try:
+                yield self._connection
+            finally:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            raise _translate(error, self.path) from None
+
+    def damage(self) -> list[str]:
+        """Let SQLite check its file and every foreign key; the problems in words."""
+        with self.read() as connection:
+            found = [row[0] for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
+            found += [
+                f"{row['table']}: a row refers to a missing row of {row['parent']}"
+                for row in connection.execute("PRAGMA foreign_key_check")
+            ]
+        return [f"{self.path}: {text}" for text in found]
+
+    def close(self) -> None:
+        """Close the database."""
+        self._connection.close()

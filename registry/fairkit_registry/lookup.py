@@ -1,0 +1,82 @@
+"""Names of the registry where other commands expect a file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fairkit_registry.blobs import hash_file
+from fairkit_registry.store import Registry
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fairkit_registry.records import Version
+
+
+def resolve(name: str, registry_path: str | Path) -> Path:
+    """Give the ONNX file that a name of a registry means, after hashing it again.
+
+    Parameters
+    ----------
+    name
+        ``credit`` (the newest version), ``credit@3`` or ``credit@production``.
+    registry_path
+        The registry's folder.
+
+    Returns
+    -------
+    Path
+        A file inside the registry. Do not change it.
+
+    Raises
+    ------
+    RegistryError
+        There is no such registry, model, version or alias, or the file was changed.
+    """
+    with Registry(registry_path) as registry:
+        return registry.model_path(registry.version(name))
+
+
+def register(
+    name: str,
+    file: str | Path,
+    registry_path: str | Path,
+    *,
+    base: str | Path | None = None,
+    certificates: Sequence[str | Path] = (),
+    tags: Sequence[str] = (),
+    notes: str = "",
+) -> Version:
+    """Add a file that was just made, with the version that it was made from as its parent.
+
+    Parameters
+    ----------
+    name, file, certificates, tags, notes
+        As in `Registry.add`. The registry is made where there is none.
+    registry_path
+        The registry's folder.
+    base
+        What the file was made from: a name in the registry, or an ONNX file. A file that the registry
+        knows (by its digest) as a version of any model becomes the parent; one that it does not know is no parent.
+
+    Raises
+    ------
+    RegistryError
+        See `Registry.add`.
+    """
+    with Registry(registry_path, create=True) as registry:
+        parent = None if base is None else _parent(registry, name, base)
+        return registry.add(name, file, certificates=certificates, parent=parent, tags=tags, notes=notes)
+
+
+def _parent(registry: Registry, name: str, base: str | Path) -> str | None:
+    if not os.path.lexists(base):
+        return str(base)
+    with registry.index.read() as connection:
+        row = connection.execute(
+            "SELECT name, version FROM versions WHERE model = ? ORDER BY name <> ?, version DESC LIMIT 1",
+            (hash_file(Path(base)), name),
+        ).fetchone()
+    return None if row is None else f"{row['name']}@{row['version']}"

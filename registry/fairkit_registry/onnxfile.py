@@ -1,0 +1,175 @@
+"""A look at an ONNX file that never runs it and never follows a path in it."""
+
+from __future__ import annotations
+
+import math
+import mmap
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fairkit_registry.errors import RegistryError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_GRAPH_FIELD = 7
+_KNOWN_FIELDS = {1, 2, 3, 4, 5, 6, 7, 8, 14, 20, 25, 26}
+"""The fields of onnx.ModelProto; a file with another one at its top is something else."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphSummary:
+    """What stands in a graph: how often each operator, numbers in its weights, inputs, outputs."""
+
+    operators: dict[str, int]
+    weights: int
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    opsets: dict[str, int]
+    metadata: dict[str, str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the JSON form."""
+        return {
+            "operators": self.operators,
+            "weights": self.weights,
+            "inputs": list(self.inputs),
+            "outputs": list(self.outputs),
+            "opsets": self.opsets,
+        }
+
+
+def _varint(data: mmap.mmap, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while shift < 64:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+    raise IndexError
+
+
+def _top_fields(data: mmap.mmap) -> set[int]:
+    """Walk the fields at the top of a protobuf message without looking into them."""
+    fields, position, end = set(), 0, len(data)
+    while position < end:
+        key, position = _varint(data, position)
+        field, wire = key >> 3, key & 7
+        fields.add(field)
+        if wire == 0:
+            _, position = _varint(data, position)
+        elif wire == 2:
+            length, position = _varint(data, position)
+            position += length
+        else:  # ModelProto has no field of another kind
+            raise IndexError
+    if position != end:
+        raise IndexError
+    return fields
+
+
+def check_file(path: Path, *, shown: Path | None = None) -> None:
+    """Refuse a file that is not an ONNX model or whose weights lie in other files.
+
+    A digest of the file says nothing about weights outside of it, so a certificate could not name them.
+    The walk costs microseconds and needs no library; only a file that seems to have external weights
+    is parsed.
+
+    Parameters
+    ----------
+    path
+        The file.
+    shown
+        What to call it in a message, where it is a copy.
+
+    Raises
+    ------
+    RegistryError
+        The file is missing, empty, no ONNX model, or has external weights.
+    """
+    name = shown or path
+    try:
+        with path.open("rb") as handle, mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            fields = _top_fields(data)
+            suspicious = data.find(b"location") >= 0
+    except OSError as error:
+        raise RegistryError(f"cannot read the model {name}: {error.strerror or error}") from None
+    except (ValueError, IndexError):  # mmap refuses an empty file
+        raise RegistryError(f"{name} is not an ONNX file (or is damaged)") from None
+    if _GRAPH_FIELD not in fields or not fields <= _KNOWN_FIELDS:
+        raise RegistryError(f"{name} is not an ONNX file: it holds no graph")
+    if suspicious and _has_external_weights(path):
+        raise RegistryError(
+            f"{name} keeps weights in other files, which its digest does not cover; save it as one file: "
+            "onnx.save_model(onnx.load(path), out, save_as_external_data=False)"
+        )
+
+
+def _load(path: Path) -> Any:
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    try:
+        return onnx.load(str(path), load_external_data=False)
+    except DecodeError:
+        raise RegistryError(f"{path} is not an ONNX file (or is damaged)") from None
+
+
+def _has_external_weights(path: Path) -> bool:
+    return any(tensor.external_data or tensor.data_location == 1 for tensor in _walk(_load(path))[1])
+
+
+def _walk(model: Any) -> tuple[list[Any], list[Any]]:
+    """Give all nodes and all tensors, those of subgraphs and functions included."""
+    nodes: list[Any] = []
+    tensors: list[Any] = []
+    graphs = [model.graph, *model.functions]
+    while graphs:
+        graph = graphs.pop()
+        nodes.extend(graph.node)
+        tensors.extend(getattr(graph, "initializer", ()))
+        for sparse in getattr(graph, "sparse_initializer", ()):
+            tensors.extend((sparse.values, sparse.indices))
+        for attribute in (one for node in graph.node for one in node.attribute):
+            tensors.extend([*attribute.tensors, *([attribute.t] if attribute.HasField("t") else [])])
+            graphs.extend([*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])])
+    return nodes, tensors
+
+
+def summarise(path: Path) -> GraphSummary:
+    """Count the operators and weights of an ONNX file, subgraphs and functions included.
+
+    Raises
+    ------
+    RegistryError
+        The file is not an ONNX model.
+    """
+    model = _load(path)
+    nodes, tensors = _walk(model)
+    operators = Counter(f"{node.domain}.{node.op_type}" if node.domain else node.op_type for node in nodes)
+    attributes = [one for node in nodes for one in node.attribute]
+    weights = sum(math.prod(tensor.dims) for tensor in tensors)
+    weights += sum(len(one.floats) + len(one.ints) for one in attributes)
+    return GraphSummary(
+        operators=dict(sorted(operators.items())),
+        weights=weights,
+        inputs=tuple(_typed(value) for value in model.graph.input),
+        outputs=tuple(_typed(value) for value in model.graph.output),
+        opsets={entry.domain or "ai.onnx": entry.version for entry in model.opset_import},
+        metadata={entry.key: entry.value for entry in model.metadata_props},
+    )
+
+
+def _typed(value: Any) -> str:
+    from onnx import TensorProto
+
+    kind = value.type.tensor_type
+    if not value.type.HasField("tensor_type"):
+        return f"{value.name}: {value.type.WhichOneof('value') or 'untyped'}"
+    shape = ", ".join(
+        str(d.dim_value) if d.HasField("dim_value") else (d.dim_param or "?") for d in kind.shape.dim
+    )
+    return f"{value.name}: {TensorProto.DataType.Name(kind.elem_type).lower()}[{shape}]"

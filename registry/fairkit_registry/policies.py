@@ -1,0 +1,66 @@
+"""What an alias asks of a version before it points to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AliasPolicy:
+    """The conditions of an alias; by default a certificate by a trusted key, and no key is trusted.
+
+    Attributes
+    ----------
+    rules
+        Policy rules (``{"metric", "sensitive", "max" | "min"}``) that the certified findings must meet.
+        Without rules, the verdict that was signed must be ``pass``.
+    keys
+        PEM of the public keys whose certificates count.
+    max_age_days
+        How old (by the signed `auditedAt`) the certificate may be; None: any age.
+    data
+        SHA-256 of the data sets that the audit may have been made on; empty: any.
+    no_worse
+        Refuse what is worse than the current holder beyond noise.
+    checks
+        Names of promotion checks (from plugins) that must be installed and agree.
+    open
+        True asks for nothing: a place for work in progress.
+    """
+
+    rules: tuple[Mapping[str, Any], ...] = ()
+    keys: tuple[str, ...] = ()
+    max_age_days: float | None = None
+    data: tuple[str, ...] = ()
+    no_worse: bool = False
+    checks: tuple[str, ...] = ()
+    open: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the JSON form."""
+        return {
+            "rules": [dict(rule) for rule in self.rules],
+            "keys": list(self.keys),
+            "max_age_days": self.max_age_days,
+            "data": list(self.data),
+            "no_worse": self.no_worse,
+            "checks": list(self.checks),
+            "open": self.open,
+        }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote."""
+        return cls(
+            rules=tuple(record["rules"]),
+            keys=tuple(record["keys"]),
+            max_age_days=record["max_age_days"],
+            data=tuple(record["data"]),
+            no_worse=record["no_worse"],
+            checks=tuple(record["checks"]),
+            open=record["open"],
+        )

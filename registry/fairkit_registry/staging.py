@@ -1,0 +1,54 @@
+"""Files on their way into the store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fairkit_registry.blobs import BlobStore, Staged, chunks
+from fairkit_registry.certificate import LARGEST, check_subject, read_file
+from fairkit_registry.errors import RegistryError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LARGEST_CERTIFICATE = LARGEST
+
+
+class Staging:
+    """Remembers what it staged, so that whatever is not kept is removed."""
+
+    def __init__(self, blobs: BlobStore) -> None:
+        self.blobs = blobs
+        self.all: list[Staged] = []
+
+    def file(self, path: Path) -> Staged:
+        """Copy a file.
+
+        Raises
+        ------
+        RegistryError
+            It cannot be read, or the copy cannot be written.
+        """
+        try:
+            handle = path.open("rb")
+        except OSError as error:
+            raise RegistryError(f"cannot read {path}: {error.strerror or error}") from None
+        with handle:
+            return self.take(self.blobs.stage(chunks(handle)))
+
+    def certificate(self, path: Path, model: str) -> Staged:
+        """Copy a certificate, if it is one and is about the model.
+
+        Raises
+        ------
+        CertificateError
+            It is not.
+        """
+        raw = read_file(path)
+        check_subject(raw, model, where=str(path))
+        return self.take(self.blobs.stage([raw]))
+
+    def take(self, staged: Staged) -> Staged:
+        """Remember a staged file, so that it is removed if it is not kept."""
+        self.all.append(staged)
+        return staged
