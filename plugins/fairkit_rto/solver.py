@@ -1,0 +1,107 @@
+"""The randomized threshold rule, solved exactly.
+
+For every group k the rule is h(x) = clip((f(x) - t_k)/γ, 0, 1), f in [-1, 1]. It minimises
+E[γ/2 h² - f h] subject to |mean of h in group k - ρ| ≤ ε/2. The groups separate, and in each the mean of h is
+continuous and does not increase in t, so that t_k is where it equals the unconstrained rate (that of t = 0)
+brought into [ρ - ε/2, ρ + ε/2].
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fairkit_rto.ramps import SortedScores, Term, evaluate, middle_crossing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+
+def ramp(
+    margins: NDArray[np.floating], thresholds: NDArray[np.floating] | float, gamma: float
+) -> NDArray[np.float64]:
+    """Give h = clip((f - t)/γ, 0, 1), the chance of the favorable decision.
+
+    Parameters
+    ----------
+    margins
+        f = 2p - 1 in [-1, 1], shape [n].
+    thresholds
+        The threshold of each row's group, shape [n], or one for all.
+    gamma
+        The width of the ramp, above 0.
+
+    Returns
+    -------
+    ndarray
+        Shape [n], in [0, 1].
+    """
+    return np.clip((np.asarray(margins, dtype=np.float64) - thresholds) / gamma, 0.0, 1.0)
+
+
+def rate(groups: Sequence[SortedScores], threshold: float, gamma: float) -> float:
+    """Give the mean of h over all rows of the groups, in [0, 1]."""
+    total = sum(group.total for group in groups)
+    return evaluate([Term(group) for group in groups], threshold, gamma)[0] / total
+
+
+def parity_threshold(groups: Sequence[SortedScores], gamma: float, rho: float, epsilon: float) -> float:
+    """Give the threshold for the rows of all the groups given, taken together as one population.
+
+    Parameters
+    ----------
+    groups
+        The sorted margins: one group, or several for the rule of the pooled population (no need to merge).
+    gamma
+        The width of the ramp, above 0.
+    rho
+        The rate that every group shall have, in [0, 1].
+    epsilon
+        How far two groups may be apart: the rate may lie in [ρ - ε/2, ρ + ε/2].
+
+    Returns
+    -------
+    float
+        t in [-1 - γ, 1]; 0 where the constraint does not bind, else the middle of the points with the
+        wanted rate.
+    """
+    free = rate(groups, 0.0, gamma)
+    wanted = min(max(free, rho - 0.5 * epsilon, 0.0), rho + 0.5 * epsilon, 1.0)
+    if wanted == free:
+        return 0.0
+    return middle_crossing([Term(group) for group in groups], gamma, wanted, (-1.0 - gamma, 1.0))
+
+
+def covariance_multiplier(inside: SortedScores, outside: SortedScores, gamma: float, epsilon: float) -> float:
+    """Give the multiplier t of the covariance variant (RTO, appendix E.1) in one subgroup.
+
+    With z = 1_S - ρ, ρ the share of S in the subgroup, the constraint is |mean of z h| ≤ ε, that is
+    |C(h, 1_S)| ≤ ε, and the rule h = clip((f - t z)/γ, 0, 1). The covariance is ρ(1 - ρ) times the
+    difference of the two rates.
+
+    Parameters
+    ----------
+    inside, outside
+        The sorted margins of the rows in S and of the others; neither is empty.
+    gamma
+        The width of the ramp, above 0.
+    epsilon
+        The largest covariance, at least 0; the largest possible is 1/4.
+
+    Returns
+    -------
+    float
+        t; 0 where the constraint does not bind. The thresholds are t (1 - ρ) in S and -t ρ outside.
+    """
+    total = inside.total + outside.total
+    share = inside.total / total
+    terms = [Term(inside, 1.0 - share, 1.0 - share), Term(outside, -share, -share)]
+    free = evaluate(terms, 0.0, gamma)[0] / total
+    wanted = min(max(free, -epsilon), epsilon)
+    if wanted == free:
+        return 0.0
+    reach = (1.0 + gamma) / min(share, 1.0 - share)
+    return middle_crossing(terms, gamma, wanted, (-reach, reach))
