@@ -119,6 +119,8 @@ def match_inputs(
     if left:
         used = {feed.columns[0] for feed in feeds.values()}
         rest = [name for name in features if name not in used]
+        if sum(graph_input.width or 0 for graph_input in left) == len(features):
+            rest = list(features)  # a matrix may hold a column that is an input of its own too
         feeds.update({feed.input.name: feed for feed in _fill(left, rest, columns, table, feeds)})
         if not given:
             shown = ", ".join(rest[:6]) + (f", ... ({len(rest)} in all)" if len(rest) > 6 else "")
@@ -150,8 +152,9 @@ def _fill(
     matched: Mapping[str, Feed],
 ) -> list[Feed]:
     """Give the unmatched inputs the features in order."""
-    if matched or (len(left) > 1 and all(graph_input.width == 1 for graph_input in left)):
-        missing = left[0].name
+    narrow = [graph_input for graph_input in left if graph_input.width == 1]
+    if narrow and (matched or 1 < len(left) == len(narrow)):
+        missing = narrow[0].name
         hint = did_you_mean(missing, columns, what="columns")
         raise DataError(f"{table} has no column for the model's input {missing!r}. {hint}")
     widths = [graph_input.width for graph_input in left]
