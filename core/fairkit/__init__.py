@@ -1,1 +1,77 @@
-"""x"""
+"""Audit machine-learning models for fairness, mitigate what is found, keep signed evidence.
+
+Names are loaded when they are used, so that ``import fairkit`` stays light.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+_PUBLIC = {
+    "Auditor": "fairkit.auditors",
+    "AuditContext": "fairkit.auditors",
+    "ConfigError": "fairkit.errors",
+    "DataError": "fairkit.errors",
+    "Dataset": "fairkit.data",
+    "FairkitError": "fairkit.errors",
+    "Finding": "fairkit.findings",
+    "GroupValue": "fairkit.findings",
+    "Mean": "fairkit.metrics",
+    "Metric": "fairkit.metrics",
+    "Mitigator": "fairkit.mitigators",
+    "ModelError": "fairkit.errors",
+    "ModelOptions": "fairkit.models",
+    "OnnxModel": "fairkit.onnx.model",
+    "ParameterError": "fairkit.errors",
+    "PluginError": "fairkit.errors",
+    "PolicyError": "fairkit.errors",
+    "PredictedColumns": "fairkit.models",
+    "Rate": "fairkit.metrics",
+    "Report": "fairkit.findings",
+    "Rows": "fairkit.statistics",
+    "Rule": "fairkit.policy",
+    "audit": "fairkit.auditing",
+    "hookimpl": "fairkit.hookspecs",
+    "load_data": "fairkit.data",
+    "parameter": "fairkit.parameters",
+}
+
+if TYPE_CHECKING:
+    from fairkit.auditing import audit
+    from fairkit.auditors import AuditContext, Auditor
+    from fairkit.data import Dataset, load_data
+    from fairkit.errors import (
+        ConfigError,
+        DataError,
+        FairkitError,
+        ModelError,
+        ParameterError,
+        PluginError,
+        PolicyError,
+    )
+    from fairkit.findings import Finding, GroupValue, Report
+    from fairkit.hookspecs import hookimpl
+    from fairkit.metrics import Mean, Metric, Rate
+    from fairkit.mitigators import Mitigator
+    from fairkit.models import ModelOptions, PredictedColumns
+    from fairkit.onnx.model import OnnxModel
+    from fairkit.parameters import parameter
+    from fairkit.policy import Rule
+    from fairkit.statistics import Rows
+
+__all__ = sorted(_PUBLIC)  # noqa: PLE0605 -- the table above is the list
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("fairkit")
+    if name in _PUBLIC:
+        return getattr(importlib.import_module(_PUBLIC[name]), name)
+    raise AttributeError(f"module 'fairkit' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

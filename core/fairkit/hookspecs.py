@@ -1,0 +1,33 @@
+"""The hooks of fairkit. A hook returns classes and does nothing else: the class is the contract."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pluggy
+
+if TYPE_CHECKING:
+    from fairkit.auditors import Auditor
+    from fairkit.metrics import Metric
+    from fairkit.mitigators import Mitigator
+
+PROJECT = "fairkit"
+"""The pluggy project, and the entry-point group in which plugins are found."""
+
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+
+@hookspec
+def fairkit_metrics() -> list[type[Metric]]:  # type: ignore[empty-body]
+    """Give the plugin's group metrics (see `fairkit.Metric`)."""
+
+
+@hookspec
+def fairkit_auditors() -> list[type[Auditor]]:  # type: ignore[empty-body]
+    """Give the plugin's auditors (see `fairkit.Auditor`)."""
+
+
+@hookspec
+def fairkit_mitigators() -> list[type[Mitigator]]:  # type: ignore[empty-body]
+    """Give the plugin's mitigator, at most one, named like the plugin (see `fairkit.Mitigator`)."""

@@ -1,0 +1,219 @@
+"""Confidence intervals: for one rate, for a mean, and for the spread between groups.
+
+Spread between groups. The percentile interval of max - min over groups never contains 0, so it would find
+a disparity in pure noise. Here the interval is made from the pairs of groups. Write D_ab for the true
+difference of a pair, θ = max |D_ab| for the true spread.
+
+* Upper end: the largest of the pairs' own upper limits for |D_ab|, each one-sided at α/2 and without any
+  correction. It is at least the limit of the pair that attains θ, so it misses θ with probability at most
+  α/2 (an intersection-union test; Berger 1982).
+* Lower end: the largest of the pairs' lower limits for |D_ab|, where all pairs' limits hold at once with
+  probability 1-α. With the studentised range for the critical value this is exact for groups of equal
+  precision and conservative otherwise (Tukey 1953; Kramer 1956; Hayter 1984). It is 0 where every pair's
+  interval holds 0.
+
+A pair's limits come from the two groups' own limits (MOVER: Newcombe 1998; Donner & Zou 2012), so that
+they stay right for rates near 0 or 1 and for empty cells.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+    Limits = Callable[[float], tuple[Array, Array]]
+
+_NORMAL = NormalDist()
+
+
+def two_sided(confidence: float) -> float:
+    """Give the normal quantile of a two-sided interval: 1.96 for 0.95."""
+    return _NORMAL.inv_cdf(0.5 + confidence / 2)
+
+
+def wilson(rate: Array, n: Array, z: float) -> tuple[Array, Array]:
+    """Wilson's score interval for a rate (Wilson 1927).
+
+    Parameters
+    ----------
+    rate
+        In [0, 1], any shape.
+    n
+        The number of rows that the rate is over, or the effective number under weights; same shape.
+    z
+        The normal quantile.
+
+    Returns
+    -------
+    array, array
+        Lower and upper limits in [0, 1]; never of zero width for finite n.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scale = 1 / (1 + z**2 / n)
+        centre = (rate + z**2 / (2 * n)) * scale
+        half = z * np.sqrt(rate * (1 - rate) / n + z**2 / (4 * n**2)) * scale
+    low = np.where(rate <= 0, 0.0, np.clip(centre - half, 0, 1))
+    return low, np.where(rate >= 1, 1.0, np.clip(centre + half, 0, 1))
+
+
+def student(z: float, rows: Array) -> Array:
+    """Widen a normal quantile to Student's t with rows - 1 degrees of freedom (Cornish & Fisher 1960)."""
+    nu = np.maximum(rows - 1, 1)
+    first = (z**3 + z) / (4 * nu)
+    second = (5 * z**5 + 16 * z**3 + 3 * z) / (96 * nu**2)
+    return np.asarray(z + first + second)
+
+
+@functools.cache
+def studentised_range(groups: int, confidence: float) -> float:
+    """Give the quantile of the range of `groups` standard normals, infinite degrees of freedom.
+
+    Solves P(range ≤ q) = k ∫ φ(x) [Φ(x) - Φ(x - q)]^(k-1) dx = confidence by bisection.
+    """
+    x = np.linspace(-9, 9, 1801)
+    phi = np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
+    cdf = np.array([_NORMAL.cdf(value) for value in x])
+    fine = np.linspace(-60, 9, 27601)
+    fine_cdf = np.array([_NORMAL.cdf(value) for value in fine])
+
+    def probability(q: float) -> float:
+        inner = np.clip(cdf - np.interp(x - q, fine, fine_cdf), 0, 1) ** (groups - 1)
+        return float(groups * np.trapezoid(phi * inner, x))
+
+    low, high = 0.0, 50.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if probability(middle) < confidence else (low, middle)
+    return (low + high) / 2
+
+
+def pairwise_quantile(groups: int, confidence: float) -> float:
+    """Give the factor that makes all pairwise differences of `groups` estimates hold at once.
+
+    It multiplies the standard error of a difference; for two groups it is the usual normal quantile.
+    """
+    if groups <= 2:
+        return two_sided(confidence)
+    return studentised_range(groups, confidence) / math.sqrt(2)
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A largest difference, or a smallest ratio, between groups, with its interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def spread_difference(values: Array, limits: Limits, confidence: float) -> Spread:
+    """Estimate max - min of independent group values, with the interval of the module's derivation.
+
+    Parameters
+    ----------
+    values
+        Shape [G], finite.
+    limits
+        Gives the groups' lower and upper limits, each [G], for a normal quantile.
+    confidence
+        In (0, 1).
+    """
+    if len(values) < 2:
+        return Spread(math.nan, math.nan, math.nan)
+    point, low, _ = pairwise(values, limits, pairwise_quantile(len(values), confidence))
+    high = pairwise(values, limits, two_sided(confidence))[2]
+    return Spread(float(point.max()), float(low.max()), float(high.max()))
+
+
+def pairwise(values: Array, limits: Limits, z: float) -> tuple[Array, Array, Array]:
+    """Give |difference|, its lower and its upper limit for every pair of groups, each [G (G-1) / 2]."""
+    a, b = np.triu_indices(len(values), 1)
+    difference = values[a] - values[b]
+    low, high = _mover(values, limits, z, a, b, difference)
+    return np.abs(difference), np.maximum(np.maximum(low, -high), 0), np.maximum(high, -low)
+
+
+def _mover(
+    values: Array, limits: Limits, z: float, a: NDArray[np.intp], b: NDArray[np.intp], difference: Array
+) -> tuple[Array, Array]:
+    """Limits of values[a] - values[b] from the limits of the two (Newcombe's method 10, generalised)."""
+    low, high = limits(z)
+    down = np.sqrt((values[a] - low[a]) ** 2 + (high[b] - values[b]) ** 2)
+    up = np.sqrt((high[a] - values[a]) ** 2 + (values[b] - low[b]) ** 2)
+    return difference - down, difference + up
+
+
+def spread_ratio(values: Array, limits: Limits, confidence: float) -> Spread:
+    """Estimate min / max of independent nonnegative group values, with its interval.
+
+    The pairs' ratios have Donner & Zou's limits. NaN where all values are 0.
+    """
+    if len(values) < 2 or values.max() <= 0:
+        return Spread(math.nan, math.nan, math.nan)
+    a, b = (index.ravel() for index in np.indices((len(values), len(values))))
+    off = a != b
+    a, b = a[off], b[off]
+    low = _ratio_limits(values, limits, two_sided(confidence), a, b)[0]
+    high = _ratio_limits(values, limits, pairwise_quantile(len(values), confidence), a, b)[1]
+    value = float(values.min() / values.max())
+    return Spread(value, float(max(low.min(), 0.0)), float(min(high.min(), 1.0)))
+
+
+def _ratio_limits(
+    values: Array, limits: Limits, z: float, a: NDArray[np.intp], b: NDArray[np.intp]
+) -> tuple[Array, Array]:
+    """Limits of values[a] / values[b] from the limits of the two."""
+    low, high = limits(z)
+    p, q = values[a], values[b]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        product = p * q
+        root = product**2 - low[a] * high[b] * (2 * p - low[a]) * (2 * q - high[b])
+        lower = (product - np.sqrt(np.maximum(root, 0))) / (high[b] * (2 * q - high[b]))
+        root = product**2 - high[a] * low[b] * (2 * p - high[a]) * (2 * q - low[b])
+        upper = (product + np.sqrt(np.maximum(root, 0))) / (low[b] * (2 * q - low[b]))
+    lower = np.where((2 * q - high[b] <= 0) | ~np.isfinite(lower), low[a] / np.maximum(high[b], 1e-300), lower)
+    upper = np.where((low[b] <= 0) | ~np.isfinite(upper), np.inf, upper)
+    return np.maximum(lower, 0), upper
+
+
+def extreme(values: Array, limits: Limits, confidence: float, *, largest: bool) -> Spread:
+    """Estimate the largest (or smallest) of independent group values, with its interval.
+
+    The outer end is the outermost of the groups' own limits, each one-sided at α/2; the inner end is made
+    from limits that hold for all groups at once (Šidák).
+    """
+    if not largest:
+
+        def mirrored(z: float) -> tuple[Array, Array]:
+            low, high = limits(z)
+            return -high, -low
+
+        flipped = extreme(-values, mirrored, confidence, largest=True)
+        return Spread(-flipped.value, -flipped.high, -flipped.low)
+    joint = two_sided(confidence ** (1 / len(values)))
+    return Spread(
+        float(values.max()), float(limits(joint)[0].max()), float(limits(two_sided(confidence))[1].max())
+    )
+
+
+def kolmogorov_quantile(confidence: float) -> float:
+    """Give the quantile of Kolmogorov's distribution: 1.358 for 0.95."""
+
+    def survival(x: float) -> float:
+        return 2 * sum((-1) ** (k - 1) * math.exp(-2 * (k * x) ** 2) for k in range(1, 40))
+
+    low, high = 0.3, 5.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if survival(middle) > 1 - confidence else (low, middle)
+    return (low + high) / 2

@@ -1,0 +1,425 @@
+"""The auditor `group`: every metric in every group, and the disparities between the groups."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+
+from fairkit.auditors import AuditContext, Auditor
+from fairkit.findings import Finding, GroupValue
+from fairkit.intervals import Spread, two_sided
+from fairkit.metrics import Estimate, Metric
+from fairkit.parameters import parameter
+from fairkit.roles import value_text
+from fairkit.statistics import EXACT_SCORES, Rows, Scores, ScoreTable, Statistic
+from fairkit_group.between import comparisons, odds
+from fairkit_group.ranking import SCORES, Distances, RocAuc, distances
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit.data import Batch
+    from fairkit.findings import Better
+    from fairkit.models import Predictions
+
+CHART_BINS = 40
+
+_LOSSES: Mapping[str, str] = {
+    "logistic": "log_loss",
+    "squared": "brier_score",
+    "zero_one": "accuracy",
+    "absolute": "mean_absolute_error",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTotals:
+    """Totals by (sensitive column, class, statistic); adding two merges the rows behind them."""
+
+    parts: Mapping[tuple[str | None, str | None, str], Any]
+
+    def __add__(self, other: GroupTotals) -> GroupTotals:
+        return GroupTotals({key: part + other.parts[key] for key, part in self.parts.items()})
+
+
+class GroupAuditor(Auditor):
+    """Measures all group metrics of the installed plugins.
+
+    For every metric: the value over all rows and in each group, and between the groups of each sensitive
+    column the largest difference, the smallest ratio and the worst group, each with an interval
+    (see `fairkit.intervals`).
+    """
+
+    name: ClassVar[str] = "group"
+    summary: ClassVar[str] = "Rates, scores and errors per group, and the disparities between groups."
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Parameters:
+        """What can be set with --set group.KEY=VALUE."""
+
+        min_group: int = parameter(30, help="A smaller group makes findings inconclusive.", minimum=1)
+        loss: Literal["logistic", "squared", "zero_one", "absolute"] | None = parameter(
+            None, help="The loss of worst_group_loss; by default logistic, and squared in regression."
+        )
+        exact_scores: int = parameter(
+            EXACT_SCORES, help="Keep up to this many distinct scores; beyond, 4096 bins.", minimum=1
+        )
+
+    def measure(self, batch: Batch, predictions: Predictions, context: AuditContext) -> GroupTotals:
+        """Total one batch."""
+        parts: dict[tuple[str | None, str | None, str], Any] = {}
+        for label, rows in _views(batch, predictions, context):
+            statistics = self._statistics(rows, context)
+            for sensitive, codes, n_groups in _splits(batch, context):
+                for key, statistic in statistics.items():
+                    parts[sensitive, label, key] = statistic.collect(rows, codes, n_groups)
+        return GroupTotals(parts)
+
+    def _statistics(self, rows: Rows, context: AuditContext) -> dict[str, Statistic]:
+        """The statistics that the metrics need, each once."""
+        found = {metric.statistic.key: metric.statistic for metric in _metrics(rows, context)}
+        if rows.score is not None:
+            low, high = 0.0, 1.0
+            if context.scorer.task == "regression":
+                low, high = context.dataset.profile.label_range or (0.0, 1.0)
+            found[SCORES.key] = Scores(low, high, self.parameters.exact_scores)
+        return found
+
+    def findings(self, total: GroupTotals, context: AuditContext) -> list[Finding]:
+        """Compute every metric from the totals."""
+        found: list[Finding] = []
+        labels = dict.fromkeys(label for _, label, _ in total.parts)
+        splits = list(context.dataset.profile.groups) or [None]
+        for label in labels:
+            totals = {key: part for (s, c, key), part in total.parts.items() if c == label and s == splits[0]}
+            everybody = _Section(self, context, None, label, {k: t.pooled() for k, t in totals.items()})
+            found += everybody.overall()
+            for sensitive in splits:
+                if sensitive is None:
+                    continue
+                totals = {k: p for (s, c, k), p in total.parts.items() if c == label and s == sensitive}
+                found += _Section(self, context, sensitive, label, totals).disparities()
+        return found
+
+
+def _views(batch: Batch, predictions: Predictions, context: AuditContext) -> Iterator[tuple[str | None, Rows]]:
+    """Give the rows as binary or regression tasks: one view, or one for each class and one for accuracy."""
+    if context.scorer.task == "regression":
+        target = _numbers(batch.label, len(batch))
+        yield None, Rows(outcome=target, score=predictions.score, weights=batch.weights)
+        return
+    if context.scorer.task == "binary":
+        outcome = np.zeros(len(batch)) if batch.favorable is None else batch.favorable.astype(np.float64)
+        yield (
+            None,
+            Rows(
+                outcome=outcome, decision=predictions.decision, score=predictions.score, weights=batch.weights
+            ),
+        )
+        return
+    yield from _classes(batch, predictions, context)
+
+
+def _classes(batch: Batch, predictions: Predictions, context: AuditContext) -> Iterator[tuple[str | None, Rows]]:
+    assert predictions.predicted is not None  # noqa: S101 -- multi-class scorers predict classes
+    classes = context.scorer.classes
+    favorable = context.dataset.roles.favorable
+    label = np.asarray(batch.label)
+    index = np.select([label == value for value in classes], list(range(len(classes))), -1)
+    right = (predictions.predicted == index).astype(np.float64)
+    yield None, Rows(outcome=np.ones(len(batch)), decision=right, weights=batch.weights)
+    for place, value in enumerate(classes):
+        if favorable is not None and value_text(value) != value_text(favorable):
+            continue
+        proba = predictions.probabilities
+        yield (
+            value_text(value),
+            Rows(
+                outcome=(index == place).astype(np.float64),
+                decision=(predictions.predicted == place).astype(np.float64),
+                score=None if proba is None else proba[:, place],
+                weights=batch.weights,
+            ),
+        )
+
+
+def _numbers(label: Any, rows: int) -> NDArray[np.float64]:
+    return np.full(rows, np.nan) if label is None else np.asarray(label, dtype=np.float64)
+
+
+def _splits(batch: Batch, context: AuditContext) -> Iterator[tuple[str | None, NDArray[np.int64], int]]:
+    if not batch.groups:
+        yield None, np.zeros(len(batch), dtype=np.int64), 1
+    for sensitive, codes in batch.groups.items():
+        yield sensitive, codes, len(context.dataset.group_names(sensitive))
+
+
+def _metrics(rows: Rows, context: AuditContext) -> list[Metric]:
+    """The metrics that these rows have what it takes for."""
+    task = context.scorer.task
+    if task == "multiclass" and rows.score is None and bool((rows.outcome == 1).all()):
+        return [metric() for metric in context.metrics if metric.name == "accuracy"]
+    kind = "binary" if task == "multiclass" else task
+    has = {"decision": rows.decision is not None, "score": rows.score is not None}
+    return [
+        metric()
+        for metric in context.metrics
+        if kind in metric.tasks and all(has[need] for need in metric.needs)
+    ]
+
+
+class _Section:
+    """The findings of one sensitive column (or of all rows) and one class."""
+
+    def __init__(
+        self,
+        auditor: GroupAuditor,
+        context: AuditContext,
+        sensitive: str | None,
+        label: str | None,
+        totals: Mapping[str, Any],
+    ) -> None:
+        self.auditor, self.context, self.sensitive, self.label = auditor, context, sensitive, label
+        self.totals = totals
+        self.labelled = context.dataset.roles.label is not None
+        self.names = ["all"] if sensitive is None else context.dataset.group_names(sensitive)
+        sizes = context.dataset.profile.groups
+        self.rows = (
+            [context.dataset.profile.rows] if sensitive is None else [sizes[sensitive][n] for n in self.names]
+        )
+        self.parameters: dict[str, Any] = {} if label is None else {"class": label}
+        self.failures: list[Finding] = []
+        self.estimates = self._estimate_all()
+
+    def _estimate_all(self) -> dict[str, tuple[Metric, Estimate]]:
+        """Every metric's estimate; one that raises becomes a finding that says so."""
+        estimates = {}
+        for cls in self.context.metrics:
+            metric = cls()
+            totals = self.totals.get(metric.statistic.key)
+            if totals is None or (not self.labelled and cls.name not in _WITHOUT_LABEL):
+                continue
+            if self._accuracy_only() and cls.name != "accuracy":
+                continue
+            rng = self.context.rng(f"{cls.name} {self.sensitive} {self.label}")
+            try:
+                estimates[cls.name] = (metric, metric.estimate(totals, rng))
+            except Exception as error:  # noqa: BLE001 -- another's metric must not end the audit
+                self.failures.append(self._failed(cls, error))
+        return estimates
+
+    def _accuracy_only(self) -> bool:
+        return self.context.scorer.task == "multiclass" and self.label is None
+
+    def _failed(self, cls: type[Metric], error: Exception) -> Finding:
+        told = f"The metric {cls.name} of {cls.__module__} failed: {type(error).__name__}: {error}"
+        return Finding(
+            auditor=self.auditor.name,
+            metric=cls.name,
+            sensitive=self.sensitive,
+            value=None,
+            confidence=self.context.confidence,
+            parameters=self.parameters,
+            notes=(told,),
+            inconclusive=told,
+        )
+
+    def overall(self) -> list[Finding]:
+        """Give each metric over all rows."""
+        found = list(self.failures)
+        for name, (metric, estimate) in self.estimates.items():
+            interval = _one_interval(estimate)
+            found.append(
+                self._finding(name, metric.better, float(estimate.values[0]), interval, evidence=self._bound(name))
+            )
+        return found
+
+    def disparities(self) -> list[Finding]:
+        """Give each disparity between the groups."""
+        found = list(self.failures)
+        for name, (metric, estimate) in self.estimates.items():
+            for comparison in comparisons(name, metric.better, metric.between, estimate):
+                found.append(self._compare(comparison.metric, comparison.better, comparison.spread, estimate, name))
+        if {"true_positive_rate", "false_positive_rate"} <= set(self.estimates):
+            tpr, fpr = (self.estimates[n][1] for n in ("true_positive_rate", "false_positive_rate"))
+            both = Estimate(np.where(np.isfinite(fpr.values), tpr.values, np.nan), tpr.limits)
+            for comparison in odds(tpr, fpr):
+                found.append(
+                    self._compare(comparison.metric, comparison.better, comparison.spread, both, None)
+                )
+        found += self._worst_loss()
+        if isinstance(self.totals.get(SCORES.key), ScoreTable):
+            found.append(self._parity_of_scores(self.totals[SCORES.key]))
+        return found
+
+    def _worst_loss(self) -> list[Finding]:
+        regression = self.context.scorer.task == "regression"
+        loss = self.auditor.parameters.loss or ("squared" if regression else "logistic")
+        name = "mean_squared_error" if regression and loss == "squared" else _LOSSES[loss]
+        if name not in self.estimates:
+            return []
+        estimate = self.estimates[name][1]
+        if loss == "zero_one":
+            estimate = _one_minus(estimate)
+        worst = next(c for c in comparisons("loss", "lower", frozenset({"extreme"}), estimate))
+        found = self._compare("worst_group_loss", "lower", worst.spread, estimate, None)
+        return [_with_parameters(found, {"loss": loss})]
+
+    def _compare(
+        self,
+        metric: str,
+        better: Better,
+        spread: Callable[[float], Spread],
+        estimate: Estimate,
+        base: str | None,
+    ) -> Finding:
+        here = spread(self.context.confidence)
+        order = np.argsort(np.where(np.isfinite(estimate.values), estimate.values, np.inf))
+        known = [int(i) for i in order if math.isfinite(estimate.values[i])]
+        evidence: dict[str, Any] = {}
+        if len(known) > 1:
+            evidence = {"lowest_group": self.names[known[0]], "highest_group": self.names[known[-1]]}
+        evidence |= self._bound(base)
+        return self._finding(
+            metric,
+            better,
+            here.value,
+            lambda confidence: _ends(spread(confidence)),
+            groups=self._group_values(estimate),
+            evidence=evidence,
+        )
+
+    def _bound(self, base: str | None) -> dict[str, Any]:
+        if base != RocAuc.name or not isinstance(self.totals.get(SCORES.key), ScoreTable):
+            return {}
+        bound = RocAuc.bound(self.totals[SCORES.key])
+        return {"discretisation_bound": bound} if bound else {}
+
+    def _group_values(self, estimate: Estimate) -> tuple[GroupValue, ...]:
+        low, high = estimate.limits(two_sided(self.context.confidence))
+        return tuple(
+            GroupValue(group=name, rows=rows, value=float(v), interval=(float(lo), float(hi)))
+            if math.isfinite(v)
+            else GroupValue(group=name, rows=rows, value=None)
+            for name, rows, v, lo, hi in zip(self.names, self.rows, estimate.values, low, high, strict=True)
+        )
+
+    def _finding(
+        self,
+        metric: str,
+        better: Better,
+        value: float,
+        interval: Callable[[float], tuple[float, float] | None],
+        *,
+        groups: tuple[GroupValue, ...] = (),
+        evidence: Mapping[str, Any] | None = None,
+    ) -> Finding:
+        notes, inconclusive = self._caveats(groups)
+        known = math.isfinite(value)
+        if not known:
+            notes.append(f"{metric} is not defined on these rows: its denominator is 0 or fewer than two groups have it.")
+        pair = interval(self.context.confidence) if known else None
+        if known and pair is None:
+            notes.append("No interval: the metric's replicates are not finite on these totals.")
+        return Finding(
+            auditor=self.auditor.name,
+            metric=metric,
+            sensitive=self.sensitive,
+            value=value if known else None,
+            interval=pair,
+            confidence=self.context.confidence,
+            better=better,
+            groups=groups,
+            parameters=self.parameters,
+            evidence=dict(evidence or {}),
+            notes=tuple(notes),
+            inconclusive=inconclusive if known else notes[-1],
+            interval_at=interval if known else None,
+        )
+
+    def _caveats(self, groups: Sequence[GroupValue]) -> tuple[list[str], str | None]:
+        """Say which groups are small or have no value, and whether a verdict must wait."""
+        least = self.auditor.parameters.min_group
+        small = [g for g in groups if g.rows < least] if groups else []
+        if not groups and self.rows[0] < least:
+            told = f"There are {self.rows[0]} rows only (min_group is {least})."
+            return [told], told
+        undefined = [g.group for g in groups if g.value is None]
+        notes = []
+        if small:
+            shown = ", ".join(f"{g.group} ({g.rows})" for g in small[:5])
+            more = f" and {len(small) - 5} more" if len(small) > 5 else ""
+            notes.append(f"Groups with fewer than {least} rows: {shown}{more}.")
+        if undefined:
+            shown = ", ".join(undefined[:5])
+            notes.append(f"Not defined, and left out of the comparison: {shown} (no rows that the rate is over).")
+        return notes, " ".join(notes) or None
+
+    def _parity_of_scores(self, table: ScoreTable) -> Finding:
+        found = distances(table)
+        worst = int(np.nanargmax(found.values))
+        edges, mass = table.histogram(CHART_BINS)
+        evidence: dict[str, Any] = {
+            "group": self.names[worst],
+            "at_score": float(found.at[worst]),
+            "histogram": {
+                "edges": [float(edge) for edge in edges],
+                "groups": {name: mass[:, i].tolist() for i, name in enumerate(self.names)},
+            },
+        }
+        if not table.exact:
+            evidence["discretisation_bound"] = found.bound
+        low, high = found.limits(self.context.confidence)
+        groups = tuple(
+            GroupValue(group=name, rows=rows, value=float(v), interval=(float(lo), float(hi)))
+            for name, rows, v, lo, hi in zip(self.names, self.rows, found.values, low, high, strict=True)
+        )
+        return self._finding(
+            "statistical_parity_ks",
+            "lower",
+            float(found.values[worst]),
+            lambda confidence: _largest_distance(found, confidence),
+            groups=groups,
+            evidence=evidence,
+        )
+
+
+_WITHOUT_LABEL = frozenset({"selection_rate", "mean_prediction"})
+
+
+def _largest_distance(found: Distances, confidence: float) -> tuple[float, float]:
+    """The largest distance: the upper end from each group alone, the lower end from all at once."""
+    joint = confidence ** (1 / len(found.values))
+    return float(found.limits(joint)[0].max()), float(found.limits(confidence)[1].max())
+
+
+def _one_minus(estimate: Estimate) -> Estimate:
+    def limits(z: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        low, high = estimate.limits(z)
+        return 1 - high, 1 - low
+
+    return Estimate(1 - estimate.values, limits)
+
+
+def _one_interval(estimate: Estimate) -> Callable[[float], tuple[float, float] | None]:
+    def interval(confidence: float) -> tuple[float, float] | None:
+        low, high = estimate.limits(two_sided(confidence))
+        finite = math.isfinite(low[0]) and math.isfinite(high[0])
+        return (float(low[0]), float(high[0])) if finite else None
+
+    return interval
+
+
+def _ends(spread: Spread) -> tuple[float, float] | None:
+    finite = math.isfinite(spread.low) and math.isfinite(spread.high)
+    return (spread.low, spread.high) if finite else None
+
+
+def _with_parameters(finding: Finding, parameters: Mapping[str, Any]) -> Finding:
+    from dataclasses import replace
+
+    return replace(finding, parameters={**finding.parameters, **parameters})

@@ -1,0 +1,132 @@
+"""Disparities between groups: spreads of one metric, and the joint ones of two."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fairkit.intervals import (
+    Spread,
+    extreme,
+    pairwise,
+    pairwise_quantile,
+    spread_difference,
+    spread_ratio,
+    two_sided,
+)
+from fairkit.metrics import Estimate
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit.findings import Better
+
+ALIASES: Mapping[str, str] = {
+    "selection_rate_difference": "demographic_parity_difference",
+    "selection_rate_ratio": "demographic_parity_ratio",
+    "true_positive_rate_difference": "equal_opportunity_difference",
+    "true_positive_rate_ratio": "equal_opportunity_ratio",
+}
+"""The field's own names for some spreads; both names are reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A disparity as a function of the confidence, and which direction is better."""
+
+    metric: str
+    better: Better
+    spread: Callable[[float], Spread]
+
+
+def usable(estimate: Estimate) -> Estimate:
+    """Leave out the groups where the metric is not defined."""
+    keep = np.isfinite(estimate.values)
+    return estimate if keep.all() else _select(estimate, keep)
+
+
+def _select(estimate: Estimate, keep: NDArray[np.bool_]) -> Estimate:
+    def limits(z: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        low, high = estimate.limits(z)
+        return low[keep], high[keep]
+
+    return Estimate(estimate.values[keep], limits)
+
+
+def comparisons(name: str, better: Better, between: frozenset[str], estimate: Estimate) -> list[Comparison]:
+    """Give the difference, ratio and extremes of one metric between groups, under all their names."""
+    known = usable(estimate)
+    values, limits = known.values, known.limits
+    found: list[Comparison] = []
+    if "difference" in between:
+        found.append(Comparison(f"{name}_difference", "lower", lambda c: spread_difference(values, limits, c)))
+    if "ratio" in between:
+        found.append(Comparison(f"{name}_ratio", "higher", lambda c: spread_ratio(values, limits, c)))
+    if "extreme" in between and len(values):
+        if better != "lower":
+            found.append(
+                Comparison(f"{name}_group_min", better, lambda c: extreme(values, limits, c, largest=False))
+            )
+        if better != "higher":
+            found.append(
+                Comparison(f"{name}_group_max", better, lambda c: extreme(values, limits, c, largest=True))
+            )
+    renamed = [Comparison(ALIASES[c.metric], c.better, c.spread) for c in found if c.metric in ALIASES]
+    return found + renamed
+
+
+def odds(true_positive: Estimate, false_positive: Estimate) -> list[Comparison]:
+    """Give equalized odds and BuDRO's gaps, from the rates on favorable and on unfavorable outcomes.
+
+    Both families of pairs must hold at once, so each is taken at the square root of the confidence (they
+    are over different rows, hence independent). A gap on the true negative rate is one on the false
+    positive rate with the other sign.
+    """
+    tpr, fpr = usable(true_positive), usable(false_positive)
+    return [
+        Comparison("equalized_odds_difference", "lower", lambda c: _worst(tpr, fpr, c, spread_difference, max)),
+        Comparison("equalized_odds_ratio", "higher", lambda c: _worst(tpr, fpr, c, spread_ratio, min)),
+        Comparison("gap_max", "lower", lambda c: _worst(tpr, fpr, c, spread_difference, max)),
+        Comparison("gap_rms", "lower", lambda c: _gap_rms(true_positive, false_positive, c)),
+    ]
+
+
+def _worst(
+    tpr: Estimate,
+    fpr: Estimate,
+    confidence: float,
+    spread: Callable[..., Spread],
+    worst: Callable[..., float],
+) -> Spread:
+    each = math.sqrt(confidence)
+    parts = [spread(part.values, part.limits, each) for part in (tpr, fpr)]
+    own = [spread(part.values, part.limits, confidence) for part in (tpr, fpr)]
+    known = [part for part in parts if math.isfinite(part.value)]
+    if not known:
+        return Spread(math.nan, math.nan, math.nan)
+    value = worst(part.value for part in known)
+    alone = [part for part in own if math.isfinite(part.value)]
+    if worst is max:
+        return Spread(value, max(p.low for p in known), max(p.high for p in alone))
+    return Spread(value, min(p.low for p in alone), min(p.high for p in known))
+
+
+def _gap_rms(true_positive: Estimate, false_positive: Estimate, confidence: float) -> Spread:
+    """The largest over pairs of groups of sqrt(mean of the two squared gaps), from a joint box for the two."""
+    keep = np.isfinite(true_positive.values) & np.isfinite(false_positive.values)
+    if keep.sum() < 2:
+        return Spread(math.nan, math.nan, math.nan)
+    each = math.sqrt(confidence)
+    joint, own = pairwise_quantile(int(keep.sum()), each), two_sided(each)
+    gaps = [_select(estimate, keep) for estimate in (true_positive, false_positive)]
+    point, low, _ = (_rms(parts) for parts in zip(*(pairwise(g.values, g.limits, joint) for g in gaps), strict=True))
+    _, _, high = (_rms(parts) for parts in zip(*(pairwise(g.values, g.limits, own) for g in gaps), strict=True))
+    return Spread(float(point.max()), float(low.max()), float(high.max()))
+
+
+def _rms(parts: tuple[NDArray[np.float64], ...]) -> NDArray[np.float64]:
+    return np.sqrt(np.mean(np.square(parts), axis=0))

@@ -1,0 +1,125 @@
+"""Errors of scores and predicted values: means over rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from fairkit.metrics import Mean, Metric
+from fairkit.statistics import Rows
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit.findings import Better
+    from fairkit.models import Task
+
+    Array = NDArray[np.float64]
+
+_SCORE = frozenset({"score"})
+_REGRESSION: frozenset[Task] = frozenset({"regression"})
+_SMALLEST = float(np.finfo(np.float64).eps)
+
+
+def _score(rows: Rows) -> Array:
+    if rows.score is None:
+        raise ValueError("this metric needs scores")
+    return rows.score
+
+
+class LogLoss(Mean):
+    """The mean of -log of the probability given to the outcome, clipped at the smallest double step."""
+
+    name: ClassVar[str] = "log_loss"
+    better: ClassVar[Better] = "lower"
+    range: ClassVar[tuple[float, float]] = (0.0, -float(np.log(_SMALLEST)))
+    meaning: ClassVar[str] = "0: every outcome was given probability 1; 0.69: no better than a coin."
+    needs: ClassVar[frozenset[str]] = _SCORE
+
+    def per_row(self, rows: Rows) -> Array:
+        """Give the loss."""
+        given = np.where(rows.outcome > 0.5, _score(rows), 1 - _score(rows))
+        return np.asarray(-np.log(np.clip(given, _SMALLEST, 1 - _SMALLEST)))
+
+
+class BrierScore(Mean):
+    """The mean squared difference of probability and outcome."""
+
+    name: ClassVar[str] = "brier_score"
+    better: ClassVar[Better] = "lower"
+    range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    meaning: ClassVar[str] = "0: perfect probabilities; 0.25: no better than a coin."
+    needs: ClassVar[frozenset[str]] = _SCORE
+
+    def per_row(self, rows: Rows) -> Array:
+        """Give the squared error."""
+        return np.asarray((_score(rows) - rows.outcome) ** 2)
+
+
+class MeanPrediction(Mean):
+    """The mean score or predicted value."""
+
+    name: ClassVar[str] = "mean_prediction"
+    meaning: ClassVar[str] = "In the unit of the score; a difference of 0 between groups is parity of means."
+    needs: ClassVar[frozenset[str]] = _SCORE
+    tasks: ClassVar[frozenset[Task]] = frozenset({"binary", "regression"})
+
+    def per_row(self, rows: Rows) -> Array:
+        """Give the score."""
+        return _score(rows)
+
+
+class MeanAbsoluteError(Mean):
+    """The mean absolute difference of prediction and target."""
+
+    name: ClassVar[str] = "mean_absolute_error"
+    better: ClassVar[Better] = "lower"
+    range: ClassVar[tuple[float, float]] = (0.0, np.inf)
+    meaning: ClassVar[str] = "0: every prediction is right; in the unit of the target."
+    needs: ClassVar[frozenset[str]] = _SCORE
+    tasks: ClassVar[frozenset[Task]] = _REGRESSION
+
+    def per_row(self, rows: Rows) -> Array:
+        """Give the absolute error."""
+        return np.abs(_score(rows) - rows.outcome)
+
+
+class MeanSquaredError(Mean):
+    """The mean squared difference of prediction and target."""
+
+    name: ClassVar[str] = "mean_squared_error"
+    better: ClassVar[Better] = "lower"
+    range: ClassVar[tuple[float, float]] = (0.0, np.inf)
+    meaning: ClassVar[str] = "0: every prediction is right; in the squared unit of the target."
+    needs: ClassVar[frozenset[str]] = _SCORE
+    tasks: ClassVar[frozenset[Task]] = _REGRESSION
+
+    def per_row(self, rows: Rows) -> Array:
+        """Give the squared error."""
+        return np.asarray((_score(rows) - rows.outcome) ** 2)
+
+
+class R2Score(Metric):
+    """One minus the squared error over the target's variance in the group."""
+
+    name: ClassVar[str] = "r2_score"
+    better: ClassVar[Better] = "higher"
+    range: ClassVar[tuple[float, float]] = (-np.inf, 1.0)
+    meaning: ClassVar[str] = "0: no better than the group's mean; 1: every prediction is right."
+    needs: ClassVar[frozenset[str]] = _SCORE
+    tasks: ClassVar[frozenset[Task]] = _REGRESSION
+    between: ClassVar[frozenset[str]] = frozenset({"difference", "extreme"})
+
+    def contributions(self, rows: Rows) -> Array:
+        """Give (1, target, target², squared error)."""
+        target, error = rows.outcome, (_score(rows) - rows.outcome) ** 2
+        return np.column_stack([np.ones_like(target), target, target**2, error])
+
+    def compute(self, sums: Array) -> Array:
+        """Compare the squared error with that of the mean."""
+        variance = sums[..., 2] - sums[..., 1] ** 2 / sums[..., 0]
+        return np.asarray(1 - sums[..., 3] / np.where(variance > 0, variance, np.nan))
+
+
+ERRORS: list[type[Metric]] = [LogLoss, BrierScore, MeanPrediction, MeanAbsoluteError, MeanSquaredError, R2Score]

@@ -1,0 +1,154 @@
+"""Rates of decisions: functions of the soft confusion cells."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from fairkit.metrics import CONFUSION, Estimate, Metric, Rate
+from fairkit.statistics import Statistic, Sums
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit.findings import Better
+    from fairkit.models import Task
+
+    Array = NDArray[np.float64]
+
+# cells: (outcome 0, no), (outcome 0, yes), (outcome 1, no), (outcome 1, yes)
+
+
+class Accuracy(Rate):
+    """The share of rows whose decision equals the outcome."""
+
+    name: ClassVar[str] = "accuracy"
+    better: ClassVar[Better] = "higher"
+    meaning: ClassVar[str] = "0: every decision is wrong; 1: every decision is right."
+    tasks: ClassVar[frozenset[Task]] = frozenset({"binary", "multiclass"})
+    over = (1, 1, 1, 1)
+    counted = (1, 0, 0, 1)
+
+
+class SelectionRate(Rate):
+    """The share of rows with the favorable decision."""
+
+    name: ClassVar[str] = "selection_rate"
+    meaning: ClassVar[str] = "0: nobody gets the favorable decision; 1: everybody does."
+    over = (1, 1, 1, 1)
+    counted = (0, 1, 0, 1)
+
+
+class TruePositiveRate(Rate):
+    """The share of favorable outcomes that get the favorable decision."""
+
+    name: ClassVar[str] = "true_positive_rate"
+    better: ClassVar[Better] = "higher"
+    meaning: ClassVar[str] = "0: nobody with the favorable outcome is selected; 1: all of them are."
+    over = (0, 0, 1, 1)
+    counted = (0, 0, 0, 1)
+
+
+class FalseNegativeRate(Rate):
+    """The share of favorable outcomes that get the unfavorable decision."""
+
+    name: ClassVar[str] = "false_negative_rate"
+    better: ClassVar[Better] = "lower"
+    meaning: ClassVar[str] = "0: nobody with the favorable outcome is missed; 1: all of them are."
+    over = (0, 0, 1, 1)
+    counted = (0, 0, 1, 0)
+
+
+class FalsePositiveRate(Rate):
+    """The share of unfavorable outcomes that get the favorable decision."""
+
+    name: ClassVar[str] = "false_positive_rate"
+    better: ClassVar[Better] = "lower"
+    meaning: ClassVar[str] = "0: nobody with the unfavorable outcome is selected; 1: all of them are."
+    over = (1, 1, 0, 0)
+    counted = (0, 1, 0, 0)
+
+
+class TrueNegativeRate(Rate):
+    """The share of unfavorable outcomes that get the unfavorable decision."""
+
+    name: ClassVar[str] = "true_negative_rate"
+    better: ClassVar[Better] = "higher"
+    meaning: ClassVar[str] = "0: everybody with the unfavorable outcome is selected; 1: nobody is."
+    over = (1, 1, 0, 0)
+    counted = (1, 0, 0, 0)
+
+
+class Precision(Rate):
+    """The share of favorable outcomes among the favorable decisions."""
+
+    name: ClassVar[str] = "precision"
+    better: ClassVar[Better] = "higher"
+    meaning: ClassVar[str] = "0: every favorable decision is wrong; 1: every one is right."
+    over = (0, 1, 0, 1)
+    counted = (0, 0, 0, 1)
+
+
+class BalancedAccuracy(Metric):
+    """The mean of true positive rate and true negative rate."""
+
+    name: ClassVar[str] = "balanced_accuracy"
+    better: ClassVar[Better] = "higher"
+    range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    meaning: ClassVar[str] = "0.5: no better than chance; 1: every decision is right."
+
+    @property
+    def statistic(self) -> Statistic:
+        """The shared confusion cells."""
+        return CONFUSION
+
+    def compute(self, sums: Array) -> Array:
+        """Average the two rates."""
+        return np.asarray((TruePositiveRate().compute(sums) + TrueNegativeRate().compute(sums)) / 2)
+
+    def estimate(self, totals: Sums, rng: np.random.Generator) -> Estimate:
+        """Combine the Wilson limits of two independent rates (Donner & Zou 2012)."""
+        positive = TruePositiveRate().estimate(totals, rng)
+        negative = TrueNegativeRate().estimate(totals, rng)
+        values = (positive.values + negative.values) / 2
+
+        def limits(z: float) -> tuple[Array, Array]:
+            (p_low, p_high), (n_low, n_high) = positive.limits(z), negative.limits(z)
+            down = np.hypot(positive.values - p_low, negative.values - n_low) / 2
+            up = np.hypot(p_high - positive.values, n_high - negative.values) / 2
+            return values - down, values + up
+
+        return Estimate(values, limits)
+
+
+class F1Score(Metric):
+    """The harmonic mean of precision and true positive rate."""
+
+    name: ClassVar[str] = "f1_score"
+    better: ClassVar[Better] = "higher"
+    range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    meaning: ClassVar[str] = "0: no favorable decision is right; 1: every decision is right."
+
+    @property
+    def statistic(self) -> Statistic:
+        """The shared confusion cells."""
+        return CONFUSION
+
+    def compute(self, sums: Array) -> Array:
+        """Twice the true positives over all that are positive or called so."""
+        right = 2 * sums[..., 3]
+        return np.asarray(right / (right + sums[..., 1] + sums[..., 2]))
+
+
+RATES: list[type[Metric]] = [
+    Accuracy,
+    BalancedAccuracy,
+    SelectionRate,
+    TruePositiveRate,
+    FalsePositiveRate,
+    TrueNegativeRate,
+    FalseNegativeRate,
+    Precision,
+    F1Score,
+]
