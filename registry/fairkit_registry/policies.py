@@ -26,6 +26,8 @@ class AliasPolicy:
         SHA-256 of the data sets that the audit may have been made on; empty: any.
     no_worse
         Refuse what is worse than the current holder beyond noise.
+    confidence
+        The least confidence of the intervals that rules are judged by.
     checks
         Names of promotion checks (from plugins) that must be installed and agree.
     open
@@ -37,6 +39,7 @@ class AliasPolicy:
     max_age_days: float | None = None
     data: tuple[str, ...] = ()
     no_worse: bool = False
+    confidence: float = 0.95
     checks: tuple[str, ...] = ()
     open: bool = False
 
@@ -48,6 +51,7 @@ class AliasPolicy:
             "max_age_days": self.max_age_days,
             "data": list(self.data),
             "no_worse": self.no_worse,
+            "confidence": self.confidence,
             "checks": list(self.checks),
             "open": self.open,
         }
@@ -61,6 +65,7 @@ class AliasPolicy:
             max_age_days=record["max_age_days"],
             data=tuple(record["data"]),
             no_worse=record["no_worse"],
+            confidence=record["confidence"],
             checks=tuple(record["checks"]),
             open=record["open"],
         )

@@ -248,10 +248,7 @@ class Registry:
                 for certificate in owned:
                     if certificate.digest in version.certificates:
                         continue
-                    tables.keep(connection, self.blobs, certificate, "certificate")
-                    tables.own(connection, version.name, version.version, certificate.digest, at)
-                    body = {"version": version.version, "certificate": certificate.digest}
-                    events.append(connection, "certify", version.name, body, at=at)
+                    tables.attach(connection, self.blobs, version, certificate, at)
                 return tables.find_version(connection, version.name, version.version)
 
     def set_alias(self, name: str, alias: str, policy: AliasPolicy) -> Alias:

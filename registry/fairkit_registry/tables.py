@@ -87,6 +87,16 @@ def own(connection: sqlite3.Connection, name: str, version: int, digest: str, at
     )
 
 
+def attach(
+    connection: sqlite3.Connection, blobs: BlobStore, version: Version, certificate: Staged, at: str
+) -> None:
+    """Attach a certificate to a version that exists: its file, its rows, its event."""
+    keep(connection, blobs, certificate, "certificate")
+    own(connection, version.name, version.version, certificate.digest, at)
+    body = {"version": version.version, "certificate": certificate.digest}
+    events.append(connection, "certify", version.name, body, at=at)
+
+
 def pinned(connection: sqlite3.Connection, text: str) -> tuple[str, int | None]:
     """Give name and number of what a reference means; no number means the newest."""
     wanted = names.parse(text)
