@@ -27,7 +27,10 @@ _PUBLIC = {
     "PluginError": "fairkit.errors",
     "PolicyError": "fairkit.errors",
     "PredictedColumns": "fairkit.models",
+    "Promotion": "fairkit.promotions",
+    "PromotionCheck": "fairkit.promotions",
     "Rate": "fairkit.metrics",
+    "Remark": "fairkit.promotions",
     "Report": "fairkit.findings",
     "Rows": "fairkit.statistics",
     "Rule": "fairkit.policy",
@@ -58,6 +61,7 @@ if TYPE_CHECKING:
     from fairkit.onnx.model import OnnxModel
     from fairkit.parameters import parameter
     from fairkit.policy import Rule
+    from fairkit.promotions import Promotion, PromotionCheck, Remark
     from fairkit.statistics import Rows
 
 __all__ = sorted(_PUBLIC)  # noqa: PLE0605 -- the table above is the list

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from fairkit.auditors import Auditor
     from fairkit.metrics import Metric
     from fairkit.mitigators import Mitigator
+    from fairkit.promotions import PromotionCheck
 
 PROJECT = "fairkit"
 """The pluggy project, and the entry-point group in which plugins are found."""
@@ -31,3 +32,8 @@ def fairkit_auditors() -> list[type[Auditor]]:  # type: ignore[empty-body]
 @hookspec
 def fairkit_mitigators() -> list[type[Mitigator]]:  # type: ignore[empty-body]
     """Give the plugin's mitigator, at most one, named like the plugin (see `fairkit.Mitigator`)."""
+
+
+@hookspec
+def fairkit_promotion_checks() -> list[type[PromotionCheck]]:  # type: ignore[empty-body]
+    """Give the plugin's promotion checks (see `fairkit.PromotionCheck`)."""

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from fairkit.auditors import Auditor
     from fairkit.metrics import Metric
     from fairkit.mitigators import Mitigator
+    from fairkit.promotions import PromotionCheck
 
-Kind = Literal["metric", "auditor", "mitigator"]
+Kind = Literal["metric", "auditor", "mitigator", "promotion check"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,7 @@ class Plugin:
     metrics: tuple[type[Metric], ...] = ()
     auditors: tuple[type[Auditor], ...] = ()
     mitigators: tuple[type[Mitigator], ...] = ()
+    promotion_checks: tuple[type[PromotionCheck], ...] = ()
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -53,6 +55,7 @@ class Plugin:
             ("metric", self.metrics),
             ("auditor", self.auditors),
             ("mitigator", self.mitigators),
+            ("promotion check", self.promotion_checks),
         ]
         return tuple(kind for kind, classes in offered if classes)
 
@@ -188,6 +191,7 @@ def _load(found: Found) -> Plugin:
         metrics=tuple(_ask(manager, found, "fairkit_metrics")),
         auditors=tuple(_ask(manager, found, "fairkit_auditors")),
         mitigators=tuple(_mitigators(manager, found)),
+        promotion_checks=tuple(_ask(manager, found, "fairkit_promotion_checks")),
     )
 
 
@@ -248,8 +252,14 @@ def _bases() -> dict[str, type[Any]]:
     from fairkit.auditors import Auditor
     from fairkit.metrics import Metric
     from fairkit.mitigators import Mitigator
+    from fairkit.promotions import PromotionCheck
 
-    return {"fairkit_metrics": Metric, "fairkit_auditors": Auditor, "fairkit_mitigators": Mitigator}
+    return {
+        "fairkit_metrics": Metric,
+        "fairkit_auditors": Auditor,
+        "fairkit_mitigators": Mitigator,
+        "fairkit_promotion_checks": PromotionCheck,
+    }
 
 
 def _one_line(error: BaseException) -> str:
