@@ -48,6 +48,8 @@ class ScoredRows:
         1 where the outcome was the favorable label, else 0, shape [n].
     weights
         Shape [n], nonnegative; None where all rows count the same.
+    cells
+        For each group the numbers of its cells, one per sensitive column; empty where that is not known.
     """
 
     scores: NDArray[np.float64]
@@ -55,6 +57,7 @@ class ScoredRows:
     names: tuple[str, ...]
     favorable: NDArray[np.float64]
     weights: NDArray[np.float64] | None = None
+    cells: tuple[tuple[int, ...] | None, ...] = ()
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -87,7 +90,10 @@ class ScoredRows:
         count = len(self.names) + 1
         totals = np.bincount(self.codes, weights, minlength=count)[:-1]
         sums = np.bincount(self.codes, weights * chance, minlength=count)[:-1]
-        return np.divide(sums, totals, out=np.full(len(totals), np.nan), where=totals > 0)
+        means: NDArray[np.float64] = np.divide(
+            sums, totals, out=np.full(len(totals), np.nan), where=totals > 0
+        )
+        return means
 
     def accuracy(self, chance: NDArray[np.float64]) -> float:
         """Give the expected accuracy E[y h + (1 - y)(1 - h)] of randomized decisions."""
@@ -95,7 +101,7 @@ class ScoredRows:
         return float(np.average(agreed, weights=self.weights))
 
     def margin(self) -> float:
-        """Give two standard errors of a rate in the smallest group, 2 √(.25 / n_min), n_min its effective rows."""
+        """Give two standard errors of a rate in the smallest group: 2 √(.25 / n), n its effective rows."""
         weights, count = self.row_weights, len(self.names) + 1
         totals = np.bincount(self.codes, weights, minlength=count)[:-1]
         squares = np.bincount(self.codes, weights**2, minlength=count)[:-1]
@@ -261,7 +267,7 @@ class PostProcessor(Mitigator):
             return keys, ()
         if self.parameters.small_groups == "error":
             raise DataError(
-                f"{table.name}: {_listed(small)} have fewer than min_group={least} rows to learn a rule from; "
+                f"{table.name}: {_listed(small)}: fewer than min_group={least} rows to learn a rule from; "
                 "merge groups, add rows, lower --set min_group=N, or give them the rule of the pooled "
                 "population with --set small_groups=pooled"
             )
@@ -282,4 +288,5 @@ def _scored(base: BaseModel, keys: GroupKeys, table: Table) -> ScoredRows:
         names=keys.names,
         favorable=table.target,
         weights=table.weights,
+        cells=keys.cells,
     )

@@ -165,6 +165,16 @@ class OnnxScorer:
         self._runner = runner
         self._reading = settled
 
+    @property
+    def reading(self) -> reading.Reading | None:
+        """How the outputs are read; None for a randomized model."""
+        return self._reading
+
+    @property
+    def feeds(self) -> tuple[Feed, ...]:
+        """The graph's inputs, without ``u``, and the columns that fill them."""
+        return tuple(self._runner.feeds)
+
     def predict(self, columns: Columns) -> Predictions:
         """Score rows given as raw columns."""
         if self._reading is None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from fairkit.onnx.encode import MISSING_TEXT, as_float32, text_codes
 from fairkit.roles import MISSING_GROUP, value_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -66,7 +66,7 @@ class GroupColumn:
         return values + int(self.missing)
 
     def codes(self, values: NDArray[Any]) -> NDArray[np.int64]:
-        """Give the numbers of raw cells, shape [n]; numeric cells are compared as float32, as in the graph."""
+        """Give the numbers of raw cells, shape [n]; numeric ones are compared as float32, as in the graph."""
         if self.is_text:
             return self._text_codes(values)
         numbers = as_float32(values, self.name)
@@ -137,6 +137,13 @@ class GroupKeys:
             if cell is not None:
                 table[int(np.ravel_multi_index(cell, self.shape))] = group
         return table
+
+    def keep(self, wanted: Sequence[bool]) -> Self:
+        """Give the keys of some of the groups; the others become values without a group."""
+        places = [place for place, keep in enumerate(wanted) if keep]
+        return replace(
+            self, names=tuple(self.names[i] for i in places), cells=tuple(self.cells[i] for i in places)
+        )
 
     def codes(self, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
         """Give each row's group, shape [n]; K for unseen and missing values.

@@ -1,0 +1,178 @@
+"""What the rule is held to: equal rates between groups, or no covariance with an attribute in subgroups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from fairkit.errors import DataError
+from fairkit_rto.ramps import sort_groups
+from fairkit_rto.sgd import Duals, sgd_thresholds, shuffled_epochs
+from fairkit_rto.solver import covariance_multiplier, parity_threshold, ramp
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit.postprocess import ScoredRows
+    from fairkit_rto.ramps import SortedScores
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """The three numbers of a rule: width γ, common rate ρ (None without one), allowed difference ε."""
+
+    gamma: float
+    rho: float | None
+    epsilon: float
+
+
+class Constraint(Protocol):
+    """What a rule is held to."""
+
+    def thresholds(self, groups: list[SortedScores], setting: Setting) -> NDArray[np.float64]:
+        """Give the K + 1 exact thresholds, the last for the pooled population."""
+        ...
+
+    def violation(self, rates: NDArray[np.float64]) -> float:
+        """Give by how much the groups' rates differ in the sense of the constraint; 0 is none."""
+        ...
+
+    def duals(self, groups: int, setting: Setting) -> Duals:
+        """Give the constraint on so many groups as `sgd_thresholds` takes it."""
+        ...
+
+
+class EqualRates:
+    """Demographic parity; equal opportunity where the rows are those with the favorable outcome."""
+
+    def thresholds(self, groups: list[SortedScores], setting: Setting) -> NDArray[np.float64]:
+        """Solve each group, and all of them together as the pooled population."""
+        rho = 0.0 if setting.rho is None else setting.rho
+        pooled = parity_threshold(groups, setting.gamma, rho, setting.epsilon)
+        own = [
+            parity_threshold([group], setting.gamma, rho, setting.epsilon) if group.total > 0 else pooled
+            for group in groups
+        ]
+        return np.array([*own, pooled])
+
+    def violation(self, rates: NDArray[np.float64]) -> float:
+        """Give the largest rate less the smallest."""
+        return float(np.nanmax(rates) - np.nanmin(rates))
+
+    def duals(self, groups: int, setting: Setting) -> Duals:
+        """Give one constraint for each group, z = 1, b = ρ."""
+        return Duals(
+            owner=np.arange(groups),
+            factors=np.ones(groups),
+            offset=setting.rho or 0.0,
+            slack=0.5 * setting.epsilon,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZeroCovariance:
+    """No covariance of the decision with a binary attribute, within every subgroup (appendix E.1).
+
+    Attributes
+    ----------
+    pairs
+        For every subgroup the two groups with and without the attribute; None where nobody is.
+    shares
+        For every subgroup the share of its rows that have the attribute.
+    """
+
+    pairs: tuple[tuple[int | None, int | None], ...]
+    shares: tuple[float, ...]
+
+    def thresholds(self, groups: list[SortedScores], setting: Setting) -> NDArray[np.float64]:
+        """Solve each subgroup; the pooled rule has the rate that the solved rule has overall."""
+        found = np.zeros(len(groups) + 1)
+        reached = 0.0
+        for inside, outside in self.pairs:
+            if inside is None or outside is None:
+                continue
+            one, other = groups[inside], groups[outside]
+            if one.total > 0 and other.total > 0:
+                share = one.total / (one.total + other.total)
+                multiplier = covariance_multiplier(one, other, setting.gamma, setting.epsilon)
+                found[inside], found[outside] = multiplier * (1.0 - share), -multiplier * share
+        for group, threshold in zip(groups, found[:-1].tolist(), strict=True):
+            reached += group.ramp(threshold, setting.gamma)[0]
+        total = sum(group.total for group in groups)
+        found[-1] = parity_threshold(groups, setting.gamma, reached / total, 0.0)
+        return found
+
+    def violation(self, rates: NDArray[np.float64]) -> float:
+        """Give the largest |C(h, 1_S)| = ρ(1 - ρ) |rate in S - rate outside| over the subgroups."""
+        gaps = [
+            share * (1.0 - share) * abs(rates[inside] - rates[outside])
+            for (inside, outside), share in zip(self.pairs, self.shares, strict=True)
+            if inside is not None and outside is not None
+        ]
+        return float(np.nanmax(gaps)) if gaps else 0.0
+
+    def duals(self, groups: int, setting: Setting) -> Duals:
+        """Give one constraint for each subgroup, z = 1_S - ρ, b = 0."""
+        owner, factors = np.zeros(groups, dtype=np.int64), np.zeros(groups)
+        for subgroup, ((inside, outside), share) in enumerate(zip(self.pairs, self.shares, strict=True)):
+            for place, factor in ((inside, 1.0 - share), (outside, -share)):
+                if place is not None:
+                    owner[place], factors[place] = subgroup, factor
+        return Duals(owner=owner, factors=factors, offset=0.0, slack=setting.epsilon)
+
+
+def covariance_of(rows: ScoredRows) -> ZeroCovariance:
+    """Read the attribute off the first column of the split, and the subgroups off the others.
+
+    Raises
+    ------
+    DataError
+        The first column has not two values.
+    """
+    cells = [() if cell is None else cell for cell in rows.cells]
+    values = sorted({cell[0] for cell in cells if cell})
+    if len(values) != 2:
+        raise DataError(
+            "the covariance is with an attribute of two values, but the first sensitive column has "
+            f"{len(values)}; put the binary one first (sex+race), or bin it with one edge (age:40)"
+        )
+    subgroups = sorted({cell[1:] for cell in cells if cell})
+    places = {cell: place for place, cell in enumerate(cells)}
+    pairs = tuple((places.get((values[1], *rest)), places.get((values[0], *rest))) for rest in subgroups)
+    weight = np.bincount(rows.codes, rows.row_weights, minlength=len(rows.names) + 1).tolist()
+    shares = tuple(_share(weight, inside, outside) for inside, outside in pairs)
+    return ZeroCovariance(pairs=pairs, shares=shares)
+
+
+def _share(weight: list[float], inside: int | None, outside: int | None) -> float:
+    one = 0.0 if inside is None else weight[inside]
+    other = 0.0 if outside is None else weight[outside]
+    return one / (one + other) if one else 0.0
+
+
+def exact_thresholds(constraint: Constraint, rows: ScoredRows, setting: Setting) -> NDArray[np.float64]:
+    """Give the exact thresholds of margins f = 2p - 1 for rows in memory, shape [K + 1]."""
+    return constraint.thresholds(sorted_margins(rows), setting)
+
+
+def sorted_margins(rows: ScoredRows) -> list[SortedScores]:
+    """Sort the margins f = 2p - 1 of every group."""
+    return sort_groups(2.0 * rows.scores - 1.0, rows.codes, len(rows.names), rows.weights)
+
+
+def descended_thresholds(
+    constraint: Constraint, rows: ScoredRows, setting: Setting, epochs: int, rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """Give the thresholds of algorithm 1, shape [K + 1]; the pooled one has the rate that they reach."""
+    count = len(rows.names)
+    kept = rows.take((rows.codes < count) & (rows.row_weights > 0))
+    margins, weights = 2.0 * kept.scores - 1.0, kept.row_weights / kept.row_weights.mean()
+    stream = shuffled_epochs((margins, kept.codes, weights), epochs, rng)
+    own = sgd_thresholds(
+        stream, constraint.duals(count, setting), gamma=setting.gamma, steps=epochs * len(kept)
+    )
+    reached = float(np.average(ramp(margins, own[kept.codes], setting.gamma), weights=weights))
+    pooled = parity_threshold(sorted_margins(rows), setting.gamma, reached, 0.0)
+    return np.array([*own, pooled])

@@ -1,0 +1,172 @@
+"""The mitigator `rto`: parameters, what is chosen, what is reported."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from fairkit.errors import DataError, ParameterError
+from fairkit.onnx.rules import Piece
+from fairkit.parameters import parameter
+from fairkit.postprocess import PostParameters, PostProcessor, Solution
+from fairkit_rto.constraints import (
+    Constraint,
+    EqualRates,
+    Setting,
+    covariance_of,
+    descended_thresholds,
+    exact_thresholds,
+)
+from fairkit_rto.selection import Choice, candidates, choose
+from fairkit_rto.solver import ramp
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from fairkit.mitigators import Run
+    from fairkit.postprocess import ScoredRows
+
+
+class RandomizedThresholds(PostProcessor):
+    """Give every group a threshold and a ramp beside it, so that all groups have the same rate.
+
+    With f = 2p - 1 the chance of the favorable decision is h = clip((f - t_k)/γ, 0, 1), the minimiser of
+    E[γ/2 h² - f h] subject to |mean of h in group k - ρ| ≤ ε/2; t_k is found exactly.
+    """
+
+    name = "rto"
+    citation = "Alabdulmohsin and Lucic, A near-optimal algorithm for debiasing trained models, NeurIPS 2021"
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Parameters(PostParameters):
+        """See `RandomizedThresholds`."""
+
+        gamma: float | None = parameter(
+            None,
+            help="Width of the ramp on the scale of 2p - 1; default: chosen on validation rows.",
+            minimum=1e-6,
+        )
+        rho: float | None = parameter(
+            None,
+            help="The rate that every group gets; default: chosen on validation rows.",
+            minimum=0,
+            maximum=1,
+        )
+        epsilon: float | None = parameter(
+            0.0, help="The difference allowed between groups; none: chosen on validation rows.", minimum=0
+        )
+        tolerance: float = parameter(
+            0.0,
+            help="With epsilon=none: the difference allowed on validation rows beside chance.",
+            minimum=0,
+        )
+        constraint: Literal["demographic_parity", "equal_opportunity", "covariance"] = parameter(
+            "demographic_parity",
+            help="Equal rates; equal rates among the favorable outcomes (not in the paper); or no covariance "
+            "with the first sensitive column, of two values, within the groups of the others.",
+        )
+        solver: Literal["exact", "sgd"] = parameter(
+            "exact", help="The exact solution, or the paper's stochastic gradient descent."
+        )
+        epochs: int = parameter(25, help="With solver=sgd: passes over the rows.", minimum=1)
+
+    def check(self) -> None:
+        """Refuse a rate where there is none."""
+        if self.parameters.constraint == "covariance" and self.parameters.rho is not None:
+            raise ParameterError("rto: constraint=covariance has no common rate; leave rho out")
+
+    def solve(self, rows: ScoredRows, validation: ScoredRows | None, run: Run) -> Solution:
+        """Choose what is not given, then find the thresholds on all rows."""
+        favorable_only = self.parameters.constraint == "equal_opportunity"
+        _check_rows(rows, self.parameters.min_group, favorable_only=favorable_only)
+        constraint = covariance_of(rows) if self.parameters.constraint == "covariance" else EqualRates()
+        setting, choice = self._setting(constraint, rows, validation, run)
+        fitted = rows.take(rows.favorable > 0) if favorable_only else rows
+        if self.parameters.solver == "sgd":
+            found = descended_thresholds(constraint, fitted, setting, self.parameters.epochs, run.rng())
+        else:
+            found = exact_thresholds(constraint, fitted, setting)
+        return Solution(
+            pieces=tuple((_piece(float(threshold), setting.gamma),) for threshold in found),
+            details=_details(constraint, fitted, found, setting, choice),
+            notes=_notes(fitted, found, setting),
+        )
+
+    def _setting(
+        self, constraint: Constraint, rows: ScoredRows, validation: ScoredRows | None, run: Run
+    ) -> tuple[Setting, Choice | None]:
+        chosen = self.parameters
+        equal_rates = isinstance(constraint, EqualRates)
+        settings = candidates(rows, chosen.gamma, chosen.rho, chosen.epsilon, has_rho=equal_rates)
+        if len(settings) == 1:
+            return settings[0], None
+        fit, held_out = rows.halves(run.rng()) if validation is None else (rows, validation)
+        choice = choose(
+            constraint,
+            fit,
+            held_out,
+            settings,
+            favorable_only=chosen.constraint == "equal_opportunity",
+            tolerance=chosen.tolerance if chosen.epsilon is None else None,
+        )
+        return choice.setting, choice
+
+
+def _check_rows(rows: ScoredRows, least: int, *, favorable_only: bool) -> None:
+    if not favorable_only:
+        return
+    for group, name in enumerate(rows.names):
+        count = int((rows.favorable[rows.codes == group] > 0).sum())
+        if count < least:
+            raise DataError(
+                f"group {name!r} has {count} rows with the favorable outcome, fewer than min_group={least}; "
+                "equal opportunity is learned from these rows: merge groups or lower --set min_group=N"
+            )
+
+
+def _piece(threshold: float, gamma: float) -> Piece:
+    """Go from the scale of f = 2p - 1 to that of p."""
+    return Piece(threshold=0.5 * (threshold + 1.0), width=0.5 * gamma)
+
+
+def _chances(rows: ScoredRows, thresholds: NDArray[np.float64], gamma: float) -> NDArray[np.float64]:
+    return ramp(2.0 * rows.scores - 1.0, thresholds[rows.codes], gamma)
+
+
+def _details(
+    constraint: Constraint,
+    rows: ScoredRows,
+    thresholds: NDArray[np.float64],
+    setting: Setting,
+    choice: Choice | None,
+) -> dict[str, Any]:
+    rates = rows.rates(_chances(rows, thresholds, setting.gamma))
+    details: dict[str, Any] = {
+        **dataclasses.asdict(setting),
+        "thresholds": {name: float(t) for name, t in zip(rows.names, thresholds, strict=False)},
+        "rates": {name: float(value) for name, value in zip(rows.names, rates, strict=True)},
+        "violation_on_fit_rows": constraint.violation(rates),
+    }
+    if choice is not None:
+        details["validation"] = {
+            "violation": choice.violation,
+            "allowed": choice.allowed,
+            "expected_accuracy": choice.accuracy,
+        }
+    return details
+
+
+def _notes(rows: ScoredRows, thresholds: NDArray[np.float64], setting: Setting) -> tuple[str, ...]:
+    """Say so where every group is moved the same way: parity does not ask for that."""
+    if setting.rho is None:
+        return ()
+    free = rows.rates(_chances(rows, 0.0 * thresholds, setting.gamma))
+    low, high = float(free.min()), float(free.max())
+    if low - 0.5 * setting.epsilon <= setting.rho <= high + 0.5 * setting.epsilon:
+        return ()
+    return (
+        f"rho={setting.rho:.4g} lies outside the groups' own rates, {low:.4g} to {high:.4g}: "
+        "every group's rate is moved in the same direction.",
+    )
