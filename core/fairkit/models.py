@@ -184,30 +184,41 @@ class PredictedColumns:
     Parameters
     ----------
     decision
-        Column with the decision: the label's favorable value, or a number in [0, 1].
+        Column with the decision: 1 or 0, or one of the label's values.
     score
         Column with the probability of the favorable label (binary) or the predicted value (regression).
+    decision_probability
+        Column with the chance of the favorable decision, for randomized decisions.
     threshold
         Makes decisions from scores where there is no decision column.
     """
 
     def __init__(
-        self, decision: str | None = None, score: str | None = None, *, threshold: float | None = None
+        self,
+        decision: str | None = None,
+        score: str | None = None,
+        *,
+        decision_probability: str | None = None,
+        threshold: float | None = None,
     ) -> None:
-        if decision is None and score is None:
+        if decision is None and score is None and decision_probability is None:
             raise ParameterError("name a column of decisions or of scores")
+        if decision is not None and decision_probability is not None:
+            raise ParameterError("name a column of decisions or of decision probabilities, not both")
         self.decision, self.score, self.threshold = decision, score, threshold
+        self.decision_probability = decision_probability
 
     def bind(self, dataset: Dataset, options: ModelOptions) -> Scorer:
         """Check the columns and tell the task."""
         from fairkit.findings import ModelInfo
         from fairkit.roles import require_columns
 
-        require_columns([self.decision, self.score], dataset.columns, role="prediction", table=dataset.name)
+        named = [self.decision, self.score, self.decision_probability]
+        require_columns(named, dataset.columns, role="prediction", table=dataset.name)
         task = choose_task(dataset, options, 1)
         if task == "multiclass":
             raise ModelError("columns of predictions serve binary and regression tasks; give a favorable value")
-        name = " and ".join(column for column in (self.decision, self.score) if column)
+        name = " and ".join(column for column in named if column)
         return _ColumnScorer(self, dataset, task, ModelInfo(name=f"columns {name}", sha256=None, task=task))
 
 
@@ -217,7 +228,8 @@ class _ColumnScorer:
     def __init__(self, model: PredictedColumns, dataset: Dataset, task: Task, info: ModelInfo) -> None:
         self.model, self.task, self.info = model, task, info
         self.favorable = dataset.roles.favorable
-        self.columns = tuple(c for c in (model.decision, model.score) if c is not None)
+        named = (model.decision, model.score, model.decision_probability)
+        self.columns = tuple(column for column in named if column is not None)
         self.classes: tuple[Any, ...] = ()
 
     def predict(self, columns: Columns) -> Predictions:
@@ -227,9 +239,15 @@ class _ColumnScorer:
             return Predictions(score=score)
         if score is not None and (score.min() < 0 or score.max() > 1):
             raise ModelError(f"the score column {self.model.score!r} leaves [0, 1]; give probabilities")
+        if self.model.decision_probability is not None:
+            name = self.model.decision_probability
+            chance = _numbers(columns[name], name)
+            if chance.min() < 0 or chance.max() > 1:
+                raise ModelError(f"the column {name!r} leaves [0, 1]; decision probabilities do not")
+            return Predictions(score=score, decision=chance)
         if self.model.decision is not None:
             return Predictions(score=score, decision=self._decisions(columns[self.model.decision]))
-        assert score is not None  # noqa: S101 -- one of the two is given
+        assert score is not None  # noqa: S101 -- one of the three is given
         threshold = 0.5 if self.model.threshold is None else self.model.threshold
         return Predictions(score=score, decision=(score >= threshold).astype(float))
 
@@ -237,11 +255,14 @@ class _ColumnScorer:
         if values.dtype.kind == "O":
             return np.array([same_value(value, self.favorable) for value in values], dtype=float)
         decisions = _numbers(values, str(self.model.decision))
-        if decisions.min() < 0 or decisions.max() > 1:
-            if self.favorable is None:
-                raise ModelError(f"the decision column {self.model.decision!r} leaves [0, 1]")
-            return np.array([same_value(value, self.favorable) for value in values.tolist()], dtype=float)
-        return decisions
+        if bool(((decisions == 0) | (decisions == 1)).all()):
+            return decisions
+        if bool((decisions != np.round(decisions)).any()):
+            raise ModelError(
+                f"the decision column {self.model.decision!r} holds fractions; are they scores? Then name it as the "
+                "score (a threshold makes decisions), or as decision_probability if decisions are drawn"
+            )
+        return np.asarray(decisions == float(self.favorable), dtype=float)
 
 
 def _numbers(values: NDArray[Any], column: str) -> NDArray[np.float64]:

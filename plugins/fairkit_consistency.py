@@ -1,0 +1,351 @@
+"""Consistency: would the decision be the same if the person's sensitive value were another?"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from fairkit.auditors import AuditContext, Auditor
+from fairkit.errors import DataError, ParameterError
+from fairkit.findings import Finding
+from fairkit.hookspecs import hookimpl
+from fairkit.intervals import student, two_sided, wilson
+from fairkit.parameters import parameter
+from fairkit.roles import same_value, value_text
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit.data import Batch
+    from fairkit.models import Columns, Predictions
+
+    Array = NDArray[np.float64]
+
+MOST_VALUES = 50
+"""A column with more distinct values is not flipped through all of them."""
+
+TOP_ROWS = 5
+
+Combination = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A row whose prediction changes most: where it is, its predictions by combination of values."""
+
+    change: float
+    row: int
+    scores: tuple[float, ...]
+
+    def to_dict(self, combinations: Sequence[Combination]) -> dict[str, Any]:
+        """Give the evidence of a report."""
+        low, high = int(np.argmin(self.scores)), int(np.argmax(self.scores))
+        return {
+            "row": self.row,
+            "lowest": {"values": _shown(combinations[low]), "score": self.scores[low]},
+            "highest": {"values": _shown(combinations[high]), "score": self.scores[high]},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Flips:
+    """Totals of one flip; adding two merges the rows behind them.
+
+    Attributes
+    ----------
+    rows
+        How many rows.
+    sums
+        Σ w, Σ w c, Σ w d, for consistency c and mean absolute change d of the score.
+    squares
+        Σ w², Σ w² c, Σ w² c², Σ w² d, Σ w² d².
+    whole
+        Whether every c was 0 or 1 and no row weighted.
+    top
+        The rows that change most.
+    """
+
+    rows: int
+    sums: Array
+    squares: Array
+    whole: bool
+    top: tuple[Changed, ...]
+
+    def __add__(self, other: Flips) -> Flips:
+        top = sorted(self.top + other.top, key=lambda changed: (-changed.change, changed.row))[:TOP_ROWS]
+        return Flips(
+            self.rows + other.rows,
+            self.sums + other.sums,
+            self.squares + other.squares,
+            self.whole and other.whole,
+            tuple(top),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AllFlips:
+    """The totals of every flip, by name."""
+
+    by_name: Mapping[str, Flips]
+
+    def __add__(self, other: AllFlips) -> AllFlips:
+        return AllFlips({name: flips + other.by_name[name] for name, flips in self.by_name.items()})
+
+
+class ConsistencyAuditor(Auditor):
+    """Sets columns to each of several values for every row, and counts the rows whose decision never changes.
+
+    The metric `consistency` is the share of such rows: 1 means that no decision depends on the flipped
+    columns, all else unchanged. For a randomized model a row counts with 1 - (max h - min h), the chance that
+    one draw u gives every copy the same decision. `counterfactual_score_change` is the mean absolute change
+    of the score against the row as it stands. These are the S-, GR-, G- and R-consistency of the individual
+    fairness literature (Yurochkin, Bower & Sun 2020; Vargo et al. 2021).
+    """
+
+    name: ClassVar[str] = "consistency"
+    summary: ClassVar[str] = "Counterfactual flips: rows whose decision stays the same under other values."
+    citation: ClassVar[str] = "Yurochkin, Bower & Sun (2020), Training individually fair ML models, ICLR"
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Parameters:
+        """What can be set with --set consistency.KEY=VALUE."""
+
+        flip: tuple[str, ...] = parameter(
+            (), help="Columns to flip, several at once as sex+race; by default the sensitive ones that the model reads."
+        )
+        values: Mapping[str, Any] = parameter(
+            {}, help="The values of a column, as consistency.values.relationship=Husband,Wife; default: all observed."
+        )
+
+    def __init__(self, parameters: Any = None) -> None:
+        super().__init__(parameters)
+        self._flips: dict[str, list[Combination]] | None = None
+
+    def columns(self, context: AuditContext) -> Sequence[str]:
+        """Every flipped column."""
+        return [column for name in self._names(context) for column in name.split("+")]
+
+    def measure(self, batch: Batch, predictions: Predictions, context: AuditContext) -> AllFlips:
+        """Score every copy of the batch's rows."""
+        if self._flips is None:
+            self._flips = {name: self._combinations(name, context) for name in self._names(context)}
+        columns = batch.columns(context.scorer.columns)
+        return AllFlips(
+            {
+                name: _measure(batch, columns, predictions, combinations, context)
+                for name, combinations in self._flips.items()
+            }
+        )
+
+    def _names(self, context: AuditContext) -> list[str]:
+        """The flips: as asked, else the sensitive columns that the model reads."""
+        known = set(context.dataset.columns)
+        names = list(self.parameters.flip)
+        named = {column for name in names for column in name.split("+")}
+        names += [column for column in self.parameters.values if column not in named]
+        reads = set(context.scorer.columns)
+        if not names:
+            splits = context.dataset.roles.sensitive
+            names = [s.name for s in splits if set(s.columns) <= reads and not any(s.edges)]
+        if not names:
+            raise ParameterError(
+                "there is nothing to flip: the model reads none of the sensitive columns; "
+                "name columns with --set consistency.flip=COLUMN"
+            )
+        for column in dict.fromkeys(column for name in names for column in name.split("+")):
+            if column not in known:
+                raise ParameterError(f"consistency cannot flip {column!r}: the data has no such column")
+        return names
+
+    def _combinations(self, name: str, context: AuditContext) -> list[Combination]:
+        columns = name.split("+")
+        values = [self._values(column, context) for column in columns]
+        return [dict(zip(columns, choice, strict=True)) for choice in itertools.product(*values)]
+
+    def _values(self, column: str, context: AuditContext) -> list[Any]:
+        observed = _observed(column, context)
+        wished = self.parameters.values.get(column)
+        if wished is None:
+            if len(observed) > MOST_VALUES:
+                raise ParameterError(
+                    f"consistency: column {column!r} has more than {MOST_VALUES} values; "
+                    f"choose some with --set consistency.values.{column}=A,B"
+                )
+            return observed
+        parts = wished.split(",") if isinstance(wished, str) else wished
+        parts = list(parts) if isinstance(parts, list | tuple) else [parts]
+        chosen = [_as_cell(part, column, observed) for part in parts]
+        if len(chosen) < 2:
+            raise ParameterError(f"consistency: flipping {column!r} needs at least two values")
+        return chosen
+
+    def findings(self, total: AllFlips, context: AuditContext) -> list[Finding]:
+        """Turn the totals into two findings for every flip."""
+        found = []
+        for name, flips in total.by_name.items():
+            combinations = (self._flips or {})[name]
+            found += _findings(self.name, name, flips, combinations, context)
+        return found
+
+
+def _observed(column: str, context: AuditContext) -> list[Any]:
+    """The column's distinct values in the rows that are used."""
+    seen: dict[Any, None] = {}
+    for batch in context.dataset.batches([column]):
+        values = batch.column(column)
+        known = [v for v in set(values.tolist()) if v is not None and not (isinstance(v, float) and math.isnan(v))]
+        seen.update(dict.fromkeys(known))
+        if len(seen) > 10_000:
+            break
+    return sorted(seen, key=lambda value: (isinstance(value, str), value))
+
+
+def _as_cell(wish: Any, column: str, observed: Sequence[Any]) -> Any:
+    """The observed cell that the user means."""
+    text = wish.strip() if isinstance(wish, str) else wish
+    for value in observed:
+        if same_value(value, text):
+            return value
+    shown = ", ".join(value_text(value) for value in observed[:8])
+    raise DataError(f"consistency: column {column!r} never has the value {text!r}; it has: {shown}")
+
+
+def _copies(columns: Columns, rows: int, combinations: Sequence[Combination]) -> Iterator[dict[str, NDArray[Any]]]:
+    for combination in combinations:
+        copy = dict(columns)
+        for column, value in combination.items():
+            if column in copy:
+                copy[column] = np.full(rows, value, dtype=columns[column].dtype)
+        yield copy
+
+
+def _measure(
+    batch: Batch,
+    columns: Columns,
+    predictions: Predictions,
+    combinations: Sequence[Combination],
+    context: AuditContext,
+) -> Flips:
+    outputs = [context.scorer.predict(copy) for copy in _copies(columns, len(batch), combinations)]
+    same = _sameness(outputs)
+    scores = _scores(outputs)
+    own = _scores([predictions])
+    change = np.zeros(len(batch)) if scores is None or own is None else np.abs(scores - own).mean(axis=0)
+    weights = np.ones(len(batch)) if batch.weights is None else batch.weights
+    squared = weights**2
+    return Flips(
+        len(batch),
+        np.array([weights.sum(), weights @ same, weights @ change]),
+        np.array([squared.sum(), squared @ same, squared @ same**2, squared @ change, squared @ change**2]),
+        batch.weights is None and bool(((same == 0) | (same == 1)).all()),
+        () if scores is None else _top(batch, scores),
+    )
+
+
+def _sameness(outputs: Sequence[Predictions]) -> Array:
+    """1 where no copy's decision differs; for randomized decisions the chance of that under one draw."""
+    if outputs[0].predicted is not None:
+        classes = np.stack([np.asarray(output.predicted) for output in outputs])
+        return (classes == classes[0]).all(axis=0).astype(np.float64)
+    if outputs[0].decision is not None:
+        chances = np.stack([np.asarray(output.decision) for output in outputs])
+    else:
+        chances = np.zeros((1, len(np.asarray(outputs[0].score))))
+    return np.asarray(1 - np.ptp(chances, axis=0))
+
+
+def _scores(outputs: Sequence[Predictions]) -> Array | None:
+    if outputs[0].score is None:
+        return None
+    return np.stack([np.asarray(output.score) for output in outputs])
+
+
+def _top(batch: Batch, scores: Array) -> tuple[Changed, ...]:
+    spread = np.ptp(scores, axis=0)
+    order = np.lexsort((batch.rows, -spread))[:TOP_ROWS]
+    return tuple(
+        Changed(float(spread[i]), int(batch.rows[i]), tuple(float(s) for s in scores[:, i]))
+        for i in order
+        if spread[i] > 0
+    )
+
+
+def _findings(
+    auditor: str, name: str, flips: Flips, combinations: Sequence[Combination], context: AuditContext
+) -> list[Finding]:
+    parameters = {"flip": name, "values": [_shown(combination) for combination in combinations]}
+    evidence = {"most_changed": [changed.to_dict(combinations) for changed in flips.top]}
+    notes = []
+    ignored = [column for column in name.split("+") if column not in context.scorer.columns]
+    if ignored:
+        notes.append(f"The model does not read {', '.join(ignored)}, so flipping it changes nothing.")
+    found = []
+    if context.scorer.task != "regression":
+        share = float(flips.sums[1] / flips.sums[0])
+        found.append(
+            Finding(
+                auditor=auditor,
+                metric="consistency",
+                sensitive=name,
+                value=share,
+                interval=_share_interval(flips, context.confidence),
+                confidence=context.confidence,
+                better="higher",
+                parameters=parameters,
+                evidence=evidence,
+                notes=(*notes, "All other columns keep their values, also those that depend on the flipped ones."),
+                interval_at=lambda confidence: _share_interval(flips, confidence),
+            )
+        )
+    if flips.top or context.scorer.task == "regression":
+        found.append(
+            Finding(
+                auditor=auditor,
+                metric="counterfactual_score_change",
+                sensitive=name,
+                value=float(flips.sums[2] / flips.sums[0]),
+                interval=_change_interval(flips, context.confidence),
+                confidence=context.confidence,
+                better="lower",
+                parameters=parameters,
+                evidence=evidence,
+                notes=tuple(notes),
+                interval_at=lambda confidence: _change_interval(flips, confidence),
+            )
+        )
+    return found
+
+
+def _share_interval(flips: Flips, confidence: float) -> tuple[float, float]:
+    """Wilson's interval; under weights or randomized decisions with the effective number of rows."""
+    total, share = flips.sums[0], flips.sums[1] / flips.sums[0]
+    variance = (flips.squares[2] - 2 * share * flips.squares[1] + share**2 * flips.squares[0]) / total**2
+    size = total**2 / flips.squares[0]
+    if not flips.whole and variance > 0:
+        size = share * (1 - share) / variance
+    low, high = wilson(np.array([share]), np.array([size]), two_sided(confidence))
+    return float(low[0]), float(high[0])
+
+
+def _change_interval(flips: Flips, confidence: float) -> tuple[float, float]:
+    total, mean = flips.sums[0], flips.sums[2] / flips.sums[0]
+    squares = flips.squares[4] - 2 * mean * flips.squares[3] + mean**2 * flips.squares[0]
+    rows = np.array([float(flips.rows)])
+    correction = flips.rows / max(flips.rows - 1, 1)
+    half = float(student(two_sided(confidence), rows)[0] * math.sqrt(max(squares, 0) * correction) / total)
+    return max(float(mean) - half, 0.0), float(mean) + half
+
+
+def _shown(combination: Combination) -> dict[str, str]:
+    return {column: value_text(value) for column, value in combination.items()}
+
+
+@hookimpl
+def fairkit_auditors() -> list[type[Auditor]]:
+    """Give the auditor."""
+    return [ConsistencyAuditor]
