@@ -84,7 +84,7 @@ def export(
     registry
         The registry.
     references
-        What to write: a version (``credit@3``, ``credit@production``) or all versions of a model (``credit``).
+        What to write: a version (``credit@3``, ``credit@production``), or ``credit`` for all versions.
     path
         The archive; it appears whole or not at all.
     keys

@@ -130,7 +130,8 @@ def _metric(kind: str, value: float, interval: Interval | None) -> dict[str, Any
 def _assessments(certificate: Certificate) -> list[dict[str, str]]:
     strategy = "none certified"
     if certificate.mitigation is not None:
-        strategy = f"{certificate.mitigation['plugin']} {json.dumps(certificate.mitigation['parameters'], sort_keys=True)}"
+        told = json.dumps(certificate.mitigation["parameters"], sort_keys=True)
+        strategy = f"{certificate.mitigation['plugin']} {told}"
     return [
         {
             "groupAtRisk": rule.sensitive or "all",

@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from fairkit_registry.onnxfile import GraphSummary
     from fairkit_registry.records import Version
 
-CAVEATS = (
-    "Each number is a statement under its metric, on the audited data. It does not say that the model is fair.",
-    "An interval covers sampling error only: not wrong labels, not data unlike the people who will be judged.",
+CAVEATS: tuple[str, ...] = (
+    "Each number is a statement under its metric, on the audited data; it does not say that the model "
+    "is fair.",
+    "An interval covers sampling error only: not wrong labels, not data unlike the people who are judged.",
     "Groups that the data does not name were not looked at; small groups have wide intervals or none.",
-    "A signature says who stated the numbers. It does not say when, and nothing about a key that was lost since.",
+    "A signature says who stated the numbers. It does not say when, nor that the key was not lost since.",
 )
 
 
@@ -38,13 +39,13 @@ class Card:
 
 def number(value: float | None) -> str:
     """Write a value with four significant digits, or a dash."""
-    return "–" if value is None or not math.isfinite(value) else f"{value:.4g}"
+    return "-" if value is None or not math.isfinite(value) else f"{value:.4g}"
 
 
 def interval(pair: Interval | None) -> str:
     """Write an interval, or a dash."""
     if pair is None:
-        return "–"
+        return "-"
     return (
         "["
         + ", ".join(
@@ -88,12 +89,12 @@ def _lines(card: Card) -> Iterator[str]:
     rows = [
         ("SHA-256 of the ONNX file", f"`{version.model}`"),
         ("added", version.added_at),
-        ("made from", _safe(version.parent or "–")),
-        ("aliases", _safe(", ".join(card.aliases) or "–")),
-        ("tags", _safe(", ".join(version.tags) or "–")),
+        ("made from", _safe(version.parent or "-")),
+        ("aliases", _safe(", ".join(card.aliases) or "-")),
+        ("tags", _safe(", ".join(version.tags) or "-")),
         (
             "mitigation",
-            "–" if mitigation is None else _safe(f"{mitigation['plugin']} {dict(mitigation['parameters'])}"),
+            "-" if mitigation is None else _safe(f"{mitigation['plugin']} {dict(mitigation['parameters'])}"),
         ),
         ("size", f"{version.size} bytes, {sum(graph.operators.values())} operators, {graph.weights} weights"),
         ("inputs", _safe(", ".join(graph.inputs))),
@@ -122,9 +123,10 @@ def _certificate(certificate: Certificate) -> Iterator[str]:
     if certificate.verified:
         yield f"Signed by {signer}; the signature was checked with a trusted key."
     else:
-        yield f"Names the key {signer} as its signer. **The signature was not checked**: no alias trusts a key for it."
+        yield f"Names the key {signer} as its signer. **No alias trusts it: the numbers below are a claim.**"
     yield ""
-    yield f"Data: {_safe(report.data.name)}, {report.data.rows} rows ({report.data.dropped_rows} left out), content `{report.data.sha256}`."
+    data = report.data
+    yield f"Data: {_safe(data.name)}, {data.rows} rows ({data.dropped_rows} left out), content `{data.sha256}`."
     yield ""
     yield f"Verdict: **{report.verdict or 'no policy'}**."
     yield ""
@@ -138,11 +140,11 @@ def _certificate(certificate: Certificate) -> Iterator[str]:
         yield from _table(("rule", "groups", "limit", "verdict", "why"), rows)
     yield "### Findings"
     yield ""
-    rows = [
+    measured = [
         (_safe(f.metric), _safe(f.sensitive or "all rows"), number(f.value), interval(f.interval), f.better)
         for f in report.findings
     ]
-    yield from _table(("metric", "groups", "value", f"interval ({report.confidence:g})", "better"), rows)
+    yield from _table(("metric", "groups", "value", f"interval ({report.confidence:g})", "better"), measured)
     yield from _groups(report.findings)
     notes = dict.fromkeys(note for finding in report.findings for note in finding.notes)
     notes |= dict.fromkeys([*report.model.notes, *report.data.notes])

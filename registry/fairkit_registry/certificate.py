@@ -199,7 +199,8 @@ def verify(
     check_model(certificate, model_sha256)
     if data_sha256 not in (None, certificate.report.data.sha256):
         raise VerificationError(
-            f"the certificate is about other data: it names SHA-256 {certificate.report.data.sha256[:16]}..., "
+            "the certificate is about other data: it names SHA-256 "
+            f"{certificate.report.data.sha256[:16]}..., "
             f"the table given has {str(data_sha256)[:16]}... (digest of columns, types and values in order)"
         )
     return certificate
@@ -216,7 +217,8 @@ def check_model(certificate: Certificate, model_sha256: str | None) -> None:
     if model_sha256 not in (None, certificate.model_sha256):
         raise VerificationError(
             f"the certificate is about another model: it names SHA-256 {certificate.model_sha256[:16]}..., "
-            f"the file given has {str(model_sha256)[:16]}...: the model was changed, or the two do not belong together"
+            f"the file given has {str(model_sha256)[:16]}...: the model was changed, or the two do not "
+            "belong together"
         )
 
 

@@ -99,7 +99,7 @@ def _decode(value: Any, what: str) -> bytes:
 def _signature(record: Any) -> Signature:
     if not isinstance(record, dict):
         raise CertificateError("not a certificate: a signature of the envelope is not an object")
-    # A signature object may carry a certificate or a key of its own; only pinned keys count, so neither is read.
+    # It may carry a certificate or a key of its own; only pinned keys count, so neither is read.
     return Signature(sig=_decode(record["sig"], "signature"), keyid=_text(record.get("keyid", ""), "keyid"))
 
 

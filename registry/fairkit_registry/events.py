@@ -71,10 +71,9 @@ def _who() -> str:
         return "unknown"
 
 
-def _digest(seq: int, at: str, action: str, name: str | None, body: Any, previous: str) -> str:
-    return fingerprint(
-        {"seq": seq, "at": at, "action": action, "name": name, "body": body, "previous": previous}
-    )
+def _digest(event: Event) -> str:
+    """Give the digest that the event should have: over everything in it but the digest itself."""
+    return fingerprint({key: value for key, value in event.to_dict().items() if key != "digest"})
 
 
 def append(connection: sqlite3.Connection, action: str, name: str, body: dict[str, Any], *, at: str) -> str:
@@ -82,7 +81,8 @@ def append(connection: sqlite3.Connection, action: str, name: str, body: dict[st
     last = connection.execute("SELECT seq, digest FROM events ORDER BY seq DESC LIMIT 1").fetchone()
     seq, previous = (1, GENESIS) if last is None else (last["seq"] + 1, last["digest"])
     body = {**body, "by": _who()}
-    digest = _digest(seq, at, action, name, body, previous)
+    event = Event(seq=seq, at=at, action=action, name=name, body=body, previous=previous, digest="")
+    digest = _digest(event)
     connection.execute(
         "INSERT INTO events (seq, at, action, name, body, previous, digest) VALUES (?, ?, ?, ?, ?, ?, ?)",
         (seq, at, action, name, canonical(body).decode("utf-8"), previous, digest),
@@ -125,8 +125,7 @@ def walk(connection: sqlite3.Connection) -> Iterator[Event | str]:
             continue
         if event.previous != previous:
             yield f"event {event.seq} does not follow the event before it: the chain of hashes is broken"
-        again = _digest(event.seq, event.at, event.action, event.name, event.body, event.previous)
-        if again != event.digest:
+        if _digest(event) != event.digest:
             yield f"event {event.seq} ({event.action} {event.name}) was changed: it no longer has its digest"
         yield event
         previous, expected = event.digest, event.seq + 1

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit_registry import certificate, events, names, onnxfile, tables
 from fairkit_registry.blobs import BlobStore, Staged
-from fairkit_registry.errors import ArchiveError, CertificateError, KeyFileError, RegistryError
+from fairkit_registry.errors import ArchiveError, CertificateError, KeyFileError
 from fairkit_registry.keys import PublicKey, parse_public
 from fairkit_registry.layout import LARGEST_DOCUMENT, Arrival, arrivals
-from fairkit_registry.staging import Staging
+from fairkit_registry.staging import Staging, staging_in
 from fairkit_registry.tarread import members
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
-    from contextlib import AbstractContextManager
 
+    from fairkit_registry.certificate import Certificate
     from fairkit_registry.records import Version
     from fairkit_registry.store import Registry
 
@@ -38,8 +38,8 @@ class Imported:
         What it became here; None where the archive was only looked at.
     new
         False where the registry had it already (the same record and model, and all its certificates).
-    signers
-        For each certificate the pinned keys that signed it; empty where no key was given.
+    certificates
+        Verified where keys were given, else as they came.
     carried_keys
         Key ids of the public keys in the archive. They are shown, and never trusted.
     """
@@ -47,8 +47,14 @@ class Imported:
     origin: str
     version: Version | None
     new: bool
-    signers: tuple[tuple[str, ...], ...]
+    certificates: tuple[Certificate, ...]
     carried_keys: tuple[str, ...]
+
+    @property
+    def verdict(self) -> str | None:
+        """The verdict of the newest certificate, if it was verified."""
+        newest = max(self.certificates, key=lambda one: one.audited_at, default=None)
+        return newest.report.verdict if newest is not None and newest.verified else None
 
     def to_dict(self) -> dict[str, Any]:
         """Give the JSON form."""
@@ -56,7 +62,7 @@ class Imported:
             "origin": self.origin,
             "version": None if self.version is None else self.version.to_dict(),
             "new": self.new,
-            "signers": [list(keyids) for keyids in self.signers],
+            "certificates": [one.to_dict() for one in self.certificates],
             "carried_keys": list(self.carried_keys),
         }
 
@@ -100,12 +106,14 @@ def import_archive(
         found = _take_in(staging, path, most_bytes)
         if name is not None and len({one.name for one in found}) > 1:
             raise ArchiveError("--name goes with an archive of one model; this one holds several")
-        signers = [_inspect(one, trusted) for one in found]
+        inspected = [_inspect(one, trusted) for one in found]
         with registry.index.write() as connection:
             renamed: dict[str, tuple[str, int]] = {}
             return [
-                _insert(connection, registry.blobs, one, name, keyids, renamed)
-                for one, keyids in zip(found, signers, strict=True)
+                _insert(
+                    connection, registry.blobs, one, name=name, certificates=certificates, renamed=renamed
+                )
+                for one, certificates in zip(found, inspected, strict=True)
             ]
 
 
@@ -126,26 +134,17 @@ def verify_archive(path: Path, trusted: Sequence[PublicKey], scratch: Path) -> l
     ArchiveError, CertificateError, RegistryError
         As for `import_archive`.
     """
-    staging = Staging(BlobStore(scratch))
-    with _discarding(staging):
+    with staging_in(BlobStore(scratch)) as staging:
         return [
             Imported(
                 origin=f"{one.name}@{one.version}",
                 version=None,
                 new=False,
-                signers=_inspect(one, trusted),
+                certificates=_inspect(one, trusted),
                 carried_keys=_carried(one),
             )
             for one in _take_in(staging, path, MOST_BYTES)
         ]
-
-
-def _discarding(staging: Staging) -> AbstractContextManager[Any]:
-    from contextlib import ExitStack
-
-    stack = ExitStack()
-    stack.callback(lambda: [one.discard() for one in staging.all])
-    return stack
 
 
 def _take_in(staging: Staging, path: Path, most_bytes: int) -> list[Arrival]:
@@ -168,25 +167,24 @@ def _take_in(staging: Staging, path: Path, most_bytes: int) -> list[Arrival]:
     return arrivals(documents["index.json"], blobs)
 
 
-def _inspect(arrival: Arrival, trusted: Sequence[PublicKey]) -> tuple[tuple[str, ...], ...]:
-    """Look at a version's files; give the pinned keys that signed each certificate."""
+def _inspect(arrival: Arrival, trusted: Sequence[PublicKey]) -> tuple[Certificate, ...]:
+    """Look at a version's files; with keys, every certificate must be signed by one of them."""
     where = f"{arrival.name}@{arrival.version}"
     onnxfile.check_file(arrival.model.path, shown=Path(arrival.filename))
     if trusted and not arrival.certificates:
         raise CertificateError(f"{where} in the archive has no certificate, so no key can vouch for it")
-    signers = []
+    found = []
     for staged in arrival.certificates:
         raw = certificate.read_file(staged.path)
         label = f"the certificate {staged.digest[:12]} of {where}"
         if not trusted:
-            certificate.check_subject(raw, arrival.model.digest, where=label)
-            signers.append(())
+            found.append(certificate.check_subject(raw, arrival.model.digest, where=label))
             continue
         try:
-            signers.append(certificate.verify(raw, trusted, model_sha256=arrival.model.digest).keyids)
+            found.append(certificate.verify(raw, trusted, model_sha256=arrival.model.digest))
         except CertificateError as error:
             raise type(error)(f"{label}: {error}") from None
-    return tuple(signers)
+    return tuple(found)
 
 
 def _carried(arrival: Arrival) -> tuple[str, ...]:
@@ -205,8 +203,9 @@ def _insert(
     connection: sqlite3.Connection,
     blobs: BlobStore,
     arrival: Arrival,
+    *,
     name: str | None,
-    signers: tuple[tuple[str, ...], ...],
+    certificates: tuple[Certificate, ...],
     renamed: dict[str, tuple[str, int]],
 ) -> Imported:
     target = names.check_name(name or arrival.name)
@@ -236,7 +235,7 @@ def _insert(
         origin=f"{arrival.name}@{arrival.version}",
         version=version,
         new=new,
-        signers=signers,
+        certificates=certificates,
         carried_keys=carried,
     )
 
@@ -251,6 +250,3 @@ def _complete(
     for one in {one.digest: one for one in fresh}.values():
         tables.attach(connection, blobs, version, one, at)
     return tables.find_version(connection, name, number), bool(fresh)
-
-
-__all__ = ["MOST_BYTES", "Imported", "RegistryError", "import_archive", "verify_archive"]

@@ -93,7 +93,8 @@ def _translate(error: sqlite3.Error, path: Path) -> RegistryError:
         return RegistryError(f"{path} cannot be written: check the permissions of the registry's folder.")
     if "full" in text or "disk I/O" in text:
         return RegistryError(
-            f"{path}: the disk or quota is full ({text}); nothing was changed. Free some space and run it again."
+            f"{path}: the disk or quota is full ({text}); nothing was changed. Free some space and run "
+            "it again."
         )
     if "unable to open" in text:
         return RegistryError(f"{path} cannot be opened: check the permissions of the registry's folder.")
@@ -206,7 +207,8 @@ class Index:
         version = _schema_version(self._connection)
         if version > len(MIGRATIONS):
             raise RegistryError(
-                f"{self.path} was written by a newer fairkit (schema {version}; this one knows {len(MIGRATIONS)}): "
+                f"{self.path} was written by a newer fairkit (schema {version}; this one knows "
+                f"{len(MIGRATIONS)}): "
                 "upgrade fairkit"
             )
         if version < len(MIGRATIONS):
@@ -227,8 +229,7 @@ class Index:
                 yield self._connection
                 self._connection.execute("COMMIT")
             except BaseException:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
+                self._connection.rollback()
                 raise
         except sqlite3.Error as error:
             raise _translate(error, self.path) from None
@@ -250,8 +251,7 @@ class Index:
             try:
                 yield self._connection
             finally:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
+                self._connection.rollback()
         except sqlite3.Error as error:
             raise _translate(error, self.path) from None
 

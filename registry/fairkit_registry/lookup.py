@@ -59,7 +59,7 @@ def register(
         The registry's folder.
     base
         What the file was made from: a name in the registry, or an ONNX file. A file that the registry
-        knows (by its digest) as a version of any model becomes the parent; one that it does not know is no parent.
+        knows (by its digest) as a version of any model becomes the parent; one that it does not know is none.
 
     Raises
     ------

@@ -34,7 +34,7 @@ class CheckResult:
     versions, events
         How many versions and events were followed.
     head
-        Digest of the newest event. Who keeps it elsewhere can later tell that nothing before it was rewritten.
+        Digest of the newest event. Who keeps it elsewhere can tell later whether the log was rewritten.
     """
 
     problems: tuple[str, ...]

@@ -253,7 +253,8 @@ def _check_rules(case: _Case, deciding: Certificate) -> None:
         ]
         if low:
             case.refuse(
-                f"{rule.metric} was audited at confidence {min(low):g}; the alias asks for {policy.confidence:g}"
+                f"{rule.metric} was audited at confidence {min(low):g}; the alias asks for "
+                f"{policy.confidence:g}"
             )
 
 
@@ -261,7 +262,8 @@ def _check_own_verdict(case: _Case, deciding: Certificate) -> None:
     report, policy = deciding.report, case.alias.policy
     if report.verdict is None:
         case.refuse(
-            "neither the certificate nor the alias has a policy: certify with --max or --min, or give the alias rules"
+            "neither the certificate nor the alias has a policy: certify with --max or --min, or give "
+            "the alias rules"
         )
     elif report.verdict == "fail":
         case.refuse("the certificate says that the model failed its policy: " + _failed(deciding, "fail"))
@@ -290,7 +292,8 @@ def _check_holder(case: _Case, deciding: Certificate, trusted: Sequence[PublicKe
     worse, unknown = worse_findings(held.report, deciding.report)
     for pair in worse:
         case.refuse(
-            f"worse than {holder} beyond noise: {pair.title} goes from {pair.before:.4g} to {pair.after:.4g}, "
+            f"worse than {holder} beyond noise: {pair.title} goes from {pair.before:.4g} to "
+            f"{pair.after:.4g}, "
             f"difference {_interval(pair.interval)}"
         )
     for pair in unknown:

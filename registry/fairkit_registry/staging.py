@@ -9,9 +9,22 @@ from fairkit_registry.certificate import LARGEST, check_subject, read_file
 from fairkit_registry.errors import RegistryError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+from contextlib import contextmanager
 
 LARGEST_CERTIFICATE = LARGEST
+
+
+@contextmanager
+def staging_in(blobs: BlobStore) -> Iterator[Staging]:
+    """Collect files under temporary names; what was not kept at the end is removed."""
+    staging = Staging(blobs)
+    try:
+        yield staging
+    finally:
+        for one in staging.all:
+            one.discard()
 
 
 class Staging:

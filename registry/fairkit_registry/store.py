@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -12,11 +11,12 @@ from fairkit_registry.errors import RegistryError
 from fairkit_registry.index import Index
 from fairkit_registry.jsonio import canonical
 from fairkit_registry.records import Alias, Version, read_alias, read_version
-from fairkit_registry.staging import LARGEST_CERTIFICATE, Staging
+from fairkit_registry.staging import LARGEST_CERTIFICATE, Staging, staging_in
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
     from types import TracebackType
 
     from fairkit_registry.names import Reference
@@ -71,7 +71,8 @@ class Registry:
         """Give each model's name, number of versions, newest version and aliases."""
         with self.index.read() as connection:
             rows = connection.execute(
-                "SELECT name, count(*) AS versions, max(version) AS newest FROM versions GROUP BY name ORDER BY name"
+                "SELECT name, count(*) AS versions, max(version) AS newest FROM versions GROUP BY name "
+                "ORDER BY name"
             ).fetchall()
             aliases = tables.find_aliases(connection, None)
         return [
@@ -102,14 +103,15 @@ class Registry:
             lowest = rows[-1]["version"]
             owned: dict[int, list[str]] = {}
             for row in connection.execute(
-                "SELECT version, digest FROM certificates WHERE name = ? AND version >= ? ORDER BY added_at, digest",
+                "SELECT version, digest FROM certificates WHERE name = ? AND version >= ? ORDER BY "
+                "added_at, digest",
                 (name, lowest),
             ):
                 owned.setdefault(row["version"], []).append(row["digest"])
         return [read_version(row, tuple(owned.get(row["version"], ()))) for row in rows]
 
     def version(self, reference: str | Reference) -> Version:
-        """Give the version that a name means: ``credit@3``, ``credit@production``, or the newest of ``credit``.
+        """Give the version that ``credit@3``, ``credit@production`` or ``credit`` (the newest) means.
 
         Raises
         ------
@@ -245,10 +247,10 @@ class Registry:
         with self.staging() as staged:
             owned = [staged.certificate(Path(path), version.model) for path in certificates]
             with self.index.write() as connection:
+                known = tables.find_version(connection, version.name, version.version).certificates
                 for certificate in owned:
-                    if certificate.digest in version.certificates:
-                        continue
-                    tables.attach(connection, self.blobs, version, certificate, at)
+                    if certificate.digest not in known:
+                        tables.attach(connection, self.blobs, version, certificate, at)
                 return tables.find_version(connection, version.name, version.version)
 
     def set_alias(self, name: str, alias: str, policy: AliasPolicy) -> Alias:
@@ -266,7 +268,8 @@ class Registry:
                 tables.refuse_unknown(connection, name)
             connection.execute(
                 "INSERT INTO aliases (name, alias, policy, changed_at) VALUES (?, ?, ?, ?) "
-                "ON CONFLICT (name, alias) DO UPDATE SET policy = excluded.policy, changed_at = excluded.changed_at",
+                "ON CONFLICT (name, alias) DO UPDATE SET policy = excluded.policy, changed_at = "
+                "excluded.changed_at",
                 (name, alias, canonical(policy.to_dict()).decode("utf-8"), at),
             )
             events.append(connection, "alias", name, {"alias": alias, "policy": policy.to_dict()}, at=at)
@@ -278,7 +281,7 @@ class Registry:
     def point(
         self, connection: sqlite3.Connection, version: Version, alias: Alias, certificate: str | None
     ) -> None:
-        """Point an alias to a version, inside a write transaction; `fairkit_registry.promotion` decides whether."""
+        """Point an alias to a version, inside a write transaction; `promotion` decides whether."""
         at = events.now()
         connection.execute(
             "UPDATE aliases SET version = ?, certificate = ?, changed_at = ? WHERE name = ? AND alias = ?",
@@ -293,12 +296,6 @@ class Registry:
         }
         events.append(connection, "promote", version.name, body, at=at)
 
-    @contextmanager
-    def staging(self) -> Iterator[Staging]:
-        """Collect files under temporary names; what was not kept at the end is removed."""
-        staging = Staging(self.blobs)
-        try:
-            yield staging
-        finally:
-            for one in staging.all:
-                one.discard()
+    def staging(self) -> AbstractContextManager[Staging]:
+        """Collect files for the store; what was not kept at the end is removed."""
+        return staging_in(self.blobs)

@@ -152,7 +152,8 @@ def holder(connection: sqlite3.Connection, wanted: Reference) -> int:
     number = rows[str(wanted.alias)]
     if number is None:
         raise RegistryError(
-            f"{wanted} points to no version yet; `fairkit registry promote {wanted.name}@VERSION {wanted.alias}` "
+            f"{wanted} points to no version yet; `fairkit registry promote {wanted.name}@VERSION "
+            f"{wanted.alias}` "
             "points it to one"
         )
     return int(number)
