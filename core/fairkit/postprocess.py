@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     import onnx
     from numpy.typing import NDArray
 
-    from fairkit.mitigators import Stage, Task
+    from fairkit.mitigators import Stage
+    from fairkit.models import Task
     from fairkit.onnx.model import OnnxModel
     from fairkit.onnx.rules import GroupKeys, Piece
 

@@ -1,0 +1,254 @@
+"""Randomized thresholds by group from a linear program: parity, equal opportunity or equalized odds."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+import fairkit
+from fairkit.errors import DataError, MissingExtraError
+from fairkit.onnx.rules import Piece
+from fairkit.parameters import parameter
+from fairkit.postprocess import PostParameters, PostProcessor, Solution
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from fairkit.mitigators import Run
+    from fairkit.postprocess import ScoredRows
+
+ConstraintName = Literal["demographic_parity", "equal_opportunity", "equalized_odds"]
+_NEGLIGIBLE = 1e-10
+
+
+@dataclass(frozen=True, slots=True)
+class Hull:
+    """The corners of a group's ROC convex hull: the threshold rules that a mixture is worth making of.
+
+    Attributes
+    ----------
+    thresholds
+        Decreasing, shape [V]: from above every score, where nobody is accepted, to 0, where everybody is.
+    accepted_good, accepted_bad
+        The weight of the accepted rows with the favorable and with the other outcome, shape [V].
+    """
+
+    thresholds: NDArray[np.float64]
+    accepted_good: NDArray[np.float64]
+    accepted_bad: NDArray[np.float64]
+
+    @property
+    def good(self) -> float:
+        """The weight of all rows with the favorable outcome."""
+        return float(self.accepted_good[-1])
+
+    @property
+    def bad(self) -> float:
+        """The weight of all rows with the other outcome."""
+        return float(self.accepted_bad[-1])
+
+    def measures(self, constraint: ConstraintName) -> list[NDArray[np.float64]]:
+        """Give the rates that shall be equal between groups, at every corner: each [V], in [0, 1]."""
+        if constraint == "demographic_parity":
+            return [(self.accepted_good + self.accepted_bad) / (self.good + self.bad)]
+        hits = self.accepted_good / self.good
+        return [hits] if constraint == "equal_opportunity" else [hits, self.accepted_bad / self.bad]
+
+
+def roc_hull(
+    scores: NDArray[np.float64], favorable: NDArray[np.float64], weights: NDArray[np.float64]
+) -> Hull:
+    """Find the corners of the ROC convex hull of threshold rules.
+
+    The hull's slopes are the decreasing isotonic regression of the outcome on the scores in decreasing order:
+    its blocks end at the corners.
+
+    Parameters
+    ----------
+    scores
+        Shape [n], in [0, 1].
+    favorable
+        1 or 0, shape [n].
+    weights
+        Shape [n], nonnegative.
+    """
+    try:
+        from scipy.optimize import isotonic_regression
+    except ImportError as error:
+        raise MissingExtraError("scipy", "threshold-optimizer") from error
+
+    values, place = np.unique(-scores, return_inverse=True)
+    total = np.bincount(place, weights)
+    good = np.bincount(place, weights * favorable)
+    kept = total > 0
+    values, total, good = -values[kept], total[kept], good[kept]
+    blocks = isotonic_regression(good / total, weights=total, increasing=False).blocks
+    ends = np.asarray(blocks[1:], dtype=np.int64) - 1
+    below = np.append(0.5 * (values[:-1] + values[1:]), 0.0)
+    below[-1] = 0.0
+    return Hull(
+        thresholds=np.append(2.0, below[ends]),
+        accepted_good=np.append(0.0, np.cumsum(good)[ends]),
+        accepted_bad=np.append(0.0, np.cumsum(total - good)[ends]),
+    )
+
+
+def mixtures(
+    hulls: Sequence[Hull],
+    constraint: ConstraintName,
+    epsilon: float = 0.0,
+    bounds: Sequence[tuple[float, float]] | None = None,
+) -> tuple[list[NDArray[np.float64]], list[float]]:
+    """Mix each group's threshold rules so that accuracy is highest under the constraint.
+
+    The linear program over shares x of the corners v of every group g and common rates r::
+
+        max Σ_g Σ_v x_gv (good accepted - bad accepted)
+        s.t. Σ_v x_gv = 1,  |Σ_v x_gv m_gv - r_m| ≤ ε/2 for every measure m,  x ≥ 0
+
+    Parameters
+    ----------
+    hulls
+        One for each group.
+    constraint
+        Which rates m shall be equal.
+    epsilon
+        How far two groups may be apart.
+    bounds
+        Where each common rate must lie, in [0, 1]; free where not given.
+
+    Returns
+    -------
+    list of ndarray, list of float
+        Each group's shares, shape [V] with sum 1, and the common rates.
+    """
+    from scipy.optimize import linprog
+
+    measures = [hull.measures(constraint) for hull in hulls]
+    count = len(measures[0])
+    sizes = [len(hull.thresholds) for hull in hulls]
+    starts = np.concatenate(([0], np.cumsum(sizes)))
+    gains = np.concatenate([hull.accepted_good - hull.accepted_bad for hull in hulls])
+    cost = np.append(-gains / sum(hull.good + hull.bad for hull in hulls), np.zeros(count))
+    ones = np.zeros((len(hulls), len(cost)))
+    near = np.zeros((2 * len(hulls) * count, len(cost)))
+    row = 0
+    for group in range(len(hulls)):
+        own = slice(int(starts[group]), int(starts[group + 1]))
+        ones[group, own] = 1.0
+        for place, values in enumerate(measures[group]):
+            for sign in (1.0, -1.0):
+                near[row, own], near[row, starts[-1] + place] = sign * values, -sign
+                row += 1
+    limits = [(0.0, None)] * int(starts[-1]) + list(bounds or [(0.0, 1.0)] * count)
+    solved: Any = linprog(
+        cost,
+        A_ub=near,
+        b_ub=np.full(len(near), 0.5 * epsilon),
+        A_eq=ones,
+        b_eq=np.ones(len(hulls)),
+        bounds=limits,
+        method="highs-ds",
+    )
+    if solved.x is None:
+        raise DataError(f"the linear program of the thresholds has no solution: {solved.message}")
+    shares = [_cleaned(solved.x[a:b]) for a, b in itertools.pairwise(starts)]
+    return shares, [float(value) for value in solved.x[starts[-1] :]]
+
+
+def _cleaned(shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    kept = np.where(shares > _NEGLIGIBLE, shares, 0.0)
+    cleaned: NDArray[np.float64] = kept / kept.sum()
+    return cleaned
+
+
+class ThresholdOptimizer(PostProcessor):
+    """Mix threshold rules in every group so that their rates are equal and accuracy is highest.
+
+    Unlike ``rto`` it needs outcomes to fit, and decides by chance between two or three fixed thresholds.
+    """
+
+    name = "threshold-optimizer"
+    citation = "Hardt, Price and Srebro, Equality of opportunity in supervised learning, NeurIPS 2016"
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Parameters(PostParameters):
+        """See `ThresholdOptimizer`."""
+
+        constraint: Literal["demographic_parity", "equal_opportunity", "equalized_odds"] = parameter(
+            "demographic_parity",
+            help="Equal selection rates, equal true positive rates, or equal true and false positive rates.",
+        )
+        epsilon: float = parameter(0.0, help="The difference allowed between groups.", minimum=0)
+
+    def solve(self, rows: ScoredRows, validation: ScoredRows | None, run: Run) -> Solution:
+        """Find the hulls, solve the program, and mix the pooled population's rules to the same rates."""
+        constraint, epsilon = self.parameters.constraint, self.parameters.epsilon
+        hulls = [_hull_of(rows, group, constraint) for group in range(len(rows.names))]
+        shares, rates = mixtures(hulls, constraint, epsilon)
+        pooled = roc_hull(rows.scores, rows.favorable, rows.row_weights)
+        # one rule for all may not reach the groups' true positive rate at their false positive rate
+        bounds = [(0.0, rates[0]), (rates[1], rates[1])] if len(rates) == 2 else [(rates[0], rates[0])]
+        common, _ = mixtures([pooled], constraint, 0.0, bounds)
+        pieces = [_pieces(hull, own) for hull, own in zip([*hulls, pooled], [*shares, *common], strict=True)]
+        return Solution(pieces=tuple(pieces), details=_details(constraint, rows, hulls, shares, rates))
+
+
+def _hull_of(rows: ScoredRows, group: int, constraint: ConstraintName) -> Hull:
+    part = rows.take(rows.codes == group)
+    hull = roc_hull(part.scores, part.favorable, part.row_weights)
+    lacks_good = constraint != "demographic_parity" and not hull.good
+    lacks_bad = constraint == "equalized_odds" and not hull.bad
+    if lacks_good or lacks_bad:
+        raise DataError(
+            f"group {rows.names[group]!r} has no rows with one of the outcomes, which {constraint} needs; "
+            "merge groups, add rows, or use constraint=demographic_parity"
+        )
+    return hull
+
+
+def _pieces(hull: Hull, shares: NDArray[np.float64]) -> tuple[Piece, ...]:
+    used = [v for v in np.flatnonzero(shares).tolist() if hull.thresholds[v] <= 1.0]
+    return tuple(Piece(threshold=float(hull.thresholds[v]), weight=float(shares[v])) for v in used)
+
+
+def _details(
+    constraint: ConstraintName,
+    rows: ScoredRows,
+    hulls: Sequence[Hull],
+    shares: Sequence[NDArray[np.float64]],
+    rates: Sequence[float],
+) -> dict[str, Any]:
+    labels = {
+        "demographic_parity": ["selection_rate"],
+        "equal_opportunity": ["true_positive_rate"],
+        "equalized_odds": ["true_positive_rate", "false_positive_rate"],
+    }[constraint]
+    reached = {
+        label: {
+            name: float(hull.measures(constraint)[place] @ own)
+            for name, hull, own in zip(rows.names, hulls, shares, strict=True)
+        }
+        for place, label in enumerate(labels)
+    }
+    gained = sum(
+        float((hull.accepted_good - hull.accepted_bad) @ own) for hull, own in zip(hulls, shares, strict=True)
+    )
+    refused = sum(hull.bad for hull in hulls)
+    total = sum(hull.good + hull.bad for hull in hulls)
+    return {
+        "common": dict(zip(labels, rates, strict=True)),
+        "rates": reached,
+        "expected_accuracy_on_fit_rows": (gained + refused) / total,
+    }
+
+
+@fairkit.hookimpl
+def fairkit_mitigators() -> list[type[fairkit.Mitigator]]:
+    """Offer the method."""
+    return [ThresholdOptimizer]
