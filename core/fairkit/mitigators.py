@@ -15,7 +15,7 @@ from fairkit.parameters import parse_parameters
 from fairkit.roles import Roles
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import onnx
     from numpy.typing import NDArray
@@ -259,6 +259,16 @@ class FittedModel(ABC):
     @abstractmethod
     def to_onnx(self) -> onnx.ModelProto:
         """Give the model as a graph over raw columns; metadata and the parity check are added by fairkit."""
+
+    def runner(self, proto: onnx.ModelProto) -> Callable[[Mapping[str, NDArray[Any]]], Mapping[str, Any]]:
+        """Give a function from raw columns to the outputs of the exported graph, for the parity check.
+
+        Override it where inputs are not one raw column each, of shape [rows, 1].
+        """
+        from fairkit.onnx.runtime import open_session, run_columns
+
+        session = open_session(proto)
+        return lambda columns: run_columns(session, columns)
 
 
 class Mitigator(ABC):

@@ -14,11 +14,16 @@ from fairkit.errors import DataError, ParameterError
 from fairkit.mitigators import FittedModel, Mitigator, Prediction, Run, Table
 from fairkit.models import ModelOptions
 from fairkit.onnx.base import BaseModel
+from fairkit.onnx.compose import SCORE
+from fairkit.onnx.feeds import RANDOM_INPUT
+from fairkit.onnx.model import OnnxModel
+from fairkit.onnx.outputs import DECISION_PROBABILITY
 from fairkit.onnx.rules import GroupRule, learn_keys
+from fairkit.onnx.runtime import as_input
 from fairkit.parameters import parameter
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Self
 
     import onnx
@@ -26,7 +31,6 @@ if TYPE_CHECKING:
 
     from fairkit.mitigators import Stage
     from fairkit.models import Task
-    from fairkit.onnx.model import OnnxModel
     from fairkit.onnx.rules import GroupKeys, Piece
 
 RULE_KEY = "fairkit.rule"
@@ -171,14 +175,24 @@ class RuleModel(FittedModel):
 
     def feeds(self, columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Give the arrays for every input of the graph besides ``u``."""
-        from fairkit.onnx.runtime import as_input
-
         feeds = self.base.feeds(columns)
         for column in self.rule.keys.columns:
             if column.name not in self.base.column_inputs:
                 kind = "tensor(string)" if column.is_text else "tensor(float)"
                 feeds[column.name] = as_input(columns[column.name], kind)
         return feeds
+
+    def runner(self, proto: onnx.ModelProto) -> Callable[[Mapping[str, NDArray[Any]]], Mapping[str, Any]]:
+        """Give a function from raw columns to the outputs of the graph, with draws of 0."""
+        loaded = OnnxModel.load(proto)
+        wanted = [SCORE, DECISION_PROBABILITY]
+
+        def run(columns: Mapping[str, NDArray[Any]]) -> Mapping[str, Any]:
+            feeds = self.feeds(columns)
+            rows = len(next(iter(feeds.values())))
+            return loaded.run(feeds | {RANDOM_INPUT: np.zeros((rows, 1), dtype=np.float32)}, wanted)
+
+        return run
 
     def to_onnx(self) -> onnx.ModelProto:
         """Give the base model's graph with the rule appended."""

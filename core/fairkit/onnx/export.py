@@ -152,13 +152,11 @@ def check_parity(
     ModelError
         The difference is above the tolerance (regression: relative to the largest value).
     """
-    from fairkit.onnx.runtime import open_session, run_columns
-
-    session = open_session(proto)
+    run = model.runner(proto)
     worst, flips, rows = 0.0, 0, len(next(iter(columns.values())))
     for start in range(0, rows, _PARITY_ROWS):
         part = {name: values[start : start + _PARITY_ROWS] for name, values in columns.items()}
-        expected, got = model.predict(part), run_columns(session, part)
+        expected, got = model.predict(part), run(part)
         score = got.get("score", got.get("probabilities"))
         if score is None:
             raise ModelError(
