@@ -116,10 +116,12 @@ class ConsistencyAuditor(Auditor):
         """What can be set with --set consistency.KEY=VALUE."""
 
         flip: tuple[str, ...] = parameter(
-            (), help="Columns to flip, several at once as sex+race; by default the sensitive ones that the model reads."
+            (),
+            help="Columns to flip, several at once as sex+race; by default the sensitive ones that the model reads.",
         )
         values: Mapping[str, Any] = parameter(
-            {}, help="The values of a column, as consistency.values.relationship=Husband,Wife; default: all observed."
+            {},
+            help="The values of a column, as consistency.values.relationship=Husband,Wife; default: all observed.",
         )
 
     def __init__(self, parameters: Any = None) -> None:
@@ -198,7 +200,9 @@ def _observed(column: str, context: AuditContext) -> list[Any]:
     seen: dict[Any, None] = {}
     for batch in context.dataset.batches([column]):
         values = batch.column(column)
-        known = [v for v in set(values.tolist()) if v is not None and not (isinstance(v, float) and math.isnan(v))]
+        known = [
+            v for v in set(values.tolist()) if v is not None and not (isinstance(v, float) and math.isnan(v))
+        ]
         seen.update(dict.fromkeys(known))
         if len(seen) > 10_000:
             break
@@ -215,7 +219,9 @@ def _as_cell(wish: Any, column: str, observed: Sequence[Any]) -> Any:
     raise DataError(f"consistency: column {column!r} never has the value {text!r}; it has: {shown}")
 
 
-def _copies(columns: Columns, rows: int, combinations: Sequence[Combination]) -> Iterator[dict[str, NDArray[Any]]]:
+def _copies(
+    columns: Columns, rows: int, combinations: Sequence[Combination]
+) -> Iterator[dict[str, NDArray[Any]]]:
     for combination in combinations:
         copy = dict(columns)
         for column, value in combination.items():
@@ -251,7 +257,7 @@ def _sameness(outputs: Sequence[Predictions]) -> Array:
     """1 where no copy's decision differs; for randomized decisions the chance of that under one draw."""
     if outputs[0].predicted is not None:
         classes = np.stack([np.asarray(output.predicted) for output in outputs])
-        return (classes == classes[0]).all(axis=0).astype(np.float64)
+        return np.asarray((classes == classes[0]).all(axis=0), dtype=np.float64)
     if outputs[0].decision is not None:
         chances = np.stack([np.asarray(output.decision) for output in outputs])
     else:
@@ -262,7 +268,7 @@ def _sameness(outputs: Sequence[Predictions]) -> Array:
 def _scores(outputs: Sequence[Predictions]) -> Array | None:
     if outputs[0].score is None:
         return None
-    return np.stack([np.asarray(output.score) for output in outputs])
+    return np.stack([np.asarray(output.score, dtype=np.float64) for output in outputs])
 
 
 def _top(batch: Batch, scores: Array) -> tuple[Changed, ...]:
@@ -298,7 +304,10 @@ def _findings(
                 better="higher",
                 parameters=parameters,
                 evidence=evidence,
-                notes=(*notes, "All other columns keep their values, also those that depend on the flipped ones."),
+                notes=(
+                    *notes,
+                    "All other columns keep their values, also those that depend on the flipped ones.",
+                ),
                 interval_at=lambda confidence: _share_interval(flips, confidence),
             )
         )

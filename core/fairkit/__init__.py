@@ -64,7 +64,37 @@ if TYPE_CHECKING:
     from fairkit.promotions import Promotion, PromotionCheck, Remark
     from fairkit.statistics import Rows
 
-__all__ = sorted(_PUBLIC)  # noqa: PLE0605 -- the table above is the list
+__all__ = [
+    "AuditContext",
+    "Auditor",
+    "ConfigError",
+    "DataError",
+    "Dataset",
+    "FairkitError",
+    "Finding",
+    "GroupValue",
+    "Mean",
+    "Metric",
+    "Mitigator",
+    "ModelError",
+    "ModelOptions",
+    "OnnxModel",
+    "ParameterError",
+    "PluginError",
+    "PolicyError",
+    "PredictedColumns",
+    "Promotion",
+    "PromotionCheck",
+    "Rate",
+    "Remark",
+    "Report",
+    "Rows",
+    "Rule",
+    "audit",
+    "hookimpl",
+    "load_data",
+    "parameter",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -72,6 +102,8 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("fairkit")
+    if name == "datasets":
+        return importlib.import_module("fairkit.datasets")
     if name in _PUBLIC:
         return getattr(importlib.import_module(_PUBLIC[name]), name)
     raise AttributeError(f"module 'fairkit' has no attribute {name!r}")

@@ -97,7 +97,7 @@ class Auditor(ABC):
         What the user types after ``--auditor``.
     summary
         One sentence for ``fairkit plugins show``.
-    Parameters
+    `Parameters`
         A frozen dataclass; the command line builds ``--set NAME.KEY=VALUE`` from it.
     tasks
         The tasks that it can look at.
@@ -114,7 +114,7 @@ class Auditor(ABC):
     def __init__(self, parameters: Any = None) -> None:
         self.parameters = self.Parameters() if parameters is None else parameters
 
-    def columns(self, context: AuditContext) -> Sequence[str]:  # noqa: ARG002 -- for those who need some
+    def columns(self, context: AuditContext) -> Sequence[str]:
         """Name the columns that `measure` reads besides the model's."""
         return ()
 

@@ -18,9 +18,8 @@ from fairkit.roles import Missing, Roles, Sensitive, require_columns, same_value
 from fairkit.sources import Source, open_source
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     import pyarrow as pa
+    from numpy.typing import NDArray
 
 BATCH_ROWS = 65_536
 MAX_GROUP_VALUES = 20
@@ -349,7 +348,9 @@ class _Pass:
     def _check_weights(self, weights: NDArray[Any]) -> None:
         name = str(self.roles.weights)
         if weights.dtype.kind not in "if":
-            raise DataError(f"{self.dataset.name}: the weights column {name!r} holds text; weights are numbers")
+            raise DataError(
+                f"{self.dataset.name}: the weights column {name!r} holds text; weights are numbers"
+            )
         if not np.isfinite(weights).all():
             self._refuse_infinite(name, int((~np.isfinite(weights)).sum()))
         if len(weights) and weights.min() < 0:
@@ -433,5 +434,7 @@ def _choose_bins(dataset: Dataset) -> list[str]:
                 continue
             coder.bin(column, edges)
             shown = ":".join([column, *(value_text(edge) for edge in edges)])
-            notes.append(f"{name}: numeric with many values, binned at the quartiles of its first rows ({shown})")
+            notes.append(
+                f"{name}: numeric with many values, binned at the quartiles of its first rows ({shown})"
+            )
     return notes

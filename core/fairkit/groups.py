@@ -13,9 +13,8 @@ from fairkit.errors import DataError
 from fairkit.roles import MISSING_GROUP, Missing, Sensitive, bin_names, value_text
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     import pyarrow as pa
+    from numpy.typing import NDArray
 
 MAX_GROUPS = 10_000
 """More groups than this are a mistake (an identifier, say), not groups."""
@@ -53,15 +52,18 @@ class _ColumnCoder:
         coded = column.dictionary_encode("encode")
         local = [self._number(value_text(value)) for value in coded.dictionary.to_pylist()]
         places = coded.indices.to_numpy(zero_copy_only=False)
-        return np.asarray(local or [0], dtype=np.int64)[places]
+        numbered: NDArray[np.int64] = np.asarray(local or [0], dtype=np.int64)[places]
+        return numbered
 
     def _bins(self, column: pa.Array) -> NDArray[np.int64]:
         import pyarrow as pa
 
         if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
-            raise DataError(f"the sensitive column {self.column!r} holds text and cannot be binned; leave the bins out")
+            raise DataError(
+                f"the sensitive column {self.column!r} holds text and cannot be binned; leave the bins out"
+            )
         values = column.to_numpy(zero_copy_only=False).astype(float)
-        codes = np.digitize(values, self.edges or ()).astype(np.int64)
+        codes: NDArray[np.int64] = np.digitize(values, self.edges or ()).astype(np.int64)
         missing = np.isnan(values)
         if missing.any():
             codes[missing] = self._number(MISSING_GROUP)

@@ -181,7 +181,9 @@ def _ratio_limits(
         lower = (product - np.sqrt(np.maximum(root, 0))) / (high[b] * (2 * q - high[b]))
         root = product**2 - high[a] * low[b] * (2 * p - high[a]) * (2 * q - low[b])
         upper = (product + np.sqrt(np.maximum(root, 0))) / (low[b] * (2 * q - low[b]))
-    lower = np.where((2 * q - high[b] <= 0) | ~np.isfinite(lower), low[a] / np.maximum(high[b], 1e-300), lower)
+    lower = np.where(
+        (2 * q - high[b] <= 0) | ~np.isfinite(lower), low[a] / np.maximum(high[b], 1e-300), lower
+    )
     upper = np.where((low[b] <= 0) | ~np.isfinite(upper), np.inf, upper)
     return np.maximum(lower, 0), upper
 
@@ -210,7 +212,7 @@ def kolmogorov_quantile(confidence: float) -> float:
     """Give the quantile of Kolmogorov's distribution: 1.358 for 0.95."""
 
     def survival(x: float) -> float:
-        return 2 * sum((-1) ** (k - 1) * math.exp(-2 * (k * x) ** 2) for k in range(1, 40))
+        return float(2 * sum((-1) ** (k - 1) * math.exp(-2 * (k * x) ** 2) for k in range(1, 40)))
 
     low, high = 0.3, 5.0
     for _ in range(60):

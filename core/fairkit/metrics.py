@@ -184,7 +184,7 @@ class Rate(Metric):
         """Divide."""
         return np.asarray((sums @ np.array(self.counted, float)) / (sums @ np.array(self.over, float)))
 
-    def estimate(self, totals: Sums, rng: np.random.Generator) -> Estimate:  # noqa: ARG002 -- closed form
+    def estimate(self, totals: Sums, rng: np.random.Generator) -> Estimate:
         """Compute the share in every group with Wilson limits.
 
         Under weights or fractional decisions n is the effective number of rows, p(1-p) / var(p), with the
@@ -219,7 +219,7 @@ class Mean(Metric):
         """Divide."""
         return np.asarray(sums[..., 1] / sums[..., 0])
 
-    def estimate(self, totals: Sums, rng: np.random.Generator) -> Estimate:  # noqa: ARG002 -- closed form
+    def estimate(self, totals: Sums, rng: np.random.Generator) -> Estimate:
         """Compute the mean in every group with Student limits."""
         mean = _quiet(self.compute, totals.first)
         with np.errstate(divide="ignore", invalid="ignore"):

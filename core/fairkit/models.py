@@ -184,13 +184,16 @@ class PredictedColumns:
     Parameters
     ----------
     decision
-        Column with the decision: 1 or 0, or one of the label's values.
+        Column with the decision: the favorable value or another one of the label's values, or 1 or 0. Where
+        the favorable value is 0, so is the favorable decision.
     score
         Column with the probability of the favorable label (binary) or the predicted value (regression).
     decision_probability
         Column with the chance of the favorable decision, for randomized decisions.
     threshold
         Makes decisions from scores where there is no decision column.
+    favorable
+        The favorable value of the decision column; by default the label's.
     """
 
     def __init__(
@@ -200,6 +203,7 @@ class PredictedColumns:
         *,
         decision_probability: str | None = None,
         threshold: float | None = None,
+        favorable: Any = None,
     ) -> None:
         if decision is None and score is None and decision_probability is None:
             raise ParameterError("name a column of decisions or of scores")
@@ -207,6 +211,7 @@ class PredictedColumns:
             raise ParameterError("name a column of decisions or of decision probabilities, not both")
         self.decision, self.score, self.threshold = decision, score, threshold
         self.decision_probability = decision_probability
+        self.favorable = favorable
 
     def bind(self, dataset: Dataset, options: ModelOptions) -> Scorer:
         """Check the columns and tell the task."""
@@ -217,7 +222,9 @@ class PredictedColumns:
         require_columns(named, dataset.columns, role="prediction", table=dataset.name)
         task = choose_task(dataset, options, 1)
         if task == "multiclass":
-            raise ModelError("columns of predictions serve binary and regression tasks; give a favorable value")
+            raise ModelError(
+                "columns of predictions serve binary and regression tasks; give a favorable value"
+            )
         name = " and ".join(column for column in named if column)
         return _ColumnScorer(self, dataset, task, ModelInfo(name=f"columns {name}", sha256=None, task=task))
 
@@ -227,7 +234,8 @@ class _ColumnScorer:
 
     def __init__(self, model: PredictedColumns, dataset: Dataset, task: Task, info: ModelInfo) -> None:
         self.model, self.task, self.info = model, task, info
-        self.favorable = dataset.roles.favorable
+        self.favorable = dataset.roles.favorable if model.favorable is None else model.favorable
+        self._known = [self.favorable, *dataset.profile.label_values]
         named = (model.decision, model.score, model.decision_probability)
         self.columns = tuple(column for column in named if column is not None)
         self.classes: tuple[Any, ...] = ()
@@ -252,17 +260,29 @@ class _ColumnScorer:
         return Predictions(score=score, decision=(score >= threshold).astype(float))
 
     def _decisions(self, values: NDArray[Any]) -> NDArray[np.float64]:
-        if values.dtype.kind == "O":
-            return np.array([same_value(value, self.favorable) for value in values], dtype=float)
-        decisions = _numbers(values, str(self.model.decision))
-        if bool(((decisions == 0) | (decisions == 1)).all()):
-            return decisions
-        if bool((decisions != np.round(decisions)).any()):
+        column = str(self.model.decision)
+        if values.dtype.kind != "O":
+            values = _numbers(values, column)
+            flags = bool(((values == 0) | (values == 1)).all())
+            if flags and not same_value(self.favorable, 0):
+                return values
+            if bool((values != np.round(values)).any()):
+                raise ModelError(
+                    f"the decision column {column!r} holds fractions; are they scores? Then name it as the "
+                    "score (a threshold makes decisions), or as decision_probability if decisions are drawn"
+                )
+        favorable = {value: self._is_favorable(value, column) for value in set(values.tolist())}
+        return np.array([favorable[value] for value in values.tolist()], dtype=float)
+
+    def _is_favorable(self, value: Any, column: str) -> bool:
+        if self.model.favorable is None and not any(same_value(value, known) for known in self._known):
+            shown = ", ".join(dict.fromkeys(repr(value_text(known)) for known in self._known))
             raise ModelError(
-                f"the decision column {self.model.decision!r} holds fractions; are they scores? Then name it as the "
-                "score (a threshold makes decisions), or as decision_probability if decisions are drawn"
+                f"the decision column {column!r} holds {value_text(value)!r}, which is not one of the label's "
+                f"values ({shown}); say which of its own values is the favorable one: "
+                "PredictedColumns(..., favorable=...)"
             )
-        return np.asarray(decisions == float(self.favorable), dtype=float)
+        return same_value(value, self.favorable)
 
 
 def _numbers(values: NDArray[Any], column: str) -> NDArray[np.float64]:
@@ -293,7 +313,9 @@ class PythonModel:
 
         classes = [value.item() if isinstance(value, np.generic) else value for value in self._classes()]
         task = choose_task(dataset, options, len(classes) or None)
-        info = ModelInfo(name=self.name, sha256=None, task=task, notes=("An object in memory: it has no digest.",))
+        info = ModelInfo(
+            name=self.name, sha256=None, task=task, notes=("An object in memory: it has no digest.",)
+        )
         return _PythonScorer(self.estimator, dataset, task, info, classes, options)
 
     def _classes(self) -> Sequence[Any]:

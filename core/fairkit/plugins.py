@@ -61,7 +61,11 @@ class Plugin:
 
     def to_dict(self) -> dict[str, str]:
         """Give what a report says about it."""
-        return {"name": self.found.name, "distribution": self.found.distribution, "version": self.found.version}
+        return {
+            "name": self.found.name,
+            "distribution": self.found.distribution,
+            "version": self.found.version,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +205,9 @@ def _import(found: Found) -> Any:
     try:
         return entry.load()
     except MissingExtraError as error:
-        raise PluginError(f"the plugin {found.name!r} of {found.distribution} does not load: {error}") from error
+        raise PluginError(
+            f"the plugin {found.name!r} of {found.distribution} does not load: {error}"
+        ) from error
     except ModuleNotFoundError as error:
         needed = error.name or str(error)
         extra = f"pip install 'fairkit[{found.name}]'" if found.built_in else f"pip install {needed}"
@@ -223,8 +229,12 @@ def _ask(manager: pluggy.PluginManager, found: Found, hook: str) -> list[type[An
     try:
         answers = getattr(manager.hook, hook)()
     except Exception as error:
-        raise PluginError(_broken(found, f"{hook} raises {type(error).__name__}: {_one_line(error)}")) from error
-    classes = [cls for answer in answers for cls in (answer if isinstance(answer, list | tuple) else [answer])]
+        raise PluginError(
+            _broken(found, f"{hook} raises {type(error).__name__}: {_one_line(error)}")
+        ) from error
+    classes = [
+        cls for answer in answers for cls in (answer if isinstance(answer, list | tuple) else [answer])
+    ]
     for cls in classes:
         if not (inspect.isclass(cls) and issubclass(cls, base)):
             raise PluginError(

@@ -124,7 +124,9 @@ def _matching(rule: Rule, findings: Sequence[Finding]) -> list[Finding]:
     if not chosen:
         known = [finding.sensitive for finding in named if finding.sensitive is not None]
         hint = did_you_mean(rule.sensitive, known, what="sensitive columns")
-        raise PolicyError(f"the policy asks {rule.metric!r} for {rule.sensitive!r}, which was not audited. {hint}")
+        raise PolicyError(
+            f"the policy asks {rule.metric!r} for {rule.sensitive!r}, which was not audited. {hint}"
+        )
     return chosen
 
 
@@ -139,7 +141,9 @@ def _level(
     if adjustment == "bonferroni":
         return lambda finding: 1 - alpha / m
     if adjustment != "benjamini-hochberg":
-        raise PolicyError(f"the adjustment {adjustment!r} is not known; it is bonferroni or benjamini-hochberg")
+        raise PolicyError(
+            f"the adjustment {adjustment!r} is not known; it is bonferroni or benjamini-hochberg"
+        )
     for k in range(m, 0, -1):
         at = 1 - alpha * k / m
         decided = sum(_judge_finding(rule, finding, at)[0] != "inconclusive" for rule, finding in pairs)

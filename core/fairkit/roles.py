@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -112,9 +113,7 @@ def _parse_edges(part: str, bounds: Sequence[str]) -> tuple[float, ...]:
         raise DataError(
             f"the bins of {part!r} are not numbers; write them as column:edge:edge, as in age:25:60"
         ) from None
-    if any(not math.isfinite(edge) for edge in edges) or any(
-        b <= a for a, b in zip(edges, edges[1:], strict=False)
-    ):
+    if any(not math.isfinite(edge) for edge in edges) or any(b <= a for a, b in itertools.pairwise(edges)):
         raise DataError(f"the bin edges of {part!r} must be finite and increase, as in age:25:60")
     return edges
 
@@ -122,7 +121,7 @@ def _parse_edges(part: str, bounds: Sequence[str]) -> tuple[float, ...]:
 def bin_names(edges: Sequence[float]) -> list[str]:
     """Name the len(edges) + 1 bins: ``< 25``, ``25 to < 60``, ``>= 60``."""
     shown = [value_text(edge) for edge in edges]
-    inner = [f"{low} to < {high}" for low, high in zip(shown, shown[1:], strict=False)]
+    inner = [f"{low} to < {high}" for low, high in itertools.pairwise(shown)]
     return [f"< {shown[0]}", *inner, f">= {shown[-1]}"]
 
 

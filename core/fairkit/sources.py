@@ -99,10 +99,9 @@ def open_source(data: Any, name: str | None = None) -> Source:
     """
     if isinstance(data, Source):
         return data
-    if isinstance(data, str | Path):
-        source = _open_path(Path(data))
-    else:
-        source = _open_memory(data, name or "data frame")
+    source = (
+        _open_path(Path(data)) if isinstance(data, str | Path) else _open_memory(data, name or "data frame")
+    )
     if not source.types:
         raise DataError(f"{source.name} has no columns")
     return source

@@ -110,7 +110,7 @@ class Confusion(Statistic):
         no = 1 - yes
 
         def total(values: NDArray[np.float64]) -> NDArray[np.float64]:
-            return np.bincount(cell, values, size).reshape(n_groups, 2)
+            return np.bincount(cell, values, size).astype(np.float64).reshape(n_groups, 2)
 
         first = np.stack([total(w * no), total(w * yes)], axis=2).reshape(n_groups, 4)
         second = np.zeros((n_groups, 2, 2, 2, 2))
@@ -143,7 +143,7 @@ class Contributions(Statistic):
         width = parts.shape[1]
 
         def total(values: NDArray[np.float64]) -> NDArray[np.float64]:
-            return np.bincount(groups, values, n_groups)
+            return np.bincount(groups, values, n_groups).astype(np.float64)
 
         first = np.stack([total(weights * parts[:, i]) for i in range(width)], axis=1)
         second = np.empty((n_groups, width, width))
@@ -275,9 +275,11 @@ class Scores(Statistic):
         cell = (places * n_groups + groups) * 2 + outcome
         shape = (len(values), n_groups, 2)
         mass = np.bincount(cell, rows.weights, int(np.prod(shape))).astype(np.float64).reshape(shape)
-        squares = mass
+        squares: NDArray[np.float64] = mass
         if rows.weights is not None:
-            squares = np.bincount(cell, rows.weights**2, int(np.prod(shape))).reshape(shape)
+            squares = (
+                np.bincount(cell, rows.weights**2, int(np.prod(shape))).astype(np.float64).reshape(shape)
+            )
         return ScoreTable(values, mass, squares, exact, self.low, self.high, self.limit)
 
 

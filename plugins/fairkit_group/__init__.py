@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from fairkit.auditors import Auditor
+from typing import TYPE_CHECKING
+
 from fairkit.hookspecs import hookimpl
-from fairkit.metrics import Metric
+
+if TYPE_CHECKING:
+    from fairkit.auditors import Auditor
+    from fairkit.metrics import Metric
 
 
 @hookimpl
 def fairkit_metrics() -> list[type[Metric]]:
     """Give the metrics."""
     from fairkit_group.errors import ERRORS
-    from fairkit_group.rates import RATES
     from fairkit_group.ranking import RocAuc
+    from fairkit_group.rates import RATES
 
     return [*RATES, *ERRORS, RocAuc]
 

@@ -63,7 +63,9 @@ def comparisons(name: str, better: Better, between: frozenset[str], estimate: Es
     values, limits = known.values, known.limits
     found: list[Comparison] = []
     if "difference" in between:
-        found.append(Comparison(f"{name}_difference", "lower", lambda c: spread_difference(values, limits, c)))
+        found.append(
+            Comparison(f"{name}_difference", "lower", lambda c: spread_difference(values, limits, c))
+        )
     if "ratio" in between:
         found.append(Comparison(f"{name}_ratio", "higher", lambda c: spread_ratio(values, limits, c)))
     if "extreme" in between and len(values):
@@ -88,7 +90,9 @@ def odds(true_positive: Estimate, false_positive: Estimate) -> list[Comparison]:
     """
     tpr, fpr = usable(true_positive), usable(false_positive)
     return [
-        Comparison("equalized_odds_difference", "lower", lambda c: _worst(tpr, fpr, c, spread_difference, max)),
+        Comparison(
+            "equalized_odds_difference", "lower", lambda c: _worst(tpr, fpr, c, spread_difference, max)
+        ),
         Comparison("equalized_odds_ratio", "higher", lambda c: _worst(tpr, fpr, c, spread_ratio, min)),
         Comparison("gap_max", "lower", lambda c: _worst(tpr, fpr, c, spread_difference, max)),
         Comparison("gap_rms", "lower", lambda c: _gap_rms(true_positive, false_positive, c)),
@@ -123,10 +127,14 @@ def _gap_rms(true_positive: Estimate, false_positive: Estimate, confidence: floa
     each = math.sqrt(confidence)
     joint, own = pairwise_quantile(int(keep.sum()), each), two_sided(each)
     gaps = [_select(estimate, keep) for estimate in (true_positive, false_positive)]
-    point, low, _ = (_rms(parts) for parts in zip(*(pairwise(g.values, g.limits, joint) for g in gaps), strict=True))
-    _, _, high = (_rms(parts) for parts in zip(*(pairwise(g.values, g.limits, own) for g in gaps), strict=True))
+    point, low, _ = (
+        _rms(parts) for parts in zip(*(pairwise(g.values, g.limits, joint) for g in gaps), strict=True)
+    )
+    _, _, high = (
+        _rms(parts) for parts in zip(*(pairwise(g.values, g.limits, own) for g in gaps), strict=True)
+    )
     return Spread(float(point.max()), float(low.max()), float(high.max()))
 
 
 def _rms(parts: tuple[NDArray[np.float64], ...]) -> NDArray[np.float64]:
-    return np.sqrt(np.mean(np.square(parts), axis=0))
+    return np.asarray(np.sqrt(np.mean(np.square(parts), axis=0)))

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from fairkit.metrics import Mean, Metric
-from fairkit.statistics import Rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.findings import Better
     from fairkit.models import Task
+    from fairkit.statistics import Rows
 
     Array = NDArray[np.float64]
 
@@ -122,4 +122,11 @@ class R2Score(Metric):
         return np.asarray(1 - sums[..., 3] / np.where(variance > 0, variance, np.nan))
 
 
-ERRORS: list[type[Metric]] = [LogLoss, BrierScore, MeanPrediction, MeanAbsoluteError, MeanSquaredError, R2Score]
+ERRORS: list[type[Metric]] = [
+    LogLoss,
+    BrierScore,
+    MeanPrediction,
+    MeanAbsoluteError,
+    MeanSquaredError,
+    R2Score,
+]

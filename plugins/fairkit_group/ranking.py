@@ -42,7 +42,7 @@ class RocAuc(Metric):
         below = np.cumsum(negative, axis=0) - negative / 2
         return np.asarray((positive * below).sum(axis=0) / (positive.sum(axis=0) * negative.sum(axis=0)))
 
-    def estimate(self, totals: ScoreTable, rng: np.random.Generator) -> Estimate:  # noqa: ARG002 -- closed form
+    def estimate(self, totals: ScoreTable, rng: np.random.Generator) -> Estimate:
         """Compute the area in every group, with DeLong's variance on the logit scale."""
         mass, squares = totals.mass, totals.squares
         negative, positive = mass[..., 0], mass[..., 1]

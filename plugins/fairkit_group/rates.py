@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from fairkit.metrics import CONFUSION, Estimate, Metric, Rate
-from fairkit.statistics import Statistic, Sums
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.findings import Better
     from fairkit.models import Task
+    from fairkit.statistics import Statistic, Sums
 
     Array = NDArray[np.float64]
 

@@ -199,7 +199,7 @@ def _as_text(values: NDArray[Any], column: str, graph_input: GraphInput) -> NDAr
         )
     if values.dtype.kind != "O":
         return values.astype(str).astype(object)
-    missing = np.equal(values, None)
+    missing = absent(values)
     return np.where(missing, "", values) if missing.any() else values
 
 
@@ -213,3 +213,8 @@ def _objects_as_numbers(values: NDArray[Any], column: str, graph_input: GraphInp
         f"the model's input {graph_input.name!r} takes numbers, but column {column!r} holds text ({example!r}); "
         "encode it as the model was trained, or leave it out with --drop"
     )
+
+
+def absent(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Tell which cells of a text column are missing, shape [n]."""
+    return np.asarray(values == np.array(None, dtype=object), dtype=np.bool_)

@@ -10,10 +10,10 @@ import numpy as np
 
 from fairkit.errors import DataError, ModelError, did_you_mean
 from fairkit.findings import ModelInfo
-from fairkit.models import Columns, ModelOptions, Predictions, Scorer, Task, choose_task
+from fairkit.models import Columns, ModelOptions, Predictions, Scorer, Task, check_scores, choose_task
 from fairkit.onnx import outputs as reading
 from fairkit.onnx import safety
-from fairkit.onnx.feeds import RANDOM_INPUT, Feed, GraphInput, match_inputs
+from fairkit.onnx.feeds import RANDOM_INPUT, Feed, GraphInput, absent, match_inputs
 from fairkit.roles import same_value, value_text
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ class OnnxScorer:
             np.asarray(values[n], float).reshape(-1) for n in ("score", reading.DECISION_PROBABILITY)
         )
         for name, array in (("scores", score), ("decision probabilities", chance)):
-            reading.check_scores(array, name)
+            check_scores(array, name)
         if chance.min() < -1e-6 or chance.max() > 1 + 1e-6:
             raise ModelError(f"{self.info.name}: decision_probability leaves [0, 1]")
         usable = score.min() >= -1e-6 and score.max() <= 1 + 1e-6
@@ -220,7 +220,7 @@ def _features(model: OnnxModel, dataset: Dataset) -> tuple[tuple[str, ...], bool
 
 def _missing_text(feeds: Sequence[Feed], columns: Columns) -> list[str]:
     texts = [feed.columns[0] for feed in feeds if feed.input.kind == "tensor(string)"]
-    gaps = [name for name in texts if columns[name].dtype.kind == "O" and np.equal(columns[name], None).any()]
+    gaps = [name for name in texts if columns[name].dtype.kind == "O" and absent(columns[name]).any()]
     return [f"Missing text in {', '.join(gaps)} is given to the model as empty text."] if gaps else []
 
 
@@ -235,8 +235,8 @@ def _settle(
     """Decide what the outputs mean from the first batch."""
     names = {output.name for output in found}
     if {"score", reading.DECISION_PROBABILITY} <= names:
-        told = "A randomized model: its decision probabilities are audited, exactly, not draws from them."
-        return None, choose_task(dataset, options, 2), (), [told]
+        sentence = "A randomized model: its decision probabilities are audited, exactly, not draws from them."
+        return None, choose_task(dataset, options, 2), (), [sentence]
     score = reading.choose_score_output(found, options)
     label = next((output for output in found if output.shape == "label"), None)
     if score is None and label is None:
@@ -244,7 +244,7 @@ def _settle(
     task = choose_task(dataset, options, None if score is None else score.width)
     values = None if score is None else reading.as_matrix(score, first[score.name])
     if values is not None:
-        reading.check_scores(values, "scores")
+        check_scores(values, "scores")
     kind, told_kind = ("label", None) if values is None else reading.guess_kind(values, task, options)
     told = [] if told_kind is None else [told_kind]
     classes = _model_classes(model, score, label, first)
@@ -334,15 +334,16 @@ def _single(
     options: ModelOptions,
 ) -> tuple[reading.Reading, list[str]]:
     """A bare score, logit or label: class 1 stands for the favorable label unless the classes say otherwise."""
+    told: list[str] = []
     if options.favorable_class is not None:
-        place, told = options.favorable_class, []
+        place = options.favorable_class
     else:
         named = [i for i, value in enumerate(classes) if same_value(value, favorable)]
         texts = {value_text(value) for value in classes}
         if settled.label is not None and named and texts & {value_text(v) for v in label_values}:
-            place, told = named[0], []
+            place = named[0]
         elif settled.label is not None and len(classes) == 1:
-            place, told = 0, []
+            place = 0
         else:
             place = 1
             told = [

@@ -130,6 +130,7 @@ def class_labels(model: onnx.ModelProto) -> list[Any]:
     for node in model.graph.node:
         for attribute in node.attribute:
             if attribute.name in ("classlabels_strings", "classlabels_int64s", "classlabels_ints"):
-                values = [text.decode() for text in attribute.strings] or list(attribute.ints)
+                values: list[Any] = [text.decode() for text in attribute.strings]
+                values = values or list(attribute.ints)
                 found = values or found
     return found

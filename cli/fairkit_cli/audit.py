@@ -1,0 +1,128 @@
+"""`fairkit audit`: a model and a data file in, findings and a verdict out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fairkit_cli import options as opt
+
+if TYPE_CHECKING:
+    from fairkit.findings import Report, VerdictName
+
+FORMATS = ("table", "json", "junit")
+EXIT_CODES: dict[VerdictName | None, int] = {None: 0, "pass": 0, "fail": 1, "inconclusive": 3}
+
+
+def audit(
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL.onnx", help="The model file, or a name in the registry.")
+    ],
+    data: opt.DataFile = None,
+    label: opt.Label = None,
+    favorable: opt.Favorable = None,
+    sensitive: opt.SensitiveColumns = None,
+    features: opt.Features = None,
+    drop: opt.Drop = None,
+    weights: opt.Weights = None,
+    missing: opt.MissingValues = None,
+    task: opt.TaskName = None,
+    score_output: opt.ScoreOutput = None,
+    score_kind: opt.ScoreKindName = None,
+    favorable_class: opt.FavorableClass = None,
+    threshold: opt.Threshold = None,
+    auditor: opt.AuditorNames = None,
+    assignments: opt.Assignments = None,
+    maximum: opt.MaxRules = None,
+    minimum: opt.MinRules = None,
+    adjust: opt.Adjust = None,
+    confidence: opt.Confidence = None,
+    seed: opt.Seed = None,
+    output_format: opt.Format = "table",
+    output: opt.Output = None,
+    config: opt.ConfigFile = None,
+) -> None:
+    """Audit an ONNX model: what is unequal between groups, how sure are we, does it meet the policy?"""
+    opt.check_format(output_format, FORMATS)
+    if output is not None:
+        from fairkit.files import check_writable
+
+        check_writable(output)
+    report = run_audit(
+        model,
+        opt.DataOptions(
+            data=data,
+            label=label,
+            favorable=favorable,
+            sensitive=sensitive,
+            features=features,
+            drop=drop,
+            weights=weights,
+            missing=missing,
+        ),
+        opt.AuditOptions(
+            auditors=auditor,
+            assignments=assignments,
+            maximums=maximum,
+            minimums=minimum,
+            adjust=adjust,
+            confidence=confidence,
+            seed=seed,
+            task=task,
+            score_output=score_output,
+            score_kind=score_kind,
+            favorable_class=favorable_class,
+            threshold=threshold,
+        ),
+        config,
+    )
+    show(report, output_format, output)
+    raise typer.Exit(EXIT_CODES[report.verdict])
+
+
+def run_audit(
+    model: str, data: opt.DataOptions, typed: opt.AuditOptions, config_file: Path | None = None
+) -> Report:
+    """Do what the command does up to the report."""
+    from fairkit.auditing import audit as run
+    from fairkit.config import load_config
+    from fairkit.onnx.model import OnnxModel
+    from fairkit_cli.names import model_file
+    from fairkit_cli.progress import progress_bar
+
+    config = load_config(config_file)
+    settings = opt.audit_settings(typed, config)
+    loaded = OnnxModel.load(model_file(model, config))
+    dataset = opt.load_dataset(
+        data, config, loaded.settings, file="test" if "test" in config.data else "path"
+    )
+    with progress_bar() as progress:
+        return run(loaded, dataset, progress=progress, **settings.arguments())
+
+
+def show(report: Report, output_format: str, output: Path | None) -> None:
+    """Print a report, or write it to a file."""
+    from fairkit.files import write_atomic
+
+    if output is None:
+        sys.stdout.write(text_of(report, output_format, sys.stdout.isatty()))
+        return
+    write_atomic(output, text_of(report, output_format, False))
+    print(f"fairkit: wrote {output}", file=sys.stderr)
+
+
+def text_of(report: Report, output_format: str, terminal: bool) -> str:
+    """Give a report in a format."""
+    if output_format == "json":
+        return json.dumps(report.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    if output_format == "junit":
+        from fairkit_cli.junit import junit
+
+        return junit(report)
+    from fairkit_cli.render import table
+
+    return table(report, terminal=terminal)

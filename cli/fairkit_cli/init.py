@@ -1,0 +1,141 @@
+"""`fairkit init`: write a fairkit.toml after a look at the data."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fairkit.errors import ConfigError
+
+if TYPE_CHECKING:
+    from fairkit.sources import Source
+
+_SENSITIVE = (
+    "sex",
+    "gender",
+    "race",
+    "ethnicity",
+    "age",
+    "disability",
+    "religion",
+    "nationality",
+    "rac1p",
+    "agep",
+)
+_LABELS = (
+    "label",
+    "target",
+    "outcome",
+    "approved",
+    "income",
+    "class",
+    "default",
+    "decision",
+    "y",
+    "hired",
+    "fraud",
+)
+_GOOD = ("1", "yes", "true", "approved", "good", "hired", "pass", ">50k", "accepted", "granted")
+_LOOK_AT = 65_536
+
+
+def init(
+    data: Annotated[
+        Path | None, typer.Argument(metavar="[DATA]", help="The CSV or Parquet file to look at.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a fairkit.toml that is there.")] = False,
+) -> None:
+    """Write a fairkit.toml after a look at the data."""
+    from fairkit.files import write_atomic
+
+    target = Path("fairkit.toml")
+    if target.exists() and not force:
+        raise ConfigError("there is a fairkit.toml here already; --force replaces it")
+    guess = {} if data is None else look(data)
+    write_atomic(target, settings_text(data, guess))
+    print(f"fairkit: wrote {target}; read it before you rely on it", file=sys.stderr)
+    for key, value in guess.items():
+        print(f"  {key}: {value}", file=sys.stderr)
+
+
+def look(path: Path) -> dict[str, Any]:
+    """Guess the label, its favorable value and the sensitive columns from names and values."""
+    from fairkit.sources import open_source
+
+    source = open_source(path)
+    values = _few_values(source)
+    guess: dict[str, Any] = {}
+    label = _guess_label(list(source.types), values)
+    if label is not None:
+        guess["label"] = label
+        favorable = _guess_favorable(values.get(label, []))
+        if favorable is not None:
+            guess["favorable"] = favorable
+    sensitive = [c for c in source.types if c.lower() in _SENSITIVE and c != label]
+    if sensitive:
+        guess["sensitive"] = sensitive
+    return guess
+
+
+def _few_values(source: Source) -> dict[str, list[str]]:
+    """The distinct values of the columns that have at most 20 in the first rows."""
+    from fairkit.roles import value_text
+
+    head = next(iter(source.batches(source.columns, _LOOK_AT)), None)
+    if head is None:
+        return {}
+    found = {}
+    for name, column in zip(head.schema.names, head.columns, strict=True):
+        distinct = [value for value in column.unique().to_pylist() if value is not None]
+        if len(distinct) <= 20:
+            found[name] = sorted(value_text(value) for value in distinct)
+    return found
+
+
+def _guess_label(columns: list[str], values: dict[str, list[str]]) -> str | None:
+    named = [column for column in columns if column.lower() in _LABELS]
+    binary = [column for column in columns if len(values.get(column, ())) == 2]
+    both = [column for column in named if column in binary]
+    return next(iter([*both, *named, *reversed(binary)]), None)
+
+
+def _guess_favorable(values: list[str]) -> str | None:
+    good = [value for value in values if value.lower() in _GOOD]
+    return good[0] if len(good) == 1 and len(values) == 2 else None
+
+
+def settings_text(data: Path | None, guess: dict[str, Any]) -> str:
+    """Give the file's text: what was guessed, and examples of the rest as comments."""
+
+    def line(key: str, example: str) -> str:
+        return f"{key} = {json.dumps(guess[key])}" if key in guess else f"# {key} = {example}"
+
+    path = f"path = {json.dumps(str(data))}" if data is not None else '# path = "data.parquet"'
+    sensitive = guess.get("sensitive", ["sex"])[0]
+    return "\n".join(
+        [
+            "# Settings of fairkit; options on the command line win.",
+            "",
+            "[data]",
+            path,
+            line("label", '"approved"'),
+            line("favorable", '"yes"'),
+            line("sensitive", '["sex", "race", "sex+race", "age:25:60"]'),
+            '# drop = ["id"]',
+            "",
+            "[audit]",
+            'auditors = ["group"]',
+            "confidence = 0.95",
+            "seed = 0",
+            "",
+            "[[policy]]",
+            'metric = "demographic_parity_difference"',
+            f"sensitive = {json.dumps(sensitive)}",
+            "max = 0.1",
+            "",
+        ]
+    )

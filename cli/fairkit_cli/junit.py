@@ -1,0 +1,37 @@
+"""A report as JUnit XML: each policy rule is a test case."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+if TYPE_CHECKING:
+    from fairkit.findings import Report, RuleResult
+
+
+def junit(report: Report) -> str:
+    """Give the XML: a failed rule is a failure, an inconclusive one an error."""
+    verdicts = [rule.verdict for rule in report.policy]
+    suite = ET.Element(
+        "testsuite",
+        name=f"fairkit policy on {report.model.name}",
+        tests=str(len(verdicts)),
+        failures=str(verdicts.count("fail")),
+        errors=str(verdicts.count("inconclusive")),
+    )
+    for rule in report.policy:
+        _case(suite, rule)
+    ET.indent(suite)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suite, encoding="unicode") + "\n"
+
+
+def _case(suite: ET.Element, rule: RuleResult) -> None:
+    limit = f"at most {rule.maximum:g}" if rule.maximum is not None else f"at least {rule.minimum:g}"
+    where = rule.sensitive or "all"
+    case = ET.SubElement(suite, "testcase", classname=f"fairkit.{where}", name=f"{rule.metric} {limit}")
+    if rule.verdict == "fail":
+        ET.SubElement(case, "failure", message=rule.reason, type="policy")
+    elif rule.verdict == "inconclusive":
+        ET.SubElement(case, "error", message=rule.reason, type="inconclusive")
+    else:
+        ET.SubElement(case, "system-out").text = rule.reason

@@ -1,0 +1,71 @@
+"""The command `fairkit`: its subcommands, and one place for errors."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from fairkit.errors import FairkitError
+from fairkit_cli import audit, init, plugins
+
+USAGE = 2
+INTERRUPTED = 130
+
+
+class GuardedGroup(TyperGroup):
+    """Turns errors of the input into one message and exit code 2, and Ctrl-C into exit code 130."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the subcommand."""
+        try:
+            return super().invoke(ctx)
+        except FairkitError as error:
+            print(f"fairkit: {error}", file=sys.stderr)
+            raise typer.Exit(USAGE) from error
+        except KeyboardInterrupt as error:
+            print("\nfairkit: interrupted; nothing was written", file=sys.stderr)
+            raise typer.Exit(INTERRUPTED) from error
+
+
+app = typer.Typer(
+    name="fairkit",
+    cls=GuardedGroup,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"fairkit {version('fairkit')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and stop.")
+    ] = False,
+) -> None:
+    """Audit ONNX models for fairness, mitigate what is found, keep signed evidence.
+
+    Exit codes: 0 done (with a policy: pass), 1 the policy or a verification failed, 2 bad usage or input,
+    3 the policy is inconclusive.
+    """
+
+
+app.command("audit")(audit.audit)
+app.command("init")(init.init)
+app.add_typer(plugins.app, name="plugins")
+
+
+def run() -> None:
+    """Run the command."""
+    app()

@@ -1,0 +1,28 @@
+"""A model on the command line: a file, or a name in the registry."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fairkit.config import Config
+
+_NAME = re.compile(r"^[a-z0-9][a-z0-9._-]*(@[A-Za-z0-9._-]+)?$")
+
+
+def model_file(model: str, config: Config) -> Path:
+    """Find the file behind a path, or behind a registry name such as ``credit@production``.
+
+    A path that exists wins. Raises what the registry raises for a name that it does not hold.
+    """
+    path = Path(model)
+    looks_like_file = path.suffix == ".onnx" or "/" in model or path.exists()
+    if looks_like_file or not _NAME.match(model):
+        return path
+    from fairkit_registry.location import locate
+    from fairkit_registry.lookup import resolve
+
+    folder = config.registry.get("path")
+    return resolve(model, locate(configured=config.file(folder) if folder else None))

@@ -1,0 +1,331 @@
+"""The options that commands share, and how they and the configuration file become settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fairkit.errors import ParameterError
+
+if TYPE_CHECKING:
+    from fairkit.config import Config
+    from fairkit.data import Dataset
+    from fairkit.models import ModelOptions
+    from fairkit.policy import Adjustment, Rule
+
+DATA = "Data"
+MODEL = "Model"
+POLICY = "Policy"
+OUTPUT = "Output"
+
+DataFile = Annotated[
+    str | None, typer.Option("--data", metavar="FILE", help="CSV or Parquet file.", rich_help_panel=DATA)
+]
+Label = Annotated[
+    str | None, typer.Option("--label", metavar="COL", help="Outcome column.", rich_help_panel=DATA)
+]
+Favorable = Annotated[
+    str | None,
+    typer.Option(
+        "--favorable",
+        metavar="V",
+        help="The label's value that is good for the person.",
+        rich_help_panel=DATA,
+    ),
+]
+SensitiveColumns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--sensitive",
+        metavar="A,B",
+        help="Sensitive columns; A+B is the intersection, age:25:60 bins a number.",
+        rich_help_panel=DATA,
+    ),
+]
+Features = Annotated[
+    list[str] | None,
+    typer.Option("--features", metavar="A,B", help="What the model gets, in order.", rich_help_panel=DATA),
+]
+Drop = Annotated[
+    list[str] | None,
+    typer.Option("--drop", metavar="A,B", help="Columns that are no features.", rich_help_panel=DATA),
+]
+Weights = Annotated[
+    str | None, typer.Option("--weights", metavar="COL", help="Sample weights.", rich_help_panel=DATA)
+]
+MissingValues = Annotated[
+    str | None,
+    typer.Option(
+        "--missing",
+        metavar="drop|group",
+        help="Rows without a sensitive value: left out, or a group of their own.",
+        rich_help_panel=DATA,
+    ),
+]
+TaskName = Annotated[
+    str | None,
+    typer.Option("--task", metavar="NAME", help="binary, multiclass or regression.", rich_help_panel=MODEL),
+]
+ScoreOutput = Annotated[
+    str | None,
+    typer.Option(
+        "--score-output", metavar="NAME", help="The output that holds scores.", rich_help_panel=MODEL
+    ),
+]
+ScoreKindName = Annotated[
+    str | None,
+    typer.Option(
+        "--score-kind", metavar="KIND", help="probability, logit, label or value.", rich_help_panel=MODEL
+    ),
+]
+FavorableClass = Annotated[
+    int | None,
+    typer.Option(
+        "--favorable-class",
+        metavar="K",
+        help="The favorable label's score column, from 0.",
+        rich_help_panel=MODEL,
+    ),
+]
+Threshold = Annotated[
+    float | None,
+    typer.Option(
+        "--threshold", metavar="P", help="Favorable from this probability on.", rich_help_panel=MODEL
+    ),
+]
+AuditorNames = Annotated[
+    list[str] | None, typer.Option("--auditor", metavar="NAME", help="What to run; default: group.")
+]
+Assignments = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A parameter of an auditor or plugin.")
+]
+MaxRules = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--max", metavar="METRIC:COL=X", help="Policy: the metric is at most X.", rich_help_panel=POLICY
+    ),
+]
+MinRules = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--min", metavar="METRIC:COL=X", help="Policy: the metric is at least X.", rich_help_panel=POLICY
+    ),
+]
+Adjust = Annotated[
+    str | None,
+    typer.Option(
+        "--adjust",
+        metavar="NAME",
+        help="For many rules: bonferroni or benjamini-hochberg.",
+        rich_help_panel=POLICY,
+    ),
+]
+Confidence = Annotated[
+    float | None, typer.Option("--confidence", metavar="C", help="Of every interval; default 0.95.")
+]
+Seed = Annotated[int | None, typer.Option("--seed", metavar="N", help="For every random draw; default 0.")]
+Format = Annotated[
+    str, typer.Option("--format", metavar="NAME", help="table, json or junit.", rich_help_panel=OUTPUT)
+]
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", metavar="FILE", help="Write there instead of to the screen.", rich_help_panel=OUTPUT
+    ),
+]
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="Settings; default: the nearest fairkit.toml.")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataOptions:
+    """The data options of a command as they were typed; None where nothing was."""
+
+    data: str | None = None
+    label: str | None = None
+    favorable: str | None = None
+    sensitive: Sequence[str] | None = None
+    features: Sequence[str] | None = None
+    drop: Sequence[str] | None = None
+    weights: str | None = None
+    missing: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditOptions:
+    """The audit options of a command as they were typed; None where nothing was."""
+
+    auditors: Sequence[str] | None = None
+    assignments: Sequence[str] | None = None
+    maximums: Sequence[str] | None = None
+    minimums: Sequence[str] | None = None
+    adjust: str | None = None
+    confidence: float | None = None
+    seed: int | None = None
+    task: str | None = None
+    score_output: str | None = None
+    score_kind: str | None = None
+    favorable_class: int | None = None
+    threshold: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditSettings:
+    """What `fairkit.audit` is called with."""
+
+    auditors: tuple[str, ...]
+    parameters: Mapping[str, Mapping[str, Any]]
+    policy: tuple[Rule, ...]
+    adjustment: Adjustment | None
+    confidence: float
+    seed: int
+    options: ModelOptions
+
+    def arguments(self) -> dict[str, Any]:
+        """Give keyword arguments for `fairkit.audit`."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+def split_names(items: Sequence[str] | None) -> list[str] | None:
+    """Split ``["a,b", "c"]`` into names; None stays None."""
+    if items is None:
+        return None
+    return [name.strip() for item in items for name in item.split(",") if name.strip()]
+
+
+def load_dataset(
+    typed: DataOptions, config: Config, embedded: Mapping[str, Any] | None = None, *, file: str = "path"
+) -> Dataset:
+    """Load the data: options win over the configuration file, which wins over the model's metadata.
+
+    Parameters
+    ----------
+    typed
+        The command's options.
+    config
+        The configuration file.
+    embedded
+        The data settings that the model carries (see `OnnxModel.settings`). Its features are not taken from
+        here: the model finds them by itself.
+    file
+        The key of the file in ``[data]``: ``path``, ``train`` or ``test``.
+
+    Raises
+    ------
+    FairkitError
+        No data is named, or what is named cannot be used.
+    """
+    from fairkit.data import load_data
+
+    carried = embedded or {}
+    path = typed.data or (str(config.file(config.data[file])) if config.data.get(file) else None)
+    if path is None:
+        raise ParameterError("which data? Give --data FILE (CSV or Parquet), or [data] path in fairkit.toml")
+
+    def setting(key: str, value: Any) -> Any:
+        if value is not None:
+            return value
+        return config.data[key] if key in config.data else carried.get(key)
+
+    return load_data(
+        path,
+        label=setting("label", typed.label),
+        favorable=setting("favorable", typed.favorable),
+        sensitive=_listed(setting("sensitive", split_names(typed.sensitive))),
+        features=split_names(typed.features) or config.data.get("features"),
+        drop=_listed(setting("drop", split_names(typed.drop))),
+        weights=setting("weights", typed.weights),
+        missing=setting("missing", typed.missing) or "drop",
+    )
+
+
+def _listed(value: Any) -> list[str]:
+    if value is None:
+        return []
+    return [value] if isinstance(value, str) else list(value)
+
+
+def audit_settings(typed: AuditOptions, config: Config) -> AuditSettings:
+    """Combine options and configuration file; options win.
+
+    An auditor whose parameters are given is run too.
+
+    Raises
+    ------
+    FairkitError
+        A rule, a parameter or an option cannot be used.
+    """
+    from fairkit.models import ModelOptions
+    from fairkit.policy import Rule
+
+    parameters = {name: dict(values) for name, values in config.auditors.items()}
+    for owner, key, value in _owned(typed.assignments or ()):
+        parameters.setdefault(owner, {})[key] = value
+    names = split_names(typed.auditors) or _listed(config.audit.get("auditors")) or ["group"]
+    names += [name for name in parameters if name not in names]
+    rules = [Rule.parse(text, "max") for text in typed.maximums or ()]
+    rules += [Rule.parse(text, "min") for text in typed.minimums or ()]
+    told = {
+        key: getattr(typed, key) for key in ("score_output", "score_kind", "favorable_class", "threshold")
+    }
+    model: dict[str, Any] = {
+        key: config.model.get(key) if value is None else value for key, value in told.items()
+    }
+    model["task"] = typed.task or config.audit.get("task")
+    return AuditSettings(
+        auditors=tuple(names),
+        parameters=parameters,
+        policy=tuple(rules) or config.policy,
+        adjustment=_adjustment(typed.adjust or config.audit.get("adjust")),
+        confidence=_first(typed.confidence, config.audit.get("confidence"), 0.95),
+        seed=_first(typed.seed, config.audit.get("seed"), 0),
+        options=ModelOptions(**model),
+    )
+
+
+def _adjustment(name: Any) -> Adjustment | None:
+    if name not in (None, "bonferroni", "benjamini-hochberg"):
+        raise ParameterError(f"the adjustment {name!r} is not known; it is bonferroni or benjamini-hochberg")
+    adjustment: Adjustment | None = name
+    return adjustment
+
+
+def _owned(assignments: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Split ``AUDITOR.KEY=VALUE``."""
+    from fairkit.parameters import split_assignment
+
+    parts = []
+    for text in assignments:
+        name, value = split_assignment(text)
+        owner, dot, key = name.partition(".")
+        if not dot:
+            raise ParameterError(
+                f"--set {text!r} does not say whose parameter it is; write AUDITOR.KEY=VALUE, "
+                "as in --set restricted-dro.epsilon=0.1"
+            )
+        parts.append((owner, key, value))
+    return parts
+
+
+def _first(*values: Any) -> Any:
+    return next(value for value in values if value is not None)
+
+
+def check_format(name: str, known: Sequence[str]) -> str:
+    """Refuse an unknown output format.
+
+    Raises
+    ------
+    ParameterError
+        The message lists the known ones.
+    """
+    if name not in known:
+        from fairkit.errors import did_you_mean
+
+        raise ParameterError(f"there is no format {name!r}. {did_you_mean(name, known, what='formats')}")
+    return name

@@ -1,0 +1,34 @@
+"""A progress bar on a terminal, and nothing elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fairkit.auditors import Progress
+
+
+@contextmanager
+def progress_bar() -> Iterator[Progress]:
+    """Give a function that draws progress on stderr if that is a terminal."""
+    from fairkit.auditors import no_progress
+
+    if not sys.stderr.isatty():
+        yield no_progress
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
+        tasks: dict[str, TaskID] = {}
+
+        def show(doing: str, done: int, total: int) -> None:
+            if doing not in tasks:
+                tasks[doing] = bar.add_task(doing, total=total or None)
+            bar.update(tasks[doing], completed=done, total=total or None)
+
+        yield show

@@ -1,0 +1,153 @@
+"""What a report shows first, whatever it is rendered with: one view model for the terminal and the page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fairkit.findings import Finding, Report, RuleResult, VerdictName
+
+MOST_DISPARITIES = 12
+
+_SAME_AS_ANOTHER = frozenset(
+    {
+        "selection_rate_difference",  # demographic_parity_difference
+        "true_positive_rate_difference",  # equal_opportunity_difference
+        "false_negative_rate_difference",  # equal_opportunity_difference
+        "true_negative_rate_difference",  # false_positive_rate_difference
+        "equalized_odds_difference",  # the larger of two that are shown
+        "gap_max",
+        "gap_rms",
+        "f1_score_difference",
+        "brier_score_difference",
+        "mean_prediction_difference",
+    }
+)
+_REGRESSION = frozenset({"mean_prediction_difference"})
+_GROUP_COLUMNS = (
+    "selection_rate",
+    "true_positive_rate",
+    "false_positive_rate",
+    "precision",
+    "accuracy",
+    "mean_prediction",
+    "mean_absolute_error",
+    "mean_squared_error",
+    "r2_score",
+)
+_BINARY_ONLY = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ReportView:
+    """The sentences of a report."""
+
+    verdict: VerdictName | None
+    summary: str
+    rules: tuple[RuleResult, ...]
+    subject: str
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """One group's values, in the order of the columns."""
+
+    group: str
+    rows: int
+    values: tuple[float | None, ...]
+
+
+def report_view(report: Report) -> ReportView:
+    """Give the sentences of a report."""
+    return ReportView(
+        verdict=report.verdict,
+        summary=_summary(report),
+        rules=report.policy,
+        subject=_subject(report),
+        notes=_notes(report),
+    )
+
+
+def _summary(report: Report) -> str:
+    counts = {
+        name: sum(rule.verdict == name for rule in report.policy) for name in ("pass", "fail", "inconclusive")
+    }
+    of = f"of {len(report.policy)} policy rule{'s' * (len(report.policy) != 1)}"
+    tail = "under these metrics, on this data"
+    if report.verdict == "pass":
+        return f"{counts['pass']} {of} kept, {tail}"
+    if report.verdict == "fail":
+        return f"{counts['fail']} {of} broken, {tail}"
+    return f"{counts['inconclusive']} {of} undecided, {tail}"
+
+
+def _subject(report: Report) -> str:
+    dropped = f", {report.data.dropped_rows:,} left out" if report.data.dropped_rows else ""
+    digest = f" {report.model.sha256[:12]}" if report.model.sha256 else ""
+    adjusted = f", adjusted for many rules ({report.adjustment})" if report.adjustment else ""
+    return (
+        f"{report.model.name}{digest} ({report.model.task}) on {report.data.name} {report.data.sha256[:12]}, "
+        f"{report.data.rows:,} rows{dropped}{adjusted}"
+    )
+
+
+def _notes(report: Report) -> tuple[str, ...]:
+    """The notes of model and data, then those of findings that are shown, each once."""
+    shown = [*disparities(report), *(f for f in report.findings if f.auditor != "group")]
+    notes = [*report.model.notes, *report.data.notes]
+    for finding in shown:
+        place = f"{finding.sensitive}: " if finding.sensitive and finding.auditor == "group" else ""
+        notes += [f"{place}{note}" for note in finding.notes]
+    notes += [f"Not loaded: {reason}" for reason in report.environment.get("plugins_not_loaded", ())]
+    return tuple(dict.fromkeys(notes))
+
+
+def disparities(report: Report) -> list[Finding]:
+    """Give the largest differences between groups, largest first, none of them twice under two names."""
+    regression = report.model.task == "regression"
+    hidden = _SAME_AS_ANOTHER - (_REGRESSION if regression else frozenset())
+    chosen = [
+        finding
+        for finding in report.findings
+        if finding.auditor == "group"
+        and finding.sensitive is not None
+        and finding.value is not None
+        and (finding.metric.endswith("_difference") or finding.metric == "statistical_parity_ks")
+        and finding.metric not in hidden
+    ]
+    asked = {(rule.metric, rule.sensitive) for rule in report.policy}
+    chosen += [
+        finding
+        for finding in report.findings
+        if finding not in chosen
+        and finding.sensitive is not None
+        and finding.value is not None
+        and {(finding.metric, finding.sensitive), (finding.metric, None)} & asked
+    ]
+    chosen.sort(key=lambda finding: -(finding.value or 0))
+    return chosen[:MOST_DISPARITIES]
+
+
+def group_table(report: Report, sensitive: str) -> tuple[list[GroupRow], list[str]]:
+    """Give the groups of a sensitive column with the metrics that people look at first."""
+    found = {
+        finding.metric.removesuffix("_difference"): finding
+        for finding in report.findings
+        if finding.sensitive == sensitive
+        and finding.metric.endswith("_difference")
+        and "class" not in finding.parameters
+    }
+    binary = report.model.task == "binary"
+    wanted: Sequence[str] = _GROUP_COLUMNS[:_BINARY_ONLY] if binary else _GROUP_COLUMNS
+    metrics = [metric for metric in wanted if metric in found]
+    if not metrics:
+        return [], []
+    first = found[metrics[0]].groups
+    rows = [
+        GroupRow(group.group, group.rows, tuple(found[metric].groups[place].value for metric in metrics))
+        for place, group in enumerate(first)
+    ]
+    return rows, metrics
