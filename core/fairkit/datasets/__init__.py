@@ -1,0 +1,164 @@
+"""Public data sets of the fairness literature, and a synthetic one whose bias is known.
+
+    data = fairkit.datasets.load("adult")
+    data = fairkit.datasets.adult(sensitive=["sex+race"])
+    data = fairkit.datasets.loans(rows=20_000, seed=1)
+
+A public data set is read from the folder that the environment variable FAIRKIT_DATA names (a Parquet file for
+each: ``adult.parquet`` and so on). Without that folder it is downloaded once from its publisher, checked
+against a checksum, and kept in the user's cache folder.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fairkit.data import Dataset, load_data
+from fairkit.datasets.catalog import RECIPES
+from fairkit.datasets.fetch import Recipe, locate
+from fairkit.datasets.loans import LoansTruth, loans_table, loans_truth
+from fairkit.errors import DataError, did_you_mean
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+__all__ = [
+    "LoansTruth",
+    "acs_income",
+    "adult",
+    "communities_crime",
+    "compas",
+    "credit_default",
+    "frame",
+    "german",
+    "law_school",
+    "load",
+    "loans",
+    "loans_truth",
+    "names",
+    "table",
+]
+
+LOANS_ROLES: dict[str, Any] = {
+    "label": "decision",
+    "favorable": "approved",
+    "sensitive": ["sex", "ethnicity"],
+    "drop": ["would_repay"],
+}
+
+
+def names() -> list[str]:
+    """List the data sets that `load` knows."""
+    return [*RECIPES, "loans"]
+
+
+def load(name: str, **roles: Any) -> Dataset:
+    """Load a data set with its usual roles.
+
+    Parameters
+    ----------
+    name
+        One of `names`.
+    roles
+        Arguments of `fairkit.load_data` that take the place of the usual ones: ``label``, ``favorable``,
+        ``sensitive``, ``features``, ``drop``, ``weights``, ``missing``.
+
+    Returns
+    -------
+    Dataset
+        It streams from the file.
+
+    Raises
+    ------
+    DataError
+        There is no such data set, or it is neither in FAIRKIT_DATA nor can it be downloaded.
+    """
+    if name == "loans":
+        return loans(**roles)
+    recipe = _recipe(name)
+    return load_data(locate(recipe), **{**recipe.roles, **roles})
+
+
+def _recipe(name: str) -> Recipe:
+    if name not in RECIPES:
+        raise DataError(f"there is no data set {name!r}. {did_you_mean(name, names(), what='data sets')}")
+    return RECIPES[name]
+
+
+def table(name: str) -> pa.Table:
+    """Give a data set as a pyarrow Table, all columns.
+
+    Raises
+    ------
+    DataError
+        As `load`.
+    """
+    if name == "loans":
+        return loans_table()
+    import pyarrow.parquet as pq
+
+    return pq.read_table(locate(_recipe(name)))
+
+
+def frame(name: str) -> pd.DataFrame:
+    """Give a data set as a pandas data frame, all columns.
+
+    Raises
+    ------
+    DataError
+        As `load`.
+    """
+    result: pd.DataFrame = table(name).to_pandas()
+    return result
+
+
+def adult(**roles: Any) -> Dataset:
+    """Census income, 48,842 rows: does a person earn more than 50,000 dollars? Split by sex and race."""
+    return load("adult", **roles)
+
+
+def compas(**roles: Any) -> Dataset:
+    """ProPublica's COMPAS, 7,214 rows: no new offence in two years is favorable. Split by race and sex."""
+    return load("compas", **roles)
+
+
+def german(**roles: Any) -> Dataset:
+    """German credit, 1,000 rows: good credit is favorable. Split by age and foreign workers."""
+    return load("german", **roles)
+
+
+def law_school(**roles: Any) -> Dataset:
+    """Law school, 20,798 rows: passing the bar exam at first is favorable. Split by race and sex."""
+    return load("law_school", **roles)
+
+
+def communities_crime(**roles: Any) -> Dataset:
+    """Communities and crime, 1,994 rows: a regression of violent crime. Split by the share of Black people."""
+    return load("communities_crime", **roles)
+
+
+def credit_default(**roles: Any) -> Dataset:
+    """Taiwan's credit card clients, 30,000 rows: no default is favorable. Split by sex and education."""
+    return load("credit_default", **roles)
+
+
+def acs_income(**roles: Any) -> Dataset:
+    """ACSIncome 2018, 665,800 rows: an income above 50,000 dollars is favorable. Split by sex and race."""
+    return load("acs_income", **roles)
+
+
+def loans(rows: int = 10_000, seed: int = 0, **roles: Any) -> Dataset:
+    """Make the synthetic loan data set (see `fairkit.datasets.loans.loans_table`).
+
+    Parameters
+    ----------
+    rows
+        How many applicants.
+    seed
+        Equal seeds give equal tables; the first rows of a larger table are not those of a smaller one.
+    roles
+        As in `load`; by default the label is ``decision`` and ``would_repay`` is no feature.
+    """
+    usual: dict[str, Any] = {"name": "loans", **LOANS_ROLES}
+    return load_data(loans_table(rows, seed), **{**usual, **roles})
