@@ -51,9 +51,12 @@ KeysOption = Annotated[
 
 def registry_path(option: Path | None) -> Path:
     """Give the registry's folder from the option, the environment or the configuration."""
-    from fairkit_registry.location import configured, locate
+    from fairkit.config import load_config
+    from fairkit_registry.location import locate
 
-    return locate(option, configured=configured(Path.cwd()))
+    config = load_config()
+    path = config.registry.get("path")
+    return locate(option, configured=None if path is None else config.file(path))
 
 
 def _open(option: Path | None, *, create: bool = False) -> Registry:
@@ -307,7 +310,10 @@ def alias(
         typer.Option(help="The table the audit must be on: a file, or its content's SHA-256."),
     ] = None,
     no_worse: Annotated[
-        bool | None, typer.Option("--no-worse/--may-be-worse", help="Not worse than the holder beyond noise.")
+        list[str] | None,
+        typer.Option(
+            help="A metric (METRIC, METRIC:COLUMN or all) not worse than the holder's beyond noise."
+        ),
     ] = None,
     confidence: Annotated[
         float | None, typer.Option(help="Least confidence of the audit's intervals.")
@@ -330,7 +336,7 @@ def alias(
         "rules": _rules(maximum, minimum),
         "max_age_days": max_age_days,
         "data": None if data is None else tuple(_data_digest(one) for one in data),
-        "no_worse": no_worse,
+        "no_worse": None if no_worse is None else tuple(no_worse),
         "confidence": confidence,
         "checks": None if check is None else tuple(check),
         "open": open_,

@@ -65,7 +65,7 @@ def policy(one: AliasPolicy) -> str:
     if one.data:
         parts.append("on data " + ", ".join(digest[:12] for digest in one.data))
     if one.no_worse:
-        parts.append("no worse than the holder beyond noise")
+        parts.append("no worse than the holder beyond noise in " + ", ".join(one.no_worse))
     parts += [f"check {name}" for name in one.checks]
     return "; ".join(parts)
 
@@ -85,8 +85,11 @@ def certificate(one: Certificate) -> list[str]:
     return [clean(line) for line in lines]
 
 
+_ORDER = ("worse", "better", "different", "unknown", "within noise")
+
+
 def comparisons(pairs: Sequence[Comparison], before: str, after: str) -> str:
-    """Set findings side by side."""
+    """Set findings side by side, what changed first, with a count of each kind of change."""
     rows = [
         (
             pair.title,
@@ -95,6 +98,8 @@ def comparisons(pairs: Sequence[Comparison], before: str, after: str) -> str:
             f"{number(pair.difference)} {interval(pair.interval)}",
             pair.change,
         )
-        for pair in pairs
+        for pair in sorted(pairs, key=lambda pair: _ORDER.index(pair.change))
     ]
-    return columns(("finding", before, after, "difference", "change"), rows)
+    changes = [pair.change for pair in pairs]
+    counts = ", ".join(f"{changes.count(change)} {change}" for change in _ORDER if change in changes)
+    return columns(("finding", before, after, "difference", "change"), rows) + f"\n\n{counts}"

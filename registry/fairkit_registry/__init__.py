@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         RegistryError,
         VerificationError,
     )
+    from fairkit_registry.location import locate
     from fairkit_registry.lookup import register, resolve
     from fairkit_registry.names import is_reference
     from fairkit_registry.policies import AliasPolicy
@@ -29,6 +30,7 @@ __all__ = [
     "RegistryError",
     "VerificationError",
     "is_reference",
+    "locate",
     "register",
     "resolve",
 ]
@@ -42,6 +44,7 @@ _HOMES = {
     "RegistryError": "errors",
     "VerificationError": "errors",
     "is_reference": "names",
+    "locate": "location",
     "register": "lookup",
     "resolve": "lookup",
 }

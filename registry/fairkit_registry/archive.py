@@ -139,7 +139,7 @@ def _write(
         pems = {pem for alias in registry.aliases(version.name) for pem in alias.policy.keys}
         trusted = [*(parse_public(pem) for pem in sorted(pems)), *extra]
         manifest = _manifest(writer, registry, version, {key.keyid: key for key in trusted})
-        annotations = {REF: str(version.version), "dev.fairkit.name": version.name}
+        annotations = {REF: f"{version.name}-{version.version}", "dev.fairkit.name": version.name}
         if aliases:
             annotations["dev.fairkit.aliases"] = ",".join(one.alias for one in aliases)
         entry = writer.content(canonical(manifest), MANIFEST, annotations)

@@ -126,7 +126,9 @@ def _certificate(certificate: Certificate) -> Iterator[str]:
         yield f"Names the key {signer} as its signer. **No alias trusts it: the numbers below are a claim.**"
     yield ""
     data = report.data
-    yield f"Data: {_safe(data.name)}, {data.rows} rows ({data.dropped_rows} left out), content `{data.sha256}`."
+    yield f"Data: {_safe(data.name)}, {data.rows} rows ({data.dropped_rows} left out)."
+    yield ""
+    yield f"Digest of its content: `{data.sha256}`."
     yield ""
     yield f"Verdict: **{report.verdict or 'no policy'}**."
     yield ""

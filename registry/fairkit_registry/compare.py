@@ -8,9 +8,12 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from fairkit.findings import Finding, Interval, Report
+
+ALL = "all"
+"""Stands for every finding that has a direction and an interval."""
 
 Change = Literal["better", "worse", "within noise", "different", "unknown"]
 
@@ -179,28 +182,43 @@ def _change(interval: Interval | None, better: str) -> Change:
     return "better" if (high < 0) == (better == "lower") else "worse"
 
 
-def worse_findings(before: Report, after: Report) -> tuple[list[Comparison], list[Comparison]]:
+def worse_findings(
+    before: Report, after: Report, wanted: Sequence[str] = (ALL,)
+) -> tuple[list[Comparison], list[Comparison]]:
     """Find what is worse in the later report beyond noise, with the chance of a false alarm held over all.
 
     With k findings that have a direction, each difference gets an interval of confidence
     1 - (1 - confidence) / k (Bonferroni), so that at most a share of 1 - confidence of the comparisons of
     two equal models names anything at all.
 
+    Parameters
+    ----------
+    before, after
+        The reports.
+    wanted
+        Metrics (``accuracy``) or findings (``accuracy_difference:sex``) to look at; ``all`` takes every
+        finding of the first report that has a direction and an interval.
+
     Returns
     -------
     worse, unknown
         The findings that are worse, and those that the first report has and that cannot be compared.
     """
-    directed = {(f.auditor, f.metric, f.sensitive) for f in before.findings if f.better != "none"}
-    sides = [
-        replace(report, findings=tuple(f for f in report.findings if f.better != "none"))
-        for report in (before, after)
-    ]
-    level = 1 - (1 - after.confidence) / max(1, len(directed))
-    pairs = compare_findings(sides[0], sides[1], confidence=level)
-    worse = [pair for pair in pairs if pair.change == "worse"]
-    unknown = [p for p in pairs if p.change == "unknown" and p.before is not None]
-    return worse, unknown
+    sides = [replace(report, findings=tuple(_wanted(report, wanted))) for report in (before, after)]
+    level = 1 - (1 - after.confidence) / max(1, len(sides[0].findings))
+    pairs = [pair for pair in compare_findings(*sides, confidence=level) if pair.before is not None]
+    return (
+        [pair for pair in pairs if pair.change == "worse"],
+        [pair for pair in pairs if pair.change == "unknown"],
+    )
+
+
+def _wanted(report: Report, wanted: Sequence[str]) -> Iterator[Finding]:
+    for finding in report.findings:
+        names = {finding.metric, f"{finding.metric}:{finding.sensitive}"}
+        named = not names.isdisjoint(wanted)
+        if finding.better != "none" and (named or (ALL in wanted and finding.interval is not None)):
+            yield finding
 
 
 def same_data(reports: Sequence[Report]) -> bool:

@@ -25,7 +25,8 @@ class AliasPolicy:
     data
         SHA-256 of the data sets that the audit may have been made on; empty: any.
     no_worse
-        Refuse what is worse than the current holder beyond noise.
+        Metrics (``accuracy``, ``accuracy_difference:sex``, or ``all``) in which the version must not be worse
+        than the current holder beyond noise.
     confidence
         The least confidence of the intervals that rules are judged by.
     checks
@@ -38,7 +39,7 @@ class AliasPolicy:
     keys: tuple[str, ...] = ()
     max_age_days: float | None = None
     data: tuple[str, ...] = ()
-    no_worse: bool = False
+    no_worse: tuple[str, ...] = ()
     confidence: float = 0.95
     checks: tuple[str, ...] = ()
     open: bool = False
@@ -50,7 +51,7 @@ class AliasPolicy:
             "keys": list(self.keys),
             "max_age_days": self.max_age_days,
             "data": list(self.data),
-            "no_worse": self.no_worse,
+            "no_worse": list(self.no_worse),
             "confidence": self.confidence,
             "checks": list(self.checks),
             "open": self.open,
@@ -64,7 +65,7 @@ class AliasPolicy:
             keys=tuple(record["keys"]),
             max_age_days=record["max_age_days"],
             data=tuple(record["data"]),
-            no_worse=record["no_worse"],
+            no_worse=tuple(record["no_worse"]),
             confidence=record["confidence"],
             checks=tuple(record["checks"]),
             open=record["open"],

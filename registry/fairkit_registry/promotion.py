@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from fairkit.errors import PolicyError
 from fairkit_registry import certificate as certificates
 from fairkit_registry import names
-from fairkit_registry.compare import same_data, worse_findings
+from fairkit_registry.compare import ALL, same_data, worse_findings
 from fairkit_registry.errors import CertificateError, RegistryError
 from fairkit_registry.keys import parse_public
 from fairkit_registry.policies import AliasPolicy
@@ -289,7 +289,11 @@ def _check_holder(case: _Case, deciding: Certificate, trusted: Sequence[PublicKe
     if held is None:
         case.doubt(f"{holder}, which holds the alias now, has no valid certificate to compare with")
         return
-    worse, unknown = worse_findings(held.report, deciding.report)
+    worse, unknown = worse_findings(held.report, deciding.report, case.alias.policy.no_worse)
+    measured = {name for f in deciding.report.findings for name in (f.metric, f"{f.metric}:{f.sensitive}")}
+    for wanted in case.alias.policy.no_worse:
+        if wanted not in measured | {ALL}:
+            case.refuse(f"the certificate has no finding {wanted!r}, in which the alias allows nothing worse")
     for pair in worse:
         case.refuse(
             f"worse than {holder} beyond noise: {pair.title} goes from {pair.before:.4g} to "

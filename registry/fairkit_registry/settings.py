@@ -88,8 +88,8 @@ class AuditSettings:
 
         return load_data(data, **self.data)
 
-    def run(self, model: str | Path | bytes, dataset: Dataset, *, progress: Progress | None = None) -> Report:
-        """Audit a model with these settings.
+    def run(self, model: Any, dataset: Dataset, *, progress: Progress | None = None) -> Report:
+        """Audit a model (a path, or an `OnnxModel`) with these settings.
 
         Raises
         ------

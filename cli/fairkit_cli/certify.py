@@ -1,0 +1,275 @@
+"""`fairkit certify`, `fairkit verify` and `fairkit key`: signed evidence, and whether it holds."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fairkit.errors import FairkitError
+from fairkit_cli import options as opt
+
+if TYPE_CHECKING:
+    from fairkit_registry.certificate import Certificate
+
+FORMATS = ("table", "json")
+VERDICT_CODES = {None: 0, "pass": 0, "fail": 1, "inconclusive": 3}
+
+key = typer.Typer(no_args_is_help=True, help="Keys to sign certificates with.")
+
+
+@key.command("new")
+def new_key(
+    path: Annotated[Path, typer.Argument(help="The secret key; the public one goes to PATH.pub.")],
+    output_format: opt.Format = "table",
+) -> None:
+    """Make an ed25519 key pair. Keep PATH to yourself, give PATH.pub to those who verify."""
+    from fairkit_registry.keys import new_key_pair
+
+    opt.check_format(output_format, FORMATS)
+    public = new_key_pair(path)
+    if output_format == "json":
+        print(json.dumps({"secret": str(path), "public": f"{path}.pub", "keyid": public.keyid}, indent=2))
+        return
+    print(f"secret key  {path}\npublic key  {path}.pub\nkey id      {public.keyid}")
+
+
+def certify(
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL.onnx", help="The model file, or a name in the registry.")
+    ],
+    *,
+    keys: Annotated[
+        list[Path], typer.Option("--key", metavar="FILE", help="Secret key to sign with (repeatable).")
+    ],
+    output: Annotated[Path, typer.Option("--output", metavar="FILE", help="The certificate.")],
+    data: opt.DataFile = None,
+    label: opt.Label = None,
+    favorable: opt.Favorable = None,
+    sensitive: opt.SensitiveColumns = None,
+    features: opt.Features = None,
+    drop: opt.Drop = None,
+    weights: opt.Weights = None,
+    missing: opt.MissingValues = None,
+    task: opt.TaskName = None,
+    score_output: opt.ScoreOutput = None,
+    score_kind: opt.ScoreKindName = None,
+    favorable_class: opt.FavorableClass = None,
+    threshold: opt.Threshold = None,
+    auditor: opt.AuditorNames = None,
+    assignments: opt.Assignments = None,
+    maximum: opt.MaxRules = None,
+    minimum: opt.MinRules = None,
+    adjust: opt.Adjust = None,
+    confidence: opt.Confidence = None,
+    seed: opt.Seed = None,
+    output_format: opt.Format = "table",
+    config: opt.ConfigFile = None,
+) -> None:
+    """Audit a model and sign what is found, whatever the verdict; the exit code tells it."""
+    from fairkit.config import load_config
+    from fairkit.onnx.model import OnnxModel
+    from fairkit_cli.names import model_file
+    from fairkit_cli.progress import progress_bar
+    from fairkit_registry.certifying import certify as run
+    from fairkit_registry.files import write_whole
+    from fairkit_registry.keys import load_secret
+
+    opt.check_format(output_format, FORMATS)
+    secrets = [load_secret(path) for path in keys]  # before the audit, which may take long
+    if not output.absolute().parent.is_dir():
+        raise FairkitError(f"cannot write {output}: its folder does not exist")
+    settings = load_config(config)
+    loaded = OnnxModel.load(model_file(model, settings))
+    columns = opt.DataOptions(
+        data=data,
+        label=label,
+        favorable=favorable,
+        sensitive=sensitive,
+        features=features,
+        drop=drop,
+        weights=weights,
+        missing=missing,
+    )
+    file = "test" if "test" in settings.data else "path"
+    dataset = opt.load_dataset(columns, settings, loaded.settings, file=file)
+    typed = opt.AuditOptions(
+        auditors=auditor,
+        assignments=assignments,
+        maximums=maximum,
+        minimums=minimum,
+        adjust=adjust,
+        confidence=confidence,
+        seed=seed,
+        task=task,
+        score_output=score_output,
+        score_kind=score_kind,
+        favorable_class=favorable_class,
+        threshold=threshold,
+    )
+    told = _settings(opt.audit_settings(typed, settings), dataset.roles.to_dict())
+    with progress_bar() as progress:
+        signed, report = run(loaded, dataset, told, secrets, progress=progress)
+    write_whole(output, signed)
+    if output_format == "json":
+        print(json.dumps(report.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
+    else:
+        from fairkit_cli.render import table
+
+        sys.stdout.write(table(report, terminal=sys.stdout.isatty()))
+    print(
+        f"fairkit: wrote the certificate {output}, verdict {report.verdict or 'none: no policy'}",
+        file=sys.stderr,
+    )
+    raise typer.Exit(VERDICT_CODES[report.verdict])
+
+
+def _settings(settings: opt.AuditSettings, roles: dict[str, Any]) -> Any:
+    """Give the settings of an audit the form in which a certificate keeps them."""
+    from dataclasses import asdict
+
+    from fairkit_registry.settings import AuditSettings
+
+    return AuditSettings(
+        data=roles,
+        model=asdict(settings.options),
+        auditors=settings.auditors,
+        parameters=settings.parameters,
+        policy=tuple(rule.to_dict() for rule in settings.policy),
+        adjustment=settings.adjustment,
+        confidence=settings.confidence,
+        seed=settings.seed,
+    )
+
+
+@dataclass(slots=True)
+class _Checked:
+    """What `verify` found out, one step after the other."""
+
+    certificate: Certificate | None = None
+    held: tuple[str, ...] = ()
+    failed: str | None = None
+
+    @property
+    def verdict(self) -> str | None:
+        return None if self.certificate is None or self.failed else self.certificate.report.verdict
+
+    @property
+    def code(self) -> int:
+        return 1 if self.failed else VERDICT_CODES[self.verdict]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "verified": self.failed is None,
+            "held": list(self.held),
+            "failed": self.failed,
+            "verdict": self.verdict,
+            "certificate": None if self.certificate is None else self.certificate.to_dict(),
+        }
+
+
+def verify(
+    certificate: Annotated[Path, typer.Argument(metavar="CERT", help="The certificate.")],
+    *,
+    keys: Annotated[
+        list[Path], typer.Option("--key", metavar="PUB", help="Public key that you trust (repeatable).")
+    ],
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="MODEL.onnx", help="The model it must be about.")
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option("--data", metavar="FILE", help="The data it must be about.")
+    ] = None,
+    recompute: Annotated[
+        bool, typer.Option("--recompute", help="Repeat the whole audit and compare every number.")
+    ] = False,
+    output_format: opt.Format = "table",
+) -> None:
+    """Check a certificate: signature, model, data and, with --recompute, every number in it.
+
+    A certificate that holds and says that the policy failed gives exit code 1, as an audit does.
+    """
+    from fairkit_registry.certificate import read_file
+    from fairkit_registry.keys import load_public
+
+    opt.check_format(output_format, FORMATS)
+    if recompute and (model is None or data is None):
+        raise FairkitError("--recompute needs --model and --data: it repeats the audit on them")
+    raw = read_file(certificate)
+    trusted = [load_public(path) for path in keys]
+    checked = _check(raw, trusted, model, data, recompute=recompute)
+    if output_format == "json":
+        print(json.dumps(checked.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
+    else:
+        print(_text(certificate, checked))
+    raise typer.Exit(checked.code)
+
+
+def _check(
+    raw: bytes, trusted: list[Any], model: str | None, data: str | None, *, recompute: bool
+) -> _Checked:
+    from fairkit_registry.certificate import verify as verify_certificate
+    from fairkit_registry.errors import CertificateError
+
+    checked = _Checked()
+    digest = None if model is None else _model_digest(model)
+    try:
+        found = checked.certificate = verify_certificate(raw, trusted, model_sha256=digest)
+        checked.held += (f"signature by {', '.join(keyid[:16] for keyid in found.keyids)}",)
+        if model is not None:
+            checked.held += (f"about the model {found.model_sha256[:16]}",)
+        if data is not None:
+            _check_data(checked, found, raw, trusted, data)
+        if recompute:
+            _recompute(checked, found, str(model), str(data))
+    except CertificateError as error:
+        checked.failed = str(error)
+    return checked
+
+
+def _model_digest(model: str) -> str:
+    from fairkit.config import load_config
+    from fairkit_cli.names import model_file
+    from fairkit_registry.blobs import hash_file
+
+    return hash_file(model_file(model, load_config()))
+
+
+def _check_data(checked: _Checked, found: Certificate, raw: bytes, trusted: list[Any], data: str) -> None:
+    from fairkit.data import load_data
+    from fairkit_registry.certificate import verify as verify_certificate
+
+    digest = load_data(data).sha256  # over columns, types and values: no roles are needed for it
+    verify_certificate(raw, trusted, data_sha256=digest)
+    checked.held += (f"about the data {found.report.data.sha256[:16]}",)
+
+
+def _recompute(checked: _Checked, found: Certificate, model: str, data: str) -> None:
+    from fairkit.config import load_config
+    from fairkit_cli.names import model_file
+    from fairkit_cli.progress import progress_bar
+    from fairkit_registry.recompute import recompute
+    from fairkit_registry.settings import AuditSettings
+
+    dataset = AuditSettings.from_dict(found.settings).open_data(data)
+    with progress_bar() as progress:
+        again = recompute(found, model_file(model, load_config()), dataset, progress=progress)
+    checked.held += (f"all {len(again.findings)} findings, computed again",)
+
+
+def _text(path: Path, checked: _Checked) -> str:
+    from fairkit_cli.registry_text import certificate as describe
+    from fairkit_cli.registry_text import clean
+
+    lines = [f"{path}: {'refused' if checked.failed else 'verified'}"]
+    lines += [f"  holds: {clean(text)}" for text in checked.held]
+    if checked.failed:
+        lines.append(f"  does not hold: {clean(checked.failed)}")
+    elif checked.certificate is not None:
+        lines += [f"  {line}" for line in describe(checked.certificate)]
+        lines += [f"  rule: {clean(rule.reason)}" for rule in checked.certificate.report.policy]
+    return "\n".join(lines)
