@@ -1,0 +1,312 @@
+"""FairGBM's constraints: which rates, over which rows, and how multipliers become gradient coefficients.
+
+The constraints are ``max_{a != b} L_a - L_b <= tolerance`` for every group b, and ``L <= target`` overall.
+The paper takes the maximum over all groups, b too, which asks for the same (a tolerance is not negative);
+but then the constraint of the worst group is never slack by more than the tolerance, and its multiplier
+stays where an earlier round left it. Over the *other* groups it falls as soon as its group is worst.
+
+The proxy Lagrangian is ``sum loss + N sum_b lambda_b (max_{a != b} proxy_a - proxy_b - tolerance)``, plus
+``N lambda (proxy - target)`` for every global target. Its derivative gives the rows of the worst group j
+``sum_{b != j} lambda_b - lambda_j``, those of the second worst also ``lambda_j``, and those of every other
+group ``-lambda_b``, each times N / n_a, where n_a is the weight of the rows that the group's rate is over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from fairkit.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+RateName = Literal["fnr", "fpr", "positive_rate"]
+_ROWS_OF = {"fnr": "favorable labels", "fpr": "unfavorable labels", "positive_rate": "rows"}
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """Rows split by group and label.
+
+    Attributes
+    ----------
+    codes
+        ``2 * group + label`` for every row, shape [n], the smallest unsigned type that holds it.
+    weight
+        The weight of every cell, shape [2 * groups].
+    counts
+        The rows of every cell, shape [2 * groups].
+    names
+        The groups' names.
+    """
+
+    codes: NDArray[np.unsignedinteger]
+    weight: NDArray[np.float64]
+    counts: NDArray[np.int64]
+    names: tuple[str, ...]
+
+    @property
+    def total(self) -> float:
+        """The weight of all rows."""
+        return float(self.weight.sum())
+
+
+def make_cells(
+    groups: NDArray[np.int64],
+    labels: NDArray[np.float64],
+    names: Sequence[str],
+    weights: NDArray[np.float64] | None = None,
+) -> Cells:
+    """Split rows by group (codes from 0) and label (0 or 1)."""
+    codes = 2 * groups + (labels > 0)
+    kind = np.uint8 if len(names) <= 128 else np.uint32
+    size = 2 * len(names)
+    counts = np.bincount(codes, minlength=size)
+    weight = np.bincount(codes, weights, minlength=size).astype(float)
+    return Cells(codes.astype(kind), weight, counts, tuple(names))
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Group rates and overall rates: each of shape [constraints, groups] and [targets]."""
+
+    by_group: NDArray[np.float64]
+    overall: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """What must hold: group rates within a tolerance, and overall rates below a target.
+
+    Attributes
+    ----------
+    rates, tolerances
+        The rates to be equal between groups, and by how much they may differ.
+    targets
+        Overall rates and their limits, such as (("fpr", 0.05),).
+    two_sided
+        Targets are approached from both sides: they are operating points, not only limits.
+    """
+
+    rates: tuple[RateName, ...]
+    tolerances: tuple[float, ...]
+    targets: tuple[tuple[RateName, float], ...] = ()
+    two_sided: bool = False
+    needs_positive: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        wanted = {*self.rates, *(name for name, _ in self.targets)}
+        object.__setattr__(self, "needs_positive", "positive_rate" in wanted)
+
+    def check(self, cells: Cells, *, what: str) -> None:
+        """Refuse groups whose rate is over no row.
+
+        Raises
+        ------
+        DataError
+            The message names the group, the rate and what to do.
+        """
+        for name in self.rates:
+            sizes = group_sizes(name, cells)
+            for group, size in zip(cells.names, sizes, strict=True):
+                if size <= 0:
+                    raise DataError(
+                        f"{what}: group {group!r} has no {_ROWS_OF[name]}, so it has no {name}; "
+                        f"merge the group with another, drop its rows, or choose another constraint"
+                    )
+        for name, _ in self.targets:
+            if group_sizes(name, cells).sum() <= 0:
+                raise DataError(f"{what}: there are no {_ROWS_OF[name]}, so there is no overall {name}")
+
+    def resolution(self, cells: Cells) -> list[str]:
+        """Say which tolerances are below what the group sizes can resolve (one row of the smallest group)."""
+        notes = []
+        for name, tolerance in zip(self.rates, self.tolerances, strict=True):
+            counts = _over(name, cells.counts.astype(float))
+            smallest = int(counts.argmin())
+            step = 1 / counts[smallest]
+            if 0 < tolerance < step:
+                notes.append(
+                    f"The tolerance {tolerance:g} for {name} is below what the groups can resolve: one row of "
+                    f"group {cells.names[smallest]!r} ({int(counts[smallest])} {_ROWS_OF[name]}) moves the rate "
+                    f"by {step:.2g}."
+                )
+        return notes
+
+    def true_rates(self, positive: NDArray[np.float64], cells: Cells) -> Rates:
+        """Give the rates at the threshold from the weight of positive predictions in every cell."""
+        wrong = {
+            "fnr": (cells.weight - positive)[1::2],
+            "fpr": positive[0::2],
+            "positive_rate": positive[0::2] + positive[1::2],
+        }
+        return self._rates(wrong, cells)
+
+    def proxy_rates(self, sums: NDArray[np.float64], cells: Cells) -> Rates:
+        """Give the proxy rates from the kernel's sums."""
+        proxies = {"fnr": sums[1][1::2], "fpr": sums[1][0::2]}
+        if self.needs_positive:
+            proxies["positive_rate"] = sums[1][0::2] + sums[2][1::2]
+        return self._rates(proxies, cells)
+
+    def _rates(self, totals: dict[str, NDArray[np.float64]], cells: Cells) -> Rates:
+        groups = len(cells.names)
+        by_group = [_share(totals[name], group_sizes(name, cells)) for name in self.rates]
+        overall = [totals[name].sum() / group_sizes(name, cells).sum() for name, _ in self.targets]
+        return Rates(np.array(by_group).reshape(-1, groups), np.array(overall, dtype=float))
+
+    def violations(self, rates: Rates) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Give ``max_{a != b} L_a - L_b - tolerance`` [constraints, groups] and ``L - target`` [targets]."""
+        known = np.nan_to_num(rates.by_group, nan=-np.inf)
+        others = np.repeat(known.max(axis=1, keepdims=True, initial=-np.inf), known.shape[1], axis=1)
+        for row, (worst, second) in enumerate(_two_largest(known)):
+            others[row, worst] = known[row, second]
+        by_group = others - rates.by_group - np.array(self.tolerances).reshape(-1, 1)
+        return np.nan_to_num(by_group, nan=-1.0, neginf=-1.0), rates.overall - self._limits()
+
+    def worst(self, rates: Rates) -> float:
+        """Give the largest violation; at most 0 where everything holds."""
+        by_group, overall = self.violations(rates)
+        if self.two_sided:
+            overall = np.abs(overall)
+        return float(np.concatenate([by_group.ravel(), overall, [-1.0]]).max())
+
+    def excess(self, rates: Rates, cells: Cells) -> float:
+        """Give the largest violation less one standard error, by the binomial variances of its two rates."""
+        by_group, overall = self.violations(rates)
+        largest = [-1.0]
+        for row, name in enumerate(self.rates):
+            counts = np.maximum(_over(name, cells.counts.astype(float)), 1)
+            variance = np.nan_to_num(rates.by_group[row] * (1 - rates.by_group[row])) / counts
+            worst, second = _two_largest(np.nan_to_num(rates.by_group, nan=-np.inf))[row]
+            other = np.full(len(counts), variance[worst])
+            other[worst] = variance[second]
+            largest.append(float((by_group[row] - np.sqrt(variance + other)).max()))
+        for place, (name, _) in enumerate(self.targets):
+            rate, count = rates.overall[place], max(_over(name, cells.counts.astype(float)).sum(), 1)
+            miss = abs(overall[place]) if self.two_sided else overall[place]
+            largest.append(float(miss - np.sqrt(rate * (1 - rate) / count)))
+        return max(largest)
+
+    def gap(self, rates: Rates) -> float:
+        """Give the largest difference between two groups, in [0, 1]; 0 without group constraints."""
+        by_group, _ = self.violations(rates)
+        spread = by_group + np.array(self.tolerances).reshape(-1, 1)
+        return max(0.0, float(spread.max())) if spread.size else 0.0
+
+    def largest(self, proxies: Rates) -> NDArray[np.int64]:
+        """Give the groups with the largest and the second largest proxy, shape [constraints, 2]."""
+        return np.array(_two_largest(proxies.by_group), dtype=np.int64).reshape(-1, 2)
+
+    def coefficients(
+        self, multipliers: Multipliers, largest: NDArray[np.int64], cells: Cells
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+        """Give each cell's coefficient of the error proxy and of the positive proxy, both [2 * groups]."""
+        error = np.zeros(len(cells.weight))
+        positive = np.zeros(len(cells.weight)) if self.needs_positive else None
+        total = cells.total
+        for row, (name, (worst, second)) in enumerate(zip(self.rates, largest, strict=True)):
+            own = multipliers.by_group[row]
+            signed = -own
+            signed[worst] += own.sum() - own[worst]
+            signed[second] += own[worst]
+            _spread(name, total * signed / group_sizes(name, cells), error, positive)
+        for value, (name, _) in zip(multipliers.overall, self.targets, strict=True):
+            acts = name if value >= 0 else _OPPOSITE[name]
+            size = group_sizes(acts, cells).sum()
+            _spread(acts, np.full(len(cells.names), total * abs(value) / size), error, positive)
+        return error, positive
+
+    def _limits(self) -> NDArray[np.float64]:
+        return np.array([limit for _, limit in self.targets], dtype=float)
+
+
+@dataclass(frozen=True, slots=True)
+class Multipliers:
+    """The multipliers: [constraints, groups] and [targets]."""
+
+    by_group: NDArray[np.float64]
+    overall: NDArray[np.float64]
+
+    @classmethod
+    def zero(cls, constraints: Constraints, cells: Cells) -> Multipliers:
+        """Start."""
+        shape = (len(constraints.rates), len(cells.names))
+        return cls(np.zeros(shape), np.zeros(len(constraints.targets)))
+
+    def step(self, constraints: Constraints, rates: Rates, rate: float, limits: Limits) -> Multipliers:
+        """Ascend: ``max(0, lambda + rate * violation)``, at most the limits.
+
+        A two-sided target's multiplier may be negative: it then presses on the opposite error.
+        """
+        by_group, overall = constraints.violations(rates)
+        moved = np.clip(self.by_group + rate * by_group, 0, limits.by_group)
+        low = -limits.overall if constraints.two_sided else np.zeros_like(limits.overall)
+        return Multipliers(moved, np.clip(self.overall + rate * overall, low, limits.overall))
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The largest multipliers: [constraints, 1] and [targets]."""
+
+    by_group: NDArray[np.float64]
+    overall: NDArray[np.float64]
+
+
+def smallest_share(constraints: Constraints, cells: Cells) -> float:
+    """Give the smallest n_a / N over all constraints and groups: the scale of the multipliers."""
+    shares = [group_sizes(name, cells).min() / cells.total for name in constraints.rates]
+    shares += [group_sizes(name, cells).sum() / cells.total for name, _ in constraints.targets]
+    return float(min(shares, default=1.0))
+
+
+def limits(constraints: Constraints, cells: Cells, cap: float) -> Limits:
+    """Give the multipliers at which a row of the smallest group feels `cap` times its own loss."""
+    by_group = [cap * group_sizes(name, cells).min() / cells.total for name in constraints.rates]
+    overall = [cap * group_sizes(name, cells).sum() / cells.total for name, _ in constraints.targets]
+    return Limits(np.array(by_group, dtype=float).reshape(-1, 1), np.array(overall, dtype=float))
+
+
+def group_sizes(name: RateName, cells: Cells) -> NDArray[np.float64]:
+    """Give the weight of the rows that the rate is over, for every group."""
+    return _over(name, cells.weight)
+
+
+_OPPOSITE: dict[RateName, RateName] = {"fpr": "fnr", "fnr": "fpr", "positive_rate": "fnr"}
+
+
+def _over(name: RateName, weight: NDArray[np.float64]) -> NDArray[np.float64]:
+    if name == "fnr":
+        return weight[1::2]
+    return weight[0::2] if name == "fpr" else weight[0::2] + weight[1::2]
+
+
+def _spread(
+    name: RateName,
+    coefficient: NDArray[np.float64],
+    error: NDArray[np.float64],
+    positive: NDArray[np.float64] | None,
+) -> None:
+    """Add a rate's coefficients to the cells that it is over."""
+    if name == "fnr":
+        error[1::2] += coefficient
+        return
+    error[0::2] += coefficient
+    if name == "positive_rate" and positive is not None:
+        positive[1::2] += coefficient
+
+
+def _two_largest(rates: NDArray[np.float64]) -> list[tuple[int, int]]:
+    """Give the places of the largest and the second largest of every row."""
+    order = np.argsort(-rates, axis=1, kind="stable")
+    return [(int(row[0]), int(row[1])) for row in order]
+
+
+def _share(part: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[np.float64]:
+    shares: NDArray[np.float64] = np.divide(part, whole, out=np.full(len(part), np.nan), where=whole > 0)
+    return shares

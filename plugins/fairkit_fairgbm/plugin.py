@@ -1,0 +1,339 @@
+"""The plugin `fairgbm`: parameters, checks, and the way from a table to a fitted model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from fairkit.errors import MissingExtraError, ParameterError, did_you_mean
+from fairkit.learners import check_target
+from fairkit.mitigators import FittedModel, Mitigator, Run, Table
+from fairkit.onnx.encode import fit_encoder
+from fairkit.parameters import parameter
+
+if TYPE_CHECKING:
+    from fairkit.mitigators import Groups
+    from fairkit.onnx.encode import Encoder
+    from fairkit.onnx.model import OnnxModel
+    from fairkit_fairgbm.constraints import Constraints, RateName
+    from fairkit_fairgbm.trainer import Moment, Rows, Settings, Trained
+
+_OWN = {
+    "n_estimators": ("num_iterations", "num_iteration", "n_iter", "num_tree", "num_trees", "num_round"),
+    "learning_rate": ("shrinkage_rate", "eta"),
+    "num_leaves": ("num_leaf", "max_leaves", "max_leaf", "max_leaf_nodes"),
+    "min_child_samples": ("min_data_in_leaf", "min_data_per_leaf", "min_data", "min_samples_leaf"),
+    "early_stopping": ("early_stopping_round", "early_stopping_rounds", "n_iter_no_change"),
+}
+_REFUSED = {
+    "objective": "FairGBM is its own objective",
+    "objective_type": "FairGBM is its own objective",
+    "app": "FairGBM is its own objective",
+    "application": "FairGBM is its own objective",
+    "loss": "FairGBM is its own objective",
+    "num_class": "FairGBM is for binary tasks",
+    "num_classes": "FairGBM is for binary tasks",
+    "linear_tree": "linear trees have no form in ONNX",
+    "linear_trees": "linear trees have no form in ONNX",
+    "zero_as_missing": "zeros that mean missing have no form in ONNX",
+    "sigmoid": "the proxies are made for sigmoid=1",
+    "metric": "the loss and the violation are reported as they are",
+    "seed": "give the run's seed, which is kept in the report",
+    "random_state": "give the run's seed, which is kept in the report",
+    "num_threads": "give the run's threads",
+    "n_jobs": "give the run's threads",
+}
+
+
+class FairGBM(Mitigator):
+    """Gradient boosting under fairness constraints, on stock LightGBM.
+
+    Trains one LightGBM model whose error rates (or positive rates) are alike between groups at the
+    threshold 1/2: by the proxy Lagrangian, every tree follows the gradient of the loss plus multipliers
+    times smooth stand-ins for the rates, and the multipliers move with the true rates.
+    """
+
+    name = "fairgbm"
+    stage = "in"
+    tasks = ("binary",)
+    citation = "Cruz, Belém, Jesus, Bravo, Saleiro, Bizarro: FairGBM, ICLR 2023, arXiv:2209.07850"
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Parameters:
+        """Parameters of FairGBM."""
+
+        constraint: tuple[Literal["fnr", "fpr", "both", "positive_rate"], ...] = parameter(
+            ("fnr",),
+            help="Rates to be alike: fnr (equal opportunity), fpr (predictive equality), both (equalized odds), "
+            "positive_rate (demographic parity); an empty list for none.",
+        )
+        tolerance: tuple[float, ...] = parameter(
+            (0.01,), help="How far two groups may differ; one for all constraints or one for each.", minimum=0
+        )
+        global_fpr: float | None = parameter(
+            None, help="Limit of the overall false positive rate.", above=0, below=1
+        )
+        global_fnr: float | None = parameter(
+            None, help="Limit of the overall false negative rate.", above=0, below=1
+        )
+        operating_point: bool = parameter(
+            False, help="Reach the global rates from both sides: they are a ROC point, not only limits."
+        )
+        sensitive: str | None = parameter(
+            None, help="The split to constrain, such as sex+race; default: the only one, else all crossed."
+        )
+        iterate: Literal["last", "best", "mixture", "all"] = parameter(
+            "last",
+            help="Which trees to keep: all of them, up to the best round on validation rows, a few numbers of "
+            "trees drawn at random (randomized), or every number alike (for comparison).",
+        )
+        validation: float = parameter(
+            0.2,
+            help="Share of the rows to choose by, where none are given and some are needed.",
+            above=0,
+            below=1,
+        )
+        early_stopping: int = parameter(
+            0,
+            help="Stop after so many rounds without a better iterate on validation rows; 0: never.",
+            minimum=0,
+        )
+        multiplier_rate: float = parameter(
+            2.0, help="How fast multipliers follow violations; free of scale and size.", minimum=0
+        )
+        multiplier_cap: float = parameter(
+            5.0, help="The most that a row of the smallest group may feel, in units of its own loss.", above=0
+        )
+        n_estimators: int = parameter(100, help="Trees.", minimum=1)
+        learning_rate: float = parameter(0.1, help="LightGBM's learning rate.", above=0)
+        num_leaves: int = parameter(31, help="LightGBM's leaves of a tree.", minimum=2)
+        min_child_samples: int = parameter(20, help="LightGBM's least rows of a leaf.", minimum=0)
+        lightgbm: Mapping[str, Any] = parameter(
+            {}, help="Any other parameter of LightGBM, such as lightgbm.max_bin=63."
+        )
+
+    def check(self) -> None:
+        """Refuse LightGBM parameters that contradict the method, and tolerances that match no constraint."""
+        own = {alias: name for name, aliases in _OWN.items() for alias in (name, *aliases)}
+        for key in self.parameters.lightgbm:
+            if key in own:
+                raise ParameterError(f"fairgbm: give {own[key]} itself instead of lightgbm.{key}")
+            if key in _REFUSED:
+                raise ParameterError(f"fairgbm: lightgbm.{key} cannot be set: {_REFUSED[key]}")
+        self._check_boosting()
+        rates, tolerances = self._rates(), self.parameters.tolerance
+        if len(tolerances) not in (1, len(rates)):
+            raise ParameterError(
+                f"fairgbm: {len(tolerances)} tolerances for {len(rates)} constraints; give one, or one for each"
+            )
+        point = self.parameters.global_fpr is not None or self.parameters.global_fnr is not None
+        if self.parameters.operating_point and not point:
+            raise ParameterError("fairgbm: operating_point needs global_fpr or global_fnr")
+
+    def _check_boosting(self) -> None:
+        settings = self.parameters.lightgbm
+        kind = settings.get("boosting", settings.get("boosting_type", settings.get("boost", "gbdt")))
+        if kind in ("rf", "random_forest"):
+            raise ParameterError("fairgbm: a random forest has no rounds to constrain; leave out boosting=rf")
+        if kind == "dart" and (self.parameters.iterate != "last" or self.parameters.early_stopping):
+            raise ParameterError("fairgbm: dart changes earlier trees, so it goes with iterate=last alone")
+
+    def fit(
+        self, table: Table, run: Run, *, validation: Table | None = None, model: OnnxModel | None = None
+    ) -> FittedModel:
+        """Train; see `Mitigator.fit`."""
+        self.learner(run)
+        check_target(table)
+        groups = table.only_groups(self.parameters.sensitive)
+        train, held = self._split(table, groups, validation, run)
+        encoder = fit_encoder(train.columns, train.features, text="ordinal")
+        return self._fit(encoder, train, held, run)
+
+    def baseline(self, table: Table, run: Run) -> FittedModel:
+        """Train stock LightGBM with the same parameters."""
+        from fairkit.learners import fit_learner
+
+        settings = self._lightgbm(run) | {"n_estimators": self.parameters.n_estimators}
+        return fit_learner("lightgbm", table, run, settings=settings)
+
+    def _fit(self, encoder: Encoder, train: Table, held: Table | None, run: Run) -> FittedModel:
+        trainer, selection, models = _machinery(run)
+        constraints = self._constraints()
+        wanted = self.parameters.sensitive
+        rows = _rows(encoder, train, wanted)
+        constraints.check(rows.cells, what=train.name)
+        names = train.only_groups(wanted).names
+        seen = None if held is None else _rows(encoder, held, wanted, names=names)
+        result: Trained = trainer.train(
+            rows, constraints, self._settings(run, encoder), validation=seen, progress=run.progress
+        )
+        choice = selection.choose(self.parameters.iterate, result.validation or result.train, constraints)
+        notes = (*constraints.resolution(rows.cells), *choice.notes, *_unmet(result, choice.rounds[-1]))
+        return models.FairGBMModel(  # type: ignore[no-any-return]
+            encoder=encoder,
+            booster=result.booster,
+            start=result.start,
+            choice=choice,
+            details=_details(result, choice, constraints, names),
+            notes=notes,
+        )
+
+    def _split(
+        self, table: Table, groups: Groups, validation: Table | None, run: Run
+    ) -> tuple[Table, Table | None]:
+        """Give training and validation rows; split some off, group by group and label by label, if needed."""
+        needed = self.parameters.iterate in ("best", "mixture") or self.parameters.early_stopping > 0
+        if validation is not None or not needed:
+            return table, validation if needed else None
+        cells = 2 * groups.codes + table.target.astype(np.int64)
+        held = stratified(cells, self.parameters.validation, run.rng())
+        return table.take(~held), table.take(held)
+
+    def _rates(self) -> tuple[RateName, ...]:
+        named = [one for name in self.parameters.constraint for one in _NAMES.get(name, (name,))]
+        return tuple(dict.fromkeys(named))
+
+    def _constraints(self) -> Constraints:
+        from fairkit_fairgbm.constraints import Constraints
+
+        rates, tolerances = self._rates(), self.parameters.tolerance
+        targets: list[tuple[RateName, float]] = []
+        if self.parameters.global_fpr is not None:
+            targets.append(("fpr", self.parameters.global_fpr))
+        if self.parameters.global_fnr is not None:
+            targets.append(("fnr", self.parameters.global_fnr))
+        every = tolerances * len(rates) if len(tolerances) == 1 else tolerances
+        return Constraints(rates, every, tuple(targets), self.parameters.operating_point)
+
+    def _lightgbm(self, run: Run) -> dict[str, Any]:
+        chosen = self.parameters
+        _check_known(chosen.lightgbm)
+        threads = {} if run.threads is None else {"num_threads": run.threads}
+        return {
+            "verbosity": -1,
+            "deterministic": True,
+            "seed": run.seed,
+            "learning_rate": chosen.learning_rate,
+            "num_leaves": chosen.num_leaves,
+            "min_child_samples": chosen.min_child_samples,
+            **threads,
+            **chosen.lightgbm,
+        }
+
+    def _settings(self, run: Run, encoder: Encoder) -> Settings:
+        from fairkit_fairgbm.trainer import Settings
+
+        return Settings(
+            rounds=self.parameters.n_estimators,
+            multiplier_rate=self.parameters.multiplier_rate,
+            multiplier_cap=self.parameters.multiplier_cap,
+            patience=self.parameters.early_stopping,
+            params=self._lightgbm(run),
+            categorical=encoder.categorical,
+        )
+
+
+_NAMES: dict[str, tuple[RateName, ...]] = {"both": ("fnr", "fpr")}
+
+
+def stratified(cells: np.ndarray[Any, Any], share: float, rng: np.random.Generator) -> np.ndarray[Any, Any]:
+    """Give a mask of about `share` of the rows of every cell; a cell of one row keeps it for training."""
+    held = np.zeros(len(cells), dtype=bool)
+    for cell in np.unique(cells):
+        places = rng.permutation(np.flatnonzero(cells == cell))
+        held[places[: min(len(places) - 1, round(share * len(places)))]] = True
+    return held
+
+
+def _machinery(run: Run) -> tuple[Any, Any, Any]:
+    """Import what is heavy, and give numba as many threads as LightGBM."""
+    try:
+        import lightgbm  # noqa: F401 - the first to start its threads
+    except ImportError as error:
+        raise MissingExtraError("lightgbm", "fairgbm") from error
+    try:
+        import numba
+    except ImportError as error:
+        raise MissingExtraError("numba", "fairgbm") from error
+    from fairkit_fairgbm import model, select, trainer
+
+    if run.threads is not None:
+        most = int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
+        numba.set_num_threads(max(1, min(run.threads, most)))
+    return trainer, select, model
+
+
+def _rows(encoder: Encoder, table: Table, wanted: str | None, names: tuple[str, ...] | None = None) -> Rows:
+    from fairkit_fairgbm.constraints import make_cells
+    from fairkit_fairgbm.trainer import Rows
+
+    groups = table.only_groups(wanted)
+    codes = groups.codes
+    if names is not None and names != groups.names:
+        known = [name for name in groups.names if name in names]
+        if len(known) < len(groups.names):
+            strange = next(name for name in groups.names if name not in names)
+            raise ParameterError(f"{table.name}: the group {strange!r} does not occur in the training rows")
+        codes = np.array([names.index(name) for name in groups.names], dtype=np.int64)[codes]
+    weights = None if table.weights is None else table.weights.astype(np.float32)
+    cells = make_cells(
+        codes, table.target, names or groups.names, None if weights is None else weights.astype(float)
+    )
+    return Rows(encoder.transform(table.columns), cells, weights)
+
+
+def _check_known(settings: Mapping[str, Any]) -> None:
+    """Refuse names that LightGBM does not know; it would ignore them silently."""
+    from lightgbm import basic
+
+    table = getattr(basic, "_ConfigAliases", None)
+    find = getattr(table, "_get_all_param_aliases", None)
+    if find is None:
+        return
+    aliases = find()
+    known = {alias for name, others in aliases.items() for alias in (name, *others)}
+    for key in settings:
+        if key not in known:
+            raise ParameterError(
+                f"LightGBM has no parameter {key!r}. {did_you_mean(key, known, what='parameters')}"
+            )
+
+
+def _unmet(result: Trained, rounds: int) -> tuple[str, ...]:
+    """Say where the constraints do not hold on the rows that were looked at, beyond what these can resolve."""
+    where = "validation" if result.validation else "training"
+    moment = (result.validation or result.train)[rounds - 1]
+    if moment.excess <= 0:
+        return ()
+    return (f"The constraints are not met on the {where} rows: they are violated by {moment.violation:.3g}.",)
+
+
+def _details(
+    result: Trained, choice: Any, constraints: Constraints, names: tuple[str, ...]
+) -> dict[str, Any]:
+    """Give the whole path as plain JSON values."""
+    return {
+        "groups": list(names),
+        "constraints": list(constraints.rates),
+        "tolerances": list(constraints.tolerances),
+        "targets": [[name, limit] for name, limit in constraints.targets],
+        "rounds": list(choice.rounds),
+        "weights": list(choice.weights),
+        "multipliers": result.multipliers.tolist(),
+        "train": _path(result.train),
+        "validation": _path(result.validation),
+    }
+
+
+def _path(moments: list[Moment]) -> dict[str, Any]:
+    return {
+        "loss": [moment.loss for moment in moments],
+        "error": [moment.error for moment in moments],
+        "violation": [moment.violation for moment in moments],
+        "gap": [moment.gap for moment in moments],
+        "rates": [np.nan_to_num(moment.rates.by_group, nan=-1.0).tolist() for moment in moments],
+        "overall": [moment.rates.overall.tolist() for moment in moments],
+    }

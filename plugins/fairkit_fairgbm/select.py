@@ -1,0 +1,148 @@
+"""Choosing iterates: the last, the best, or a distribution over a few of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from fairkit_fairgbm.constraints import Constraints
+    from fairkit_fairgbm.trainer import Moment
+
+Iterate = Literal["last", "best", "mixture", "all"]
+_TINY = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A distribution over iterates.
+
+    Attributes
+    ----------
+    rounds
+        The numbers of trees, ascending.
+    weights
+        Their probabilities; they add up to 1.
+    notes
+        What the user must know about the choice.
+    """
+
+    rounds: tuple[int, ...]
+    weights: tuple[float, ...]
+    notes: tuple[str, ...] = ()
+
+
+def choose(iterate: Iterate, path: Sequence[Moment], constraints: Constraints) -> Choice:
+    """Choose iterates by the moments of validation rows (`last` and `all` need no more than their number)."""
+    total = len(path)
+    if iterate == "all":
+        return Choice(tuple(range(1, total + 1)), (1 / total,) * total)
+    if iterate == "mixture":
+        return choose_mixture(path, constraints)
+    return choose_best(path) if iterate == "best" else Choice((total,), (1.0,))
+
+
+def choose_best(path: Sequence[Moment]) -> Choice:
+    """Give the round of least loss among those that meet the constraints, else the least violating one.
+
+    A constraint counts as met where its violation is within one standard error of the validation rates.
+    """
+    from fairkit_fairgbm.trainer import better
+
+    best = 0
+    for place, moment in enumerate(path):
+        if place and better(moment, path[best]):
+            best = place
+    notes: tuple[str, ...] = ()
+    if path[best].excess > 0:
+        notes = (
+            f"No round meets the constraints on the validation rows; round {best + 1} violates them least, "
+            f"by {path[best].violation:.3g}.",
+        )
+    return Choice((best + 1,), (1.0,), notes)
+
+
+def choose_mixture(path: Sequence[Moment], constraints: Constraints) -> Choice:
+    """Solve the LP of least expected error among distributions over rounds whose expected rates are feasible.
+
+    A vertex of the LP has at most m + 1 rounds for m groups and one constraint. Where no distribution is
+    feasible, the one of least violation is taken, and of those the one of least error.
+    """
+    errors = np.array([moment.error for moment in path])
+    rows, bounds = _inequalities(path, constraints)
+    weights = _solve(errors, rows, bounds, slack=0.0)
+    notes: tuple[str, ...] = ()
+    if weights is None:
+        slack = _least_slack(rows, bounds)
+        weights = _solve(errors, rows, bounds, slack=slack + 1e-9)
+        notes = (
+            f"No distribution over rounds meets the constraints on the validation rows; "
+            f"the chosen one violates them least, by {slack:.3g}.",
+        )
+    if weights is None:
+        return choose_best(path)
+    kept = np.flatnonzero(weights > _TINY)
+    shares = weights[kept] / weights[kept].sum()
+    return Choice(tuple(int(k) + 1 for k in kept), tuple(float(share) for share in shares), notes)
+
+
+def _inequalities(
+    path: Sequence[Moment], constraints: Constraints
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Give A, b of ``A p <= b`` over rounds: every ordered pair of groups, and every target."""
+    by_group = np.stack([moment.rates.by_group for moment in path], axis=-1)  # [constraints, groups, rounds]
+    rows: list[NDArray[np.float64]] = []
+    bounds: list[float] = []
+    for rates, tolerance in zip(by_group, constraints.tolerances, strict=True):
+        known = np.flatnonzero(~np.isnan(rates).any(axis=1))
+        for a in known:
+            for b in known:
+                if a != b:
+                    rows.append(rates[a] - rates[b])
+                    bounds.append(tolerance)
+    for place, (_, limit) in enumerate(constraints.targets):
+        overall = np.array([moment.rates.overall[place] for moment in path])
+        rows.append(overall)
+        bounds.append(limit)
+        if constraints.two_sided:
+            rows.append(-overall)
+            bounds.append(-limit)
+    return np.array(rows).reshape(-1, len(path)), np.array(bounds)
+
+
+def _solve(
+    errors: NDArray[np.float64], rows: NDArray[np.float64], bounds: NDArray[np.float64], *, slack: float
+) -> NDArray[np.float64] | None:
+    from scipy.optimize import linprog
+
+    found = linprog(
+        errors,
+        A_ub=rows if len(rows) else None,
+        b_ub=bounds + slack if len(rows) else None,
+        A_eq=np.ones((1, len(errors))),
+        b_eq=[1.0],
+        method="highs-ds",
+    )
+    return np.asarray(found.x) if found.status == 0 else None
+
+
+def _least_slack(rows: NDArray[np.float64], bounds: NDArray[np.float64]) -> float:
+    """Give the smallest s such that ``A p <= b + s`` has a distribution p."""
+    from scipy.optimize import linprog
+
+    count = rows.shape[1]
+    found = linprog(
+        [0.0] * count + [1.0],
+        A_ub=np.hstack([rows, -np.ones((len(rows), 1))]),
+        b_ub=bounds,
+        A_eq=[[1.0] * count + [0.0]],
+        b_eq=[1.0],
+        method="highs-ds",
+    )
+    return float(found.x[-1])

@@ -1,0 +1,325 @@
+"""Training: LightGBM's rounds with the proxy Lagrangian's gradient, multipliers moved after every tree."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit_fairgbm import kernel
+from fairkit_fairgbm.constraints import Multipliers, Rates, limits, smallest_share
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from fairkit_fairgbm.constraints import Cells, Constraints
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Encoded rows: matrix [n, d] float32, cells, weights [n] or None."""
+
+    matrix: NDArray[np.float32]
+    cells: Cells
+    weights: NDArray[np.float32] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The state after some trees, on one set of rows.
+
+    Attributes
+    ----------
+    loss
+        Mean cross-entropy.
+    error
+        Share of wrong decisions, weighted.
+    rates
+        True rates at the threshold.
+    violation
+        The largest violation; at most 0 where all constraints hold.
+    gap
+        The largest difference between two groups' rates.
+    excess
+        The violation less one standard error of it: positive where the rows show that it is real.
+    """
+
+    loss: float
+    error: float
+    rates: Rates
+    violation: float
+    gap: float
+    excess: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How to train.
+
+    Attributes
+    ----------
+    rounds
+        Trees at most.
+    multiplier_rate
+        The ascent's step, free of scale: the multipliers move by ``multiplier_rate * learning_rate * (smallest
+        n_a / N)`` times the violation, so that a row of the smallest group feels ``multiplier_rate *
+        learning_rate`` times the violation more of its own loss.
+    multiplier_cap
+        The largest multiplier in the same unit.
+    patience
+        Stop when so many rounds brought nothing better on validation rows; 0 never stops early.
+    params
+        LightGBM's own parameters.
+    categorical
+        Columns of codes.
+    """
+
+    rounds: int
+    multiplier_rate: float
+    multiplier_cap: float
+    patience: int = 0
+    params: Mapping[str, Any] = field(default_factory=dict)
+    categorical: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trained:
+    """A booster and its path.
+
+    Attributes
+    ----------
+    booster
+        Its trees add to `start`, the log-odds of the favorable share.
+    train, validation
+        One moment for each round, after its tree; `validation` is empty without validation rows.
+    multipliers
+        After every round's step, shape [rounds, constraints * groups + targets].
+    """
+
+    booster: Any
+    start: float
+    train: list[Moment]
+    validation: list[Moment]
+    multipliers: NDArray[np.float64]
+
+    @property
+    def rounds(self) -> int:
+        """How many trees were trained."""
+        return len(self.train)
+
+
+def train(
+    rows: Rows,
+    constraints: Constraints,
+    settings: Settings,
+    *,
+    validation: Rows | None = None,
+    progress: Callable[..., None] = lambda *_, **__: None,
+) -> Trained:
+    """Train under constraints.
+
+    Without constraints the trees are stock LightGBM's: gradient and hessian are computed as it does.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        After the current round; nothing is kept.
+    """
+    import lightgbm
+
+    state = _State(rows, constraints, settings)
+    booster, data = _booster(lightgbm, rows, settings, state.start)
+    if validation is not None:
+        booster.add_valid(_dataset(lightgbm, validation, settings, state.start, data), "validation")
+    path: list[Moment] = []
+    for _ in range(settings.rounds):
+        if booster.update(fobj=state.objective):
+            break  # LightGBM found no split: further rounds would find none either
+        if validation is not None:
+            path.append(_look(booster, validation, constraints))
+        _show(progress, state, path, settings.rounds)
+        if settings.patience and _stale(path, settings.patience):
+            break
+    scores = _captured(booster.eval_train)
+    state.finish(scores)
+    return Trained(
+        booster=booster,
+        start=state.start,
+        train=state.path,
+        validation=path,
+        multipliers=np.array(state.steps).reshape(len(state.path), -1),
+    )
+
+
+def better(candidate: Moment, best: Moment | None) -> bool:
+    """Tell whether a moment is the better iterate: the smaller loss among those that meet the constraints,
+    else the smaller violation.
+    """  # noqa: D205
+    if best is None:
+        return True
+    if candidate.excess <= 0 or best.excess <= 0:
+        return candidate.excess <= 0 and (best.excess > 0 or candidate.loss < best.loss)
+    return candidate.violation < best.violation
+
+
+class _State:
+    """What the objective carries from round to round: multipliers, path, buffers."""
+
+    def __init__(self, rows: Rows, constraints: Constraints, settings: Settings) -> None:
+        self.rows, self.constraints = rows, constraints
+        cells = rows.cells
+        self.base = _label_weights(settings.params, cells)
+        self.start = _start(self.base * cells.weight, settings.params)
+        self.rate = (
+            settings.multiplier_rate
+            * float(settings.params.get("learning_rate", 0.1))
+            * smallest_share(constraints, cells)
+        )
+        self.limits = limits(constraints, cells, settings.multiplier_cap)
+        self.multipliers = Multipliers.zero(constraints, cells)
+        self.largest = np.tile(np.arange(2), (len(constraints.rates), 1))
+        self.gradient = np.empty(len(cells.codes), dtype=np.float32)
+        self.hessian = np.empty(len(cells.codes), dtype=np.float32)
+        self.path: list[Moment] = []
+        self.steps: list[NDArray[np.float64]] = []
+        self.calls = 0
+
+    def objective(self, scores: NDArray[np.float64], _: Any) -> tuple[Any, Any]:
+        """Give LightGBM the gradient at the scores; from the second round on the multipliers step first."""
+        moved = self._step(scores) if self.calls else None
+        self.calls += 1
+        sums = self._gradients(scores)
+        proxies = self.constraints.proxy_rates(sums, self.rows.cells)
+        largest = self.constraints.largest(proxies)
+        if (largest != self.largest).any():
+            # the coefficients were computed for another group with the largest proxy
+            self.largest = largest
+            if self.multipliers.by_group.any():
+                sums = self._gradients(scores)
+        if moved is not None:
+            self._note(moved, sums[0].sum())
+        return self.gradient, self.hessian
+
+    def finish(self, scores: NDArray[np.float64]) -> None:
+        """Take the last round's step."""
+        cells = self.rows.cells
+        if self.calls > len(self.path):
+            loss = kernel.total_loss(scores, cells.codes, self.rows.weights)
+            self._note(self._step(scores), loss)
+
+    def _step(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        cells = self.rows.cells
+        positive = kernel.count_positive(scores, cells.codes, self.rows.weights, len(cells.weight))
+        rates = self.constraints.true_rates(positive, cells)
+        self.multipliers = self.multipliers.step(self.constraints, rates, self.rate, self.limits)
+        return positive
+
+    def _gradients(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        error, positive = self.constraints.coefficients(self.multipliers, self.largest, self.rows.cells)
+        return kernel.gradients(
+            scores,
+            self.rows.cells.codes,
+            self.rows.weights,
+            error=error,
+            positive=positive,
+            base=self.base,
+            gradient=self.gradient,
+            hessian=self.hessian,
+        )
+
+    def _note(self, positive: NDArray[np.float64], loss: float) -> None:
+        self.path.append(_moment(positive, loss, self.rows.cells, self.constraints))
+        self.steps.append(np.concatenate([self.multipliers.by_group.ravel(), self.multipliers.overall]))
+
+
+def _moment(positive: NDArray[np.float64], loss: float, cells: Cells, constraints: Constraints) -> Moment:
+    rates = constraints.true_rates(positive, cells)
+    wrong = positive[0::2].sum() + (cells.weight - positive)[1::2].sum()
+    return Moment(
+        loss=loss / cells.total,
+        error=wrong / cells.total,
+        rates=rates,
+        violation=constraints.worst(rates),
+        gap=constraints.gap(rates),
+        excess=constraints.excess(rates, cells),
+    )
+
+
+def _look(booster: Any, rows: Rows, constraints: Constraints) -> Moment:
+    """Measure the current iterate on validation rows."""
+    scores = _captured(booster.eval_valid)
+    cells = rows.cells
+    positive = kernel.count_positive(scores, cells.codes, rows.weights, len(cells.weight))
+    return _moment(positive, kernel.total_loss(scores, cells.codes, rows.weights), cells, constraints)
+
+
+def _captured(evaluate: Callable[..., Any]) -> NDArray[np.float64]:
+    """Get the booster's current scores: LightGBM hands them to an evaluation function."""
+    found: list[NDArray[np.float64]] = []
+
+    def catch(scores: NDArray[np.float64], _: Any) -> tuple[str, float, bool]:
+        found.append(scores)
+        return "scores", 0.0, False
+
+    evaluate(feval=catch)
+    return found[0]
+
+
+def _booster(lightgbm: Any, rows: Rows, settings: Settings, start: float) -> tuple[Any, Any]:
+    params = dict(settings.params) | {"objective": "none", "metric": "none"}
+    data = _dataset(lightgbm, rows, settings, start, None)
+    return lightgbm.Booster(params=params, train_set=data), data
+
+
+def _dataset(lightgbm: Any, rows: Rows, settings: Settings, start: float, reference: Any) -> Any:
+    cells = rows.cells
+    return lightgbm.Dataset(
+        rows.matrix,
+        (cells.codes & 1).astype(np.float32),
+        weight=rows.weights,
+        init_score=np.full(len(cells.codes), start),
+        categorical_feature=list(settings.categorical),
+        reference=reference,
+        params=dict(settings.params) | {"objective": "none"},
+    )
+
+
+def _label_weights(params: Mapping[str, Any], cells: Cells) -> NDArray[np.float64]:
+    """Do for our objective what LightGBM's own does with scale_pos_weight and is_unbalance."""
+    weights = np.ones(len(cells.weight))
+    if params.get("is_unbalance"):
+        negative, positive = cells.counts[0::2].sum(), cells.counts[1::2].sum()
+        if positive > negative:
+            weights[0::2] = positive / negative
+        else:
+            weights[1::2] = negative / positive
+    weights[1::2] *= float(params.get("scale_pos_weight", 1.0))
+    return weights
+
+
+def _start(weight: NDArray[np.float64], params: Mapping[str, Any]) -> float:
+    """Give the log-odds that LightGBM begins with (its boost_from_average)."""
+    if not params.get("boost_from_average", True):
+        return 0.0
+    share = min(max(weight[1::2].sum() / weight.sum(), 1e-15), 1 - 1e-15)
+    return math.log(share / (1 - share))
+
+
+def _show(progress: Callable[..., None], state: _State, path: list[Moment], rounds: int) -> None:
+    latest = path[-1] if path else (state.path[-1] if state.path else None)
+    if latest is None:
+        progress(state.calls, rounds)
+    else:
+        progress(state.calls, rounds, loss=latest.loss, violation=max(0.0, latest.violation))
+
+
+def _stale(path: list[Moment], patience: int) -> bool:
+    best, place = None, 0
+    for number, moment in enumerate(path):
+        if better(moment, best):
+            best, place = moment, number
+    return len(path) - 1 - place >= patience
