@@ -107,7 +107,7 @@ class Table:
         DataError
             There is no label, or it does not fit the task.
         """
-        roles = data.roles
+        roles = fixed_roles(data)
         if roles.label is None:
             raise DataError(f"{data.name}: training needs the outcome column; name it with --label")
         values = data.profile.label_values
@@ -414,6 +414,13 @@ class Mitigator(ABC):
             hint = did_you_mean(chosen, self.learners, what="learners")
             raise ParameterError(f"{self.name} cannot use the learner {chosen!r}. {hint}")
         return chosen
+
+
+def fixed_roles(data: Dataset) -> Roles:
+    """Give a dataset's roles with the bins that its first pass found and the features by name."""
+    data.profile  # noqa: B018 -- the pass that finds the bins
+    splits = tuple(data._coders[split.name].split for split in data.roles.sensitive)
+    return dataclasses.replace(data.roles, sensitive=splits, features=data.features)
 
 
 def _sensitive_columns(roles: Roles) -> list[str]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from fairkit.errors import MissingExtraError, ParameterError, did_you_mean
 from fairkit.learners import check_target
+from fairkit.mitigate import stratified
 from fairkit.mitigators import FittedModel, Mitigator, Run, Table
 from fairkit.onnx.encode import fit_encoder
 from fairkit.parameters import parameter
@@ -90,7 +91,7 @@ class FairGBM(Mitigator):
             help="Which trees to keep: all of them, up to the best round on validation rows, a few numbers of "
             "trees drawn at random (randomized), or every number alike (for comparison).",
         )
-        validation: float = parameter(
+        validation_share: float = parameter(
             0.2,
             help="Share of the rows to choose by, where none are given and some are needed.",
             above=0,
@@ -189,7 +190,7 @@ class FairGBM(Mitigator):
         if validation is not None or not needed:
             return table, validation if needed else None
         cells = 2 * groups.codes + table.target.astype(np.int64)
-        held = stratified(cells, self.parameters.validation, run.rng())
+        held = stratified(cells, self.parameters.validation_share, run.rng())
         return table.take(~held), table.take(held)
 
     def _rates(self) -> tuple[RateName, ...]:
@@ -237,15 +238,6 @@ class FairGBM(Mitigator):
 
 
 _NAMES: dict[str, tuple[RateName, ...]] = {"both": ("fnr", "fpr")}
-
-
-def stratified(cells: np.ndarray[Any, Any], share: float, rng: np.random.Generator) -> np.ndarray[Any, Any]:
-    """Give a mask of about `share` of the rows of every cell; a cell of one row keeps it for training."""
-    held = np.zeros(len(cells), dtype=bool)
-    for cell in np.unique(cells):
-        places = rng.permutation(np.flatnonzero(cells == cell))
-        held[places[: min(len(places) - 1, round(share * len(places)))]] = True
-    return held
 
 
 def _machinery(run: Run) -> tuple[Any, Any, Any]:

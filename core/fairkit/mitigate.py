@@ -1,0 +1,363 @@
+"""From data to a mitigated model: split, fit, export, check, and audit before and after on held-out rows."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.auditing import audit
+from fairkit.data import BATCH_ROWS, Dataset
+from fairkit.errors import DataError, ParameterError, PluginError, did_you_mean
+from fairkit.files import check_writable, write_atomic
+from fairkit.mitigators import Mitigator, Run, Table, fixed_roles, no_progress
+from fairkit.models import ModelOptions
+from fairkit.onnx.export import export
+from fairkit.onnx.safety import digest
+from fairkit.parameters import parameters_to_dict, parse_parameters
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from fairkit.findings import Report
+    from fairkit.mitigators import FittedModel, Progress
+    from fairkit.models import Task
+    from fairkit.onnx.model import OnnxModel
+    from fairkit.policy import Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MitigationResult:
+    """A mitigated model with the audits before and after, on the same held-out rows.
+
+    Attributes
+    ----------
+    plugin, parameters
+        The method and all its parameters, defaults too, as plain values.
+    before, after
+        Reports on the held-out rows: of the same learner without mitigation (or of the given model), and of
+        the exported file.
+    onnx
+        The file's bytes; `after` has their digest.
+    baseline_onnx
+        The bytes of the model that `before` is about.
+    fitted
+        The model in memory.
+    train_rows, test_rows
+        How many rows each part has.
+    notes
+        What the user must know.
+    """
+
+    plugin: str
+    parameters: Mapping[str, Any]
+    before: Report
+    after: Report
+    onnx: bytes
+    baseline_onnx: bytes
+    fitted: FittedModel
+    train_rows: int
+    test_rows: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def sha256(self) -> str:
+        """The digest of the file."""
+        return digest(self.onnx)
+
+    @property
+    def details(self) -> Mapping[str, Any]:
+        """What happened during training: histories, chosen settings; plain JSON values."""
+        return self.fitted.details
+
+    def save(self, path: str | Path) -> Path:
+        """Write the file, atomically.
+
+        Raises
+        ------
+        FairkitError
+            The folder does not exist or is not writable.
+        """
+        target = Path(path)
+        write_atomic(target, self.onnx)
+        return target
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the JSON form, schema ``fairkit.mitigation/1``."""
+        return {
+            "schema": "fairkit.mitigation/1",
+            "plugin": self.plugin,
+            "parameters": dict(self.parameters),
+            "model": {"sha256": self.sha256, "bytes": len(self.onnx)},
+            "rows": {"train": self.train_rows, "test": self.test_rows},
+            "before": self.before.to_dict(),
+            "after": self.after.to_dict(),
+            "details": dict(self.details),
+            "notes": list(self.notes),
+        }
+
+
+def mitigate(
+    plugin: str | type[Mitigator] | Mitigator,
+    data: Dataset,
+    *,
+    test: Dataset | None = None,
+    holdout: float = 0.2,
+    model: Any = None,
+    learner: str | None = None,
+    task: Task | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    policy: Sequence[Rule] = (),
+    confidence: float = 0.95,
+    output: str | Path | None = None,
+    progress: Progress = no_progress,
+    **parameters: Any,
+) -> MitigationResult:
+    """Train or repair a model so that it treats people more alike, and measure it before and after.
+
+    Parameters
+    ----------
+    plugin
+        The method's name, such as ``"fairgbm"``, or a mitigator (class).
+    data
+        Rows to learn from, from `fairkit.load_data`.
+    test
+        Rows to audit on. Without them a share of `data` is held out, drawn evenly from every group and class.
+    holdout
+        That share, in (0, 1).
+    model
+        The base model, for post-processing: a path, bytes, or `OnnxModel`.
+    learner
+        For methods that take one.
+    task
+        Default: told by the label.
+    seed
+        For every random draw.
+    threads
+        Default: left to the libraries.
+    policy
+        Rules that the result is judged by (`after.verdict`).
+    confidence
+        Of the intervals.
+    output
+        Where the result will be saved: checked before training, written at the end.
+    progress
+        Told about every round.
+    **parameters
+        The method's own, as Python values or text.
+
+    Returns
+    -------
+    MitigationResult
+        Equal for equal inputs.
+
+    Raises
+    ------
+    FairkitError
+        The plugin, its parameters, the data or the model cannot be used.
+
+    Examples
+    --------
+    >>> data = fairkit.load_data("adult.parquet", label="income", favorable=">50K",
+    ...                          sensitive="sex")                                      # doctest: +SKIP
+    >>> fairkit.mitigate("fairgbm", data, constraint="fnr").save("fair.onnx")          # doctest: +SKIP
+    """
+    if output is not None:
+        check_writable(Path(output))
+    method = as_mitigator(plugin, parameters)
+    base = _base_model(method, model)
+    train_data, test_data = (data, test) if test is not None else split_dataset(data, holdout, seed)
+    table = Table.from_dataset(train_data, task)
+    _check_task(method, table)
+    run = Run(seed=seed, threads=threads, learner=learner, progress=progress)
+    fitted = method.fit(table, run, validation=None, model=base)
+    content = export(fitted, table, _mitigation(method, run, base)).SerializeToString(deterministic=True)
+    baseline = _baseline(method, table, run, base)
+    result = MitigationResult(
+        plugin=method.name,
+        parameters=parameters_to_dict(method.parameters),
+        before=_audit(baseline, "before", test_data, table, policy, confidence, seed),
+        after=_audit(content, "after", test_data, table, policy, confidence, seed),
+        onnx=content,
+        baseline_onnx=baseline,
+        fitted=fitted,
+        train_rows=len(table),
+        test_rows=test_data.info().rows,
+        notes=fitted.notes,
+    )
+    if output is not None:
+        result.save(output)
+    return result
+
+
+def as_mitigator(plugin: str | type[Mitigator] | Mitigator, parameters: Mapping[str, Any]) -> Mitigator:
+    """Make a mitigator with checked parameters from a name, a class, or an instance (whose own they change).
+
+    Raises
+    ------
+    PluginError
+        No installed plugin of that name has a mitigator.
+    ParameterError
+        See `fairkit.parameters.parse_parameters`.
+    """
+    if isinstance(plugin, Mitigator):
+        if not parameters:
+            return plugin
+        fields = {field.name: getattr(plugin.parameters, field.name) for field in _fields(plugin.parameters)}
+        return type(plugin)(parse_parameters(plugin.Parameters, fields | dict(parameters), owner=plugin.name))
+    return find_mitigator(plugin).with_values(parameters)
+
+
+def find_mitigator(plugin: str | type[Mitigator]) -> type[Mitigator]:
+    """Give a mitigator's class by its plugin's name.
+
+    Raises
+    ------
+    PluginError
+        There is no such plugin, it does not load, or it mitigates nothing.
+    """
+    if not isinstance(plugin, str):
+        return plugin
+    from fairkit import plugins
+
+    loaded = plugins.load(plugin)
+    if not loaded.mitigators:
+        names = [row.found.name for row in plugins.explain_all() if "mitigator" in row.kinds]
+        hint = did_you_mean(plugin, names, what="mitigators")
+        raise PluginError(f"the plugin {plugin!r} has no mitigator. {hint}")
+    return loaded.mitigators[0]
+
+
+def split_dataset(data: Dataset, share: float, seed: int) -> tuple[Dataset, Dataset]:
+    """Split a dataset's rows into two datasets, evenly within every combination of groups and label.
+
+    Parameters
+    ----------
+    data
+        Rows that it leaves out are left out of both parts.
+    share
+        Of the second part, in (0, 1).
+    seed
+        The same seed gives the same split.
+
+    Returns
+    -------
+    Dataset, Dataset
+        In memory, with the same roles; bins that were found in `data` are kept.
+    """
+    import pyarrow as pa
+
+    from fairkit.sources import open_source
+
+    if not 0 < share < 1:
+        raise ParameterError(f"holdout={share} is not a share; it is between 0 and 1, such as 0.2")
+    batch = data.read(())
+    held = stratified(_strata(data, batch), share, np.random.default_rng(seed))
+    whole = pa.Table.from_batches(list(data.source.batches(data.columns, BATCH_ROWS)))
+    roles = fixed_roles(data)
+    parts = []
+    for rows, name in ((batch.rows[~held], "training part"), (batch.rows[held], "held-out part")):
+        if len(rows) == 0:
+            raise DataError(
+                f"{data.name}: too few rows ({len(held)}) to hold out {share:g} of them; give --test"
+            )
+        parts.append(Dataset(open_source(whole.take(rows), f"{data.name}, {name}"), roles))
+    return parts[0], parts[1]
+
+
+def stratified(strata: NDArray[np.int64], share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Give a mask of about `share` of the rows of every stratum, shape [n].
+
+    A stratum of one row keeps it out of the mask.
+    """
+    held = np.zeros(len(strata), dtype=bool)
+    for stratum in np.unique(strata):
+        places = rng.permutation(np.flatnonzero(strata == stratum))
+        held[places[: min(len(places) - 1, round(share * len(places)))]] = True
+    return held
+
+
+def _strata(data: Dataset, batch: Any) -> NDArray[np.int64]:
+    codes = [batch.groups[split.name] for split in data.roles.sensitive]
+    if batch.favorable is not None:
+        codes.append(batch.favorable.astype(np.int64))
+    elif batch.label is not None and 0 < len(data.profile.label_values) <= 20:
+        codes.append(np.unique(batch.label.astype(str), return_inverse=True)[1])
+    if not codes:
+        return np.zeros(len(batch), dtype=np.int64)
+    return np.unique(np.stack(codes, axis=1), axis=0, return_inverse=True)[1].ravel().astype(np.int64)
+
+
+def _fields(parameters: Any) -> tuple[Any, ...]:
+    return dataclasses.fields(parameters)
+
+
+def _base_model(method: Mitigator, model: Any) -> OnnxModel | None:
+    if method.stage == "post" and model is None:
+        raise ParameterError(f"{method.name} repairs a given model: name it with --model BASE.onnx")
+    if method.stage != "post" and model is not None:
+        raise ParameterError(f"{method.name} trains its own model: leave out --model")
+    if model is None:
+        return None
+    from fairkit.onnx.model import OnnxModel
+
+    return model if isinstance(model, OnnxModel) else OnnxModel.load(model)
+
+
+def _check_task(method: Mitigator, table: Table) -> None:
+    if table.task not in method.tasks:
+        raise ParameterError(
+            f"{method.name} is for {' and '.join(method.tasks)} tasks, but the label "
+            f"{table.roles.label!r} makes this a {table.task} task"
+        )
+
+
+def _mitigation(method: Mitigator, run: Run, base: OnnxModel | None) -> dict[str, Any]:
+    """Give what the file says about how it was made."""
+    from importlib.metadata import version
+
+    learner = method.learner(run) if method.learners else None
+    return {
+        "mitigation": {
+            "plugin": method.name,
+            "parameters": parameters_to_dict(method.parameters),
+            "learner": learner,
+            "seed": run.seed,
+            "base_model": None if base is None else base.sha256,
+            "fairkit": version("fairkit"),
+        }
+    }
+
+
+def _baseline(method: Mitigator, table: Table, run: Run, base: OnnxModel | None) -> bytes:
+    if base is not None:
+        return base.content
+    quiet = dataclasses.replace(run, progress=no_progress)
+    return export(method.baseline(table, quiet), table).SerializeToString(deterministic=True)
+
+
+def _audit(
+    content: bytes,
+    name: str,
+    data: Dataset,
+    table: Table,
+    policy: Sequence[Rule],
+    confidence: float,
+    seed: int,
+) -> Report:
+    from fairkit.onnx.model import OnnxModel
+
+    return audit(
+        OnnxModel(content, name),
+        data,
+        policy=policy,
+        confidence=confidence,
+        seed=seed,
+        options=ModelOptions(task=table.task),
+    )
