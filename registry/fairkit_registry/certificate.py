@@ -125,20 +125,22 @@ def issue(
         raise CertificateError("only a model in a file can be certified: save it as ONNX and audit the file")
     if not secrets:
         raise CertificateError("a certificate needs a key: fairkit key new PATH makes one")
-    statement = {
-        "_type": STATEMENT_TYPE,
-        "subject": [{"name": report.model.name, "digest": {"sha256": report.model.sha256}}],
-        "predicateType": predicate.TYPE,
-        "predicate": predicate.build(
+    try:
+        body = predicate.build(
             report,
             settings=settings,
             mitigation=mitigation,
             fair_metrics=fair_metrics,
             audited_at=audited_at or datetime.now(UTC),
-        ),
-    }
-    try:
-        payload = canonical(statement)
+        )
+        payload = canonical(
+            {
+                "_type": STATEMENT_TYPE,
+                "subject": [{"name": report.model.name, "digest": {"sha256": report.model.sha256}}],
+                "predicateType": predicate.TYPE,
+                "predicate": body,
+            }
+        )
     except (ValueError, TypeError) as error:
         raise CertificateError(f"the report cannot be written as JSON: {error}") from None
     return dsse.sign(payload, PAYLOAD_TYPE, secrets).to_bytes() + b"\n"

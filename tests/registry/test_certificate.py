@@ -1,0 +1,230 @@
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from fairkit.findings import ModelInfo
+from jsonschema import Draft202012Validator
+
+from fairkit_registry import certificate, dsse, predicate
+from fairkit_registry.errors import CertificateError, VerificationError
+from fairkit_registry.jsonio import canonical
+
+
+def tampered(raw: bytes, change, *, checksums: bool = False) -> bytes:
+    """Change the statement (and envelope) as a forger would, who cannot sign."""
+    envelope = json.loads(raw)
+    statement = json.loads(base64.b64decode(envelope["payload"]))
+    change(envelope, statement)
+    if checksums:
+        statement["predicate"]["checksums"] = predicate.checksums(statement["predicate"])
+    if envelope["payload"] == json.loads(raw)["payload"]:
+        envelope["payload"] = base64.b64encode(canonical(statement)).decode()
+    return json.dumps(envelope).encode()
+
+
+def test_what_was_signed_comes_back(model, certify, signer, make):
+    file = model()
+    raw = certify(file, mitigation={"plugin": "x", "parameters": {"a": 1}, "base": None}).read_bytes()
+    found = certificate.verify(raw, [signer.public], model_sha256=make.report(file).model.sha256)
+    expected = make.report(file)
+    assert found.report.to_dict() == expected.to_dict()
+    assert found.verified
+    assert found.keyids == (signer.public.keyid,)
+    assert found.mitigation == {"plugin": "x", "parameters": {"a": 1}, "base": None}
+    assert found.audited_at == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    assert not certificate.read(raw).verified
+
+
+def test_the_same_audit_gives_the_same_bytes(model, certify):
+    assert certify(model()).read_bytes() == certify(model()).read_bytes()
+
+
+def test_the_statement_has_the_published_form(model, certify):
+    envelope = json.loads(certify(model()).read_bytes())
+    assert envelope["payloadType"] == "application/vnd.in-toto+json"
+    statement = json.loads(base64.b64decode(envelope["payload"]))
+    assert statement["_type"] == "https://in-toto.io/Statement/v1"
+    assert statement["predicateType"] == predicate.TYPE
+    assert statement["subject"][0]["digest"]["sha256"] == statement["predicate"]["model"]["sha256"]
+    assert statement["predicate"]["schema"] == "fairkit.report/1"
+    Draft202012Validator.check_schema(predicate.schema())
+    Draft202012Validator(predicate.schema()).validate(statement)
+
+
+def edit_finding(envelope, statement):
+    statement["predicate"]["findings"][0]["value"] = 0.001
+
+
+def drop_finding(envelope, statement):
+    statement["predicate"]["findings"].clear()
+
+
+def edit_verdict(envelope, statement):
+    statement["predicate"]["verdict"] = "inconclusive"
+
+
+def edit_subject(envelope, statement):
+    statement["subject"][0]["digest"]["sha256"] = "0" * 64
+
+
+def edit_type(envelope, statement):
+    envelope["payloadType"] = "application/json"
+
+
+def edit_signature(envelope, statement):
+    sig = bytearray(base64.b64decode(envelope["signatures"][0]["sig"]))
+    sig[5] ^= 1
+    envelope["signatures"][0]["sig"] = base64.b64encode(bytes(sig)).decode()
+
+
+def cut_payload(envelope, statement):
+    envelope["payload"] = envelope["payload"][:-8]
+
+
+def break_payload(envelope, statement):
+    envelope["payload"] = "!" + envelope["payload"][1:]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (edit_finding, "the finding group/demographic_parity_difference/sex was changed after it was signed"),
+        (drop_finding, "findings were added or removed after it was signed"),
+        (edit_verdict, "the statement was changed after it was signed"),
+        (edit_subject, "the statement was changed after it was signed"),
+        (edit_type, "payload type is 'application/json'"),
+        (edit_signature, "the signature does not hold: it was changed"),
+        (cut_payload, "the payload was changed after it was signed"),
+        (break_payload, "payload is not base64"),
+    ],
+)
+def test_each_kind_of_tampering_is_refused_with_its_own_message(model, certify, signer, change, message):
+    raw = tampered(certify(model()).read_bytes(), change)
+    with pytest.raises(CertificateError, match=message):
+        certificate.verify(raw, [signer.public])
+
+
+def test_a_forger_who_mends_the_checksums_is_refused_too(model, certify, signer):
+    raw = tampered(certify(model()).read_bytes(), edit_finding, checksums=True)
+    with pytest.raises(VerificationError, match="the signature does not hold"):
+        certificate.verify(raw, [signer.public])
+
+
+def test_every_single_bit_of_the_payload_and_the_signature_counts(model, certify, signer):
+    envelope = dsse.Envelope.from_bytes(certify(model()).read_bytes())
+    for place in range(0, len(envelope.payload), 37):
+        changed = bytearray(envelope.payload)
+        changed[place] ^= 1 << (place % 8)
+        bad = dsse.Envelope(
+            payload=bytes(changed), payload_type=envelope.payload_type, signatures=envelope.signatures
+        )
+        with pytest.raises(CertificateError):
+            certificate.verify(bad.to_bytes(), [signer.public])
+
+
+def test_another_model_and_other_data_are_told_apart(model, certify, signer):
+    raw = certify(model()).read_bytes()
+    with pytest.raises(VerificationError, match="about another model"):
+        certificate.verify(raw, [signer.public], model_sha256="0" * 64)
+    with pytest.raises(VerificationError, match="about other data"):
+        certificate.verify(raw, [signer.public], data_sha256="0" * 64)
+
+
+def test_a_key_that_comes_along_is_never_trusted(model, certify, signer, stranger):
+    raw = certify(model(), by=[stranger.secret]).read_bytes()
+    with pytest.raises(VerificationError, match="not signed by a key that you trust"):
+        certificate.verify(raw, [signer.public])
+
+    def bring_key(envelope, statement):
+        envelope["publicKey"] = envelope["signatures"][0]["cert"] = stranger.public.pem
+        envelope["signatures"][0]["keyid"] = signer.public.keyid
+
+    with pytest.raises(VerificationError, match="does not hold: it was changed, or it was not made by the key"):
+        certificate.verify(tampered(raw, bring_key), [signer.public])
+    with pytest.raises(CertificateError, match="--key"):
+        certificate.verify(raw, [])
+
+
+def sign_statement(statement: dict, signer) -> bytes:
+    return dsse.sign(canonical(statement), certificate.PAYLOAD_TYPE, [signer.secret]).to_bytes()
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("_type",), "https://in-toto.io/Statement/v0.1"),
+        (("predicateType",), "https://slsa.dev/provenance/v1"),
+        (("subject",), []),
+        (("subject",), [{"name": "a"}]),
+        (("predicate",), 3),
+        (("predicate", "settings"), None),
+        (("predicate", "auditedAt"), "yesterday"),
+        (("predicate", "auditedAt"), "2026-01-01T00:00:00"),
+        (("predicate", "findings"), [{}]),
+        (("predicate", "findings", 0, "value"), "0.1"),
+        (("predicate", "findings", 0, "evidence"), {"rows": [{"age": "39"}]}),
+        (("predicate", "model", "sha256"), "e" * 64),
+        (("predicate", "schema"), "fairkit.report/2"),
+    ],
+)
+def test_a_signed_statement_of_another_form_is_refused(model, certify, signer, path, value):
+    envelope = dsse.Envelope.from_bytes(certify(model()).read_bytes())
+    statement = json.loads(envelope.payload)
+    place = statement
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    with pytest.raises(CertificateError):
+        certificate.verify(sign_statement(statement, signer), [signer.public])
+
+
+def test_double_keys_have_no_second_reading(signer):
+    payload = b'{"_type": "a", "_type": "b"}'
+    raw = dsse.sign(payload, certificate.PAYLOAD_TYPE, [signer.secret]).to_bytes()
+    with pytest.raises(CertificateError, match="twice"):
+        certificate.verify(raw, [signer.public])
+
+
+def test_no_row_of_the_data_gets_into_a_certificate(model, certify, signer, make):
+    evidence = {
+        "dual": 0.5,
+        "note": "text of the auditor",
+        "pairs": [{"from": 1, "to": 2, "distance": 0.5, "gain": 0.1, "age": 39, "values": [39, 50_000]}],
+        "rows": [3, 4],
+        "worst": [["Bob", 39]],
+        "nested": {"limit": 3, "row": {"age": 39}},
+    }
+    raw = certify(model(), [make.finding("performance_gap", 0.1, evidence=evidence)]).read_bytes()
+    kept = certificate.verify(raw, [signer.public]).report.findings[0]
+    assert kept.evidence == {
+        "dual": 0.5,
+        "note": "text of the auditor",
+        "pairs": [{"from": 1, "to": 2, "distance": 0.5, "gain": 0.1}],
+        "rows": [3, 4],
+        "worst": [None],
+        "nested": {"limit": 3},
+    }
+    assert "pairs[].age" in kept.notes[-1]
+    assert b"Bob" not in base64.b64decode(json.loads(raw)["payload"])
+
+
+def test_only_a_file_can_be_certified(model, signer, make):
+    loose = replace(make.report(model()), model=ModelInfo(name="object", sha256=None, task="binary"))
+    with pytest.raises(CertificateError, match="only a model in a file"):
+        certificate.issue(loose, [signer.secret], settings={})
+    with pytest.raises(CertificateError, match="fairkit key new"):
+        certificate.issue(make.report(model()), [], settings={})
+    with pytest.raises(CertificateError, match="JSON"):
+        certificate.issue(make.report(model()), [signer.secret], settings={"x": float("nan")})
+
+
+def test_a_file_that_is_no_certificate(tmp_path):
+    (tmp_path / "big").write_bytes(b" " * (certificate.LARGEST + 1))
+    with pytest.raises(CertificateError, match="too large"):
+        certificate.read_file(tmp_path / "big")
+    with pytest.raises(CertificateError, match="cannot read"):
+        certificate.read_file(tmp_path / "missing")
