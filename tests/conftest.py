@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -24,3 +25,43 @@ def public_data() -> Path:
     if folder is None:
         pytest.skip("set FAIRKIT_DATA to a folder with the public data sets as Parquet files")
     return folder
+
+
+@dataclass(frozen=True)
+class BuiltModel:
+    """An ONNX file, and a data file to audit it on."""
+
+    path: Path
+    data: Path
+
+
+LOANS_AUDIT = ("--label", "decision", "--favorable", "approved", "--sensitive", "sex")
+
+
+@pytest.fixture(scope="session")
+def loans_model(tmp_path_factory: pytest.TempPathFactory) -> BuiltModel:
+    """A scikit-learn pipeline on the synthetic loans, one ONNX input per column, and the loans to audit it on."""
+    import pyarrow.parquet as pq
+    from skl2onnx import convert_sklearn
+    from skl2onnx.common.data_types import FloatTensorType, StringTensorType
+    from sklearn.compose import make_column_transformer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+    from fairkit.datasets.loans import loans_table
+
+    folder = tmp_path_factory.mktemp("loans")
+    train, test = (loans_table(4_000, seed).to_pandas() for seed in (1, 2))
+    texts = ["sex", "ethnicity", "region", "employment"]
+    numbers = ["age", "income", "debt_ratio", "amount"]
+    columns = make_column_transformer((OneHotEncoder(), texts), (StandardScaler(), numbers))
+    pipeline = make_pipeline(columns, LogisticRegression(max_iter=1000)).fit(
+        train[texts + numbers], train["decision"]
+    )
+    types = [(c, StringTensorType([None, 1])) for c in texts] + [
+        (c, FloatTensorType([None, 1])) for c in numbers
+    ]
+    (folder / "loans.onnx").write_bytes(convert_sklearn(pipeline, initial_types=types).SerializeToString())
+    pq.write_table(loans_table(4_000, 2), folder / "loans.parquet")
+    return BuiltModel(folder / "loans.onnx", folder / "loans.parquet")

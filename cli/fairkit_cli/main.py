@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from fairkit.errors import FairkitError
-from fairkit_cli import audit, init, plugins
+from fairkit_cli import audit, certify, init, plugins, registry
 
 USAGE = 2
 INTERRUPTED = 130
@@ -63,6 +63,10 @@ def _main(
 
 app.command("audit")(audit.audit)
 app.command("init")(init.init)
+app.command("certify")(certify.certify)
+app.command("verify")(certify.verify)
+app.add_typer(certify.key, name="key")
+app.add_typer(registry.app, name="registry")
 app.add_typer(plugins.app, name="plugins")
 
 
