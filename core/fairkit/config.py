@@ -13,7 +13,7 @@ from fairkit.policy import Rule
 
 NAME = "fairkit.toml"
 
-_KEYS: Mapping[str, frozenset[str]] = {
+KEYS: Mapping[str, frozenset[str]] = {
     "data": frozenset(
         {"path", "label", "favorable", "sensitive", "features", "drop", "weights", "missing", "train", "test"}
     ),
@@ -23,6 +23,8 @@ _KEYS: Mapping[str, frozenset[str]] = {
     "registry": frozenset({"path"}),
     "policy": frozenset({"metric", "sensitive", "max", "min"}),
 }
+"""The tables of the file and their keys."""
+
 _NESTED = frozenset({"audit", "mitigate"})
 
 
@@ -98,11 +100,11 @@ def read_config(tables: Mapping[str, Any], path: Path | None = None) -> Config:
     """
     where = "the settings" if path is None else path.name
     for table in tables:
-        if table not in _KEYS:
+        if table not in KEYS:
             raise ConfigError(
-                f"{where}: there is no table [{table}]. {did_you_mean(table, _KEYS, what='tables')}"
+                f"{where}: there is no table [{table}]. {did_you_mean(table, KEYS, what='tables')}"
             )
-    plain = {name: _plain(name, tables.get(name, {}), where) for name in _KEYS if name != "policy"}
+    plain = {name: _plain(name, tables.get(name, {}), where) for name in KEYS if name != "policy"}
     inner = {
         name: {key: value for key, value in tables.get(name, {}).items() if isinstance(value, Mapping)}
         for name in _NESTED
@@ -131,7 +133,7 @@ def _toml(path: Path) -> dict[str, Any]:
 def _plain(name: str, table: Any, where: str) -> dict[str, Any]:
     if not isinstance(table, Mapping):
         raise ConfigError(f"{where}: [{name}] is a table; write its keys below that heading")
-    known = _KEYS[name]
+    known = KEYS[name]
     for key, value in table.items():
         if key not in known and not (name in _NESTED and isinstance(value, Mapping)):
             hint = did_you_mean(key, known, what=f"keys of [{name}]")
@@ -143,8 +145,8 @@ def _rule(rule: Any, where: str) -> Rule:
     if not isinstance(rule, Mapping):
         raise ConfigError(f"{where}: a policy rule is a table; begin it with [[policy]]")
     for key in rule:
-        if key not in _KEYS["policy"]:
-            hint = did_you_mean(key, _KEYS["policy"], what="keys of [[policy]]")
+        if key not in KEYS["policy"]:
+            hint = did_you_mean(key, KEYS["policy"], what="keys of [[policy]]")
             raise ConfigError(f"{where}: a [[policy]] rule has no key {key!r}. {hint}")
     if not isinstance(rule.get("metric"), str):
         raise ConfigError(f'{where}: a [[policy]] rule needs a metric, such as metric = "accuracy"')
