@@ -254,7 +254,14 @@ class Report:
     adjustment: str | None = None
     environment: Mapping[str, Any] = field(default_factory=dict)
 
-    def find(self, metric: str, sensitive: str | None = None, *, auditor: str | None = None) -> Finding:
+    def find(
+        self,
+        metric: str,
+        sensitive: str | None = None,
+        *,
+        auditor: str | None = None,
+        parameters: Mapping[str, Any] | None = None,
+    ) -> Finding:
         """Look one finding up.
 
         Parameters
@@ -265,6 +272,9 @@ class Report:
             The sensitive column; None takes the only finding of that metric, or the one over all rows.
         auditor
             Needed only where two auditors report the same metric.
+        parameters
+            What the finding's parameters hold, such as ``{"class": "b"}`` or ``{"epsilon": 0.1}``; without
+            them a finding over all classes comes before those of single classes.
 
         Raises
         ------
@@ -283,6 +293,10 @@ class Report:
             chosen = [finding for finding in named if finding.sensitive == sensitive]
         else:
             chosen = named
+        wanted = dict(parameters or {})
+        chosen = [f for f in chosen if wanted.items() <= dict(f.parameters).items()]
+        if len(chosen) > 1 and "class" not in wanted:
+            chosen = [f for f in chosen if "class" not in f.parameters] or chosen
         if len(chosen) != 1:
             among = ", ".join(f"{f.auditor}/{f.sensitive}/{dict(f.parameters)}" for f in named)
             raise DataError(

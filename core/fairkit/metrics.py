@@ -236,5 +236,5 @@ class Mean(Metric):
 
 
 def _quiet(function: Any, sums: Array) -> Array:
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return np.asarray(function(sums), dtype=np.float64)

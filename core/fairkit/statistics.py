@@ -33,12 +33,16 @@ class Rows:
         The probability of the favorable label in [0, 1], or the predicted value, shape [n]; None without scores.
     weights
         Sample weights, shape [n]; None where all are 1.
+    origin
+        A number amid the targets, the same for all rows of a table: sums of squares of ``outcome - origin``
+        keep the digits that those of the outcome would lose.
     """
 
     outcome: NDArray[np.float64]
     decision: NDArray[np.float64] | None = None
     score: NDArray[np.float64] | None = None
     weights: NDArray[np.float64] | None = None
+    origin: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,7 +112,9 @@ def _views(
     """Give the rows as binary or regression tasks: one view, or one for each class and one for accuracy."""
     if context.scorer.task == "regression":
         target = _numbers(batch.label, len(batch))
-        yield None, Rows(outcome=target, score=predictions.score, weights=batch.weights)
+        low, high = context.dataset.profile.label_range or (0.0, 0.0)
+        middle = low + (high - low) / 2
+        yield None, Rows(outcome=target, score=predictions.score, weights=batch.weights, origin=middle)
         return
     if context.scorer.task == "binary":
         outcome = np.zeros(len(batch)) if batch.favorable is None else batch.favorable.astype(np.float64)

@@ -112,14 +112,15 @@ class R2Score(Metric):
     between: ClassVar[frozenset[str]] = frozenset({"difference", "extreme"})
 
     def contributions(self, rows: Rows) -> Array:
-        """Give (1, target, target², squared error)."""
-        target, error = rows.outcome, (_score(rows) - rows.outcome) ** 2
+        """Give (1, target, target², squared error), the target from an origin amid the data."""
+        target, error = rows.outcome - rows.origin, (_score(rows) - rows.outcome) ** 2
         return np.column_stack([np.ones_like(target), target, target**2, error])
 
     def compute(self, sums: Array) -> Array:
         """Compare the squared error with that of the mean."""
         variance = sums[..., 2] - sums[..., 1] ** 2 / sums[..., 0]
-        return np.asarray(1 - sums[..., 3] / np.where(variance > 0, variance, np.nan))
+        rounding = 16 * _SMALLEST * sums[..., 2]  # a constant target has no variance but may leave this much
+        return np.asarray(1 - sums[..., 3] / np.where(variance > rounding, variance, np.nan))
 
 
 ERRORS: list[type[Metric]] = [
