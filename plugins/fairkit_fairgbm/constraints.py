@@ -302,9 +302,9 @@ def _spread(
 
 
 def _two_largest(rates: NDArray[np.float64]) -> list[tuple[int, int]]:
-    """Give the places of the largest and the second largest of every row."""
+    """Give the places of the largest and the second largest of every row (twice the only one's of one)."""
     order = np.argsort(-rates, axis=1, kind="stable")
-    return [(int(row[0]), int(row[1])) for row in order]
+    return [(int(row[0]), int(row[min(1, len(row) - 1)])) for row in order]
 
 
 def _share(part: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairkit.errors import DataError
 from fairkit_fairgbm import kernel
 from fairkit_fairgbm.constraints import Multipliers, Rates, limits, smallest_share
 
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit_fairgbm.constraints import Cells, Constraints
+
+
+_FEW_ROWS = 1000
+"""Below this, features that cannot be split stay in: with none left LightGBM stops with an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +186,7 @@ class _State:
         )
         self.limits = limits(constraints, cells, settings.multiplier_cap)
         self.multipliers = Multipliers.zero(constraints, cells)
-        self.largest = np.tile(np.arange(2), (len(constraints.rates), 1))
+        self.largest = np.zeros((len(constraints.rates), 2), dtype=np.int64)
         self.gradient = np.empty(len(cells.codes), dtype=np.float32)
         self.hessian = np.empty(len(cells.codes), dtype=np.float32)
         self.path: list[Moment] = []
@@ -271,12 +276,17 @@ def _captured(evaluate: Callable[..., Any]) -> NDArray[np.float64]:
 
 def _booster(lightgbm: Any, rows: Rows, settings: Settings, start: float) -> tuple[Any, Any]:
     params = dict(settings.params) | {"objective": "none", "metric": "none"}
-    data = _dataset(lightgbm, rows, settings, start, None)
+    data = _dataset(lightgbm, rows, settings, start, None).construct()
+    if all(data.feature_num_bin(place) < 2 for place in range(rows.matrix.shape[1])):
+        raise DataError(
+            f"all {rows.matrix.shape[1]} features are constant in the training rows; nothing to learn"
+        )
     return lightgbm.Booster(params=params, train_set=data), data
 
 
 def _dataset(lightgbm: Any, rows: Rows, settings: Settings, start: float, reference: Any) -> Any:
     cells = rows.cells
+    params = {"feature_pre_filter": len(cells.codes) >= _FEW_ROWS} | dict(settings.params)
     return lightgbm.Dataset(
         rows.matrix,
         (cells.codes & 1).astype(np.float32),
@@ -284,7 +294,7 @@ def _dataset(lightgbm: Any, rows: Rows, settings: Settings, start: float, refere
         init_score=np.full(len(cells.codes), start),
         categorical_feature=list(settings.categorical),
         reference=reference,
-        params=dict(settings.params) | {"objective": "none"},
+        params=params | {"objective": "none"},
     )
 
 

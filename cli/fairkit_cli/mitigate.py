@@ -1,0 +1,247 @@
+"""`fairkit mitigate`: data in, a mitigated ONNX file out, with the audits before and after."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fairkit.errors import ParameterError
+from fairkit_cli import options as opt
+
+if TYPE_CHECKING:
+    from fairkit.config import Config
+    from fairkit.mitigate import MitigationResult
+    from fairkit.mitigators import Progress
+
+FORMATS = ("table", "json")
+
+PluginName = Annotated[str | None, typer.Option("--plugin", metavar="NAME", help="The method.")]
+BaseModel = Annotated[
+    str | None,
+    typer.Option("--model", metavar="BASE.onnx", help="The model to repair, for post-processing methods."),
+]
+Learner = Annotated[
+    str | None,
+    typer.Option("--learner", metavar="NAME", help="lightgbm, xgboost, logistic, linear, forest or mlp."),
+]
+TestFile = Annotated[
+    str | None,
+    typer.Option(
+        "--test", metavar="FILE", help="Rows to audit on; else some are held out.", rich_help_panel=opt.DATA
+    ),
+]
+Holdout = Annotated[
+    float | None,
+    typer.Option(
+        "--holdout", metavar="SHARE", help="The share held out; default 0.2.", rich_help_panel=opt.DATA
+    ),
+]
+Target = Annotated[
+    Path | None,
+    typer.Option("--output", metavar="OUT.onnx", help="Where the model goes.", rich_help_panel=opt.OUTPUT),
+]
+RegisterName = Annotated[
+    str | None,
+    typer.Option(
+        "--register", metavar="NAME", help="Add both models to the registry.", rich_help_panel=opt.OUTPUT
+    ),
+]
+RegistryFolder = Annotated[
+    Path | None, typer.Option("--registry", help="The registry's folder.", rich_help_panel=opt.OUTPUT)
+]
+Threads = Annotated[int | None, typer.Option("--threads", metavar="N", help="Threads; default: all cores.")]
+
+
+def mitigate(
+    plugin: PluginName = None,
+    model: BaseModel = None,
+    data: opt.DataFile = None,
+    test: TestFile = None,
+    holdout: Holdout = None,
+    label: opt.Label = None,
+    favorable: opt.Favorable = None,
+    sensitive: opt.SensitiveColumns = None,
+    features: opt.Features = None,
+    drop: opt.Drop = None,
+    weights: opt.Weights = None,
+    missing: opt.MissingValues = None,
+    task: opt.TaskName = None,
+    assignments: opt.Assignments = None,
+    learner: Learner = None,
+    maximum: opt.MaxRules = None,
+    minimum: opt.MinRules = None,
+    confidence: opt.Confidence = None,
+    seed: opt.Seed = None,
+    threads: Threads = None,
+    output: Target = None,
+    register: RegisterName = None,
+    registry: RegistryFolder = None,
+    output_format: Annotated[
+        str, typer.Option("--format", metavar="NAME", help="table or json.", rich_help_panel=opt.OUTPUT)
+    ] = "table",
+    config: opt.ConfigFile = None,
+) -> None:
+    """Train or repair a model so that it treats people more alike; show it before and after."""
+    from fairkit.config import load_config
+    from fairkit.files import check_writable
+    from fairkit.mitigate import mitigate as run
+    from fairkit_cli.audit import EXIT_CODES
+
+    opt.check_format(output_format, FORMATS)
+    settings = load_config(config)
+    target = _target(output, settings)
+    check_writable(target)
+    name = _plugin(plugin, settings)
+    typed = opt.DataOptions(
+        data=data,
+        label=label,
+        favorable=favorable,
+        sensitive=sensitive,
+        features=features,
+        drop=drop,
+        weights=weights,
+        missing=missing,
+    )
+    audited = opt.audit_settings(
+        opt.AuditOptions(maximums=maximum, minimums=minimum, confidence=confidence, seed=seed, task=task),
+        settings,
+    )
+    carried = _carried(model)
+    train = opt.load_dataset(typed, settings, carried, file="train" if settings.data.get("train") else "path")
+    with _bar(name) as progress:
+        result = run(
+            name,
+            train,
+            test=_test_data(test, typed, settings, carried),
+            holdout=_first(holdout, settings.mitigate.get("holdout"), 0.2),
+            model=model,
+            learner=learner or settings.mitigate.get("learner"),
+            task=audited.options.task,
+            seed=_first(seed, settings.mitigate.get("seed"), audited.seed),
+            threads=threads,
+            policy=audited.policy,
+            confidence=audited.confidence,
+            output=target,
+            progress=progress,
+            **_parameters(name, assignments or (), settings),
+        )
+    registered = [] if register is None else _register(register, registry, result, target, settings)
+    _show(result, target, registered, output_format)
+    raise typer.Exit(EXIT_CODES[result.after.verdict])
+
+
+def _target(output: Path | None, config: Config) -> Path:
+    if output is not None:
+        return output
+    if config.mitigate.get("output"):
+        return config.file(str(config.mitigate["output"]))
+    raise ParameterError(
+        "where should the model go? Give --output OUT.onnx, or [mitigate] output in fairkit.toml"
+    )
+
+
+def _plugin(plugin: str | None, config: Config) -> str:
+    chosen = plugin or config.mitigate.get("plugin")
+    if chosen is None:
+        raise ParameterError("which method? Give --plugin NAME; `fairkit plugins` lists them")
+    return str(chosen)
+
+
+def _carried(model: str | None) -> dict[str, Any]:
+    """Give the data settings that a base model carries."""
+    if model is None:
+        return {}
+    from fairkit.onnx import safety
+
+    return safety.embedded_settings(safety.parse(safety.read_bytes(Path(model)), model))
+
+
+def _test_data(test: str | None, typed: opt.DataOptions, config: Config, carried: dict[str, Any]) -> Any:
+    """Load the rows to audit on, where a file of their own is named."""
+    import dataclasses
+
+    if test is None and (typed.data is not None or not config.data.get("test")):
+        return None
+    return opt.load_dataset(dataclasses.replace(typed, data=test), config, carried, file="test")
+
+
+def _parameters(plugin: str, assignments: Any, config: Config) -> dict[str, Any]:
+    """Combine ``[mitigate.<plugin>]`` with --set KEY=VALUE (PLUGIN.KEY=VALUE means the same); --set wins."""
+    from fairkit.parameters import split_assignment
+
+    given = dict(config.mitigators.get(plugin, {}))
+    for text in assignments:
+        key, value = split_assignment(text)
+        given[key.removeprefix(f"{plugin}.")] = value
+    return given
+
+
+def _first(*values: Any) -> Any:
+    return next(value for value in values if value is not None)
+
+
+@contextmanager
+def _bar(name: str) -> Iterator[Progress]:
+    """Draw a bar with the current numbers on a terminal, and nothing elsewhere."""
+    from fairkit.mitigators import no_progress
+
+    if not sys.stderr.isatty():
+        yield no_progress
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[now]}"),
+    )
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
+        line = bar.add_task(name, total=None, now="")
+
+        def show(step: int, total: int, **values: float) -> None:
+            now = "  ".join(f"{key.replace('_', ' ')} {value:.4g}" for key, value in values.items())
+            bar.update(line, completed=step, total=total, now=now)
+
+        yield show
+
+
+def _register(
+    name: str, folder: Path | None, result: MitigationResult, target: Path, config: Config
+) -> list[str]:
+    """Add the model before and after to the registry, the second with the first as its parent."""
+    import tempfile
+
+    from fairkit_registry.location import locate
+    from fairkit_registry.store import Registry
+
+    path = config.registry.get("path")
+    place = locate(folder, configured=None if path is None else config.file(str(path)))
+    with Registry(place, create=True) as store, tempfile.TemporaryDirectory() as temporary:
+        base = Path(temporary) / "before.onnx"
+        base.write_bytes(result.baseline_onnx)
+        first = store.add(name, base, tags=("before",), notes=f"before {result.plugin}")
+        second = store.add(
+            name, target, parent=first.reference, tags=("mitigated",), notes=f"mitigated with {result.plugin}"
+        )
+    return [first.reference, second.reference]
+
+
+def _show(result: MitigationResult, target: Path, registered: list[str], output_format: str) -> None:
+    if output_format == "json":
+        record = result.to_dict() | {"output": str(target), "registered": registered}
+        print(json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False))
+        return
+    from fairkit_cli.comparison import comparison
+
+    sys.stdout.write(comparison(result, terminal=sys.stdout.isatty()))
+    print(f"fairkit: wrote {target}", file=sys.stderr)
+    for reference in registered:
+        print(f"fairkit: registered {reference}", file=sys.stderr)
