@@ -6,8 +6,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from fairkit.findings import DataInfo, Finding, GroupValue, ModelInfo, Report, RuleResult
 
+from fairkit.findings import DataInfo, Finding, GroupValue, ModelInfo, Report, RuleResult
 from fairkit_registry import certificate, keys
 from fairkit_registry.store import Registry
 
@@ -53,7 +53,9 @@ def report(model: Path, findings=None, **changes) -> Report:
         "data": DataInfo(
             name="people.csv", sha256=DATA, rows=100, dropped_rows=3, groups={"sex": {"f": 40, "m": 60}}
         ),
-        "findings": (finding("demographic_parity_difference", 0.05),) if findings is None else tuple(findings),
+        "findings": (finding("demographic_parity_difference", 0.05),)
+        if findings is None
+        else tuple(findings),
         "policy": (
             RuleResult(
                 metric="demographic_parity_difference",
@@ -75,7 +77,10 @@ def signer(tmp_path_factory):
     folder = tmp_path_factory.mktemp("keys")
     public = keys.new_key_pair(folder / "signer")
     return SimpleNamespace(
-        public=public, secret=keys.load_secret(folder / "signer"), path=folder / "signer", pub=folder / "signer.pub"
+        public=public,
+        secret=keys.load_secret(folder / "signer"),
+        path=folder / "signer",
+        pub=folder / "signer.pub",
     )
 
 
@@ -101,7 +106,9 @@ def make():
 
 @pytest.fixture
 def certify(tmp_path, signer):
-    def certify(model: Path, findings=None, *, by=None, at=None, settings=None, mitigation=None, **changes) -> Path:
+    def certify(
+        model: Path, findings=None, *, by=None, at=None, settings=None, mitigation=None, **changes
+    ) -> Path:
         raw = certificate.issue(
             report(model, findings, **changes),
             [signer.secret] if by is None else list(by),

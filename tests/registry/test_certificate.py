@@ -6,9 +6,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
-from fairkit.findings import ModelInfo
 from jsonschema import Draft202012Validator
 
+from fairkit.findings import ModelInfo
 from fairkit_registry import certificate, dsse, predicate
 from fairkit_registry.errors import CertificateError, VerificationError
 from fairkit_registry.jsonio import canonical
@@ -143,7 +143,9 @@ def test_a_key_that_comes_along_is_never_trusted(model, certify, signer, strange
         envelope["publicKey"] = envelope["signatures"][0]["cert"] = stranger.public.pem
         envelope["signatures"][0]["keyid"] = signer.public.keyid
 
-    with pytest.raises(VerificationError, match="does not hold: it was changed, or it was not made by the key"):
+    with pytest.raises(
+        VerificationError, match="does not hold: it was changed, or it was not made by the key"
+    ):
         certificate.verify(tampered(raw, bring_key), [signer.public])
     with pytest.raises(CertificateError, match="--key"):
         certificate.verify(raw, [])

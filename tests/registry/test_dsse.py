@@ -147,8 +147,10 @@ def test_the_openssl_command_verifies_our_envelope(signer, stranger, tmp_path):
 
     def verify(pub):
         return subprocess.run(
-            ["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", pub, "-rawin"]
-            + ["-sigfile", tmp_path / "sig", "-in", tmp_path / "pae"],
+            [
+                *("openssl", "pkeyutl", "-verify", "-pubin", "-inkey", pub, "-rawin"),
+                *("-sigfile", tmp_path / "sig", "-in", tmp_path / "pae"),
+            ],
             capture_output=True,
             check=False,
         ).returncode

@@ -44,7 +44,9 @@ def test_the_wrong_half_is_named(signer):
 
 
 @pytest.mark.parametrize("load", [keys.load_public, keys.load_secret])
-@pytest.mark.parametrize("content", [b"", b"hello", b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"])
+@pytest.mark.parametrize(
+    "content", [b"", b"hello", b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"]
+)
 def test_what_is_no_key_is_refused(load, content, tmp_path):
     (tmp_path / "k").write_bytes(content)
     with pytest.raises(KeyFileError):
@@ -61,9 +63,7 @@ def test_other_kinds_of_keys_are_refused(tmp_path):
     other = ec.generate_private_key(ec.SECP384R1()).public_key()
     with pytest.raises(KeyFileError, match="P-256"):
         keys.parse_public(other.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
-    (tmp_path / "rsa").write_bytes(
-        secret.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    )
+    (tmp_path / "rsa").write_bytes(secret.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     with pytest.raises(KeyFileError, match="ed25519"):
         keys.load_secret(tmp_path / "rsa")
     (tmp_path / "locked").write_bytes(
