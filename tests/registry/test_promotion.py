@@ -1,0 +1,294 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from fairkit import plugins
+from fairkit.findings import DataInfo
+from fairkit.plugins import Found, Plugin
+from fairkit.promotions import PromotionCheck, Remark
+from fairkit_registry.policies import AliasPolicy
+from fairkit_registry.promotion import evaluate, promote
+
+NOW = datetime(2026, 1, 10, tzinfo=UTC)
+RULE = {"metric": "demographic_parity_difference", "sensitive": "sex", "max": 0.1}
+
+
+@pytest.fixture
+def policy(signer):
+    return AliasPolicy(keys=(signer.public.pem,))
+
+
+def texts(decision, kind="refused"):
+    return [reason.text for reason in decision.reasons if reason.kind == kind]
+
+
+def test_a_valid_certificate_that_meets_the_policy_promotes(registry, model, certify, policy):
+    version = registry.add("credit", model(), certificates=[certify(model())])
+    registry.set_alias("credit", "production", replace(policy, rules=(RULE,)))
+    decision = promote(registry, "credit@1", "production", now=NOW)
+    assert (decision.verdict, decision.reasons) == ("pass", ())
+    assert registry.version("credit@production") == version
+    assert registry.alias("credit", "production").certificate == version.certificates[0]
+    assert registry.log(limit=1)[0].body["certificate"] == version.certificates[0]
+
+
+def test_without_a_certificate_or_a_trusted_key_nothing_is_promoted(registry, model, certify):
+    registry.add("credit", model())
+    decision = promote(registry, "credit@1", "production", now=NOW)
+    assert decision.verdict == "fail"
+    assert "trusts no key" in texts(decision)[0]
+    assert "has no certificate" in texts(decision)[1]
+    assert registry.alias("credit", "production") is None
+    registry.attach("credit@1", [certify(model())])
+    assert promote(registry, "credit@1", "production", now=NOW).verdict == "fail"
+
+
+def test_an_open_alias_asks_for_nothing(registry, model):
+    registry.add("credit", model())
+    registry.set_alias("credit", "dev", AliasPolicy(open=True))
+    assert promote(registry, "credit@1", "dev").verdict == "pass"
+
+
+def test_a_stranger_cannot_promote(registry, model, certify, policy, stranger):
+    registry.add("credit", model(), certificates=[certify(model(), by=[stranger.secret])])
+    registry.set_alias("credit", "production", policy)
+    assert (
+        "not signed by a key that you trust" in texts(promote(registry, "credit@1", "production", now=NOW))[0]
+    )
+
+
+def test_all_reasons_come_at_once(registry, model, certify, policy, make):
+    findings = [
+        make.finding("demographic_parity_difference", 0.3),
+        make.finding("accuracy", 0.7, 0.05, better="higher", sensitive=None),
+    ]
+    registry.add("credit", model(), certificates=[certify(model(), findings)])
+    rules = (
+        RULE,
+        {"metric": "accuracy", "sensitive": None, "min": 0.72},
+        {"metric": "dif", "sensitive": None, "max": 1},
+    )
+    registry.set_alias(
+        "credit",
+        "production",
+        replace(policy, rules=rules, max_age_days=2, data=("e" * 64,), checks=("eyes",)),
+    )
+    decision = promote(registry, "credit@1", "production", now=NOW)
+    refused = "\n".join(texts(decision))
+    for part in (
+        "about the data that",
+        "too old",
+        "demographic_parity_difference for sex is 0.3",
+        "'dif'",
+        "'eyes'",
+    ):
+        assert part in refused
+    assert "accuracy" in texts(decision, "inconclusive")[0]
+    assert decision.verdict == "fail"
+    assert len(texts(decision)) == 5
+
+
+def test_an_interval_that_holds_the_limit_is_inconclusive(registry, model, certify, policy, make):
+    findings = [make.finding("demographic_parity_difference", 0.095)]
+    registry.add("credit", model(), certificates=[certify(model(), findings)])
+    registry.set_alias("credit", "production", replace(policy, rules=(RULE,)))
+    assert promote(registry, "credit@1", "production", now=NOW).verdict == "inconclusive"
+    assert registry.alias("credit", "production").version is None
+
+
+@pytest.mark.parametrize(
+    ("verdict", "expected", "words"),
+    [
+        ("fail", "fail", "failed its policy"),
+        ("inconclusive", "inconclusive", "inconclusive"),
+        (None, "fail", "neither the certificate nor the alias has a policy"),
+    ],
+)
+def test_without_rules_the_signed_verdict_decides(registry, model, certify, policy, verdict, expected, words):
+    registry.add("credit", model(), certificates=[certify(model(), verdict=verdict)])
+    registry.set_alias("credit", "production", policy)
+    decision = promote(registry, "credit@1", "production", now=NOW)
+    assert decision.verdict == expected
+    assert words in decision.reasons[0].text
+
+
+def test_intervals_of_low_confidence_do_not_count(registry, model, certify, policy, make):
+    findings = [make.finding("demographic_parity_difference", 0.05, confidence=0.5)]
+    registry.add("credit", model(), certificates=[certify(model(), findings, confidence=0.5)])
+    registry.set_alias("credit", "production", replace(policy, rules=(RULE,)))
+    assert "at confidence 0.5" in texts(promote(registry, "credit@1", "production", now=NOW))[0]
+    registry.set_alias("credit", "production", policy)
+    assert "confidence is 0.5" in texts(promote(registry, "credit@1", "production", now=NOW))[0]
+
+
+def test_the_newest_audit_decides_so_that_nobody_picks_the_best(registry, model, certify, policy, make):
+    good = certify(model(), at=NOW - timedelta(days=5))
+    bad = certify(model(), [make.finding("demographic_parity_difference", 0.3)], at=NOW - timedelta(days=1))
+    registry.add("credit", model(), certificates=[good, bad])
+    registry.set_alias("credit", "production", replace(policy, rules=(RULE,)))
+    assert promote(registry, "credit@1", "production", now=NOW).verdict == "fail"
+    later = certify(model(), at=NOW - timedelta(hours=1))
+    registry.attach("credit@1", [later])
+    assert promote(registry, "credit@1", "production", now=NOW).verdict == "pass"
+
+
+def test_a_strangers_certificate_beside_a_good_one_is_a_note(registry, model, certify, policy, stranger):
+    both = [certify(model()), certify(model(), by=[stranger.secret])]
+    registry.add("credit", model(), certificates=both)
+    registry.set_alias("credit", "production", policy)
+    decision = promote(registry, "credit@1", "production", now=NOW)
+    assert decision.verdict == "pass"
+    assert "does not count" in texts(decision, "note")[0]
+
+
+def test_an_audit_in_the_future_is_refused(registry, model, certify, policy):
+    registry.add("credit", model(), certificates=[certify(model(), at=NOW + timedelta(days=1))])
+    registry.set_alias("credit", "production", policy)
+    assert "in the future" in texts(promote(registry, "credit@1", "production", now=NOW))[0]
+
+
+@pytest.mark.parametrize("what", ["model", "certificate"])
+def test_a_changed_byte_is_refused(registry, model, certify, policy, what):
+    version = registry.add("credit", model(), certificates=[certify(model())])
+    registry.set_alias("credit", "production", policy)
+    assert promote(registry, "credit@1", "production", now=NOW).verdict == "pass"
+    path = registry.blobs.path(version.model if what == "model" else version.certificates[0])
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.chmod(0o644)
+    path.write_bytes(bytes(content))
+    decision = promote(registry, "credit@1", "production", now=NOW)
+    assert decision.verdict == "fail"
+    assert "was changed or damaged" in "\n".join(texts(decision))
+
+
+def test_the_data_that_the_alias_asks_for(registry, model, certify, policy, make):
+    elsewhere = DataInfo(name="x", sha256="e" * 64, rows=1, dropped_rows=0, groups={})
+    registry.add("credit", model(), certificates=[certify(model(), data=elsewhere)])
+    registry.set_alias("credit", "production", replace(policy, data=(make.data,)))
+    assert "about the data" in texts(promote(registry, "credit@1", "production", now=NOW))[0]
+    registry.attach("credit@1", [certify(model())])
+    decision = promote(registry, "credit@1", "production", now=NOW)
+    assert decision.verdict == "pass"
+    assert decision.certificate.report.data.sha256 == make.data
+
+
+def test_no_worse_than_the_holder_beyond_noise(registry, model, certify, policy, make):
+    def add(factor, difference, accuracy):
+        findings = [
+            make.finding("demographic_parity_difference", difference),
+            make.finding("accuracy", accuracy, sensitive=None, better="higher"),
+        ]
+        return registry.add("credit", model(factor), certificates=[certify(model(factor), findings)])
+
+    add(1, 0.05, 0.80)
+    add(2, 0.055, 0.70)
+    add(3, 0.20, 0.90)
+    wanted = replace(policy, no_worse=("demographic_parity_difference:sex",))
+    registry.set_alias("credit", "production", wanted)
+    assert promote(registry, "credit@1", "production", now=NOW).verdict == "pass"
+    assert (
+        "demographic_parity_difference:sex goes from 0.05 to 0.2"
+        in texts(evaluate(registry, "credit@3", "production", now=NOW))[0]
+    )
+    assert evaluate(registry, "credit@2", "production", now=NOW).verdict == "pass"
+    registry.set_alias("credit", "production", replace(policy, no_worse=("all",)))
+    assert texts(evaluate(registry, "credit@2", "production", now=NOW))[0].startswith("worse than credit@1")
+    assert "accuracy goes" in texts(evaluate(registry, "credit@2", "production", now=NOW))[0]
+    registry.set_alias("credit", "production", replace(policy, no_worse=("roc_auc",)))
+    assert "no finding 'roc_auc'" in texts(evaluate(registry, "credit@2", "production", now=NOW))[0]
+    # the holder itself may always be promoted again
+    assert promote(registry, "credit@1", "production", now=NOW).verdict == "pass"
+
+
+def test_a_holder_without_a_certificate_cannot_be_compared_with(registry, model, certify, policy):
+    registry.add("credit", model(1))
+    registry.add("credit", model(2), certificates=[certify(model(2))])
+    registry.set_alias("credit", "production", AliasPolicy(open=True))
+    assert promote(registry, "credit@1", "production").verdict == "pass"
+    registry.set_alias("credit", "production", replace(policy, no_worse=("all",)))
+    decision = promote(registry, "credit@2", "production", now=NOW)
+    assert decision.verdict == "inconclusive"
+    assert "no valid certificate to compare with" in decision.reasons[0].text
+
+
+class Veto(PromotionCheck):
+    name = "veto"
+
+    def check(self, promotion):
+        assert promotion.model_path.read_bytes()
+        yield Remark(text=f"not {promotion.name}@{promotion.version} to {promotion.alias}")
+        yield Remark(text="by the way", veto=False)
+
+
+class Broken(PromotionCheck):
+    name = "broken"
+
+    def check(self, promotion):
+        raise KeyError("oops")
+
+
+class Quiet(PromotionCheck):
+    name = "quiet"
+
+    def check(self, promotion):
+        return None
+
+
+def install(monkeypatch, *classes, failures=()):
+    plugin = Plugin(Found("x", "x", "x-dist", "1"), None, promotion_checks=classes)
+    monkeypatch.setattr(plugins, "third_party", lambda: ([plugin], list(failures)))
+
+
+def test_plugins_may_veto_and_note(registry, model, monkeypatch):
+    install(monkeypatch, Veto, Quiet)
+    registry.add("credit", model())
+    registry.set_alias("credit", "dev", AliasPolicy(open=True))
+    decision = promote(registry, "credit@1", "dev")
+    assert texts(decision) == ["veto: not credit@1 to dev"]
+    assert texts(decision, "note") == ["veto: by the way"]
+    assert registry.alias("credit", "dev").version is None
+
+
+def test_a_check_that_breaks_is_a_veto_and_a_plugin_that_does_not_load_is_a_note(
+    registry, model, monkeypatch
+):
+    install(monkeypatch, Broken, failures=["the plugin 'y' does not load"])
+    registry.add("credit", model())
+    registry.set_alias("credit", "dev", AliasPolicy(open=True))
+    decision = promote(registry, "credit@1", "dev")
+    assert "the check broke (KeyError: 'oops')" in texts(decision)[0]
+    assert "does not load" in texts(decision, "note")[0]
+
+
+def test_an_alias_can_insist_on_a_check(registry, model, monkeypatch):
+    install(monkeypatch, Quiet)
+    registry.add("credit", model())
+    registry.set_alias("credit", "dev", AliasPolicy(open=True, checks=("quiet",)))
+    assert promote(registry, "credit@1", "dev").verdict == "pass"
+    registry.set_alias("credit", "dev", AliasPolicy(open=True, checks=("four-eyes",)))
+    assert "asks for the check 'four-eyes'" in texts(promote(registry, "credit@1", "dev"))[0]
+
+
+def test_a_policy_that_changes_while_it_is_decided_is_held_against_again(
+    registry, model, certify, policy, monkeypatch
+):
+    registry.add("credit", model(), certificates=[certify(model())])
+    registry.set_alias("credit", "production", policy)
+
+    class Meddler(PromotionCheck):
+        name = "meddler"
+        done = False
+
+        def check(self, promotion):
+            if not Meddler.done:
+                Meddler.done = True
+                registry.set_alias("credit", "production", replace(policy, max_age_days=1))
+            return ()
+
+    install(monkeypatch, Meddler)
+    assert "too old" in texts(promote(registry, "credit@1", "production", now=NOW))[0]
+    assert registry.alias("credit", "production").version is None
