@@ -75,7 +75,7 @@ def look(path: Path) -> dict[str, Any]:
         favorable = _guess_favorable(values.get(label, []))
         if favorable is not None:
             guess["favorable"] = favorable
-    sensitive = [c for c in source.types if c.lower() in _SENSITIVE and c != label]
+    sensitive = [c for name in _SENSITIVE for c in source.types if c.lower() == name and c != label]
     if sensitive:
         guess["sensitive"] = sensitive
     return guess

@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from fairkit.errors import FairkitError
-from fairkit_cli import audit, certify, init, plugins, registry
+from fairkit_cli import audit, certify, demo, init, mitigate, plugins, registry
 
 USAGE = 2
 INTERRUPTED = 130
@@ -62,7 +62,9 @@ def _main(
 
 
 app.command("audit")(audit.audit)
+app.command("demo")(demo.demo)
 app.command("init")(init.init)
+app.command("mitigate")(mitigate.mitigate)
 app.command("certify")(certify.certify)
 app.command("verify")(certify.verify)
 app.add_typer(certify.key, name="key")

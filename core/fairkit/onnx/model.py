@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fairkit.data import Dataset
 
 _FIRST_ROWS = 4_096
+_RANDOMIZED = "A randomized model: its decision probabilities are audited, exactly, not draws from them."
 
 
 class OnnxModel:
@@ -235,8 +236,9 @@ def _settle(
     """Decide what the outputs mean from the first batch."""
     names = {output.name for output in found}
     if {"score", reading.DECISION_PROBABILITY} <= names:
-        sentence = "A randomized model: its decision probabilities are audited, exactly, not draws from them."
-        return None, choose_task(dataset, options, 2), (), [sentence]
+        chance = np.asarray(first[reading.DECISION_PROBABILITY])
+        told = [_RANDOMIZED] if bool(((chance > 0) & (chance < 1)).any()) else []
+        return None, choose_task(dataset, options, 2), (), told
     score = reading.choose_score_output(found, options)
     label = next((output for output in found if output.shape == "label"), None)
     if score is None and label is None:

@@ -1,0 +1,126 @@
+"""`fairkit demo`: train, audit, mitigate, compare, certify and promote, on built-in data, offline."""
+
+from __future__ import annotations
+
+import io
+import shlex
+import sys
+import tempfile
+from contextlib import chdir
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fairkit.errors import DataError
+
+TRAIN_ROWS, TEST_ROWS = 20_000, 10_000
+ROLES = {"label": "decision", "favorable": "approved", "sensitive": ["sex"], "drop": ["would_repay"]}
+RULE = "equal_opportunity_difference:sex=0.05"
+
+
+def demo(
+    keep: Annotated[
+        Path | None,
+        typer.Option("--keep", metavar="FOLDER", help="Keep the files there; the folder must be new."),
+    ] = None,
+) -> None:
+    """Show a complete run on synthetic loans: train, audit, mitigate, compare, certify, promote."""
+    if keep is not None:
+        if keep.exists():
+            raise DataError(f"{str(keep)!r} is there already; give --keep a folder that is not")
+        keep.mkdir(parents=True)
+        _run(keep)
+        print(f"\nThe files are in {keep}.")
+        return
+    with tempfile.TemporaryDirectory(prefix="fairkit-demo-") as folder:
+        _run(Path(folder))
+    print("\nThese files are gone now; `fairkit demo --keep FOLDER` keeps them.")
+
+
+def _run(folder: Path) -> None:
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)  # keeps its place among the messages on stderr
+    with chdir(folder):
+        _write_data()
+        result = _train()
+        _type("audit", "plain.onnx", "--data", "test.parquet", "--max", RULE)
+        _say(f"A rule is broken. {result.plugin} trains again under a constraint; on the held-out rows:")
+        _show_command("mitigate", "--plugin", result.plugin, *_data_options(), "--output", "fair.onnx")
+        from fairkit_cli.comparison import comparison
+
+        sys.stdout.write(comparison(result, terminal=sys.stdout.isatty()))
+        _say("The new file alone carries all that an audit needs:")
+        _type("audit", "fair.onnx", "--data", "test.parquet", "--max", RULE)
+        _evidence()
+
+
+def _write_data() -> None:
+    import pyarrow.parquet as pq
+
+    from fairkit.datasets.loans import loans_table, loans_truth
+
+    pq.write_table(loans_table(TRAIN_ROWS, seed=1), "train.parquet")
+    pq.write_table(loans_table(TEST_ROWS, seed=2), "test.parquet")
+    rates = loans_truth().approved_given_repay["sex"]
+    told = ", ".join(f"{rate:.1%} of the {sex} ones" for sex, rate in rates.items())
+    _say(
+        f"{TRAIN_ROWS + TEST_ROWS:,} synthetic loan applications. The bank's past decisions are biased by a known amount: "
+        f"of the applicants who would repay it approved {told}. A model learns from those decisions."
+    )
+
+
+def _train() -> Any:
+    from fairkit.data import load_data
+    from fairkit.mitigate import mitigate
+
+    train, test = (load_data(f"{part}.parquet", **ROLES) for part in ("train", "test"))  # type: ignore[arg-type]
+    result = mitigate("fairgbm", train, test=test, output="fair.onnx")
+    Path("plain.onnx").write_bytes(result.baseline_onnx)
+    return result
+
+
+def _evidence() -> None:
+    _say(
+        "Evidence: both models are audited again and signed, and kept in a registry that lets only one be promoted."
+    )
+    _type("key", "new", "auditor.key")
+    for name in ("plain", "fair"):
+        certificate = f"{name}.cert.json"
+        _type(
+            "certify", f"{name}.onnx", "--data", "test.parquet", "--max", RULE,
+            "--key", "auditor.key", "--output", certificate, quiet=True,
+        )  # fmt: skip
+        _type("registry", "add", "loans", f"{name}.onnx", "--certificate", certificate)
+    _type("registry", "alias", "loans", "production", "--max", RULE, "--key", "auditor.key.pub")
+    for version in (1, 2):
+        _type("registry", "promote", f"loans@{version}", "production")
+
+
+def _data_options() -> list[str]:
+    return [
+        "--data", "train.parquet", "--test", "test.parquet", "--label", str(ROLES["label"]),
+        "--favorable", str(ROLES["favorable"]), "--sensitive", "sex", "--drop", "would_repay",
+    ]  # fmt: skip
+
+
+def _say(text: str) -> None:
+    import textwrap
+
+    print("\n" + textwrap.fill(text, 100) + "\n")
+
+
+def _show_command(*arguments: str) -> None:
+    print(f"$ fairkit {shlex.join(arguments)}", flush=True)
+
+
+def _type(*arguments: str, quiet: bool = False) -> None:
+    """Show a command as one would type it, and run it."""
+    import contextlib
+
+    from fairkit_cli.main import app
+
+    _show_command(*arguments)
+    with contextlib.redirect_stdout(io.StringIO()) if quiet else contextlib.nullcontext():
+        code = app(list(arguments), standalone_mode=False)
+    print(f"exit code {code or 0}\n", flush=True)
