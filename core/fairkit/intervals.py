@@ -14,6 +14,10 @@ difference of a pair, θ = max |D_ab| for the true spread.
 
 A pair's limits come from the two groups' own limits (MOVER: Newcombe 1998; Donner & Zou 2012), so that
 they stay right for rates near 0 or 1 and for empty cells.
+
+Where nothing else makes the interval conservative (the lower end, and both ends between two groups) α is taken
+a fifth smaller, 0.04 for 95 %: these limits are approximations, and counts are discrete, so that the coverage
+would swing around the nominal one instead of staying above it. It costs 5 % of the width.
 """
 
 from __future__ import annotations
@@ -107,6 +111,17 @@ def pairwise_quantile(groups: int, confidence: float) -> float:
     return studentised_range(groups, confidence) / math.sqrt(2)
 
 
+def guarded(confidence: float) -> float:
+    """Give the confidence with α a fifth smaller (see the module's derivation)."""
+    return 1 - 0.8 * (1 - confidence)
+
+
+def spread_quantiles(groups: int, confidence: float) -> tuple[float, float]:
+    """Give the factors for the inner end, joint over all pairs, and for the outer end, of a pair alone."""
+    inner = pairwise_quantile(groups, guarded(confidence))
+    return inner, inner if groups <= 2 else two_sided(confidence)
+
+
 @dataclass(frozen=True, slots=True)
 class Spread:
     """A largest difference, or a smallest ratio, between groups, with its interval."""
@@ -130,8 +145,9 @@ def spread_difference(values: Array, limits: Limits, confidence: float) -> Sprea
     """
     if len(values) < 2:
         return Spread(math.nan, math.nan, math.nan)
-    point, low, _ = pairwise(values, limits, pairwise_quantile(len(values), confidence))
-    high = pairwise(values, limits, two_sided(confidence))[2]
+    inner, outer = spread_quantiles(len(values), confidence)
+    point, low, _ = pairwise(values, limits, inner)
+    high = pairwise(values, limits, outer)[2]
     return Spread(float(point.max()), float(low.max()), float(high.max()))
 
 
@@ -163,8 +179,9 @@ def spread_ratio(values: Array, limits: Limits, confidence: float) -> Spread:
     a, b = (index.ravel() for index in np.indices((len(values), len(values))))
     off = a != b
     a, b = a[off], b[off]
-    low = _ratio_limits(values, limits, two_sided(confidence), a, b)[0]
-    high = _ratio_limits(values, limits, pairwise_quantile(len(values), confidence), a, b)[1]
+    inner, outer = spread_quantiles(len(values), confidence)
+    low = _ratio_limits(values, limits, outer, a, b)[0]
+    high = _ratio_limits(values, limits, inner, a, b)[1]
     value = float(values.min() / values.max())
     return Spread(value, float(max(low.min(), 0.0)), float(min(high.min(), 1.0)))
 

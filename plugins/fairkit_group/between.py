@@ -13,10 +13,9 @@ from fairkit.intervals import (
     Spread,
     extreme,
     pairwise,
-    pairwise_quantile,
     spread_difference,
+    spread_quantiles,
     spread_ratio,
-    two_sided,
 )
 from fairkit.metrics import Estimate
 
@@ -125,7 +124,7 @@ def _gap_rms(true_positive: Estimate, false_positive: Estimate, confidence: floa
     if keep.sum() < 2:
         return Spread(math.nan, math.nan, math.nan)
     each = math.sqrt(confidence)
-    joint, own = pairwise_quantile(int(keep.sum()), each), two_sided(each)
+    joint, own = spread_quantiles(int(keep.sum()), each)
     gaps = [_select(estimate, keep) for estimate in (true_positive, false_positive)]
     point, low, _ = (
         _rms(parts) for parts in zip(*(pairwise(g.values, g.limits, joint) for g in gaps), strict=True)
