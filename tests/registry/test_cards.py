@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import json
+from importlib import resources
+
+import pytest
+
+from fairkit_registry import describe
+from fairkit_registry.bom import cyclonedx
+from fairkit_registry.cards import markdown
+from fairkit_registry.policies import AliasPolicy
+
+
+@pytest.fixture
+def card(registry, model, certify, signer, make):
+    findings = [
+        make.finding("demographic_parity_difference", 0.05, notes=("Rows 3 | 4 were small.",)),
+        make.finding("accuracy", 0.81, sensitive=None, groups=(), better="higher"),
+        make.finding("gap", 0.1, interval=None),
+        make.finding("open", 0.1, interval=(float("-inf"), 0.2)),
+    ]
+    mitigation = {"plugin": "threshold-optimizer", "parameters": {"constraint": "dp"}, "base": None}
+    registry.add("credit", model(1))
+    registry.add(
+        "credit",
+        model(2),
+        certificates=[certify(model(2), findings, mitigation=mitigation)],
+        parent="credit@1",
+        tags=["candidate"],
+        notes="# A <b>bold</b>\n[link](http://x) *claim*",
+    )
+    registry.set_alias("credit", "production", AliasPolicy(keys=(signer.public.pem,)))
+    return describe.card(registry, registry.version("credit@2"))
+
+
+def test_the_model_card_has_findings_intervals_groups_and_caveats(card, signer):
+    text = markdown(card)
+    assert text.startswith("# Model card: credit@2\n")
+    assert r"| demographic\_parity\_difference | sex | 0.05 | [0.04, 0.06] | lower |" in text
+    assert r"| demographic\_parity\_difference | sex | f | 40 | 0.05 | [0.04, 0.06] |" in text
+    assert "| accuracy | all rows | 0.81 | [0.8, 0.82] | higher |" in text
+    assert "[-∞, 0.2]" in text
+    assert f"Signed by `{signer.public.keyid[:16]}`" in text
+    assert "threshold-optimizer" in text
+    assert r"Rows 3 \| 4 were small." in text
+    assert "it does not say that the model is fair" in text
+
+
+def test_text_from_outside_cannot_change_the_card(card):
+    text = markdown(card)
+    assert r"\# A \<b\>bold\</b\> \[link\](http://x) \*claim\*" in text
+    assert sum(line.startswith("# ") for line in text.splitlines()) == 1
+
+
+def test_without_a_certificate_the_card_says_so(registry, model):
+    registry.add("credit", model())
+    text = markdown(describe.card(registry, registry.version("credit")))
+    assert "## No certificate" in text
+    assert "### Findings" not in text
+
+
+def test_an_unverified_certificate_is_called_a_claim(registry, model, certify):
+    registry.add("credit", model(), certificates=[certify(model())])
+    assert "a claim" in markdown(describe.card(registry, registry.version("credit")))
+
+
+def test_the_bill_of_materials_is_valid_cyclonedx(card):
+    validation = pytest.importorskip("cyclonedx.validation.json")
+    from cyclonedx.schema import SchemaVersion
+
+    text = cyclonedx(card)
+    assert validation.JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    bare = text.replace('"machine-learning-model"', '"no such type"')
+    assert validation.JsonStrictValidator(SchemaVersion.V1_6).validate_str(bare) is not None
+    assert cyclonedx(card) == text
+
+
+def test_the_bill_of_materials_has_metrics_per_group(card, make):
+    (component,) = json.loads(cyclonedx(card))["components"]
+    assert component["type"] == "machine-learning-model"
+    assert component["hashes"] == [{"alg": "SHA-256", "content": card.version.model}]
+    metrics = component["modelCard"]["quantitativeAnalysis"]["performanceMetrics"]
+    assert {
+        "type": "group/demographic_parity_difference",
+        "value": "0.05",
+        "confidenceInterval": {"lowerBound": "0.04", "upperBound": "0.060000000000000005"},
+        "slice": "sex=f",
+    } in metrics
+    assert any(entry["type"] == "group/accuracy" and "slice" not in entry for entry in metrics)
+    data = component["modelCard"]["modelParameters"]["datasets"][0]
+    assert {"name": "fairkit:content:sha256", "value": make.data} in data["contents"]["properties"]
+    assessment = component["modelCard"]["considerations"]["fairnessAssessments"][0]
+    assert assessment["groupAtRisk"] == "sex"
+    assert "threshold-optimizer" in assessment["mitigationStrategy"]
+
+
+def test_a_bill_of_materials_without_certificates_is_valid_too(registry, model):
+    validation = pytest.importorskip("cyclonedx.validation.json")
+    from cyclonedx.schema import SchemaVersion
+
+    registry.add("credit", model())
+    text = cyclonedx(describe.card(registry, registry.version("credit")))
+    assert validation.JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+
+
+def test_the_schemas_are_shipped():
+    names = {entry.name for entry in resources.files("fairkit_registry").joinpath("schemas").iterdir()}
+    assert "fairness-audit-1.schema.json" in names
