@@ -90,7 +90,8 @@ def test_every_plugin_file_is_an_entry_point():
         ("the command's modules", "import fairkit_cli.main"),
         (
             "fairkit --help",
-            "import sys; sys.argv = ['fairkit', '--help']\nfrom fairkit_cli.main import run\ntry: run()\nexcept SystemExit: pass",
+            "import sys; sys.argv = ['fairkit', '--help']\nfrom fairkit_cli.main import run\n"
+            "try: run()\nexcept SystemExit: pass",
         ),
         ("listing plugins' names", "from fairkit.plugins import find; find()"),
     ],
@@ -105,7 +106,8 @@ def test_light_imports_stay_light(what, code):
 def test_an_audit_does_not_load_what_it_does_not_need(tmp_path, loans_model):
     code = (
         "import fairkit, sys\n"
-        f"data = fairkit.load_data({str(loans_model.data)!r}, label='decision', favorable='approved', sensitive=['sex'])\n"
+        "roles = dict(label='decision', favorable='approved', sensitive=['sex'])\n"
+        f"data = fairkit.load_data({str(loans_model.data)!r}, **roles)\n"
         f"fairkit.audit({str(loans_model.path)!r}, data)\n"
         "print('LOADED', *sorted({name.split('.')[0] for name in sys.modules}))"
     )
