@@ -84,7 +84,10 @@ def certify(
     if not output.absolute().parent.is_dir():
         raise FairkitError(f"cannot write {output}: its folder does not exist")
     settings = load_config(config)
-    loaded = OnnxModel.load(model_file(model, settings))
+    path = model_file(model, settings)
+    loaded = OnnxModel.load(path)
+    if path != Path(model):
+        loaded.name = model  # a name in the registry says more than the file's digest
     columns = opt.DataOptions(
         data=data,
         label=label,

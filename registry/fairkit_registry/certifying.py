@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from fairkit_registry.blobs import is_digest
 from fairkit_registry.certificate import issue
+from fairkit_registry.errors import CertificateError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,9 +56,16 @@ def certify(
 
     Raises
     ------
+    CertificateError
+        The model's weights lie in other files.
     FairkitError
         The audit cannot be made.
     """
+    if model.external:
+        raise CertificateError(
+            f"{model.name} keeps weights in other files, which its digest does not cover; save it as one file: "
+            "onnx.save_model(onnx.load(path), out, save_as_external_data=False)"
+        )
     report = settings.run(model, dataset, progress=progress)
     signed = issue(
         report,
@@ -77,14 +86,13 @@ def mitigation_of(embedded: Mapping[str, Any]) -> dict[str, Any] | None:
     told = embedded.get("mitigation")
     if not isinstance(told, Mapping) or not isinstance(told.get("plugin"), str):
         return None
-    parameters = told.get("parameters")
-    base = told.get("base")
-    digest = base.get("sha256") if isinstance(base, Mapping) else base
-    return {
+    parameters, base = told.get("parameters"), told.get("base_model")
+    record = {
         "plugin": told["plugin"],
         "parameters": dict(parameters) if isinstance(parameters, Mapping) else {},
-        "base": {"sha256": digest} if isinstance(digest, str) else None,
+        "base": {"sha256": base} if isinstance(base, str) and is_digest(base) else None,
     }
+    return record | {key: told[key] for key in ("learner", "seed", "fairkit") if told.get(key) is not None}
 
 
 def fair_metrics_of(report: Report) -> list[dict[str, str]]:
