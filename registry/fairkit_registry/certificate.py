@@ -157,7 +157,7 @@ def read(raw: bytes) -> Certificate:
     envelope = dsse.Envelope.from_bytes(raw)
     _check_payload_type(envelope)
     claimed = tuple(one.keyid for one in envelope.signatures)
-    return _interpret(envelope.payload, raw, claimed, verified=False)
+    return _interpret(envelope.payload, raw, claimed, verified=False, full=False)
 
 
 def verify(
@@ -166,6 +166,7 @@ def verify(
     *,
     model_sha256: str | None = None,
     data_sha256: str | None = None,
+    full: bool = True,
 ) -> Certificate:
     """Check a certificate: signature by a trusted key, form, and whether it is about this model and data.
 
@@ -180,6 +181,9 @@ def verify(
         The keys that the caller has decided to trust, at least one.
     model_sha256, data_sha256
         What the certificate must be about; None leaves it open.
+    full
+        Whether to hold the statement against the JSON Schema too. Only for display may it be left out: it
+        takes a library that takes long to load.
 
     Raises
     ------
@@ -197,7 +201,9 @@ def verify(
     good = dsse.signers(envelope, trusted)
     if not good:
         raise VerificationError(explain_refusal(envelope, trusted))
-    certificate = _interpret(envelope.payload, raw, tuple(key.keyid for key in good), verified=True)
+    certificate = _interpret(
+        envelope.payload, raw, tuple(key.keyid for key in good), verified=True, full=full
+    )
     check_model(certificate, model_sha256)
     if data_sha256 not in (None, certificate.report.data.sha256):
         raise VerificationError(
@@ -267,13 +273,15 @@ def _check_payload_type(envelope: dsse.Envelope) -> None:
         )
 
 
-def _interpret(payload: bytes, raw: bytes, keyids: tuple[str, ...], *, verified: bool) -> Certificate:
+def _interpret(
+    payload: bytes, raw: bytes, keyids: tuple[str, ...], *, verified: bool, full: bool
+) -> Certificate:
     try:
         statement = read_object(payload)
     except StrictJsonError as error:
         raise CertificateError(f"the certificate's statement cannot be read: {error}") from None
     name, digest = _subject(statement)
-    body = predicate.check(statement, full=verified)
+    body = predicate.check(statement, full=full)
     try:
         report = Report.from_dict(body)
     except (DataError, KeyError, TypeError, ValueError, AttributeError) as error:

@@ -63,7 +63,9 @@ def scorer(tmp_path_factory):
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 15)], ir_version=8)
     told = model.metadata_props.add()
     told.key = "fairkit"
-    told.value = json.dumps({"mitigation": {"plugin": "p", "parameters": {"a": 1}, "base_model": "b" * 64, "seed": 3}})
+    told.value = json.dumps(
+        {"mitigation": {"plugin": "p", "parameters": {"a": 1}, "base_model": "b" * 64, "seed": 3}}
+    )
     path = tmp_path_factory.mktemp("scorer") / "m.onnx"
     path.write_bytes(model.SerializeToString())
     return path
@@ -94,7 +96,12 @@ def certified(table, scorer, settings, signer):
 
 def test_every_number_comes_back(table, scorer, certified, signer, tmp_path):
     found = certificate.verify(certified, [signer.public])
-    assert found.mitigation == {"plugin": "p", "parameters": {"a": 1}, "base": {"sha256": "b" * 64}, "seed": 3}
+    assert found.mitigation == {
+        "plugin": "p",
+        "parameters": {"a": 1},
+        "base": {"sha256": "b" * 64},
+        "seed": 3,
+    }
     assert len(found.report.findings) > 20
     again = AuditSettings.from_dict(found.settings)
     table.to_csv(tmp_path / "d.csv", index=False)
