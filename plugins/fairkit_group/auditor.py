@@ -37,13 +37,31 @@ _LOSSES: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
+class Failure:
+    """What takes the place of totals that could not be made; it stays whatever is added."""
+
+    error: Exception
+
+    def __add__(self, other: Any) -> Failure:
+        return self
+
+    def pooled(self) -> Failure:
+        """Stay."""
+        return self
+
+
+@dataclass(frozen=True, slots=True)
 class GroupTotals:
     """Totals by (sensitive column, class, statistic); adding two merges the rows behind them."""
 
     parts: Mapping[tuple[str | None, str | None, str], Any]
 
     def __add__(self, other: GroupTotals) -> GroupTotals:
-        return GroupTotals({key: part + other.parts[key] for key, part in self.parts.items()})
+        return GroupTotals({key: _add(part, other.parts[key]) for key, part in self.parts.items()})
+
+
+def _add(part: Any, other: Any) -> Any:
+    return other if isinstance(other, Failure) else part + other
 
 
 class GroupAuditor(Auditor):
@@ -76,7 +94,10 @@ class GroupAuditor(Auditor):
             statistics = self._statistics(rows, context)
             for sensitive, codes, n_groups in _splits(batch, context):
                 for key, statistic in statistics.items():
-                    parts[sensitive, label, key] = statistic.collect(rows, codes, n_groups)
+                    try:
+                        parts[sensitive, label, key] = statistic.collect(rows, codes, n_groups)
+                    except Exception as error:
+                        parts[sensitive, label, key] = Failure(error)  # a metric must not end the audit
         return GroupTotals(parts)
 
     def _statistics(self, rows: Rows, context: AuditContext) -> dict[str, Statistic]:
@@ -204,12 +225,18 @@ class _Section:
     def _estimate_all(self) -> dict[str, tuple[Metric, Estimate]]:
         """Every metric's estimate; one that raises becomes a finding that says so."""
         estimates = {}
+        task = self.context.scorer.task
         for cls in self.context.metrics:
+            if ("binary" if task == "multiclass" else task) not in cls.tasks:
+                continue
             metric = cls()
             totals = self.totals.get(metric.statistic.key)
             if totals is None or (not self.labelled and cls.name not in _WITHOUT_LABEL):
                 continue
             if self._accuracy_only() and cls.name != "accuracy":
+                continue
+            if isinstance(totals, Failure):
+                self.failures.append(self._failed(cls, totals.error))
                 continue
             rng = self.context.rng(f"{cls.name} {self.sensitive} {self.label}")
             try:
