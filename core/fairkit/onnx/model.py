@@ -256,7 +256,8 @@ def _settle(
     if task == "multiclass":
         settled, order, more = _multiclass(settled, classes, dataset)
         return settled, task, order, told + more
-    settled, more = _binary(settled, classes, dataset, options, values, favorable)
+    marked = None if label is None or score is not None else _marked(label, first, classes[-1])
+    settled, more = _binary(settled, classes, dataset, options, values, marked, favorable)
     return settled, task, (), told + more
 
 
@@ -311,11 +312,14 @@ def _binary(
     dataset: Dataset,
     options: ModelOptions,
     values: NDArray[np.float64] | None,
+    labels: NDArray[np.float64] | None,
     is_favorable: NDArray[np.bool_] | None,
 ) -> tuple[reading.Reading, list[str]]:
     favorable, label_values = dataset.roles.favorable, dataset.profile.label_values
     if values is None or values.ndim == 1:
-        return _single(settled, classes, label_values, favorable, options)
+        return _single(
+            settled, classes, dataset, options, values if values is not None else labels, is_favorable
+        )
     if options.favorable_class is not None:
         place, told = options.favorable_class, []
         if not 0 <= place < values.shape[1]:
@@ -331,34 +335,70 @@ def _binary(
 def _single(
     settled: reading.Reading,
     classes: list[Any],
-    label_values: Sequence[Any],
-    favorable: Any,
+    dataset: Dataset,
     options: ModelOptions,
+    evidence: NDArray[np.float64] | None,
+    is_favorable: NDArray[np.bool_] | None,
 ) -> tuple[reading.Reading, list[str]]:
-    """A bare score, logit or label: class 1 stands for the favorable label unless the classes say otherwise."""
+    """A bare score, logit or label: the model's labels decide, else convention and ranking."""
+    favorable, label_values = dataset.roles.favorable, dataset.profile.label_values
     told: list[str] = []
+    named = [i for i, value in enumerate(classes) if same_value(value, favorable)]
+    theirs = {value_text(value) for value in classes} & {value_text(value) for value in label_values}
+    positive = None
     if options.favorable_class is not None:
         place = options.favorable_class
+    elif settled.label is not None and theirs:
+        place = named[0] if named else 1
+        positive = None if named else favorable  # the first rows were all given the other label
     else:
-        named = [i for i, value in enumerate(classes) if same_value(value, favorable)]
-        texts = {value_text(value) for value in classes}
-        if settled.label is not None and named and texts & {value_text(v) for v in label_values}:
-            place = named[0]
-        elif settled.label is not None and len(classes) == 1:
-            place = 0
-        else:
-            place = 1
-            told = [
-                "The model's score is read as that of the favorable label (--favorable-class 0 reverses it)."
-            ]
-    if settled.score is None and len(classes) <= place:
+        place, told = _bare(settled, label_values, favorable, evidence, is_favorable)
+    if positive is None and len(classes) > place:
+        positive = classes[place]
+    if settled.score is None and positive is None:
         raise ModelError(
             f"the model's labels {classes} do not tell which is the favorable label {favorable!r}; "
             "relabel the data as the model was trained, or say --favorable-class"
         )
-    positive = classes[place] if len(classes) > place else None
     label = settled.label if positive is not None else None
     return _replace(settled, place=place, positive=positive, label=label), told
+
+
+def _bare(
+    settled: reading.Reading,
+    label_values: Sequence[Any],
+    favorable: Any,
+    evidence: NDArray[np.float64] | None,
+    is_favorable: NDArray[np.bool_] | None,
+) -> tuple[int, list[str]]:
+    """Tell whether a number without a name is about the favorable label.
+
+    Training code makes the second of two labels the class 1. Where that is the favorable one there is no
+    question; else which of the two ranks higher tells, and failing that class 1 of labels 0 and 1.
+    """
+    what = "label" if settled.score is None else "score"
+    if len(label_values) != 2 or same_value(label_values[1], favorable):
+        told = f"The model's {what} is read as that of the favorable label (--favorable-class 0 reverses it)."
+        return 1, [told]
+    higher = None
+    if evidence is not None and is_favorable is not None:
+        higher = reading.ranks_higher(evidence, is_favorable)
+    other = value_text(label_values[1])
+    if higher is None and not same_value(label_values[1], 1):
+        higher = True
+    if higher:
+        told = f"The model's {what} is read as that of the favorable label {favorable!r}, not of {other!r}"
+        return 1, [f"{told} (--favorable-class 0 reverses it)."]
+    told = f"The model's {what} is read as that of {other!r} and turned to the favorable label {favorable!r}"
+    return 0, [f"{told} (--favorable-class 1 leaves it as it is)."]
+
+
+def _marked(label: reading.GraphOutput, first: Mapping[str, Any], value: Any) -> NDArray[np.float64] | None:
+    """Which rows of the first batch the model gives the label; None where the kinds differ."""
+    labels = reading.as_matrix(label, first[label.name])
+    if labels.dtype.kind != "O" and isinstance(value, str):
+        return None
+    return reading.equals(labels, value)
 
 
 def _label_for(settled: reading.Reading, classes: list[Any], place: int) -> Any:

@@ -202,7 +202,7 @@ class Reading:
             if self.place == 0 and proba.ndim == 1:
                 score = 1 - score
         if label is not None and (self.threshold is None or score is None):
-            decision = _equals(label, self.positive)
+            decision = equals(label, self.positive)
         else:
             assert score is not None  # noqa: S101 -- the reading has a score or a label
             decision = (score >= (0.5 if self.threshold is None else self.threshold)).astype(float)
@@ -226,9 +226,10 @@ def _as_float(label: NDArray[Any] | None) -> NDArray[np.float64]:
     return values
 
 
-def _equals(label: NDArray[Any], positive: Any) -> NDArray[np.float64]:
+def equals(label: NDArray[Any], positive: Any) -> NDArray[np.float64]:
+    """Give 1 where the label output is the value, else 0."""
     if label.dtype.kind == "O":
-        return np.asarray(label == positive, dtype=np.float64)
+        return np.asarray(label == value_text(positive), dtype=np.float64)
     return np.asarray(label.astype(float) == float(positive), dtype=np.float64)
 
 
@@ -318,23 +319,28 @@ def _flags(texts: set[str], label_values: Sequence[Any]) -> bool:
 def _by_ranking(
     classes: Sequence[Any], scores: NDArray[np.float64], is_favorable: NDArray[np.bool_], favorable: Any
 ) -> tuple[int, str]:
-    """Choose the column that ranks favorable rows higher, if the area under its ROC curve is clear."""
-    ranks = np.empty(len(scores))
-    values, inverse, counts = np.unique(scores[:, 1], return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    ranks = (ends - (counts - 1) / 2)[inverse]
-    n1, n0 = int(is_favorable.sum()), int((~is_favorable).sum())
-    if n1 and n0 and len(values) > 1:
-        area = (ranks[is_favorable].sum() - n1 * (n1 + 1) / 2) / (n1 * n0)
-        error = np.sqrt((n1 + n0 + 1) / (12 * n1 * n0))
-        if abs(area - 0.5) > 4 * error:
-            place = int(area > 0.5)
-            told = f"class {value_text(classes[place])} ranks the rows with label {favorable!r} higher"
-            return (
-                place,
-                f"The model's {told} and is read as the favorable one (--favorable-class overrides).",
-            )
+    """Choose the column that ranks favorable rows higher, if that is clear."""
+    higher = ranks_higher(scores[:, 1], is_favorable)
+    if higher is not None:
+        place = int(higher)
+        told = f"class {value_text(classes[place])} ranks the rows with label {favorable!r} higher"
+        return place, f"The model's {told} and is read as the favorable one (--favorable-class overrides)."
     raise ModelError(
         f"which of the model's two classes is the favorable label {favorable!r}? "
         "Its scores do not tell; say which column it is with --favorable-class 0 or 1"
     )
+
+
+def ranks_higher(scores: NDArray[np.float64], is_favorable: NDArray[np.bool_]) -> bool | None:
+    """Tell whether favorable rows score higher: the area under the ROC curve is 4 standard errors from one half.
+
+    None where it is not.
+    """
+    values, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+    n1, n0 = int(is_favorable.sum()), int((~is_favorable).sum())
+    if not n1 or not n0 or len(values) < 2:
+        return None
+    area = (ranks[is_favorable].sum() - n1 * (n1 + 1) / 2) / (n1 * n0)
+    error = np.sqrt((n1 + n0 + 1) / (12 * n1 * n0))
+    return None if abs(area - 0.5) <= 4 * error else bool(area > 0.5)
