@@ -26,7 +26,7 @@ from fairkit.metrics import CONFUSION
 from fairkit.statistics import BINS, Rows, Scores, bin_index
 from fairkit_group.auditor import GroupAuditor
 from fairkit_group.between import comparisons, odds
-from fairkit_group.errors import MeanSquaredError
+from fairkit_group.errors import MeanPrediction, MeanSquaredError
 from fairkit_group.ranking import RocAuc, distances
 from fairkit_group.rates import FalsePositiveRate, SelectionRate, TruePositiveRate
 
@@ -357,5 +357,24 @@ def test_a_failing_metric_is_a_finding_not_the_end(monkeypatch: pytest.MonkeyPat
     assert report.find("mean_absolute_error_difference", "g").value is not None
 
 
-def test_the_default_loss_of_the_auditor_is_said() -> None:
+def test_a_metric_that_fails_on_one_batch_is_a_finding_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    n = 100_000  # two batches; the second has the number that the metric cannot stand
+
+    def picky(self: object, rows: Rows) -> np.ndarray:
+        if rows.score is not None and rows.score.max() > 5:
+            raise ValueError("too large")
+        return np.asarray(rows.score)
+
+    monkeypatch.setattr(MeanPrediction, "per_row", picky)
+    score = RNG.random(n)
+    score[-1] = 9
+    columns = {"g": np.arange(n) % 2, "y": RNG.random(n), "s": score}
+    report = fairkit.audit(
+        fairkit.PredictedColumns(score="s"), fairkit.load_data(columns, label="y", sensitive=["g"])
+    )
+    assert "ValueError: too large" in str(report.find("mean_prediction").inconclusive)
+    assert report.find("mean_absolute_error_difference", "g").value is not None
+
+
+def test_small_groups_begin_at_30_rows() -> None:
     assert GroupAuditor().parameters.min_group == 30
