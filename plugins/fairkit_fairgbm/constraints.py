@@ -5,10 +5,13 @@ The paper takes the maximum over all groups, b too, which asks for the same (a t
 but then the constraint of the worst group is never slack by more than the tolerance, and its multiplier
 stays where an earlier round left it. Over the *other* groups it falls as soon as its group is worst.
 
-The proxy Lagrangian is ``sum loss + N sum_b lambda_b (max_{a != b} proxy_a - proxy_b - tolerance)``, plus
-``N lambda (proxy - target)`` for every global target. Its derivative gives the rows of the worst group j
-``sum_{b != j} lambda_b - lambda_j``, those of the second worst also ``lambda_j``, and those of every other
-group ``-lambda_b``, each times N / n_a, where n_a is the weight of the rows that the group's rate is over.
+The proxy Lagrangian is ``sum loss + N sum_b lambda_b (proxy_j - proxy_b - tolerance)`` with j the worst group
+other than b, plus ``N lambda (proxy - target)`` for every global target. Its derivative gives the rows of the
+worst group j ``sum_{b != j} lambda_b - lambda_j``, those of the second worst also ``lambda_j``, and those of
+every other group ``-lambda_b``, each times N / n_a, where n_a is the weight of the rows that the rate is over.
+
+Which group is worst is told by the true rates, as the violations are. The paper takes the largest proxy; with
+three groups or more that can be another group, and then the multipliers press on rows that they do not follow.
 """
 
 from __future__ import annotations
@@ -147,13 +150,6 @@ class Constraints:
         }
         return self._rates(wrong, cells)
 
-    def proxy_rates(self, sums: NDArray[np.float64], cells: Cells) -> Rates:
-        """Give the proxy rates from the kernel's sums."""
-        proxies = {"fnr": sums[1][1::2], "fpr": sums[1][0::2]}
-        if self.needs_positive:
-            proxies["positive_rate"] = sums[1][0::2] + sums[2][1::2]
-        return self._rates(proxies, cells)
-
     def _rates(self, totals: dict[str, NDArray[np.float64]], cells: Cells) -> Rates:
         groups = len(cells.names)
         by_group = [_share(totals[name], group_sizes(name, cells)) for name in self.rates]
@@ -199,18 +195,15 @@ class Constraints:
         spread = by_group + np.array(self.tolerances).reshape(-1, 1)
         return max(0.0, float(spread.max())) if spread.size else 0.0
 
-    def largest(self, proxies: Rates) -> NDArray[np.int64]:
-        """Give the groups with the largest and the second largest proxy, shape [constraints, 2]."""
-        return np.array(_two_largest(proxies.by_group), dtype=np.int64).reshape(-1, 2)
-
     def coefficients(
-        self, multipliers: Multipliers, largest: NDArray[np.int64], cells: Cells
+        self, multipliers: Multipliers, rates: Rates, cells: Cells
     ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
         """Give each cell's coefficient of the error proxy and of the positive proxy, both [2 * groups]."""
         error = np.zeros(len(cells.weight))
         positive = np.zeros(len(cells.weight)) if self.needs_positive else None
         total = cells.total
-        for row, (name, (worst, second)) in enumerate(zip(self.rates, largest, strict=True)):
+        ranked = _two_largest(np.nan_to_num(rates.by_group, nan=-np.inf))
+        for row, (name, (worst, second)) in enumerate(zip(self.rates, ranked, strict=True)):
             own = multipliers.by_group[row]
             signed = -own
             signed[worst] += own.sum() - own[worst]
@@ -239,37 +232,38 @@ class Multipliers:
         shape = (len(constraints.rates), len(cells.names))
         return cls(np.zeros(shape), np.zeros(len(constraints.targets)))
 
-    def step(self, constraints: Constraints, rates: Rates, rate: float, limits: Limits) -> Multipliers:
-        """Ascend: ``max(0, lambda + rate * violation)``, at most the limits.
+    def step(self, constraints: Constraints, rates: Rates, speed: Scale, limits: Scale) -> Multipliers:
+        """Ascend: ``max(0, lambda + speed * violation)``, at most the limits, less the smallest group's.
+
+        Not every group can have a lower rate than another, so one multiplier of every constraint belongs at 0.
+        What all have in common acts on no difference between two groups, and with more it only feeds swings.
 
         A two-sided target's multiplier may be negative: it then presses on the opposite error.
         """
         by_group, overall = constraints.violations(rates)
-        moved = np.clip(self.by_group + rate * by_group, 0, limits.by_group)
+        moved = np.clip(self.by_group + speed.by_group * by_group, 0, limits.by_group)
+        moved -= moved.min(axis=1, keepdims=True)
         low = -limits.overall if constraints.two_sided else np.zeros_like(limits.overall)
-        return Multipliers(moved, np.clip(self.overall + rate * overall, low, limits.overall))
+        return Multipliers(moved, np.clip(self.overall + speed.overall * overall, low, limits.overall))
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """The largest multipliers: [constraints, 1] and [targets]."""
+class Scale:
+    """A size for the multipliers of every constraint [constraints, 1] and of every target [targets]."""
 
     by_group: NDArray[np.float64]
     overall: NDArray[np.float64]
 
 
-def smallest_share(constraints: Constraints, cells: Cells) -> float:
-    """Give the smallest n_a / N over all constraints and groups: the scale of the multipliers."""
-    shares = [group_sizes(name, cells).min() / cells.total for name in constraints.rates]
-    shares += [group_sizes(name, cells).sum() / cells.total for name, _ in constraints.targets]
-    return float(min(shares, default=1.0))
+def scale(constraints: Constraints, cells: Cells, size: float) -> Scale:
+    """Give the multipliers at which a row of the smallest group feels `size` times its own loss.
 
-
-def limits(constraints: Constraints, cells: Cells, cap: float) -> Limits:
-    """Give the multipliers at which a row of the smallest group feels `cap` times its own loss."""
-    by_group = [cap * group_sizes(name, cells).min() / cells.total for name in constraints.rates]
-    overall = [cap * group_sizes(name, cells).sum() / cells.total for name, _ in constraints.targets]
-    return Limits(np.array(by_group, dtype=float).reshape(-1, 1), np.array(overall, dtype=float))
+    That is ``size * min_a n_a / N`` for a constraint and ``size * n / N`` for a target: in this unit one
+    step size and one cap suit data of any number of rows and of any group sizes.
+    """
+    by_group = [size * group_sizes(name, cells).min() / cells.total for name in constraints.rates]
+    overall = [size * group_sizes(name, cells).sum() / cells.total for name, _ in constraints.targets]
+    return Scale(np.array(by_group, dtype=float).reshape(-1, 1), np.array(overall, dtype=float))
 
 
 def group_sizes(name: RateName, cells: Cells) -> NDArray[np.float64]:

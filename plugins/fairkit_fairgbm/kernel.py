@@ -7,8 +7,8 @@ A row's *cell* is ``2 * group + label``. With s = +1 for label-positives and -1 
     error proxy     log(1 + k u)                           derivative  -s k u / (1 + k u)
     positive proxy  log(1 + k / u), of label-positives     derivative  k / (k + u)
 
-(for label-negatives the positive proxy is the error proxy). Logarithms are taken of products of many
-factors, not of each. Sums are made in a fixed number of blocks, so that they do not depend on the threads.
+(for label-negatives the positive proxy is the error proxy). The loss's logarithm is taken of products of
+many factors, not of each. Sums are made in a fixed number of blocks, so that they do not depend on the threads.
 """
 
 from __future__ import annotations
@@ -62,50 +62,37 @@ def _gradients(
     scores: NDArray[np.float64],
     cells: Any,
     weights: NDArray[np.float32],
+    base: NDArray[np.float64],
     error: NDArray[np.float64],
     positive: NDArray[np.float64],
-    base: NDArray[np.float64],
     gradient: NDArray[np.float32],
     hessian: NDArray[np.float32],
     out: NDArray[np.float64],
 ) -> None:
-    n, weighted, with_positive = len(scores), len(weights) > 0, out.shape[1] == 3
-    cell_count = out.shape[2]
+    n, weighted, with_positive = len(scores), len(weights) > 0, len(positive) > 0
     for block in numba.prange(BLOCKS):
-        low, high = n * block // BLOCKS, n * (block + 1) // BLOCKS
-        sums = np.zeros((out.shape[1], cell_count))
-        products = np.ones((out.shape[1], cell_count))
-        for i in range(low, high):
+        total, product = 0.0, 1.0
+        for i in range(n * block // BLOCKS, n * (block + 1) // BLOCKS):
             cell = cells[i]
             sign = 1.0 if cell & 1 else -1.0
             u = math.exp(-min(max(sign * scores[i], -_LARGEST), _LARGEST))
             r = u / (1.0 + u)
             g = -sign * (base[cell] * r + error[cell] * (K * u / (1.0 + K * u)))
             h = base[cell] * r * (1.0 - r)
-            w = weights[i] if weighted else 1.0
             if with_positive:
                 g += positive[cell] * (K / (K + u))
-            gradient[i] = w * g
-            hessian[i] = w * h
             if weighted:
-                sums[0, cell] += w * math.log1p(u)
-                sums[1, cell] += w * math.log1p(K * u)
-                if with_positive:
-                    sums[2, cell] += w * math.log1p(K / u)
+                gradient[i] = weights[i] * g
+                hessian[i] = weights[i] * h
+                total += weights[i] * math.log1p(u)
             else:
-                products[0, cell] *= 1.0 + u
-                products[1, cell] *= 1.0 + K * u
-                if with_positive:
-                    products[2, cell] *= 1.0 + K / u
-                if products[1, cell] > _FULL or (with_positive and products[2, cell] > _FULL):
-                    for j in range(out.shape[1]):
-                        sums[j, cell] += math.log(products[j, cell])
-                        products[j, cell] = 1.0
-        if not weighted:
-            for j in range(out.shape[1]):
-                for cell in range(cell_count):
-                    sums[j, cell] += math.log(products[j, cell])
-        out[block] = sums
+                gradient[i] = g
+                hessian[i] = h
+                product *= 1.0 + u
+                if product > _FULL:
+                    total += math.log(product)
+                    product = 1.0
+        out[block] = total + math.log(product)
 
 
 def count_positive(
@@ -131,13 +118,13 @@ def gradients(
     cells: NDArray[Any],
     weights: NDArray[np.float32] | None,
     *,
+    base: NDArray[np.float64],
     error: NDArray[np.float64],
     positive: NDArray[np.float64] | None,
-    base: NDArray[np.float64],
     gradient: NDArray[np.float32],
     hessian: NDArray[np.float32],
-) -> NDArray[np.float64]:
-    """Write the Lagrangian's gradient and the loss's hessian, and give the sums of loss and proxies.
+) -> float:
+    """Write the Lagrangian's gradient and the loss's hessian, and give the loss.
 
     Parameters
     ----------
@@ -147,23 +134,23 @@ def gradients(
         ``2 * group + label``, shape [n], an unsigned integer type.
     weights
         Shape [n], or None.
+    base
+        For each cell the coefficient of the loss itself (1, but for LightGBM's scale_pos_weight), shape [cells].
     error, positive
         For each cell the coefficient of the error proxy's and of the positive proxy's derivative (the
         latter of label-positives; None where no constraint needs it), shape [cells].
-    base
-        For each cell the coefficient of the loss itself (1, but for LightGBM's scale_pos_weight), shape [cells].
     gradient, hessian
         Written, shape [n], float32.
 
     Returns
     -------
-    ndarray
-        Shape [2 or 3, cells]: weighted sums of loss, error proxy and (with `positive`) positive proxy.
+    float
+        The weighted sum of the rows' cross-entropy.
     """
-    out = np.empty((BLOCKS, 2 if positive is None else 3, len(error)))
-    unused = np.zeros(len(error)) if positive is None else positive
-    _gradients(scores, cells, _plain(weights), error, unused, base, gradient, hessian, out)
-    return np.asarray(out.sum(axis=0))
+    out = np.empty(BLOCKS)
+    pressed = np.empty(0) if positive is None else positive
+    _gradients(scores, cells, _plain(weights), base, error, pressed, gradient, hessian, out)
+    return float(out.sum())
 
 
 def _plain(weights: NDArray[np.float32] | None) -> NDArray[np.float32]:

@@ -72,7 +72,7 @@ class FairGBM(Mitigator):
             "positive_rate (demographic parity); an empty list for none.",
         )
         tolerance: tuple[float, ...] = parameter(
-            (0.01,), help="How far two groups may differ; one for all constraints or one for each.", minimum=0
+            (0.0,), help="How far two groups may differ; one for all constraints or one for each.", minimum=0
         )
         global_fpr: float | None = parameter(
             None, help="Limit of the overall false positive rate.", above=0, below=1

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fairkit_fairgbm.trainer import Moment
 
 Iterate = Literal["last", "best", "mixture", "all"]
-_TINY = 1e-9
+_TINY = 1e-6
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from fairkit.errors import DataError
 from fairkit_fairgbm import kernel
-from fairkit_fairgbm.constraints import Multipliers, Rates, limits, smallest_share
+from fairkit_fairgbm.constraints import Multipliers, Rates, scale
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from fairkit_fairgbm.constraints import Cells, Constraints
 
 
+_ALREADY_NONE = "_Booster__set_objective_to_none"
+"""LightGBM's note that the objective is "none". Where it is not set, the first `update` with a gradient sets the
+objective again, which draws the first tree's columns twice: other trees than stock LightGBM's."""
 _FEW_ROWS = 1000
 """Below this, features that cannot be split stay in: with none left LightGBM stops with an error."""
 
@@ -70,9 +73,10 @@ class Settings:
     rounds
         Trees at most.
     multiplier_rate
-        The ascent's step, free of scale: the multipliers move by ``multiplier_rate * learning_rate * (smallest
-        n_a / N)`` times the violation, so that a row of the smallest group feels ``multiplier_rate *
-        learning_rate`` times the violation more of its own loss.
+        The ascent's step, free of scale: a constraint's multipliers move by ``multiplier_rate * learning_rate
+        * min_a n_a / N`` times the violation, so that a row of the smallest group feels ``multiplier_rate *
+        learning_rate`` times the violation more of its own loss. Scores move at the pace of the learning
+        rate, and so do the multipliers.
     multiplier_cap
         The largest multiplier in the same unit.
     patience
@@ -178,15 +182,11 @@ class _State:
         self.rows, self.constraints = rows, constraints
         cells = rows.cells
         self.base = _label_weights(settings.params, cells)
-        self.start = _start(self.base * cells.weight, settings.params)
-        self.rate = (
-            settings.multiplier_rate
-            * float(settings.params.get("learning_rate", 0.1))
-            * smallest_share(constraints, cells)
-        )
-        self.limits = limits(constraints, cells, settings.multiplier_cap)
+        self.start = _start(cells.weight, settings.params)
+        speed = settings.multiplier_rate * float(settings.params.get("learning_rate", 0.1))
+        self.speed = scale(constraints, cells, speed)
+        self.limits = scale(constraints, cells, settings.multiplier_cap)
         self.multipliers = Multipliers.zero(constraints, cells)
-        self.largest = np.zeros((len(constraints.rates), 2), dtype=np.int64)
         self.gradient = np.empty(len(cells.codes), dtype=np.float32)
         self.hessian = np.empty(len(cells.codes), dtype=np.float32)
         self.path: list[Moment] = []
@@ -195,46 +195,40 @@ class _State:
 
     def objective(self, scores: NDArray[np.float64], _: Any) -> tuple[Any, Any]:
         """Give LightGBM the gradient at the scores; from the second round on the multipliers step first."""
-        moved = self._step(scores) if self.calls else None
+        cells = self.rows.cells
+        positive = self._count(scores)
+        rates = self.constraints.true_rates(positive, cells)
+        if self.calls:
+            self._step(rates)
+        error, pressed = self.constraints.coefficients(self.multipliers, rates, cells)
+        loss = kernel.gradients(
+            scores,
+            cells.codes,
+            self.rows.weights,
+            base=self.base,
+            error=error,
+            positive=pressed,
+            gradient=self.gradient,
+            hessian=self.hessian,
+        )
+        if self.calls:
+            self._note(positive, loss)
         self.calls += 1
-        sums = self._gradients(scores)
-        proxies = self.constraints.proxy_rates(sums, self.rows.cells)
-        largest = self.constraints.largest(proxies)
-        if (largest != self.largest).any():
-            # the coefficients were computed for another group with the largest proxy
-            self.largest = largest
-            if self.multipliers.by_group.any():
-                sums = self._gradients(scores)
-        if moved is not None:
-            self._note(moved, sums[0].sum())
         return self.gradient, self.hessian
 
     def finish(self, scores: NDArray[np.float64]) -> None:
         """Take the last round's step."""
-        cells = self.rows.cells
         if self.calls > len(self.path):
-            loss = kernel.total_loss(scores, cells.codes, self.rows.weights)
-            self._note(self._step(scores), loss)
+            positive = self._count(scores)
+            self._step(self.constraints.true_rates(positive, self.rows.cells))
+            self._note(positive, kernel.total_loss(scores, self.rows.cells.codes, self.rows.weights))
 
-    def _step(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _count(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         cells = self.rows.cells
-        positive = kernel.count_positive(scores, cells.codes, self.rows.weights, len(cells.weight))
-        rates = self.constraints.true_rates(positive, cells)
-        self.multipliers = self.multipliers.step(self.constraints, rates, self.rate, self.limits)
-        return positive
+        return kernel.count_positive(scores, cells.codes, self.rows.weights, len(cells.weight))
 
-    def _gradients(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-        error, positive = self.constraints.coefficients(self.multipliers, self.largest, self.rows.cells)
-        return kernel.gradients(
-            scores,
-            self.rows.cells.codes,
-            self.rows.weights,
-            error=error,
-            positive=positive,
-            base=self.base,
-            gradient=self.gradient,
-            hessian=self.hessian,
-        )
+    def _step(self, rates: Rates) -> None:
+        self.multipliers = self.multipliers.step(self.constraints, rates, self.speed, self.limits)
 
     def _note(self, positive: NDArray[np.float64], loss: float) -> None:
         self.path.append(_moment(positive, loss, self.rows.cells, self.constraints))
@@ -281,7 +275,10 @@ def _booster(lightgbm: Any, rows: Rows, settings: Settings, start: float) -> tup
         raise DataError(
             f"all {rows.matrix.shape[1]} features are constant in the training rows; nothing to learn"
         )
-    return lightgbm.Booster(params=params, train_set=data), data
+    booster = lightgbm.Booster(params=params, train_set=data)
+    if hasattr(booster, _ALREADY_NONE):
+        setattr(booster, _ALREADY_NONE, True)
+    return booster, data
 
 
 def _dataset(lightgbm: Any, rows: Rows, settings: Settings, start: float, reference: Any) -> Any:
