@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 NULL_SPELLINGS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "#N/A")
 """What a CSV cell may hold to be read as missing."""
 
+_RAGGED = re.compile(r"CSV parse error: (.*)")
+_TWICE = re.compile(r"CSV file contained multiple columns named (.*)")
 _CONVERSION = re.compile(r"In CSV column #(\d+)(?: \('(.*?)'\))?: .*conversion error", re.DOTALL)
 
 
@@ -80,13 +82,7 @@ class Source:
         return True
 
     def _explain(self, error: Exception) -> DataError:
-        text = str(error).strip().splitlines()[0]
-        if "CSV parse error" in text:
-            return DataError(
-                f"{self.name} is not a rectangular CSV table: {text}. "
-                "Quote cells that hold commas, and give every row the same number of cells."
-            )
-        return DataError(f"{self.name} cannot be read: {text}")
+        return _unreadable(self.name, error, "")
 
 
 def open_source(data: Any, name: str | None = None) -> Source:
@@ -129,10 +125,24 @@ def _open_path(path: Path) -> Source:
             csv_paths = files
         return _source(path.name, arrow, csv_paths)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OSError, UnicodeDecodeError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise DataError(
-            f"{path.name} cannot be read as {'Parquet' if _looks_like_parquet(files[0]) else 'CSV'}: {reason}"
+        raise _unreadable(
+            path.name, error, " as Parquet" if _looks_like_parquet(files[0]) else " as CSV"
         ) from error
+
+
+def _unreadable(name: str, error: Exception, form: str) -> DataError:
+    """Say in one line what Arrow found."""
+    text = str(error).strip().splitlines()[0]
+    ragged = _RAGGED.search(text)
+    if ragged is not None:
+        return DataError(
+            f"{name} is not a rectangular CSV table: {ragged.group(1)}. "
+            "Quote cells that hold commas, and give every row the same number of cells."
+        )
+    repeated = _TWICE.search(text)
+    if repeated is not None:
+        return DataError(f"{name}: two columns have the name {repeated.group(1)!r}; rename one")
+    return DataError(f"{name} cannot be read{form}: {text.rpartition('input source ')[2]}")
 
 
 def _looks_like_parquet(path: str) -> bool:
@@ -225,6 +235,10 @@ def _plain_column(column: pa.Array, field: pa.Field, table: str) -> pa.Array:
     try:
         return column.cast(target)
     except pa.ArrowInvalid as error:
+        if "UTF8" in str(error):
+            raise DataError(
+                f"{table}: column {field.name!r} holds bytes that are no UTF-8 text; save the file as UTF-8"
+            ) from error
         raise DataError(f"{table}: column {field.name!r} cannot be read as {target}: {error}") from error
 
 
@@ -237,5 +251,7 @@ def _plain_type(kind: pa.DataType) -> pa.DataType | None:
     if types.is_integer(kind):
         return pa.int64()
     if types.is_large_string(kind) or types.is_temporal(kind) or types.is_string_view(kind):
+        return pa.string()
+    if types.is_binary(kind) or types.is_large_binary(kind):
         return pa.string()
     return None
