@@ -18,30 +18,13 @@ FORMATS = ("table", "json", "junit")
 EXIT_CODES: dict[VerdictName | None, int] = {None: 0, "pass": 0, "fail": 1, "inconclusive": 3}
 
 
+@opt.expanded
 def audit(
     model: Annotated[
         str, typer.Argument(metavar="MODEL.onnx", help="The model file, or a name in the registry.")
     ],
-    data: opt.DataFile = None,
-    label: opt.Label = None,
-    favorable: opt.Favorable = None,
-    sensitive: opt.SensitiveColumns = None,
-    features: opt.Features = None,
-    drop: opt.Drop = None,
-    weights: opt.Weights = None,
-    missing: opt.MissingValues = None,
-    task: opt.TaskName = None,
-    score_output: opt.ScoreOutput = None,
-    score_kind: opt.ScoreKindName = None,
-    favorable_class: opt.FavorableClass = None,
-    threshold: opt.Threshold = None,
-    auditor: opt.AuditorNames = None,
-    assignments: opt.Assignments = None,
-    maximum: opt.MaxRules = None,
-    minimum: opt.MinRules = None,
-    adjust: opt.Adjust = None,
-    confidence: opt.Confidence = None,
-    seed: opt.Seed = None,
+    columns: opt.DataOptions,
+    typed: opt.AuditOptions,
     output_format: opt.Format = "table",
     output: opt.Output = None,
     config: opt.ConfigFile = None,
@@ -52,34 +35,7 @@ def audit(
         from fairkit.files import check_writable
 
         check_writable(output)
-    report = run_audit(
-        model,
-        opt.DataOptions(
-            data=data,
-            label=label,
-            favorable=favorable,
-            sensitive=sensitive,
-            features=features,
-            drop=drop,
-            weights=weights,
-            missing=missing,
-        ),
-        opt.AuditOptions(
-            auditors=auditor,
-            assignments=assignments,
-            maximums=maximum,
-            minimums=minimum,
-            adjust=adjust,
-            confidence=confidence,
-            seed=seed,
-            task=task,
-            score_output=score_output,
-            score_kind=score_kind,
-            favorable_class=favorable_class,
-            threshold=threshold,
-        ),
-        config,
-    )
+    report = run_audit(model, columns, typed, config)
     show(report, output_format, output)
     raise typer.Exit(EXIT_CODES[report.verdict])
 

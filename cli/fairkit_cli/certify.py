@@ -38,6 +38,7 @@ def new_key(
     print(f"secret key  {path}\npublic key  {path}.pub\nkey id      {public.keyid}")
 
 
+@opt.expanded
 def certify(
     model: Annotated[
         str, typer.Argument(metavar="MODEL.onnx", help="The model file, or a name in the registry.")
@@ -47,26 +48,8 @@ def certify(
         list[Path], typer.Option("--key", metavar="FILE", help="Secret key to sign with (repeatable).")
     ],
     output: Annotated[Path, typer.Option("--output", metavar="FILE", help="The certificate.")],
-    data: opt.DataFile = None,
-    label: opt.Label = None,
-    favorable: opt.Favorable = None,
-    sensitive: opt.SensitiveColumns = None,
-    features: opt.Features = None,
-    drop: opt.Drop = None,
-    weights: opt.Weights = None,
-    missing: opt.MissingValues = None,
-    task: opt.TaskName = None,
-    score_output: opt.ScoreOutput = None,
-    score_kind: opt.ScoreKindName = None,
-    favorable_class: opt.FavorableClass = None,
-    threshold: opt.Threshold = None,
-    auditor: opt.AuditorNames = None,
-    assignments: opt.Assignments = None,
-    maximum: opt.MaxRules = None,
-    minimum: opt.MinRules = None,
-    adjust: opt.Adjust = None,
-    confidence: opt.Confidence = None,
-    seed: opt.Seed = None,
+    columns: opt.DataOptions,
+    typed: opt.AuditOptions,
     output_format: opt.Format = "table",
     config: opt.ConfigFile = None,
 ) -> None:
@@ -88,32 +71,8 @@ def certify(
     loaded = OnnxModel.load(path)
     if path != Path(model):
         loaded.name = model  # a name in the registry says more than the file's digest
-    columns = opt.DataOptions(
-        data=data,
-        label=label,
-        favorable=favorable,
-        sensitive=sensitive,
-        features=features,
-        drop=drop,
-        weights=weights,
-        missing=missing,
-    )
     file = "test" if "test" in settings.data else "path"
     dataset = opt.load_dataset(columns, settings, loaded.settings, file=file)
-    typed = opt.AuditOptions(
-        auditors=auditor,
-        assignments=assignments,
-        maximums=maximum,
-        minimums=minimum,
-        adjust=adjust,
-        confidence=confidence,
-        seed=seed,
-        task=task,
-        score_output=score_output,
-        score_kind=score_kind,
-        favorable_class=favorable_class,
-        threshold=threshold,
-    )
     told = _settings(opt.audit_settings(typed, settings), dataset.roles.to_dict())
     with progress_bar() as progress:
         signed, report = run(loaded, dataset, told, secrets, progress=progress)

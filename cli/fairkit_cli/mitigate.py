@@ -58,19 +58,14 @@ RegistryFolder = Annotated[
 Threads = Annotated[int | None, typer.Option("--threads", metavar="N", help="Threads; default: all cores.")]
 
 
+@opt.expanded
 def mitigate(
     plugin: PluginName = None,
     model: BaseModel = None,
-    data: opt.DataFile = None,
+    *,
+    columns: opt.DataOptions,
     test: TestFile = None,
     holdout: Holdout = None,
-    label: opt.Label = None,
-    favorable: opt.Favorable = None,
-    sensitive: opt.SensitiveColumns = None,
-    features: opt.Features = None,
-    drop: opt.Drop = None,
-    weights: opt.Weights = None,
-    missing: opt.MissingValues = None,
     task: opt.TaskName = None,
     assignments: opt.Assignments = None,
     learner: Learner = None,
@@ -98,27 +93,19 @@ def mitigate(
     target = _target(output, settings)
     check_writable(target)
     name = _plugin(plugin, settings)
-    typed = opt.DataOptions(
-        data=data,
-        label=label,
-        favorable=favorable,
-        sensitive=sensitive,
-        features=features,
-        drop=drop,
-        weights=weights,
-        missing=missing,
-    )
     audited = opt.audit_settings(
         opt.AuditOptions(maximums=maximum, minimums=minimum, confidence=confidence, seed=seed, task=task),
         settings,
     )
     carried = _carried(model)
-    train = opt.load_dataset(typed, settings, carried, file="train" if settings.data.get("train") else "path")
+    train = opt.load_dataset(
+        columns, settings, carried, file="train" if settings.data.get("train") else "path"
+    )
     with _bar(name) as progress:
         result = run(
             name,
             train,
-            test=_test_data(test, typed, settings, carried),
+            test=_test_data(test, columns, settings, carried),
             holdout=_first(holdout, settings.mitigate.get("holdout"), 0.2),
             model=model,
             learner=learner or settings.mitigate.get("learner"),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -146,32 +147,62 @@ ConfigFile = Annotated[
 class DataOptions:
     """The data options of a command as they were typed; None where nothing was."""
 
-    data: str | None = None
-    label: str | None = None
-    favorable: str | None = None
-    sensitive: Sequence[str] | None = None
-    features: Sequence[str] | None = None
-    drop: Sequence[str] | None = None
-    weights: str | None = None
-    missing: str | None = None
+    data: DataFile = None
+    label: Label = None
+    favorable: Favorable = None
+    sensitive: SensitiveColumns = None
+    features: Features = None
+    drop: Drop = None
+    weights: Weights = None
+    missing: MissingValues = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditOptions:
     """The audit options of a command as they were typed; None where nothing was."""
 
-    auditors: Sequence[str] | None = None
-    assignments: Sequence[str] | None = None
-    maximums: Sequence[str] | None = None
-    minimums: Sequence[str] | None = None
-    adjust: str | None = None
-    confidence: float | None = None
-    seed: int | None = None
-    task: str | None = None
-    score_output: str | None = None
-    score_kind: str | None = None
-    favorable_class: int | None = None
-    threshold: float | None = None
+    task: TaskName = None
+    score_output: ScoreOutput = None
+    score_kind: ScoreKindName = None
+    favorable_class: FavorableClass = None
+    threshold: Threshold = None
+    auditors: AuditorNames = None
+    assignments: Assignments = None
+    maximums: MaxRules = None
+    minimums: MinRules = None
+    adjust: Adjust = None
+    confidence: Confidence = None
+    seed: Seed = None
+
+
+def expanded(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a command take `DataOptions` and `AuditOptions` as parameters: each of their fields becomes an option.
+
+    typer reads a command's options from its signature; this writes the fields into it, in place of the parameter.
+    """
+    own = inspect.signature(command, eval_str=True)
+    gathered = {name: p.annotation for name, p in own.parameters.items() if is_dataclass(p.annotation)}
+    shown: list[inspect.Parameter] = []
+    for name, parameter in own.parameters.items():
+        if name not in gathered:
+            shown.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        hints = get_type_hints(gathered[name], include_extras=True)
+        shown += [
+            inspect.Parameter(field, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
+            for field, hint in hints.items()
+        ]
+
+    def run(**typed: Any) -> Any:
+        for name, cls in gathered.items():
+            typed[name] = cls(**{field.name: typed.pop(field.name) for field in fields(cls)})
+        return command(**typed)
+
+    run.__doc__ = command.__doc__
+    run.__name__ = command.__name__
+    run.__signature__ = own.replace(parameters=shown)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
+    return run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
