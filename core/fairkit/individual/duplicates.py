@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numba
 import numpy as np
 
-from fairkit.individual.tree import Floats, Ints
+if TYPE_CHECKING:
+    from fairkit.individual.tree import Floats, Ints
 
 
 def same_rows(z: Floats) -> tuple[Ints, Ints]:
@@ -43,7 +46,7 @@ def _hash(bits: np.ndarray) -> np.ndarray:
 
 @numba.njit(cache=True)
 def _equal(z: Floats, i: int, j: int) -> bool:
-    for c in range(z.shape[1]):
+    for c in range(z.shape[1]):  # noqa: SIM110 -- numba compiles no generator
         if z[i, c] != z[j, c]:
             return False
     return True

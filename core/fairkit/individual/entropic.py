@@ -7,12 +7,15 @@ between ties. It is feasible, so its value is at most L(ε), and tends to L(ε) 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fairkit.errors import ParameterError
 from fairkit.individual.duplicates import same_rows
-from fairkit.individual.tree import Floats, Ints
+
+if TYPE_CHECKING:
+    from fairkit.individual.tree import Floats, Ints
 
 BLOCK = 1 << 22
 """Entries of Π that are held at a time."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairkit.individual.dual import Lines
-from fairkit.individual.transport import Solution
-from fairkit.individual.tree import Floats, Ints
+if TYPE_CHECKING:
+    from fairkit.individual.dual import Lines
+    from fairkit.individual.transport import Solution
+    from fairkit.individual.tree import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -67,7 +69,8 @@ class Plan:
         array of shape (n, K), of sum 1 (BuDRO Algorithm 1, line 5)
         """
         flat = self.target * classes + labels[self.source]
-        return np.bincount(flat, weights=self.mass, minlength=rows * classes).reshape(rows, classes)
+        summed: Floats = np.bincount(flat, weights=self.mass, minlength=rows * classes).astype(np.float64)
+        return summed.reshape(rows, classes)
 
 
 def transport_plan(solution: Solution) -> Plan:

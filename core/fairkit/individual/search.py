@@ -15,6 +15,8 @@ Rewards come in two kinds, with the same search:
 
 from __future__ import annotations
 
+from typing import Any
+
 import numba
 import numpy as np
 
@@ -80,7 +82,7 @@ def lane_ranges(outputs: Floats, order: Ints, first: Ints) -> tuple[Floats, Floa
 
 
 @numba.njit(cache=True, fastmath=_FAST, error_model="numpy")
-def _squared_distance(z: Floats, i: int, j: int) -> float:
+def _squared_distance(z: Floats, i: int, j: int) -> Any:
     total = 0.0
     for c in range(z.shape[1]):
         total += (z[i, c] - z[j, c]) ** 2
@@ -115,9 +117,7 @@ def _block_bounds(
 
 
 @numba.njit(cache=True, fastmath=_FAST, error_model="numpy")
-def _reward_bound(
-    kind: int, low: Floats, high: Floats, lane: int, label: int, target: Floats, q: int
-) -> float:
+def _reward_bound(kind: int, low: Floats, high: Floats, lane: int, label: int, target: Floats, q: int) -> Any:
     """Bound the reward below a lane from above; exact for a row."""
     if kind == LOSSES:
         return low[label, lane]
@@ -131,7 +131,7 @@ def _reward_bound(
 
 
 @numba.njit(cache=True, parallel=True, fastmath=_FAST, error_model="numpy")
-def search(
+def search(  # noqa: PLR0912, PLR0915 -- one compiled loop; calls with arrays cost more than the work they would do
     z: Floats,
     centre: Singles,
     half: Singles,

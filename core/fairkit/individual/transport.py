@@ -8,8 +8,8 @@ reward on it and give a `Transport`, whose `solve` and `curve` answer for one or
     support = Support(metric.transform(columns))
     for losses in boosting_rounds:                       # (K, n): the loss of each row under each label
         problem = support.losses(losses, labels, eta=eta)
-        solution = problem.solve(0.4, eta=eta, guess=guess)
-        eta, guess = solution.eta, solution              # warm starts; the answer stays exact
+        solution = problem.solve(0.4, eta=eta)
+        eta = solution.eta                               # a warm start; the answer is exact with any
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Support:
         best, row = group_maxima(values, self.group, len(self.first))
         asked, mass = _asked(len(self.z), rows, weights)
         code = labels[asked] * len(self.first) + self.group[asked]
-        weight = np.bincount(code, weights=mass, minlength=best.size)
+        weight: Floats = np.bincount(code, weights=mass, minlength=best.size).astype(np.float64)
         present = np.bincount(code, minlength=best.size) > 0
         number = np.cumsum(present) - 1
         classes = np.flatnonzero(present)
@@ -137,8 +137,8 @@ class Support:
         values
             Shape (n, K), finite: the outputs h of each row.
         targets
-            Shape (n, K): what row j's outputs are compared with: the true values (a regression's performance gap), or by
-            default the row's own outputs (distributional individual fairness).
+            Shape (n, K): what row j's outputs are compared with: the true values (a regression's performance
+            gap), or by default the row's own outputs (distributional individual fairness).
         kind
             ``squared`` or ``absolute``.
         rows, weights, eta
@@ -331,10 +331,7 @@ class Transport:
 
     def staying(self) -> Lines:
         """Give the answers when no row moves: what each query class is worth where it is."""
-        if self.kind == LOSSES:
-            reward = self.values[self.label, self.where]
-        else:
-            reward = self.own
+        reward = self.values[self.label, self.where] if self.kind == LOSSES else self.own
         return Lines(answer=self.where, reward=reward, cost=np.zeros(len(self.where)))
 
     def solve(
@@ -342,7 +339,6 @@ class Transport:
         epsilon: float,
         *,
         eta: float | None = None,
-        guess: Solution | None = None,
         tolerance: float = 1e-9,
     ) -> Solution:
         """Find L(ε).
@@ -353,8 +349,6 @@ class Transport:
             ε ≥ 0, in units of the squared distance.
         eta
             About which η to expect; saves evaluations.
-        guess
-            A solution for the same queries and support (other losses, another ε): its answers are tried first.
         tolerance
             `value` and `lower_bound` differ by at most this (absolute, in units of the reward).
 
@@ -369,9 +363,8 @@ class Transport:
         trials, work = self._pilot(epsilon, eta)
         if trials and not self.scale / 3.0 < trials[0] < self.scale * 3.0:
             self._fit(trials[0])
-        queries = np.arange(len(self.where))
-        bracket = self._bracket(queries, None if guess is None else guess.lines.answer)
-        bracket = minimise(self.answers, self.weights, epsilon, bracket, tolerance=tolerance, trials=trials)
+        everyone = np.arange(len(self.where))
+        bracket = self.bracket(everyone, self.weights, epsilon, trials=trials, tolerance=tolerance)
         return Solution(
             epsilon=float(epsilon),
             value=bracket.value,
@@ -389,27 +382,51 @@ class Transport:
         solutions: dict[int, Solution] = {}
         last: Solution | None = None
         for index in np.argsort(np.asarray(epsilons, dtype=np.float64), kind="stable")[::-1]:
-            last = self.solve(
-                epsilons[index], eta=last.eta if last else None, guess=last, tolerance=tolerance
-            )
+            last = self.solve(epsilons[index], eta=last.eta if last else None, tolerance=tolerance)
             solutions[int(index)] = last
         return [solutions[index] for index in range(len(epsilons))]
 
-    def _bracket(self, queries: Ints, guess: Ints | None = None) -> Bracket:
-        """Begin with η = 0, where all go to the largest reward, and η = ∞, where all stay."""
+    def bracket(
+        self,
+        queries: Ints,
+        weights: Floats,
+        epsilon: float,
+        *,
+        eta: float | None = None,
+        trials: list[float] | None = None,
+        tolerance: float = 0.0,
+    ) -> Bracket:
+        """Minimise M over some query classes, with weights of sum 1.
+
+        Parameters
+        ----------
+        queries, weights
+            Numbers of query classes, shape (q,), and their weights.
+        epsilon
+            ε ≥ 0.
+        eta, trials
+            About which η to expect, or which values to try first.
+        tolerance
+            See `fairkit.individual.dual.minimise`.
+        """
+
+        def evaluate(at: float, chosen: Ints, guess: Ints) -> Lines:
+            return self.answers(at, queries[chosen], guess)
+
         stay = self.staying().take(queries)
         low = self.answers(0.0, queries, stay.answer)
         free = np.flatnonzero(low.cost == 0.0)  # a larger reward at no distance: better than to stay
-        stay = stay.put(free, low.take(free))
-        total = self.weights[queries].sum()
-        return Bracket(
+        start = Bracket(
             eta_low=0.0,
             eta_high=np.inf,
             low=low,
-            high=stay,
+            high=stay.put(free, low.take(free)),
             eta=0.0,
-            value=float(self.weights[queries] @ low.reward / total) if total else 0.0,
+            value=float(weights @ low.reward),
         )
+        if trials is None:
+            trials = _around(eta, 0.15) if eta else []
+        return minimise(evaluate, weights, epsilon, start, tolerance=tolerance, trials=trials)
 
     def _pilot(self, epsilon: float, eta: float | None) -> tuple[list[float], float]:
         """Find η on every k-th query of the tree's order; give values to try, nearest first, and the work."""
@@ -419,27 +436,16 @@ class Transport:
         step = min(m // PILOT, 32)
         sample = self._sequence[step // 2 :: step]
         weights = self.weights[sample] / self.weights[sample].sum()
-
-        def evaluate(at: float, queries: Ints, guess: Ints) -> Lines:
-            return self.answers(at, sample[queries], guess)
-
-        bracket = minimise(
-            evaluate,
-            weights,
-            epsilon,
-            self._bracket(sample),
-            tolerance=0.0,
-            trials=_around(eta, 0.2) if eta else [],
-        )
+        bracket = self.bracket(sample, weights, epsilon, eta=eta)
+        work = bracket.evaluations * len(sample) / m
         if bracket.eta == 0.0:
-            return [], bracket.evaluations * len(sample) / m
+            return [], work
         lines = bracket.low if bracket.eta == bracket.eta_low else bracket.high
         error = float(np.sqrt(weights @ (lines.cost - weights @ lines.cost) ** 2 / len(sample)))
-        everyone = np.arange(len(sample))
-        near = weights @ evaluate(bracket.eta / 1.1, everyone, lines.answer).cost
-        far = weights @ evaluate(bracket.eta * 1.1, everyone, lines.answer).cost
+        near = weights @ self.answers(bracket.eta / 1.1, sample, lines.answer).cost
+        far = weights @ self.answers(bracket.eta * 1.1, sample, lines.answer).cost
         width = np.clip(2.0 * error * 0.2 / max(near - far, 1e-300), 0.003, 0.5)
-        return _around(bracket.eta, float(width)), (bracket.evaluations + 2.0) * len(sample) / m
+        return _around(bracket.eta, float(width)), work + 2.0 * len(sample) / m
 
 
 def _around(eta: float, width: float) -> list[float]:

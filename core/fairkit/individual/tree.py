@@ -89,13 +89,14 @@ def bounding_coordinates(z: Floats) -> Floats:
     -------
     array of shape (n, min(d, WIDTH))
     """
-    centred = z - z.mean(axis=0)
+    centred: Floats = z - z.mean(axis=0)
     if z.shape[1] <= WIDTH:
         return centred
     _, axes = np.linalg.eigh(centred.T @ centred)
     rotated = centred @ axes[:, ::-1]
     rest = np.sqrt(np.einsum("ij,ij->i", rotated[:, WIDTH - 1 :], rotated[:, WIDTH - 1 :]))
-    return np.column_stack([rotated[:, : WIDTH - 1], rest])
+    out: Floats = np.column_stack([rotated[:, : WIDTH - 1], rest])
+    return out
 
 
 def build_tree(z: Floats, bounding: Floats, extra: Floats | None = None, scale: float = 0.0) -> SupportTree:

@@ -1,0 +1,205 @@
+"""Raw columns to numbers: one-hot categories, standardised numbers, missing values as a feature of their own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairkit.errors import DataError, did_you_mean
+from fairkit.roles import MISSING_GROUP, value_text
+
+Columns = Mapping[str, NDArray[Any]]
+Floats = NDArray[np.float64]
+
+MAX_CATEGORIES = 1_000
+"""A text column with more values is a name or an identifier, and no feature."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnEncoding:
+    """How one raw column becomes features.
+
+    A number becomes ``(x - mean) / scale``, and a second feature, 1 where it is missing (the first is 0 there), if any
+    was missing when the encoding was learned. A category becomes one 0-1 feature for each value, or a single
+    one where there are two values. A value that was never seen has zeros only.
+    """
+
+    name: str
+    kind: Literal["number", "category"]
+    mean: float = 0.0
+    scale: float = 1.0
+    missing: bool = False
+    categories: tuple[str, ...] = ()
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The features' names, such as ``age`` and ``workclass=Private``."""
+        if self.kind == "number":
+            return (self.name, f"{self.name}={MISSING_GROUP}") if self.missing else (self.name,)
+        shown = self.categories[1:] if len(self.categories) == 2 else self.categories
+        return tuple(f"{self.name}={category}" for category in shown)
+
+    @classmethod
+    def learn(cls, name: str, values: NDArray[Any], *, standardise: bool = True) -> Self:
+        """Look at a column.
+
+        Raises
+        ------
+        DataError
+            It holds infinite numbers or too many distinct texts.
+        """
+        if values.dtype.kind in "OUS":
+            categories = tuple(sorted(set(_texts(values))))
+            if len(categories) > MAX_CATEGORIES:
+                raise DataError(
+                    f"column {name!r} has {len(categories)} distinct texts: it looks like a name or an identifier; "
+                    "leave it out of the features or of the metric's columns"
+                )
+            return cls(name=name, kind="category", categories=categories)
+        numbers = _numbers(name, values)
+        known = numbers[~np.isnan(numbers)]
+        mean = float(known.mean()) if standardise and len(known) else 0.0
+        spread = float(known.std()) if standardise and len(known) else 1.0
+        scale = spread if spread > 0.0 else 1.0
+        return cls(name=name, kind="number", mean=mean, scale=scale, missing=len(known) < len(numbers))
+
+    def encode(self, values: NDArray[Any]) -> Floats:
+        """Give the features of n rows, shape (n, features)."""
+        if self.kind == "number":
+            if values.dtype.kind in "OUS":
+                raise DataError(
+                    f"column {self.name!r} holds text here; the fair metric was made for numbers in this column"
+                )
+            numbers = (_numbers(self.name, values) - self.mean) / self.scale
+            gone = np.isnan(numbers)
+            filled = np.where(gone, 0.0, numbers)[:, None]
+            return np.column_stack([filled, gone.astype(float)]) if self.missing else filled
+        shown = self.categories[1:] if len(self.categories) == 2 else self.categories
+        place = {category: index for index, category in enumerate(shown)}
+        code = np.array([place.get(text, -1) for text in _texts(values)], dtype=np.int64)
+        out = np.zeros((len(code), len(shown)))
+        out[np.flatnonzero(code >= 0), code[code >= 0]] = 1.0
+        return out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Encoder:
+    """How a table's raw columns become a matrix of numbers: each column's encoding, in order."""
+
+    columns: tuple[ColumnEncoding, ...]
+
+    @classmethod
+    def learn(cls, columns: Columns, *, standardise: bool = True) -> Self:
+        """Look at raw columns: text (object or str arrays), or numbers (NaN where missing).
+
+        Raises
+        ------
+        DataError
+            There is no column or no row, or one cannot be encoded.
+        """
+        if not columns or not len(next(iter(columns.values()))):
+            raise DataError("a fair metric needs at least one column and one row")
+        return cls(
+            columns=tuple(
+                ColumnEncoding.learn(name, np.asarray(values), standardise=standardise)
+                for name, values in columns.items()
+            )
+        )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The raw columns that are needed."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The features' names, one for each column of the matrix."""
+        return tuple(feature for column in self.columns for feature in column.features)
+
+    def places(self, names: Sequence[str]) -> NDArray[np.int64]:
+        """Give the numbers of the features that come from some raw columns.
+
+        Raises
+        ------
+        DataError
+            A name is unknown.
+        """
+        for name in names:
+            if name not in self.names:
+                hint = did_you_mean(name, self.names, what="columns")
+                raise DataError(f"the fair metric's features have no column {name!r}. {hint}")
+        owner = [column.name for column in self.columns for _ in column.features]
+        return np.flatnonzero([name in names for name in owner])
+
+    def encode(self, columns: Columns) -> Floats:
+        """Give the matrix, shape (n, features).
+
+        Raises
+        ------
+        DataError
+            A column is missing, or holds text where numbers are needed.
+        """
+        absent = [name for name in self.names if name not in columns]
+        if absent:
+            hint = did_you_mean(absent[0], columns, what="columns")
+            raise DataError(
+                f"the fair metric needs the column{'s' * (len(absent) > 1)} {', '.join(map(repr, absent))}, "
+                f"which the data does not have. {hint}"
+            )
+        return np.column_stack([column.encode(np.asarray(columns[column.name])) for column in self.columns])
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """Give plain JSON values."""
+        return [
+            {
+                "name": column.name,
+                "kind": column.kind,
+                "mean": column.mean,
+                "scale": column.scale,
+                "missing": column.missing,
+                "categories": list(column.categories),
+            }
+            for column in self.columns
+        ]
+
+    @classmethod
+    def from_dict(cls, records: Sequence[Mapping[str, Any]]) -> Self:
+        """Read what `to_dict` gave."""
+        return cls(
+            columns=tuple(
+                ColumnEncoding(
+                    name=str(record["name"]),
+                    kind="number" if record["kind"] == "number" else "category",
+                    mean=float(record["mean"]),
+                    scale=float(record["scale"]),
+                    missing=bool(record["missing"]),
+                    categories=tuple(str(category) for category in record["categories"]),
+                )
+                for record in records
+            )
+        )
+
+
+def _texts(values: NDArray[Any]) -> list[str]:
+    return [value_text(value) for value in values.tolist()]
+
+
+def _numbers(name: str, values: NDArray[Any]) -> Floats:
+    numbers = values.astype(np.float64)
+    infinite = int(np.isinf(numbers).sum())
+    if infinite:
+        row = int(np.flatnonzero(np.isinf(numbers))[0])
+        raise DataError(
+            f"column {name!r} has {infinite} infinite value(s), the first in row {row}; clip or drop them"
+        )
+    return numbers
+
+
+def is_number(value: Any) -> bool:
+    """Tell whether a JSON value is a finite number."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
