@@ -65,8 +65,8 @@ def _write_data() -> None:
     rates = loans_truth().approved_given_repay["sex"]
     told = ", ".join(f"{rate:.1%} of the {sex} ones" for sex, rate in rates.items())
     _say(
-        f"{TRAIN_ROWS + TEST_ROWS:,} synthetic loan applications. The bank's past decisions are biased by a known amount: "
-        f"of the applicants who would repay it approved {told}. A model learns from those decisions."
+        f"{TRAIN_ROWS + TEST_ROWS:,} synthetic loan applications. The bank's past decisions are biased by a "
+        f"known amount: of the applicants who would repay it approved {told}. A model learns from those decisions."
     )
 
 

@@ -181,7 +181,11 @@ def expanded(command: Callable[..., Any]) -> Callable[..., Any]:
     typer reads a command's options from its signature; this writes the fields into it, in place of the parameter.
     """
     own = inspect.signature(command, eval_str=True)
-    gathered = {name: p.annotation for name, p in own.parameters.items() if is_dataclass(p.annotation)}
+    gathered: dict[str, Any] = {
+        name: parameter.annotation
+        for name, parameter in own.parameters.items()
+        if is_dataclass(parameter.annotation)
+    }
     shown: list[inspect.Parameter] = []
     for name, parameter in own.parameters.items():
         if name not in gathered:

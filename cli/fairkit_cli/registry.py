@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from fairkit_registry.keys import PublicKey
     from fairkit_registry.policies import AliasPolicy
     from fairkit_registry.promotion import Decision
@@ -76,6 +78,11 @@ def _keys(paths: list[Path] | None) -> list[PublicKey]:
 
 def _print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def _json_lines(records: Iterable[Any]) -> str:
+    """Write records as a JSON list with a line for each: an indented one takes long for thousands."""
+    return "[" + ",\n".join(json.dumps(one.to_dict(), ensure_ascii=False) for one in records) + "]"
 
 
 @app.command()
@@ -151,7 +158,7 @@ def list_models(
         typer.echo(columns(("model", "versions", "aliases"), rows))
         return
     if format is Format.json:
-        _print_json({"versions": [v.to_dict() for v in versions], "aliases": [a.to_dict() for a in aliases]})
+        typer.echo(f'{{"versions": {_json_lines(versions)}, "aliases": {_json_lines(aliases)}}}')
         return
     held: dict[int | None, list[str]] = {}
     for one in aliases:

@@ -24,6 +24,8 @@ def columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def clean(text: str) -> str:
     """Take control characters out of text from outside: it cannot move the cursor or fake a line."""
+    if text.isprintable():
+        return text
     return "".join(char if char.isprintable() else " " for char in text)
 
 
