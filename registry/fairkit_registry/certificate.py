@@ -19,6 +19,7 @@ from fairkit_registry import dsse, predicate
 from fairkit_registry.diagnosis import explain_refusal
 from fairkit_registry.errors import CertificateError, VerificationError
 from fairkit_registry.jsonio import StrictJsonError, canonical, read_object
+from fairkit_registry.staging import LARGEST_CERTIFICATE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
-LARGEST = 16 << 20
-"""Bytes of the largest certificate that is read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,11 +256,13 @@ def read_file(path: str | Path) -> bytes:
     path = Path(path)
     try:
         with path.open("rb") as handle:
-            raw = handle.read(LARGEST + 1)
+            raw = handle.read(LARGEST_CERTIFICATE + 1)
     except OSError as error:
         raise CertificateError(f"cannot read the certificate {path}: {error.strerror or error}") from None
-    if len(raw) > LARGEST:
-        raise CertificateError(f"{path} is too large to be a certificate (more than {LARGEST >> 20} MiB)")
+    if len(raw) > LARGEST_CERTIFICATE:
+        raise CertificateError(
+            f"{path} is too large to be a certificate (more than {LARGEST_CERTIFICATE >> 20} MiB)"
+        )
     return raw
 
 

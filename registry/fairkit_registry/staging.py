@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fairkit_registry.blobs import BlobStore, Staged, chunks
-from fairkit_registry.certificate import LARGEST, check_subject, read_file
 from fairkit_registry.errors import RegistryError
 
 if TYPE_CHECKING:
@@ -13,7 +12,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 from contextlib import contextmanager
 
-LARGEST_CERTIFICATE = LARGEST
+LARGEST_CERTIFICATE = 16 << 20
+"""Bytes of the largest certificate that is read."""
 
 
 @contextmanager
@@ -57,6 +57,8 @@ class Staging:
         CertificateError
             It is not.
         """
+        from fairkit_registry.certificate import check_subject, read_file
+
         raw = read_file(path)
         check_subject(raw, model, where=str(path))
         return self.take(self.blobs.stage([raw]))

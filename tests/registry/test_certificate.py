@@ -225,7 +225,7 @@ def test_only_a_file_can_be_certified(model, signer, make):
 
 
 def test_a_file_that_is_no_certificate(tmp_path):
-    (tmp_path / "big").write_bytes(b" " * (certificate.LARGEST + 1))
+    (tmp_path / "big").write_bytes(b" " * (certificate.LARGEST_CERTIFICATE + 1))
     with pytest.raises(CertificateError, match="too large"):
         certificate.read_file(tmp_path / "big")
     with pytest.raises(CertificateError, match="cannot read"):
