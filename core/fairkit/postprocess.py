@@ -82,12 +82,20 @@ class ScoredRows:
             weights=None if self.weights is None else self.weights[index],
         )
 
-    def halves(self, rng: np.random.Generator) -> tuple[Self, Self]:
-        """Split the rows at random into two halves of every group and outcome: to fit, and to choose by."""
+    def folds(self, count: int, rng: np.random.Generator) -> list[tuple[Self, Self]]:
+        """Split the rows at random into parts that hold a share of every group and outcome.
+
+        Returns
+        -------
+        list of (others, part)
+            For each of `count` parts, the rows outside it and the rows in it.
+        """
         order = rng.permutation(len(self))
         strata = (2 * self.codes + (self.favorable > 0))[order]
         order = order[np.argsort(strata, kind="stable")]
-        return self.take(np.sort(order[0::2])), self.take(np.sort(order[1::2]))
+        part = np.empty(len(self), dtype=np.int64)
+        part[order] = np.arange(len(self)) % count
+        return [(self.take(part != place), self.take(part == place)) for place in range(count)]
 
     def rates(self, chance: NDArray[np.float64]) -> NDArray[np.float64]:
         """Give the weighted mean of h in each of the K groups, NaN in an empty one."""
@@ -105,13 +113,20 @@ class ScoredRows:
         agreed = self.favorable * chance + (1.0 - self.favorable) * (1.0 - chance)
         return float(np.average(agreed, weights=self.weights))
 
-    def margin(self) -> float:
-        """Give two standard errors of a rate in the smallest group: 2 √(.25 / n), n its effective rows."""
+    def effective_rows(self) -> NDArray[np.float64]:
+        """Give (Σ w)² / Σ w² in each of the K groups: the rows of equal weight that would say as much."""
         weights, count = self.row_weights, len(self.names) + 1
         totals = np.bincount(self.codes, weights, minlength=count)[:-1]
         squares = np.bincount(self.codes, weights**2, minlength=count)[:-1]
-        effective = totals[squares > 0] ** 2 / squares[squares > 0]
-        return 1.0 / float(np.sqrt(effective.min())) if len(effective) else 1.0
+        rows: NDArray[np.float64] = np.divide(
+            totals**2, squares, out=np.zeros(len(totals)), where=squares > 0
+        )
+        return rows
+
+    def margin(self) -> float:
+        """Give two standard errors of a rate in the smallest group: 2 √(.25 / n), n its effective rows."""
+        rows = self.effective_rows()
+        return 1.0 / float(np.sqrt(rows[rows > 0].min())) if (rows > 0).any() else 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

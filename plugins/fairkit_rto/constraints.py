@@ -32,7 +32,11 @@ class Constraint(Protocol):
     """What a rule is held to."""
 
     def thresholds(self, groups: list[SortedScores], setting: Setting) -> NDArray[np.float64]:
-        """Give the K + 1 exact thresholds, the last for the pooled population."""
+        """Give the exact thresholds of the K groups."""
+        ...
+
+    def pooled(self, groups: list[SortedScores], own: NDArray[np.float64], setting: Setting) -> float:
+        """Give the threshold for all groups taken together, for values that are no group."""
         ...
 
     def violation(self, rates: NDArray[np.float64]) -> float:
@@ -48,14 +52,18 @@ class EqualRates:
     """Demographic parity; equal opportunity where the rows are those with the favorable outcome."""
 
     def thresholds(self, groups: list[SortedScores], setting: Setting) -> NDArray[np.float64]:
-        """Solve each group, and all of them together as the pooled population."""
+        """Solve each group; an empty one gets 0."""
         rho = 0.0 if setting.rho is None else setting.rho
-        pooled = parity_threshold(groups, setting.gamma, rho, setting.epsilon)
-        own = [
-            parity_threshold([group], setting.gamma, rho, setting.epsilon) if group.total > 0 else pooled
-            for group in groups
-        ]
-        return np.array([*own, pooled])
+        return np.array(
+            [
+                parity_threshold([group], setting.gamma, rho, setting.epsilon) if group.total > 0 else 0.0
+                for group in groups
+            ]
+        )
+
+    def pooled(self, groups: list[SortedScores], own: NDArray[np.float64], setting: Setting) -> float:
+        """Solve all groups as one population."""
+        return parity_threshold(groups, setting.gamma, setting.rho or 0.0, setting.epsilon)
 
     def violation(self, rates: NDArray[np.float64]) -> float:
         """Give the largest rate less the smallest."""
@@ -87,9 +95,8 @@ class ZeroCovariance:
     shares: tuple[float, ...]
 
     def thresholds(self, groups: list[SortedScores], setting: Setting) -> NDArray[np.float64]:
-        """Solve each subgroup; the pooled rule has the rate that the solved rule has overall."""
-        found = np.zeros(len(groups) + 1)
-        reached = 0.0
+        """Solve each subgroup; where nobody is on one side nothing is asked for."""
+        found = np.zeros(len(groups))
         for inside, outside in self.pairs:
             if inside is None or outside is None:
                 continue
@@ -98,11 +105,16 @@ class ZeroCovariance:
                 share = one.total / (one.total + other.total)
                 multiplier = covariance_multiplier(one, other, setting.gamma, setting.epsilon)
                 found[inside], found[outside] = multiplier * (1.0 - share), -multiplier * share
-        for group, threshold in zip(groups, found[:-1].tolist(), strict=True):
-            reached += group.ramp(threshold, setting.gamma)[0]
-        total = sum(group.total for group in groups)
-        found[-1] = parity_threshold(groups, setting.gamma, reached / total, 0.0)
         return found
+
+    def pooled(self, groups: list[SortedScores], own: NDArray[np.float64], setting: Setting) -> float:
+        """Give the whole population the rate that the groups' rules have together."""
+        reached = sum(
+            group.ramp(threshold, setting.gamma)[0]
+            for group, threshold in zip(groups, own.tolist(), strict=True)
+        )
+        rho = reached / sum(group.total for group in groups)
+        return parity_threshold(groups, setting.gamma, rho, 0.0)
 
     def violation(self, rates: NDArray[np.float64]) -> float:
         """Give the largest |C(h, 1_S)| = ρ(1 - ρ) |rate in S - rate outside| over the subgroups."""
@@ -154,7 +166,9 @@ def _share(weight: list[float], inside: int | None, outside: int | None) -> floa
 
 def exact_thresholds(constraint: Constraint, rows: ScoredRows, setting: Setting) -> NDArray[np.float64]:
     """Give the exact thresholds of margins f = 2p - 1 for rows in memory, shape [K + 1]."""
-    return constraint.thresholds(sorted_margins(rows), setting)
+    groups = sorted_margins(rows)
+    own = constraint.thresholds(groups, setting)
+    return np.append(own, constraint.pooled(groups, own, setting))
 
 
 def sorted_margins(rows: ScoredRows) -> list[SortedScores]:

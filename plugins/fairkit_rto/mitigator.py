@@ -6,6 +6,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from fairkit.errors import DataError, ParameterError
 from fairkit.onnx.rules import Piece
 from fairkit.parameters import parameter
@@ -18,15 +20,18 @@ from fairkit_rto.constraints import (
     descended_thresholds,
     exact_thresholds,
 )
-from fairkit_rto.selection import Choice, candidates, choose
+from fairkit_rto.selection import Choice, Wishes, choose
 from fairkit_rto.solver import ramp
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from fairkit.mitigators import Run
     from fairkit.postprocess import ScoredRows
+
+_FOLDS = 5
+_MOST_ROWS = 500_000
+"""Settings are chosen on at most so many rows; thresholds are solved on all."""
 
 
 class RandomizedThresholds(PostProcessor):
@@ -45,21 +50,21 @@ class RandomizedThresholds(PostProcessor):
 
         gamma: float | None = parameter(
             None,
-            help="Width of the ramp on the scale of 2p - 1; default: chosen on validation rows.",
+            help="Width of the ramp on the scale of 2p - 1; default: chosen by cross validation.",
             minimum=1e-6,
         )
         rho: float | None = parameter(
             None,
-            help="The rate that every group gets; default: chosen on validation rows.",
+            help="The rate that every group gets; default: chosen by cross validation.",
             minimum=0,
             maximum=1,
         )
         epsilon: float | None = parameter(
-            0.0, help="The difference allowed between groups; none: chosen on validation rows.", minimum=0
+            0.0, help="The difference allowed between groups; none: chosen by cross validation.", minimum=0
         )
         tolerance: float = parameter(
             0.0,
-            help="With epsilon=none: the difference allowed on validation rows beside chance.",
+            help="With epsilon=none: the difference allowed on held-out rows beside chance.",
             minimum=0,
         )
         constraint: Literal["demographic_parity", "equal_opportunity", "covariance"] = parameter(
@@ -98,19 +103,21 @@ class RandomizedThresholds(PostProcessor):
         self, constraint: Constraint, rows: ScoredRows, validation: ScoredRows | None, run: Run
     ) -> tuple[Setting, Choice | None]:
         chosen = self.parameters
-        equal_rates = isinstance(constraint, EqualRates)
-        settings = candidates(rows, chosen.gamma, chosen.rho, chosen.epsilon, has_rho=equal_rates)
-        if len(settings) == 1:
-            return settings[0], None
-        fit, held_out = rows.halves(run.rng()) if validation is None else (rows, validation)
-        choice = choose(
-            constraint,
-            fit,
-            held_out,
-            settings,
+        wishes = Wishes(
+            gamma=chosen.gamma,
+            rho=chosen.rho,
+            epsilon=chosen.epsilon,
+            has_rho=isinstance(constraint, EqualRates),
             favorable_only=chosen.constraint == "equal_opportunity",
-            tolerance=chosen.tolerance if chosen.epsilon is None else None,
+            tolerance=chosen.tolerance,
         )
+        if wishes.given is not None:
+            return wishes.given, None
+        rng = run.rng()
+        if len(rows) > _MOST_ROWS:
+            rows = rows.take(np.sort(rng.choice(len(rows), _MOST_ROWS, replace=False)))
+        folds = rows.folds(_FOLDS, rng) if validation is None else [(rows, validation)]
+        choice = choose(constraint, rows, folds, wishes)
         return choice.setting, choice
 
 

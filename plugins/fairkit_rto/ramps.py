@@ -127,15 +127,17 @@ def evaluate(terms: Sequence[Term], threshold: float, gamma: float) -> tuple[flo
     return value, slope
 
 
-def crossing(terms: Sequence[Term], gamma: float, target: float, bounds: tuple[float, float]) -> float:
+def crossing(
+    terms: Sequence[Term], gamma: float, target: float, bounds: tuple[float, float], *, start: float
+) -> float:
     """Give the t within the bounds where the sum of the terms is `target`, or the nearer bound.
 
-    The sum is continuous, piecewise linear and does not increase. Newton's step from a point on the right
-    piece ends on the root exactly; a bracket keeps the steps from other pieces in bounds, and where a step
-    leaves it or the slope is 0 the bracket is halved.
+    The sum is continuous, piecewise linear and does not increase. Newton's step from a point on the right piece
+    ends on the root exactly; a bracket keeps the steps from other pieces in bounds, and where a step leaves it
+    or the slope is 0 the bracket is halved. The search begins at `start`.
     """
     low, high = bounds
-    threshold = min(max(0.0, low), high)
+    threshold = start
     for _ in range(_MOST_STEPS):
         value, slope = evaluate(terms, threshold, gamma)
         if value == target:
@@ -159,6 +161,7 @@ def middle_crossing(terms: Sequence[Term], gamma: float, mean: float, bounds: tu
     on one line, or next to a kink, and their middle is the root to that accuracy.
     """
     total = sum(term.scores.total for term in terms)
-    left = crossing(terms, gamma, (mean + FLAT) * total, bounds)
-    right = crossing(terms, gamma, (mean - FLAT) * total, bounds)
+    first = min(max(0.0, bounds[0]), bounds[1])
+    left = crossing(terms, gamma, (mean + FLAT) * total, bounds, start=first)
+    right = crossing(terms, gamma, (mean - FLAT) * total, (left, bounds[1]), start=left)
     return 0.5 * (left + right)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,21 +11,27 @@ import numpy as np
 from fairkit_rto.constraints import Setting, sorted_margins
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
     from fairkit.postprocess import ScoredRows
     from fairkit_rto.constraints import Constraint
+    from fairkit_rto.ramps import SortedScores
 
 GAMMAS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-RHO_SHIFTS = (0.0, -0.05, 0.05, -0.1, 0.1)
+RHO_SHIFTS = tuple(round(0.01 * step, 2) for step in range(-15, 16))
 EPSILONS = (0.0, 0.01, 0.02, 0.05, 0.1)
+NEAR = 0.001
+"""Rates whose expected accuracy is nearer to the best than this are averaged."""
+
+Fold = tuple["ScoredRows", "ScoredRows"]
+"""Rows to fit thresholds to, and rows to measure them on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """A setting and what it gave on the validation rows.
+    """A setting and what it gave on the held-out rows.
 
     Attributes
     ----------
@@ -45,88 +51,147 @@ class Choice:
     allowed: float
 
 
-def candidates(
-    rows: ScoredRows, gamma: float | None, rho: float | None, epsilon: float | None, *, has_rho: bool
-) -> list[Setting]:
-    """List the settings to try: what is given is kept, what is not is taken from the paper's grids.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What the user gave; None stands for what is to be chosen.
 
-    The rates tried are the mean score, and the share of favorable outcomes + {0, ±.05, ±.1} within [0, 1].
+    Attributes
+    ----------
+    gamma, rho, epsilon
+        See `Setting`.
+    has_rho
+        Whether the constraint has a common rate.
+    favorable_only
+        Rates are of the rows with the favorable outcome, at fit and on held-out rows.
+    tolerance
+        With ε to be chosen: the violation that is allowed on held-out rows, beside chance.
     """
-    rates: list[float | None] = [rho]
-    if rho is None and has_rho:
-        share = float(np.average(rows.favorable, weights=rows.weights))
-        mean = float(np.average(rows.scores, weights=rows.weights))
-        grid = [mean, *(share + shift for shift in RHO_SHIFTS)]
-        rates = list(dict.fromkeys(rate for rate in grid if 0.0 <= rate <= 1.0))
-    gammas = GAMMAS if gamma is None else (gamma,)
-    epsilons = EPSILONS if epsilon is None else (epsilon,)
-    return [Setting(gamma=g, rho=r, epsilon=e) for g, r, e in itertools.product(gammas, rates, epsilons)]
+
+    gamma: float | None = None
+    rho: float | None = None
+    epsilon: float | None = 0.0
+    has_rho: bool = True
+    favorable_only: bool = False
+    tolerance: float = 0.0
+
+    @property
+    def given(self) -> Setting | None:
+        """The setting, where nothing is left to choose."""
+        if self.gamma is None or self.epsilon is None or (self.rho is None and self.has_rho):
+            return None
+        return Setting(gamma=self.gamma, rho=self.rho, epsilon=self.epsilon)
+
+    def settings(self, rows: ScoredRows) -> list[Setting]:
+        """List what to try: what is given is kept, what is not is taken from grids.
+
+        γ and ε are the paper's. The rates are the mean score, and the share of favorable outcomes ± .15 in steps
+        of .01 (the paper's steps of .05 up to ± .1 are among them), within [0, 1].
+        """
+        rates: list[float | None] = [self.rho]
+        if self.rho is None and self.has_rho:
+            mean, share = (float(np.average(x, weights=rows.weights)) for x in (rows.scores, rows.favorable))
+            around = [share + shift for shift in RHO_SHIFTS if 0.0 <= share + shift <= 1.0]
+            rates = list(dict.fromkeys([mean, *around]))
+        gammas = GAMMAS if self.gamma is None else (self.gamma,)
+        epsilons = EPSILONS if self.epsilon is None else (self.epsilon,)
+        return [
+            Setting(gamma=gamma, rho=rate, epsilon=epsilon)
+            for gamma, rate, epsilon in itertools.product(gammas, rates, epsilons)
+        ]
 
 
-class _Judge:
-    """Measures thresholds on validation rows: sorted once, each setting costs sums over the ramps."""
-
-    def __init__(self, rows: ScoredRows, *, favorable_only: bool) -> None:
-        self._good = sorted_margins(rows.take(rows.favorable > 0))
-        self._bad = sorted_margins(rows.take(rows.favorable <= 0))
-        self._favorable_only = favorable_only
-
-    def __call__(self, thresholds: NDArray[np.float64], gamma: float) -> tuple[NDArray[np.float64], float]:
-        """Give the groups' rates and the expected accuracy."""
-        good = np.array([g.ramp(float(t), gamma)[0] for g, t in zip(self._good, thresholds, strict=False)])
-        bad = np.array([g.ramp(float(t), gamma)[0] for g, t in zip(self._bad, thresholds, strict=False)])
-        n_good = np.array([group.total for group in self._good])
-        n_bad = np.array([group.total for group in self._bad])
-        hits, rows = (good, n_good) if self._favorable_only else (good + bad, n_good + n_bad)
-        rates = np.divide(hits, rows, out=np.full(len(rows), np.nan), where=rows > 0)
-        return rates, float((good.sum() + (n_bad - bad).sum()) / (n_good.sum() + n_bad.sum()))
-
-
-def choose(
-    constraint: Constraint,
-    fit: ScoredRows,
-    validation: ScoredRows,
-    settings: Iterable[Setting],
-    *,
-    favorable_only: bool = False,
-    tolerance: float | None = None,
-) -> Choice:
-    """Choose the setting of the highest expected accuracy among those that meet ε on the validation rows.
+def choose(constraint: Constraint, rows: ScoredRows, folds: Sequence[Fold], wishes: Wishes) -> Choice:
+    """Choose the setting of the highest expected accuracy among those that meet ε on held-out rows.
 
     A setting meets ε when its violation there is at most ε plus two standard errors of a rate in the smallest
     group; where none does, the one with the smallest excess is taken.
+
+    Of a common rate that is to be chosen the mean is taken over the admissible ones, at the best γ and ε, whose
+    accuracy is within `NEAR` of the best. Accuracy is concave in the rate up to noise, and the middle of its top
+    varies less from sample to sample than the place of its highest point.
 
     Parameters
     ----------
     constraint
         What the thresholds are held to.
-    fit
-        The rows to fit thresholds to.
-    validation
-        The rows to measure them on.
-    settings
-        What to try; of equals the first is taken.
-    favorable_only
-        Rates are of the rows with the favorable outcome, at fit and on validation.
-    tolerance
-        Measured in place of each setting's own ε.
+    rows
+        All rows; their mean score and outcome are the centers of the grid of rates.
+    folds
+        The rows split once (fit, validation) or several times (cross validation: each row held out once).
+    wishes
+        What is given.
 
     Returns
     -------
     Choice
-        The setting and its figures on the validation rows.
+        The setting, and the figures on the held-out rows of the best one tried.
     """
-    groups = sorted_margins(fit.take(fit.favorable > 0) if favorable_only else fit)
-    judge = _Judge(validation, favorable_only=favorable_only)
-    margin = (validation.take(validation.favorable > 0) if favorable_only else validation).margin()
-    tried = []
-    for setting in settings:
-        rates, accuracy = judge(constraint.thresholds(groups, setting), setting.gamma)
-        allowed = (setting.epsilon if tolerance is None else tolerance) + margin
-        tried.append(
-            Choice(setting=setting, violation=constraint.violation(rates), accuracy=accuracy, allowed=allowed)
-        )
+    judge = _Judge(constraint, folds, wishes)
+    tried = [judge(setting) for setting in wishes.settings(rows)]
+    best = _best(tried)
+    if best.setting.rho is None or best.violation > best.allowed:
+        return best
+    near = [
+        choice.setting.rho
+        for choice in tried
+        if choice.setting.rho is not None
+        and replace(choice.setting, rho=best.setting.rho) == best.setting
+        and choice.accuracy >= best.accuracy - NEAR
+        and choice.violation <= choice.allowed
+    ]
+    return replace(best, setting=replace(best.setting, rho=sum(near) / len(near)))
+
+
+def _best(tried: Sequence[Choice]) -> Choice:
+    """Take the most accurate of those within what is allowed, the first of equals, or the one nearest to it."""
     good = [choice for choice in tried if choice.violation <= choice.allowed]
     if good:
         return max(good, key=lambda choice: choice.accuracy)
     return min(tried, key=lambda choice: choice.violation - choice.allowed)
+
+
+class _Judge:
+    """Measures settings on held-out rows: these are sorted once, each setting costs sums over its ramps."""
+
+    def __init__(self, constraint: Constraint, folds: Sequence[Fold], wishes: Wishes) -> None:
+        self._constraint, self._wishes = constraint, wishes
+        only = wishes.favorable_only
+        self._fitted = [sorted_margins(_favorable(fit) if only else fit) for fit, _ in folds]
+        self._good = [sorted_margins(_favorable(held)) for _, held in folds]
+        self._bad = [sorted_margins(held.take(held.favorable <= 0)) for _, held in folds]
+        self._n_good, self._n_bad = (_totals(parts) for parts in (self._good, self._bad))
+        self._margin = _margin([_favorable(held) if only else held for _, held in folds])
+
+    def __call__(self, setting: Setting) -> Choice:
+        """Fit on each fold's rows, measure on its held-out rows, add up."""
+        good, bad = np.zeros(len(self._n_good)), np.zeros(len(self._n_good))
+        for fitted, ups, downs in zip(self._fitted, self._good, self._bad, strict=True):
+            thresholds = self._constraint.thresholds(fitted, setting).tolist()
+            good += [up.ramp(t, setting.gamma)[0] for up, t in zip(ups, thresholds, strict=True)]
+            bad += [down.ramp(t, setting.gamma)[0] for down, t in zip(downs, thresholds, strict=True)]
+        only = self._wishes.favorable_only
+        hits, rows = (good, self._n_good) if only else (good + bad, self._n_good + self._n_bad)
+        rates = np.divide(hits, rows, out=np.full(len(rows), np.nan), where=rows > 0)
+        chosen = self._wishes.tolerance if self._wishes.epsilon is None else setting.epsilon
+        agreed = good.sum() + (self._n_bad - bad).sum()
+        return Choice(
+            setting=setting,
+            violation=self._constraint.violation(rates),
+            accuracy=float(agreed / (self._n_good.sum() + self._n_bad.sum())),
+            allowed=chosen + self._margin,
+        )
+
+
+def _favorable(rows: ScoredRows) -> ScoredRows:
+    return rows.take(rows.favorable > 0)
+
+
+def _totals(parts: Sequence[Sequence[SortedScores]]) -> NDArray[np.float64]:
+    totals: NDArray[np.float64] = np.sum([[group.total for group in groups] for groups in parts], axis=0)
+    return totals
+
+
+def _margin(parts: Sequence[ScoredRows]) -> float:
+    """Two standard errors of a rate over all the parts: their effective rows add up."""
+    effective = np.sum([part.effective_rows() for part in parts], axis=0)
+    return 1.0 / float(np.sqrt(effective[effective > 0].min())) if (effective > 0).any() else 1.0

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from fairkit.postprocess import ScoredRows
 from fairkit_rto.constraints import EqualRates, Setting, covariance_of, exact_thresholds
-from fairkit_rto.selection import EPSILONS, GAMMAS, candidates, choose
+from fairkit_rto.selection import EPSILONS, GAMMAS, NEAR, RHO_SHIFTS, Wishes, choose
 from fairkit_rto.solver import ramp
 
 
@@ -21,77 +23,107 @@ def rows() -> ScoredRows:
     )
 
 
+def measured(setting, folds):
+    """The slow twin: every row's chance from the thresholds of the fold that held it out."""
+    held = [part for _, part in folds]
+    h = np.concatenate(
+        [
+            ramp(
+                2 * part.scores - 1,
+                exact_thresholds(EqualRates(), fit, setting)[part.codes],
+                setting.gamma,
+            )
+            for fit, part in folds
+        ]
+    )
+    codes, y = (np.concatenate([getattr(part, name) for part in held]) for name in ("codes", "favorable"))
+    w = np.concatenate([part.row_weights for part in held])
+    rates = [np.average(h[codes == k], weights=w[codes == k]) for k in (0, 1)]
+    return abs(rates[1] - rates[0]), np.average(y * h + (1 - y) * (1 - h), weights=w)
+
+
 def test_what_is_given_is_kept_and_the_rest_comes_from_the_grids(rows):
-    assert candidates(rows, 0.3, 0.2, 0.0, has_rho=True) == [Setting(gamma=0.3, rho=0.2, epsilon=0.0)]
-    free = candidates(rows, None, None, None, has_rho=True)
-    assert {setting.gamma for setting in free} == set(GAMMAS)
-    assert {setting.epsilon for setting in free} == set(EPSILONS)
+    given = Wishes(gamma=0.3, rho=0.2, epsilon=0.0)
+    assert given.given == Setting(gamma=0.3, rho=0.2, epsilon=0.0)
+    assert given.settings(rows) == [given.given]
+    free = Wishes(epsilon=None)
+    assert free.given is None
+    settings = free.settings(rows)
+    assert {setting.gamma for setting in settings} == set(GAMMAS)
+    assert {setting.epsilon for setting in settings} == set(EPSILONS)
     share = rows.favorable.mean()
-    wanted = [rows.scores.mean(), share, share - 0.05, share + 0.05, share - 0.1, share + 0.1]
-    np.testing.assert_allclose(sorted({setting.rho for setting in free}), sorted(wanted))
-    assert {setting.rho for setting in candidates(rows, None, None, 0.0, has_rho=False)} == {None}
+    wanted = sorted([rows.scores.mean(), *(share + shift for shift in RHO_SHIFTS)])
+    np.testing.assert_allclose(sorted({setting.rho for setting in settings}), wanted)
+    assert {-0.1, -0.05, 0, 0.05, 0.1} <= set(RHO_SHIFTS)
+    assert {setting.rho for setting in Wishes(has_rho=False).settings(rows)} == {None}
+    assert Wishes(gamma=0.1, has_rho=False).given == Setting(gamma=0.1, rho=None, epsilon=0.0)
 
 
-def test_the_most_accurate_admissible_setting_is_chosen(rows):
-    fit, held_out = rows.halves(np.random.default_rng(1))
-    settings = candidates(rows, None, None, 0.0, has_rho=True)
-    choice = choose(EqualRates(), fit, held_out, settings)
-    figures = []
-    for setting in settings:
-        thresholds = exact_thresholds(EqualRates(), fit, setting)
-        h = ramp(2 * held_out.scores - 1, thresholds[held_out.codes], setting.gamma)
-        rates = [h[held_out.codes == k].mean() for k in range(2)]
-        accuracy = np.mean(held_out.favorable * h + (1 - held_out.favorable) * (1 - h))
-        figures.append((abs(rates[1] - rates[0]), accuracy))
-    smallest = min((held_out.codes == k).sum() for k in range(2))
-    allowed = 2 * np.sqrt(0.25 / smallest)
-    best = max(accuracy for gap, accuracy in figures if gap <= allowed)
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_most_accurate_admissible_setting_is_chosen(rows, count):
+    folds = rows.folds(max(count, 2), np.random.default_rng(1))[: max(count, 2) if count > 1 else 1]
+    wishes = Wishes()
+    choice = choose(EqualRates(), rows, folds, wishes)
+    tried = {setting: measured(setting, folds) for setting in wishes.settings(rows)}
+    sizes = [sum((part.codes == k).sum() for _, part in folds) for k in (0, 1)]
+    allowed = 2 * np.sqrt(0.25 / min(sizes))
     assert choice.allowed == pytest.approx(allowed)
-    assert choice.accuracy == pytest.approx(best, abs=1e-12)
-    assert figures[settings.index(choice.setting)] == pytest.approx((choice.violation, choice.accuracy))
+    good = {setting: accuracy for setting, (gap, accuracy) in tried.items() if gap <= allowed}
+    best = max(good, key=good.get)
+    assert choice.setting.gamma == best.gamma
+    assert choice.accuracy == pytest.approx(good[best], abs=1e-12)
+    near = [s.rho for s, value in good.items() if s.gamma == best.gamma and value >= good[best] - NEAR]
+    assert len(near) > 1
+    assert choice.setting.rho == pytest.approx(np.mean(near), abs=1e-12)
 
 
 def test_where_nothing_is_admissible_the_smallest_excess_is_taken(rows):
-    shifted = ScoredRows(
-        scores=rows.scores * (1 - 0.5 * rows.codes),
-        codes=rows.codes,
-        names=rows.names,
-        favorable=rows.favorable,
-    )
-    settings = candidates(rows, None, None, 0.0, has_rho=True)
-    choice = choose(EqualRates(), rows, shifted, settings)
+    shifted = dataclasses.replace(rows, scores=rows.scores * (1 - 0.5 * rows.codes))
+    wishes = Wishes()
+    choice = choose(EqualRates(), rows, [(rows, shifted)], wishes)
     assert choice.violation > choice.allowed
-    for setting in settings:
-        h = ramp(
-            2 * shifted.scores - 1,
-            exact_thresholds(EqualRates(), rows, setting)[shifted.codes],
-            setting.gamma,
-        )
-        assert abs(h[rows.codes == 1].mean() - h[rows.codes == 0].mean()) >= choice.violation - 1e-12
+    for setting in wishes.settings(rows)[::7]:
+        assert measured(setting, [(rows, shifted)])[0] >= choice.violation - 1e-12
+
+
+def test_a_given_rate_is_not_refined(rows):
+    choice = choose(EqualRates(), rows, rows.folds(2, np.random.default_rng(0)), Wishes(rho=0.3))
+    assert choice.setting.rho == 0.3
+
+
+def test_with_a_free_epsilon_the_tolerance_decides(rows):
+    folds = rows.folds(2, np.random.default_rng(0))
+    strict, loose = (
+        choose(EqualRates(), rows, folds, Wishes(gamma=0.1, epsilon=None, tolerance=value))
+        for value in (0.0, 0.2)
+    )
+    assert strict.violation <= strict.allowed < loose.allowed
+    assert loose.setting.epsilon > strict.setting.epsilon
+    assert loose.accuracy > strict.accuracy
 
 
 def test_weights_count_in_rates_and_accuracy(rows):
     weights = np.random.default_rng(2).integers(1, 4, len(rows)).astype(float)
     index = np.repeat(np.arange(len(rows)), weights.astype(int))
-    weighted = ScoredRows(
-        scores=rows.scores, codes=rows.codes, names=rows.names, favorable=rows.favorable, weights=weights
-    )
-    settings = [Setting(gamma=0.1, rho=0.3, epsilon=0.0), Setting(gamma=0.5, rho=0.3, epsilon=0.0)]
-    one = choose(EqualRates(), weighted, weighted, settings)
-    other = choose(EqualRates(), rows.take(index), rows.take(index), settings)
+    weighted = dataclasses.replace(rows, weights=weights)
+    wishes = Wishes(rho=0.3)
+    one = choose(EqualRates(), weighted, [(weighted, weighted)], wishes)
+    other = choose(EqualRates(), rows.take(index), [(rows.take(index), rows.take(index))], wishes)
     assert one.setting == other.setting
     assert one.accuracy == pytest.approx(other.accuracy, abs=1e-12)
     assert one.allowed > other.allowed  # weights are not rows
 
 
-def test_halves_keep_groups_and_outcomes(rows):
-    one, other = rows.halves(np.random.default_rng(3))
-    assert len(one) + len(other) == len(rows)
-    np.testing.assert_array_equal(np.sort(np.concatenate([one.scores, other.scores])), np.sort(rows.scores))
+def test_folds_keep_groups_and_outcomes(rows):
+    folds = rows.folds(3, np.random.default_rng(3))
+    held = np.concatenate([part.scores for _, part in folds])
+    np.testing.assert_array_equal(np.sort(held), np.sort(rows.scores))
+    for others, part in folds:
+        assert len(others) + len(part) == len(rows)
     for k in (0, 1):
         for y in (0, 1):
-            counts = [((part.codes == k) & (part.favorable == y)).sum() for part in (one, other)]
-            assert abs(counts[0] - counts[1]) <= 1
+            counts = [((part.codes == k) & (part.favorable == y)).sum() for _, part in folds]
+            assert max(counts) - min(counts) <= 1
 
 
 def test_covariance_pairs_the_groups_of_each_subgroup():
