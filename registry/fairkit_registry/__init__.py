@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         VerificationError,
     )
     from fairkit_registry.location import locate
-    from fairkit_registry.lookup import register, resolve
+    from fairkit_registry.lookup import register, register_pair, resolve
     from fairkit_registry.names import is_reference
     from fairkit_registry.policies import AliasPolicy
     from fairkit_registry.store import Registry
@@ -32,6 +32,7 @@ __all__ = [
     "is_reference",
     "locate",
     "register",
+    "register_pair",
     "resolve",
 ]
 
@@ -46,6 +47,7 @@ _HOMES = {
     "is_reference": "names",
     "locate": "location",
     "register": "lookup",
+    "register_pair": "lookup",
     "resolve": "lookup",
 }
 

@@ -71,6 +71,49 @@ def register(
         return registry.add(name, file, certificates=certificates, parent=parent, tags=tags, notes=notes)
 
 
+def register_pair(
+    name: str,
+    before: str | Path,
+    after: str | Path,
+    registry_path: str | Path,
+    *,
+    method: str,
+) -> tuple[Version, Version]:
+    """Add a mitigated file with the model that it was made from as its parent.
+
+    Parameters
+    ----------
+    name
+        The model's name for both.
+    before, after
+        The files. The first is added too, unless a version of this name has the same content.
+    registry_path
+        The registry's folder; it is made where there is none.
+    method
+        What made the second of the first; it goes into the notes.
+
+    Returns
+    -------
+    before, after
+        The versions.
+
+    Raises
+    ------
+    RegistryError
+        See `Registry.add`.
+    """
+    with Registry(registry_path, create=True) as registry:
+        known = _parent(registry, name, before)
+        if known is not None and known.startswith(f"{name}@"):
+            base = registry.version(known)
+        else:
+            base = registry.add(name, before, tags=("before",), notes=f"before {method}")
+        made = registry.add(
+            name, after, parent=base.reference, tags=("mitigated",), notes=f"mitigated with {method}"
+        )
+    return base, made
+
+
 def _parent(registry: Registry, name: str, base: str | Path) -> str | None:
     if not os.path.lexists(base):
         return str(base)

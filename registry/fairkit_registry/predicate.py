@@ -12,6 +12,8 @@ from fairkit_registry.errors import CertificateError
 from fairkit_registry.jsonio import fingerprint
 
 if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator
+
     from fairkit.findings import Report
 
 TYPE = "https://fairkit.dev/fairness-audit/v1"
@@ -122,10 +124,22 @@ def checksums(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def schema() -> dict[str, Any]:
-    """Give the JSON Schema of the whole statement, as published."""
+    """Give the JSON Schema of the whole statement, as published; it refers to that of the report."""
     text = resources.files("fairkit_registry").joinpath("schemas", SCHEMA_FILE).read_text("utf-8")
     loaded: dict[str, Any] = json.loads(text)
     return loaded
+
+
+def validator() -> Draft202012Validator:
+    """Give a validator of statements; it knows the report's schema and fetches nothing."""
+    from jsonschema import Draft202012Validator
+    from referencing import Registry, Resource
+
+    from fairkit.schema import report_schema
+
+    report = report_schema()
+    known: Registry[Any] = Registry().with_resource(report["$id"], Resource.from_contents(report))
+    return Draft202012Validator(schema(), registry=known)
 
 
 def check(statement: Mapping[str, Any], *, full: bool) -> dict[str, Any]:
@@ -161,10 +175,9 @@ def check(statement: Mapping[str, Any], *, full: bool) -> dict[str, Any]:
 
 
 def _validate(statement: Mapping[str, Any]) -> None:
-    from jsonschema import Draft202012Validator
     from jsonschema.exceptions import best_match
 
-    error = best_match(Draft202012Validator(schema()).iter_errors(statement))
+    error = best_match(validator().iter_errors(statement))
     if error is not None:
         where = "/".join(str(part) for part in error.absolute_path) or "the statement"
         raise CertificateError(

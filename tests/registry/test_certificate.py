@@ -52,7 +52,7 @@ def test_the_statement_has_the_published_form(model, certify):
     assert statement["subject"][0]["digest"]["sha256"] == statement["predicate"]["model"]["sha256"]
     assert statement["predicate"]["schema"] == "fairkit.report/1"
     Draft202012Validator.check_schema(predicate.schema())
-    Draft202012Validator(predicate.schema()).validate(statement)
+    predicate.validator().validate(statement)
 
 
 def edit_finding(envelope, statement):

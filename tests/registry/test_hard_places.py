@@ -78,6 +78,49 @@ def test_eight_processes_add_fifty_versions_each(tmp_path, model):
         assert check(store).problems == ()
 
 
+COLLECTOR = """
+    import os, sys
+    from fairkit_registry.maintenance import gc
+    from fairkit_registry.store import Registry
+    place, stop = sys.argv[1:]
+    rounds = 0
+    while not os.path.exists(stop):
+        with Registry(place) as store:
+            gc(store)
+        rounds += 1
+    print(rounds)
+"""
+
+UNIQUE = """
+    import sys
+    from pathlib import Path
+    from fairkit_registry.store import Registry
+    place, model, count, mark = sys.argv[1:]
+    content = Path(model).read_bytes()
+    mine = Path(model + mark)
+    with Registry(place) as store:
+        for number in range(int(count)):
+            note = f"{mark}-{number % 20}".encode()
+            mine.write_bytes(content + bytes([0x1A, len(note)]) + note)
+            store.blobs.path(store.add("credit", mine).model).read_bytes()
+"""
+
+
+def test_collecting_garbage_never_takes_a_file_that_is_being_added(tmp_path, model):
+    place, stop = tmp_path / "registry", tmp_path / "stop"
+    with Registry(place, create=True) as store:
+        store.add("credit", model())
+    collector = start(COLLECTOR, place, stop)
+    adders = [start(UNIQUE, place, model(), 40, mark) for mark in "abc"]
+    for adder in adders:
+        finish(adder)
+    stop.touch()
+    assert int(finish(collector)) > 3
+    with Registry(place) as store:
+        assert check(store).problems == ()
+        assert store.version("credit").version == 121
+
+
 def test_processes_that_make_the_registry_at_once(tmp_path, model):
     adders = [start(ADDER, tmp_path / "registry", model(), 2) for _ in range(6)]
     told = sorted(int(line) for adder in adders for line in finish(adder).split())

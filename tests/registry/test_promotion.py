@@ -292,3 +292,47 @@ def test_a_policy_that_changes_while_it_is_decided_is_held_against_again(
     install(monkeypatch, Meddler)
     assert "too old" in texts(promote(registry, "credit@1", "production", now=NOW))[0]
     assert registry.alias("credit", "production").version is None
+
+
+def test_a_plugin_is_found_by_its_entry_point(registry, model, tmp_path, monkeypatch):
+    """The door that everybody's plugins come through: an installed distribution, with nothing replaced."""
+    (tmp_path / "four_eyes.py").write_text(
+        "import fairkit\n"
+        "class FourEyes(fairkit.PromotionCheck):\n"
+        "    name = 'four-eyes'\n"
+        "    def check(self, promotion):\n"
+        "        if promotion.alias == 'production' and len(promotion.keyids) < 2:\n"
+        "            yield fairkit.Remark(text='two people must sign')\n"
+        "@fairkit.hookimpl\n"
+        "def fairkit_promotion_checks():\n"
+        "    return [FourEyes]\n"
+    )
+    info = tmp_path / "four_eyes-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: four-eyes\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[fairkit]\nfour-eyes = four_eyes\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    row = next(row for row in plugins.explain_all() if row.found.name == "four-eyes")
+    assert (row.kinds, row.reason) == (("promotion check",), None)
+    registry.add("credit", model())
+    registry.set_alias("credit", "production", AliasPolicy(open=True, checks=("four-eyes",)))
+    decision = promote(registry, "credit@1", "production")
+    assert "four-eyes: two people must sign" in texts(decision)
+
+
+def test_two_signatures_satisfy_four_eyes(registry, model, certify, signer, stranger, monkeypatch):
+    seen = []
+
+    class Count(PromotionCheck):
+        name = "count"
+
+        def check(self, promotion):
+            seen.append((set(promotion.keyids), promotion.report.verdict, promotion.holder))
+            return ()
+
+    install(monkeypatch, Count)
+    both = certify(model(), by=[signer.secret, stranger.secret])
+    registry.add("credit", model(), certificates=[both])
+    registry.set_alias("credit", "production", AliasPolicy(keys=(signer.public.pem, stranger.public.pem)))
+    assert promote(registry, "credit@1", "production", now=NOW).verdict == "pass"
+    assert seen == [({signer.public.keyid, stranger.public.keyid}, "pass", None)]

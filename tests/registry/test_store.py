@@ -7,7 +7,7 @@ import pytest
 
 from fairkit_registry import events, index, names, onnxfile
 from fairkit_registry.errors import CertificateError, RegistryError, VerificationError
-from fairkit_registry.lookup import register, resolve
+from fairkit_registry.lookup import register, register_pair, resolve
 from fairkit_registry.maintenance import check, gc
 from fairkit_registry.policies import AliasPolicy
 from fairkit_registry.store import INDEX_FILE, Registry
@@ -267,6 +267,17 @@ def test_register_finds_the_parent_by_name_or_by_content(model, tmp_path):
     assert register("credit", model(2), place, base=model(1)).parent == "credit@1"
     assert register("credit", model(3), place, base="credit@1").parent == "credit@1"
     assert register("credit", model(4), place, base=model(5)).parent is None
+
+
+def test_a_mitigated_model_is_registered_with_its_base_which_is_added_once(model, tmp_path):
+    place = tmp_path / "new"
+    first = register_pair("credit", model(1), model(2), place, method="rto")
+    assert [version.reference for version in first] == ["credit@1", "credit@2"]
+    assert first[1].parent == "credit@1"
+    again = register_pair("credit", model(1), model(3), place, method="rto")
+    assert [version.reference for version in again] == ["credit@1", "credit@3"]
+    register("other", model(4), place)
+    assert register_pair("credit", model(4), model(5), place, method="rto")[0].reference == "credit@4"
 
 
 def test_a_folder_with_other_files_is_no_place_for_a_registry(tmp_path):
