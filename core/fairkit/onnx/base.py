@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from fairkit.mitigators import Table
     from fairkit.models import ModelOptions
-    from fairkit.onnx.model import OnnxModel, OnnxScorer
+    from fairkit.onnx.model import OnnxModel
+    from fairkit.onnx.scorer import OnnxScorer
     from fairkit.onnx.rules import GroupRule
 
 _SAMPLE = 2_048
