@@ -265,17 +265,34 @@ class PostProcessor(Mitigator):
             raise DataError(f"{table.name}: {self.name} works on binary outcomes; name the favorable label")
         self.learner(run)
         base = BaseModel(model, table, self._options())
-        keys, notes = self._keys(table)
-        solution = self.solve(
-            _scored(base, keys, table), None if validation is None else _scored(base, keys, validation), run
-        )
-        rule = GroupRule(keys=keys, pieces=solution.pieces, odds=solution.odds)
+        held = None if validation is None else (base.scores(validation.columns), validation)
+        rule, solution = self.learn(base.scores(table.columns), table, run, held)
         return RuleModel(
             base=base,
             rule=rule,
             details={"base_model": model.sha256, "rule": rule.to_dict(), **solution.details},
-            notes=(*base.notes, *notes, *solution.notes),
+            notes=(*base.notes, *solution.notes),
         )
+
+    def learn(
+        self,
+        scores: NDArray[np.float64],
+        table: Table,
+        run: Run,
+        validation: tuple[NDArray[np.float64], Table] | None = None,
+    ) -> tuple[GroupRule, Solution]:
+        """Learn the rule from scores in [0, 1] of the table's rows, shape [n].
+
+        Raises
+        ------
+        DataError
+            A group has too few rows.
+        """
+        keys, notes = self._keys(table)
+        held = None if validation is None else _scored(validation[0], keys, validation[1])
+        solution = self.solve(_scored(scores, keys, table), held, run)
+        rule = GroupRule(keys=keys, pieces=solution.pieces, odds=solution.odds)
+        return rule, dataclasses.replace(solution, notes=(*notes, *solution.notes))
 
     def _options(self) -> ModelOptions:
         chosen = self.parameters
@@ -311,9 +328,9 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
-def _scored(base: BaseModel, keys: GroupKeys, table: Table) -> ScoredRows:
+def _scored(scores: NDArray[np.float64], keys: GroupKeys, table: Table) -> ScoredRows:
     return ScoredRows(
-        scores=base.scores(table.columns),
+        scores=scores,
         codes=keys.codes(table.columns),
         names=keys.names,
         favorable=table.target,
