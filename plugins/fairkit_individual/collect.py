@@ -1,0 +1,90 @@
+"""What a certificate needs of every row: raw columns, what the model says, the label."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from fairkit.data import Batch
+    from fairkit.models import Predictions
+
+Arrays = dict[str, NDArray[Any]]
+
+_FIELDS = ("score", "decision", "probabilities", "predicted", "logits")
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """Rows of one or several batches; adding puts them one after the other.
+
+    Attributes
+    ----------
+    parts
+        For each batch the arrays by name: ``rows``, ``label``, ``favorable``, ``weights``, the fields of the
+        predictions, and ``column:NAME`` for raw columns.
+    """
+
+    parts: tuple[Arrays, ...]
+
+    def __add__(self, other: Collected) -> Collected:
+        return Collected(self.parts + other.parts)
+
+    def rows(self) -> Rows:
+        """Join the batches."""
+        ordered = sorted(self.parts, key=lambda part: int(part["rows"][0]) if len(part["rows"]) else -1)
+        joined = {name: np.concatenate([part[name] for part in ordered]) for name in ordered[0]}
+        columns = {name[7:]: values for name, values in joined.items() if name.startswith("column:")}
+        return Rows(columns=columns, fields=joined)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """All rows of an audit.
+
+    Attributes
+    ----------
+    columns
+        Raw columns by name.
+    fields
+        Everything else, by the names of `Collected`.
+    """
+
+    columns: Arrays
+    fields: Arrays
+
+    def __len__(self) -> int:
+        return len(self.fields["rows"])
+
+    def get(self, name: str) -> NDArray[Any] | None:
+        """Give one field; None where the data or the model has none."""
+        return self.fields.get(name)
+
+    @property
+    def numbers(self) -> NDArray[np.int64]:
+        """Row numbers in the audited table."""
+        return self.fields["rows"]
+
+    def pick(self, names: Sequence[str]) -> Arrays:
+        """Give some raw columns."""
+        return {name: self.columns[name] for name in names}
+
+
+def collect(batch: Batch, predictions: Predictions, columns: Sequence[str]) -> Collected:
+    """Keep one batch."""
+    part: Arrays = {"rows": batch.rows}
+    for name in ("label", "favorable", "weights"):
+        values = getattr(batch, name)
+        if values is not None:
+            part[name] = values
+    for name in _FIELDS:
+        values = getattr(predictions, name)
+        if values is not None:
+            part[name] = np.asarray(values)
+    for name in columns:
+        part[f"column:{name}"] = batch.column(name)
+    return Collected((part,))

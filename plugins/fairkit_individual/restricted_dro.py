@@ -1,0 +1,88 @@
+"""The performance gap: how much worse can a model do when people are replaced by similar ones?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from fairkit.parameters import parameter
+from fairkit_individual.certificate import CertificateAuditor
+from fairkit_individual.rewards import CLIP, class_losses, label_codes, regression_pair
+
+if TYPE_CHECKING:
+    from fairkit.auditors import AuditContext
+    from fairkit.individual.transport import Support, Transport
+    from fairkit_individual.collect import Rows
+    from fairkit_individual.rewards import Loss
+
+
+class RestrictedDroAuditor(CertificateAuditor):
+    """Finds the largest mean loss when every person may be replaced by similar people of the same label.
+
+    The metric `performance_gap` is L(ε) less the mean loss, where
+
+        L(ε) = max over Π ≥ 0 with Πᵀ1 = 1/n and mean squared fair distance at most ε of Σ_ij ℓ(f(x_i), y_j) Π_ij
+
+    (BuDRO eq. 2.5-2.8), solved exactly on the rows of the data. It is 0 for a model that treats all people
+    alike whom the budget ε can exchange, and never negative; its unit is that of the loss.
+    """
+
+    name: ClassVar[str] = "restricted-dro"
+    summary: ClassVar[str] = "How much worse the model does when people are replaced by similar ones (exact)."
+    citation: ClassVar[str] = (
+        "Vargo, Zhang, Yurochkin & Sun (2021), Individually fair gradient boosting, ICLR"
+    )
+    metric_name = "performance_gap"
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Parameters:
+        """What can be set with --set restricted-dro.KEY=VALUE."""
+
+        epsilon: tuple[float, ...] = parameter(
+            (0.1,),
+            help="How far people may move, mean squared fair distance; several give the curve.",
+            minimum=0,
+        )
+        loss: Literal["logistic", "zero_one", "squared", "absolute"] | None = parameter(
+            None, help="The loss; by default logistic, and squared in regression."
+        )
+        metric: str = parameter("subspace", help="subspace, euclidean, or the file of a saved fair metric.")
+        columns: tuple[str, ...] = parameter(
+            (), help="The metric's columns; by default those the model reads."
+        )
+        queries: int | None = parameter(
+            None, help="How many sampled rows to ask; by default all up to 250,000, else 50,000.", minimum=1
+        )
+        pairs: int = parameter(5, help="How many pairs of people to show.", minimum=0)
+        save_metric: str | None = parameter(None, help="A file to save the fair metric to.")
+
+    def _loss(self, context: AuditContext) -> Loss:
+        default: Loss = "squared" if context.scorer.task == "regression" else "logistic"
+        chosen: Loss | None = self.parameters.loss
+        return chosen or default
+
+    def _problem(
+        self, support: Support, rows: Rows, queries: dict[str, Any], context: AuditContext
+    ) -> tuple[Transport, tuple[str, ...]]:
+        loss, task = self._loss(context), context.scorer.task
+        if task == "regression":
+            predicted, true = regression_pair(rows, loss)
+            kind = "squared" if loss == "squared" else "absolute"
+            return support.outputs(predicted, true, kind=kind, **queries), ()
+        codes = label_codes(rows, task, context.scorer.classes)
+        notes = (
+            (f"Probabilities are clipped at {CLIP:g} in the logistic loss.",) if loss == "logistic" else ()
+        )
+        return support.losses(class_losses(rows, task, loss), codes, **queries), notes
+
+    def _told(self, context: AuditContext) -> dict[str, Any]:
+        return {"loss": self._loss(context)}
+
+    def _notes(self, context: AuditContext) -> tuple[str, ...]:
+        return (
+            "The gap is under this fair metric and on this data: people are exchanged with people of the data only, "
+            "so a model may treat similar people differently where the data has none.",
+            "The interval covers which people were drawn, with the possible replacements held fixed; the error of "
+            "having a finite set of replacements (it falls like n^(-1/2d)) is not in it.",
+            "Policies look at the one-sided upper confidence bound.",
+        )

@@ -1,0 +1,164 @@
+"""What mass can gain by moving: losses under each label, or outputs that are compared."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairkit.errors import DataError, ModelError, ParameterError
+from fairkit.roles import same_value, value_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fairkit.models import Task
+    from fairkit_individual.collect import Rows
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Loss = Literal["logistic", "zero_one", "squared", "absolute"]
+Output = Literal["logit", "probability", "score"]
+
+CLIP = 1e-6
+"""Probabilities are kept this far from 0 and 1 before a logarithm is taken."""
+
+
+def label_codes(rows: Rows, task: Task, classes: Sequence[Any]) -> Ints:
+    """Give each row's label as 0 ... K - 1; binary: 1 is favorable.
+
+    Raises
+    ------
+    DataError
+        There is no label, or one that the model does not know.
+    """
+    label = rows.get("label")
+    if label is None:
+        raise DataError(
+            "restricted-dro needs the label column, to know each row's loss; name it with --label"
+        )
+    if task == "binary":
+        favorable = rows.get("favorable")
+        if favorable is None:
+            raise DataError("restricted-dro needs the label's favorable value; name it with --favorable")
+        return favorable.astype(np.int64)
+    values, inverse = np.unique(label.astype(str) if label.dtype.kind == "O" else label, return_inverse=True)
+    codes = np.full(len(values), -1)
+    for place, value in enumerate(values.tolist()):
+        for code, known in enumerate(classes):
+            if same_value(value, known):
+                codes[place] = code
+    if (codes < 0).any():
+        unknown = value_text(values[codes < 0][0])
+        raise DataError(
+            f"the label {unknown!r} is none of the model's classes: {', '.join(map(value_text, classes))}"
+        )
+    return codes[inverse].astype(np.int64)
+
+
+def class_losses(rows: Rows, task: Task, loss: Loss) -> Floats:
+    """Give the loss of every row under each label, shape (K, n).
+
+    Binary labels are 0 (unfavorable) and 1; a randomized model's zero-one loss is the expected one.
+
+    Raises
+    ------
+    ModelError
+        The model gives no probabilities and the loss needs them.
+    """
+    if loss == "zero_one":
+        return _zero_one(rows, task)
+    probability = _probabilities(rows, task, loss)
+    if loss == "logistic":
+        return np.ascontiguousarray(-np.log(np.clip(probability, CLIP, 1.0 - CLIP)).T)
+    if loss == "absolute":
+        return np.ascontiguousarray(1.0 - probability.T)
+    if task == "binary":
+        return np.ascontiguousarray((1.0 - probability.T) ** 2)
+    square = (probability**2).sum(axis=1)
+    return np.ascontiguousarray((square[:, None] - 2.0 * probability + 1.0).T)
+
+
+def regression_pair(rows: Rows, loss: Loss) -> tuple[Floats, Floats]:
+    """Give the predictions and the true values, each of shape (n, 1).
+
+    Raises
+    ------
+    ParameterError, DataError
+        The loss is one for classes; there is no label.
+    """
+    if loss not in ("squared", "absolute"):
+        raise ParameterError(
+            f"restricted-dro: loss={loss} is for classes; a regression takes squared or absolute"
+        )
+    label, score = rows.get("label"), rows.get("score")
+    if label is None or score is None:
+        raise DataError(
+            "restricted-dro needs the label column, to know each row's loss; name it with --label"
+        )
+    return score.astype(np.float64)[:, None], label.astype(np.float64)[:, None]
+
+
+def outputs(rows: Rows, task: Task, output: Output) -> tuple[Floats, str | None]:
+    """Give the outputs h that `dif` compares, shape (n, K), and what a reader must know about them.
+
+    Raises
+    ------
+    ModelError, ParameterError
+        The model has no such output.
+    """
+    if task == "regression":
+        if output != "score":
+            raise ParameterError(f"dif: a regression model has no {output}; use output=score")
+        score = rows.get("score")
+        return np.asarray(score, dtype=np.float64)[:, None], None
+    if output == "logit":
+        logits = rows.get("logits")
+        if logits is not None:
+            return logits.reshape(len(logits), -1).astype(np.float64), None
+        probability = np.clip(_probabilities(rows, task, "output"), CLIP, 1.0 - CLIP)
+        note = f"The model shows no logits: they are made from its probabilities, clipped at {CLIP:g}."
+        if task == "binary":
+            return np.log(probability[:, 1:] / probability[:, :1]), note
+        logs = np.log(probability)
+        return logs - logs.mean(axis=1, keepdims=True), note + " Their mean over the classes is 0."
+    if output == "score" and task == "multiclass":
+        raise ParameterError("dif: a multi-class model has no single score; use output=logit or probability")
+    probability = _probabilities(rows, task, "output")
+    return (probability[:, 1:] if task == "binary" else probability), None
+
+
+def shown_scores(rows: Rows, task: Task) -> Floats | None:
+    """Give the number that people see for each row: the score; multi-class: the largest probability."""
+    if task == "multiclass":
+        probability = rows.get("probabilities")
+        return None if probability is None else probability.max(axis=1).astype(np.float64)
+    score = rows.get("score")
+    if score is None:
+        score = rows.get("decision")
+    return None if score is None else score.astype(np.float64)
+
+
+def _probabilities(rows: Rows, task: Task, use: str) -> Floats:
+    name = "score" if task == "binary" else "probabilities"
+    values = rows.get(name)
+    if values is None:
+        what = f"loss={use}" if use != "output" else "output=logit or probability"
+        other = "use loss=zero_one" if use != "output" else "export it with its probabilities"
+        raise ModelError(f"the model gives labels only, no probabilities, and {what} needs them; {other}")
+    values = values.astype(np.float64)
+    if task == "binary":
+        return np.column_stack([1.0 - values, values])
+    return values
+
+
+def _zero_one(rows: Rows, task: Task) -> Floats:
+    if task == "binary":
+        decision = np.asarray(rows.get("decision"), dtype=np.float64)
+        return np.stack([decision, 1.0 - decision])
+    predicted = np.asarray(rows.get("predicted"), dtype=np.int64)
+    probability = rows.get("probabilities")
+    count = probability.shape[1] if probability is not None else int(predicted.max()) + 1
+    wrong: Floats = (predicted[None, :] != np.arange(count)[:, None]).astype(np.float64)
+    return wrong
