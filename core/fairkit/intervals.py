@@ -153,10 +153,21 @@ def spread_difference(values: Array, limits: Limits, confidence: float) -> Sprea
 
 def pairwise(values: Array, limits: Limits, z: float) -> tuple[Array, Array, Array]:
     """Give |difference|, its lower and its upper limit for every pair of groups, each [G (G-1) / 2]."""
-    a, b = np.triu_indices(len(values), 1)
+    a, b = _pairs(len(values))
     difference = values[a] - values[b]
     low, high = _mover(values, limits, z, a, b, difference)
     return np.abs(difference), np.maximum(np.maximum(low, -high), 0), np.maximum(high, -low)
+
+
+@functools.cache
+def _pairs(groups: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    return np.triu_indices(groups, 1)
+
+
+@functools.cache
+def _ordered_pairs(groups: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    a, b = np.nonzero(~np.eye(groups, dtype=bool))
+    return a, b
 
 
 def _mover(
@@ -176,9 +187,7 @@ def spread_ratio(values: Array, limits: Limits, confidence: float) -> Spread:
     """
     if len(values) < 2 or values.max() <= 0:
         return Spread(math.nan, math.nan, math.nan)
-    a, b = (index.ravel() for index in np.indices((len(values), len(values))))
-    off = a != b
-    a, b = a[off], b[off]
+    a, b = _ordered_pairs(len(values))
     inner, outer = spread_quantiles(len(values), confidence)
     low = _ratio_limits(values, limits, outer, a, b)[0]
     high = _ratio_limits(values, limits, inner, a, b)[1]
@@ -225,6 +234,7 @@ def extreme(values: Array, limits: Limits, confidence: float, *, largest: bool) 
     )
 
 
+@functools.cache
 def kolmogorov_quantile(confidence: float) -> float:
     """Give the quantile of Kolmogorov's distribution: 1.358 for 0.95."""
 

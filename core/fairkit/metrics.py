@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from fairkit.intervals import student, wilson
-from fairkit.statistics import Confusion, Contributions, Rows, Statistic, Sums
+from fairkit.statistics import Confusion, Contributions, Moments, Rows, Statistic, Sums
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,11 +37,14 @@ class Estimate:
     values
         Shape [G]; NaN where the metric is not defined for the group.
     limits
-        Gives lower and upper limits, each [G], for a normal quantile z.
+        Gives lower and upper limits, each [G], for a normal quantile z. They are computed once for each z.
     """
 
     values: Array
     limits: Limits
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "limits", functools.cache(self.limits))
 
 
 class Metric(ABC):
@@ -214,6 +218,11 @@ class Mean(Metric):
         """Give (1, number)."""
         values = self.per_row(rows)
         return np.column_stack([np.ones_like(values), values])
+
+    @property
+    def statistic(self) -> Statistic:
+        """The sums of the contributions, without building them."""
+        return Moments(f"contributions of {type(self).__qualname__}", self.per_row)
 
     def compute(self, sums: Array) -> Array:
         """Divide."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ BINS = 4_096
 
 EXACT_SCORES = 100_000
 """Up to this many distinct scores a score table is exact."""
+
+EXACT_CELLS = 2_000_000
+"""Of a table with very many groups fewer distinct scores are kept: at most so many cells."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,105 +160,211 @@ class Contributions(Statistic):
         return Sums(np.bincount(groups, minlength=n_groups).astype(np.float64), first, second)
 
 
+class Moments(Statistic):
+    """Sums of one number per row and of its square: the contributions (1, number)."""
+
+    def __init__(self, key: str, function: Callable[[Rows], NDArray[np.float64]]) -> None:
+        self._key = key
+        self._function = function
+
+    @property
+    def key(self) -> str:
+        """The name it was given."""
+        return self._key
+
+    def collect(self, rows: Rows, groups: NDArray[np.int64], n_groups: int) -> Sums:
+        """Sum by group; without weights the count is the first contribution's sum."""
+        values = np.asarray(self._function(rows), dtype=np.float64)
+        count = np.bincount(groups, minlength=n_groups).astype(np.float64)
+
+        def total(parts: NDArray[np.float64]) -> NDArray[np.float64]:
+            return np.asarray(np.bincount(groups, parts, n_groups), dtype=np.float64)
+
+        if rows.weights is None:
+            mass, first, squares, mixed = count, total(values), count, None
+        else:
+            squared = rows.weights**2
+            mass, first = total(rows.weights), total(rows.weights * values)
+            squares, mixed = total(squared), total(squared * values)
+            values = rows.weights * values
+        cross = first if mixed is None else mixed
+        second = np.stack([np.stack([squares, cross], 1), np.stack([cross, total(values**2)], 1)], 1)
+        return Sums(count, np.stack([mass, first], 1), second)
+
+
 @dataclass(frozen=True, slots=True)
+class _Raw:
+    """Scores that were not counted yet: score, cell (group and outcome) and weight of each row."""
+
+    scores: NDArray[np.float64]
+    cells: NDArray[np.int64]
+    weights: NDArray[np.float64] | None
+    n_groups: int
+
+    def count(self, places: NDArray[np.int64], size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Give Σ w and Σ w² by place and cell, each [size, G, 2]; one array where all weights are 1."""
+        shape = (size, self.n_groups, 2)
+        flat = places * (2 * self.n_groups) + self.cells
+        mass = (
+            np.bincount(flat, self.weights, int(np.prod(shape))).astype(np.float64, copy=False).reshape(shape)
+        )
+        if self.weights is None:
+            return mass, mass
+        squares = np.bincount(flat, self.weights**2, int(np.prod(shape))).astype(np.float64, copy=False)
+        return mass, squares.reshape(shape)
+
+
 class ScoreTable:
     """How scores are distributed per group and outcome: exact while few are distinct, else in bins.
 
+    The rows of a batch are counted when that is needed: to add a batch to a table that is binned already, its
+    distinct scores need not be found.
+
     Attributes
     ----------
-    values
-        Distinct scores, increasing, shape [U]; the bins' lower edges once binned.
-    mass
-        Σ w, shape [U, G, 2] with the outcome last.
-    squares
-        Σ w², the same shape.
-    exact
-        False once the scores went into bins; whether they do does not depend on the order of the rows.
     low, high
         The range of the bins; scores beyond it count in the outermost bins.
     limit
         The most distinct scores that are kept.
     """
 
-    values: NDArray[np.float64]
-    mass: NDArray[np.float64]
-    squares: NDArray[np.float64]
-    exact: bool
-    low: float
-    high: float
-    limit: int
+    def __init__(
+        self,
+        values: NDArray[np.float64],
+        mass: NDArray[np.float64],
+        squares: NDArray[np.float64],
+        *,
+        exact: bool,
+        low: float,
+        high: float,
+        limit: int,
+        raw: _Raw | None = None,
+    ) -> None:
+        self._values, self._mass, self._squares, self._exact = values, mass, squares, exact
+        self.low, self.high, self.limit = low, high, limit
+        self._raw = raw
+
+    @classmethod
+    def of(cls, raw: _Raw, low: float, high: float, limit: int) -> ScoreTable:
+        """Make a table of rows that are counted later."""
+        nothing = np.empty((0, raw.n_groups, 2))
+        return cls(np.empty(0), nothing, nothing, exact=True, low=low, high=high, limit=limit, raw=raw)
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """Distinct scores, increasing, shape [U]; the bins' lower edges once binned."""
+        return self._counted()._values
+
+    @property
+    def mass(self) -> NDArray[np.float64]:
+        """Σ w, shape [U, G, 2] with the outcome last."""
+        return self._counted()._mass
+
+    @property
+    def squares(self) -> NDArray[np.float64]:
+        """Σ w², the same shape."""
+        return self._counted()._squares
+
+    @property
+    def exact(self) -> bool:
+        """False once the scores went into bins; whether they do does not depend on the order of the rows."""
+        return self._counted()._exact
 
     def __add__(self, other: ScoreTable) -> ScoreTable:
+        if self._binned_already() or other._binned_already() or self._surely_many(other):
+            return self.binned()._plus(other.binned())
         if self.exact and other.exact:
             values = np.union1d(self.values, other.values)
             if len(values) <= self.limit:
-                return self._spread(values) + other._spread(values) if len(values) else self
+                return self._spread(values)._plus(other._spread(values))
             # more distinct scores than are kept: both sides go into bins
-        if self.exact or other.exact or len(self.values) != len(other.values):
-            return self.binned() + other.binned()
-        return ScoreTable(
-            self.values,
-            self.mass + other.mass,
-            self.squares + other.squares,
-            False,
-            self.low,
-            self.high,
-            self.limit,
-        )
-
-    def _spread(self, values: NDArray[np.float64]) -> _Aligned:
-        places = np.searchsorted(values, self.values)
-        shape = (len(values), *self.mass.shape[1:])
-        mass, squares = np.zeros(shape), np.zeros(shape)
-        mass[places], squares[places] = self.mass, self.squares
-        return _Aligned(values, mass, squares, self)
+        return self.binned()._plus(other.binned())
 
     def binned(self) -> ScoreTable:
         """Put the scores into the fixed bins."""
-        if not self.exact:
+        if self._binned_already():
             return self
-        places = bin_index(self.values, self.low, self.high)
-        shape = (BINS, *self.mass.shape[1:])
-        mass, squares = np.zeros(shape), np.zeros(shape)
-        np.add.at(mass, places, self.mass)
-        np.add.at(squares, places, self.squares)
+        raw, places = self._raw, None
+        if raw is not None:
+            mass, squares = raw.count(bin_index(raw.scores, self.low, self.high), BINS)
+        else:
+            places = bin_index(self._values, self.low, self.high)
+            mass = _add_up(self._mass, places, BINS)
+            squares = mass if self._squares is self._mass else _add_up(self._squares, places, BINS)
         edges = self.low + (self.high - self.low) * np.arange(BINS) / BINS
-        return ScoreTable(edges, mass, squares, False, self.low, self.high, self.limit)
+        return self._like(edges, mass, squares, exact=False)
 
     def pooled(self) -> ScoreTable:
         """All groups as one, shape [U, 1, 2]."""
-        return ScoreTable(
-            self.values,
-            self.mass.sum(axis=1, keepdims=True),
-            self.squares.sum(axis=1, keepdims=True),
-            self.exact,
-            self.low,
-            self.high,
-            self.limit,
-        )
+        mass = self.mass.sum(axis=1, keepdims=True)
+        squares = mass if self._squares is self._mass else self.squares.sum(axis=1, keepdims=True)
+        return self._like(self.values, mass, squares, exact=self.exact)
 
     def histogram(self, bins: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Give a coarse histogram: edges [bins + 1] and masses [bins, G, 2], for charts."""
         edges = np.linspace(self.low, self.high, bins + 1)
         places = np.clip(np.searchsorted(edges, self.values, side="right") - 1, 0, bins - 1)
-        mass = np.zeros((bins, *self.mass.shape[1:]))
-        np.add.at(mass, places, self.mass)
-        return edges, mass
+        return edges, _add_up(self.mass, places, bins)
 
+    def _surely_many(self, other: ScoreTable) -> bool:
+        """Whether uncounted rows hold more distinct scores than are kept; quicker than counting both."""
+        raws = [table._raw.scores for table in (self, other) if table._raw is not None]
+        rows = sum(len(scores) for scores in raws)
+        return rows > self.limit and _unique_count(np.concatenate(raws)) > self.limit
 
-@dataclass(frozen=True, slots=True)
-class _Aligned:
-    """A table whose rows stand for the union of two tables' scores."""
+    def _binned_already(self) -> bool:
+        return self._raw is None and not self._exact
 
-    values: NDArray[np.float64]
-    mass: NDArray[np.float64]
-    squares: NDArray[np.float64]
-    origin: ScoreTable
+    def _counted(self) -> ScoreTable:
+        """Count the rows: distinct scores where they are few enough, else bins."""
+        raw = self._raw
+        if raw is None:
+            return self
+        found = _distinct(raw.scores, self.limit)
+        if found is None:
+            other = self.binned()
+            self._values, self._mass, self._squares, self._exact = (
+                other._values,
+                other._mass,
+                other._squares,
+                False,
+            )
+        else:
+            self._values, places = found
+            self._mass, self._squares = raw.count(places, len(self._values))
+        self._raw = None
+        return self
 
-    def __add__(self, other: Self) -> ScoreTable:
-        o = self.origin
-        mass, squares = self.mass + other.mass, self.squares + other.squares
-        return ScoreTable(self.values, mass, squares, True, o.low, o.high, o.limit)
+    def _spread(self, values: NDArray[np.float64]) -> ScoreTable:
+        """Give the same table with rows of zeros for the values that it lacks."""
+        if len(values) == len(self.values):
+            return self
+        places = np.searchsorted(values, self.values)
+        mass = np.zeros((len(values), *self._mass.shape[1:]))
+        mass[places] = self._mass
+        squares = mass
+        if self._squares is not self._mass:
+            squares = np.zeros_like(mass)
+            squares[places] = self._squares
+        return self._like(values, mass, squares, exact=True)
+
+    def _plus(self, other: ScoreTable) -> ScoreTable:
+        """Add a table of the same values."""
+        mass = self._mass + other._mass
+        plain = self._squares is self._mass and other._squares is other._mass
+        return self._like(
+            self._values, mass, mass if plain else self._squares + other._squares, exact=self._exact
+        )
+
+    def _like(
+        self,
+        values: NDArray[np.float64],
+        mass: NDArray[np.float64],
+        squares: NDArray[np.float64],
+        *,
+        exact: bool,
+    ) -> ScoreTable:
+        return ScoreTable(values, mass, squares, exact=exact, low=self.low, high=self.high, limit=self.limit)
 
 
 class Scores(Statistic):
@@ -267,31 +376,45 @@ class Scores(Statistic):
     key = "scores"
 
     def collect(self, rows: Rows, groups: NDArray[np.int64], n_groups: int) -> ScoreTable:
-        """Count distinct scores, or bins where there are more distinct scores than are kept."""
+        """Note the rows; they are counted when the table is read or merged."""
         assert rows.score is not None  # noqa: S101 -- the auditor asks only where there are scores
-        exact = len(rows.score) <= self.limit or _few(rows.score, self.limit)
-        if exact:
-            values, places = np.unique(rows.score, return_inverse=True)
-        else:
-            values = self.low + (self.high - self.low) * np.arange(BINS) / BINS
-            places = bin_index(rows.score, self.low, self.high)
-        outcome = (rows.outcome > 0.5).astype(np.int64)
-        cell = (places * n_groups + groups) * 2 + outcome
-        shape = (len(values), n_groups, 2)
-        mass = np.bincount(cell, rows.weights, int(np.prod(shape))).astype(np.float64).reshape(shape)
-        squares: NDArray[np.float64] = mass
-        if rows.weights is not None:
-            squares = (
-                np.bincount(cell, rows.weights**2, int(np.prod(shape))).astype(np.float64).reshape(shape)
-            )
-        return ScoreTable(values, mass, squares, exact, self.low, self.high, self.limit)
+        cells = 2 * groups + (rows.outcome > 0.5)
+        limit = max(min(self.limit, EXACT_CELLS // n_groups), 1)
+        return ScoreTable.of(_Raw(rows.score, cells, rows.weights, n_groups), self.low, self.high, limit)
 
 
-def _few(scores: NDArray[np.float64], limit: int) -> bool:
-    """Whether there are at most `limit` distinct scores; a sample mostly tells without sorting all."""
-    if len(np.unique(scores[: 2 * limit])) > limit:
-        return False
-    return len(np.unique(scores)) <= limit
+def _distinct(
+    scores: NDArray[np.float64], limit: int
+) -> tuple[NDArray[np.float64], NDArray[np.int64]] | None:
+    """Give the distinct scores, increasing, and each row's place among them; None where there are too many.
+
+    Arrow's dictionary is a hash table: for scores that repeat it is ten times faster than sorting them.
+    """
+    import pyarrow as pa
+
+    head = scores[: 2 * limit]
+    if len(head) < len(scores) and _unique_count(head) > limit:
+        return None
+    coded = pa.array(scores).dictionary_encode()
+    values, order = np.unique(coded.dictionary.to_numpy(), return_inverse=True)
+    if len(values) > limit:
+        return None
+    return values, order[coded.indices.to_numpy()].astype(np.int64, copy=False)
+
+
+def _unique_count(scores: NDArray[np.float64]) -> int:
+    import pyarrow as pa
+
+    return len(pa.array(scores).unique()) - int((scores == 0).any())  # 0 and -0 are one score
+
+
+def _add_up(mass: NDArray[np.float64], places: NDArray[np.int64], size: int) -> NDArray[np.float64]:
+    """Add up the rows of `mass` [U, G, 2] that have the same place; places do not decrease."""
+    sums = np.zeros((size, *mass.shape[1:]))
+    if len(places):
+        starts = np.flatnonzero(np.diff(places, prepend=-1))
+        sums[places[starts]] = np.add.reduceat(mass, starts, axis=0)
+    return sums
 
 
 def bin_index(scores: NDArray[np.float64], low: float, high: float) -> NDArray[np.int64]:

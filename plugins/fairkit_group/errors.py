@@ -39,8 +39,8 @@ class LogLoss(Mean):
 
     def per_row(self, rows: Rows) -> Array:
         """Give the loss."""
-        given = np.where(rows.outcome > 0.5, _score(rows), 1 - _score(rows))
-        return np.asarray(-np.log(np.clip(given, _SMALLEST, 1 - _SMALLEST)))
+        given = np.abs(_score(rows) - (rows.outcome <= 0.5))  # score, or 1 - score
+        return np.asarray(-np.log(np.clip(given, _SMALLEST, 1 - _SMALLEST, out=given), out=given))
 
 
 class BrierScore(Mean):
