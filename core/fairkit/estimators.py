@@ -30,8 +30,8 @@ def mitigator(plugin: str | type[Mitigator]) -> type[Any]:
     Parameters
     ----------
     plugin
-        The method's name, such as ``"fairgbm"``, or its class. It trains: post-processing methods go
-        through `fairkit.mitigate`, with a model.
+        The method's name, such as ``"fairgbm"``, or its class. A post-processing method's estimator takes
+        ``model=``, and its predictions take ``sensitive_features``: see `fairkit.post_estimators`.
 
     Returns
     -------
@@ -45,7 +45,7 @@ def mitigator(plugin: str | type[Mitigator]) -> type[Any]:
     PluginError
         There is no such method.
     ParameterError
-        It repairs models instead of training them.
+        It repairs models, and is no `fairkit.postprocess.PostProcessor`.
 
     Examples
     --------
@@ -54,9 +54,7 @@ def mitigator(plugin: str | type[Mitigator]) -> type[Any]:
     """
     method = find_mitigator(plugin)
     if method.stage == "post":
-        raise ParameterError(
-            f"{method.name} repairs a model; use fairkit.mitigate({method.name!r}, data, model=...)"
-        )
+        return _post(method)
     try:
         from sklearn.base import ClassifierMixin, RegressorMixin
     except ImportError as error:
@@ -73,6 +71,17 @@ def mitigator(plugin: str | type[Mitigator]) -> type[Any]:
     return type(
         f"{method.__name__}Estimator", (_Classifier if classifier else _Regressor, base, _base()), body
     )
+
+
+def _post(method: type[Mitigator]) -> type[Any]:
+    from fairkit.post_estimators import post_estimator
+    from fairkit.postprocess import PostProcessor
+
+    if not issubclass(method, PostProcessor):
+        raise ParameterError(
+            f"{method.name} repairs a model; use fairkit.mitigate({method.name!r}, data, model=...)"
+        )
+    return post_estimator(method)
 
 
 def _base() -> Any:

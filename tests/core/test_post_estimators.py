@@ -104,3 +104,11 @@ def test_what_is_refused(rows):
     fair = Estimator(model=model, gamma=0.1, rho=0.4).fit(X, y, sensitive_features=sex)
     with pytest.raises(DataError, match="has 2 columns, but 1"):
         fair.predict(X, sensitive_features=np.stack([sex, sex], axis=1))
+
+
+def test_the_name_gives_the_class():
+    from fairkit.estimators import mitigator
+
+    Estimator = mitigator(RandomizedThresholds)
+    assert Estimator(gamma=0.2).get_params()["gamma"] == 0.2
+    assert "model" in Estimator().get_params()
