@@ -78,6 +78,9 @@ class Predictions:
         Multi-class: the predicted class as an index into the scorer's classes, shape [n].
     logits
         The raw outputs before the link where the model gives them, shape [n] or [n, K].
+    members, shares
+        Where each row's score is drawn from the predictions of K members: those, shape [n, K], and the
+        chances, shape [K]; `score` is then their mean.
     """
 
     score: NDArray[np.float64] | None = None
@@ -85,6 +88,8 @@ class Predictions:
     probabilities: NDArray[np.float64] | None = None
     predicted: NDArray[np.int64] | None = None
     logits: NDArray[np.float64] | None = None
+    members: NDArray[np.float64] | None = None
+    shares: NDArray[np.float64] | None = None
 
 
 class Scorer(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,6 +39,9 @@ class Rows:
     origin
         A number amid the targets, the same for all rows of a table: sums of squares of ``outcome - origin``
         keep the digits that those of the outcome would lose.
+    members, shares
+        Where each row's score is drawn from K predictions: those, shape [n, K], and the chances, shape [K];
+        `score` is their mean. Sums of contributions are then expectations over the draw, exactly.
     """
 
     outcome: NDArray[np.float64]
@@ -46,6 +49,18 @@ class Rows:
     score: NDArray[np.float64] | None = None
     weights: NDArray[np.float64] | None = None
     origin: float = 0.0
+    members: NDArray[np.float64] | None = None
+    shares: NDArray[np.float64] | None = None
+
+    def expected(self, function: Callable[[Rows], NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Give a function of the rows, shape [n] or [n, m], as its expectation over the draw of a member."""
+        if self.members is None or self.shares is None:
+            return np.asarray(function(self), dtype=np.float64)
+        total: Any = 0.0
+        for share, scores in zip(self.shares.tolist(), self.members.T, strict=True):
+            drawn = replace(self, score=scores, members=None, shares=None)
+            total = total + share * np.asarray(function(drawn), dtype=np.float64)
+        return np.asarray(total)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +159,7 @@ class Contributions(Statistic):
 
     def collect(self, rows: Rows, groups: NDArray[np.int64], n_groups: int) -> Sums:
         """Sum the contributions and their products by group."""
-        parts = np.asarray(self._function(rows), dtype=np.float64)
+        parts = rows.expected(self._function)
         parts = parts[:, None] if parts.ndim == 1 else parts
         weights = np.ones(len(parts)) if rows.weights is None else rows.weights
         width = parts.shape[1]
@@ -174,7 +189,7 @@ class Moments(Statistic):
 
     def collect(self, rows: Rows, groups: NDArray[np.int64], n_groups: int) -> Sums:
         """Sum by group; without weights the count is the first contribution's sum."""
-        values = np.asarray(self._function(rows), dtype=np.float64)
+        values = rows.expected(self._function)
         count = np.bincount(groups, minlength=n_groups).astype(np.float64)
 
         def total(parts: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -194,12 +209,13 @@ class Moments(Statistic):
 
 @dataclass(frozen=True, slots=True)
 class _Raw:
-    """Scores that were not counted yet: score, cell (group and outcome) and weight of each row."""
+    """Scores that were not counted yet: score, cell (group and outcome), weight and its square, by row."""
 
     scores: NDArray[np.float64]
     cells: NDArray[np.int64]
     weights: NDArray[np.float64] | None
     n_groups: int
+    squared: NDArray[np.float64] | None = None
 
     def count(self, places: NDArray[np.int64], size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Give Σ w and Σ w² by place and cell, each [size, G, 2]; one array where all weights are 1."""
@@ -210,7 +226,8 @@ class _Raw:
         )
         if self.weights is None:
             return mass, mass
-        squares = np.bincount(flat, self.weights**2, int(np.prod(shape))).astype(np.float64, copy=False)
+        squared = self.weights**2 if self.squared is None else self.squared
+        squares = np.bincount(flat, squared, int(np.prod(shape))).astype(np.float64, copy=False)
         return mass, squares.reshape(shape)
 
 
@@ -380,7 +397,26 @@ class Scores(Statistic):
         assert rows.score is not None  # noqa: S101 -- the auditor asks only where there are scores
         cells = 2 * groups + (rows.outcome > 0.5)
         limit = max(min(self.limit, EXACT_CELLS // n_groups), 1)
-        return ScoreTable.of(_Raw(rows.score, cells, rows.weights, n_groups), self.low, self.high, limit)
+        raw = _Raw(rows.score, cells, rows.weights, n_groups)
+        if rows.members is not None and rows.shares is not None:
+            raw = _drawn(raw, rows.members, rows.shares)
+        return ScoreTable.of(raw, self.low, self.high, limit)
+
+
+def _drawn(raw: _Raw, members: NDArray[np.float64], shares: NDArray[np.float64]) -> _Raw:
+    """Give every row once for each score that it may draw, weighted by the chance.
+
+    The square of a weight is split by chance too: rows are what is sampled, and a row that is spread over
+    several scores counts as one row, not as several small ones.
+    """
+    base = np.ones(len(members)) if raw.weights is None else raw.weights
+    return _Raw(
+        scores=members.T.ravel(),
+        cells=np.tile(raw.cells, len(shares)),
+        weights=np.outer(shares, base).ravel(),
+        n_groups=raw.n_groups,
+        squared=np.outer(shares, base**2).ravel(),
+    )
 
 
 def _distinct(

@@ -17,6 +17,7 @@ from fairkit.parameters import parameter
 from fairkit.roles import value_text
 from fairkit.statistics import EXACT_SCORES, Rows, Scores, ScoreTable, Statistic
 from fairkit_group.between import comparisons, odds
+from fairkit_group.curves import curves
 from fairkit_group.ranking import SCORES, Distances, RocAuc, distances
 
 if TYPE_CHECKING:
@@ -135,14 +136,29 @@ def _views(
         target = _numbers(batch.label, len(batch))
         low, high = context.dataset.profile.label_range or (0.0, 0.0)
         middle = low + (high - low) / 2
-        yield None, Rows(outcome=target, score=predictions.score, weights=batch.weights, origin=middle)
+        yield (
+            None,
+            Rows(
+                outcome=target,
+                score=predictions.score,
+                weights=batch.weights,
+                origin=middle,
+                members=predictions.members,
+                shares=predictions.shares,
+            ),
+        )
         return
     if context.scorer.task == "binary":
         outcome = np.zeros(len(batch)) if batch.favorable is None else batch.favorable.astype(np.float64)
         yield (
             None,
             Rows(
-                outcome=outcome, decision=predictions.decision, score=predictions.score, weights=batch.weights
+                outcome=outcome,
+                decision=predictions.decision,
+                score=predictions.score,
+                weights=batch.weights,
+                members=predictions.members,
+                shares=predictions.shares,
             ),
         )
         return
@@ -412,6 +428,8 @@ class _Section:
                 "groups": {name: mass[:, i].tolist() for i, name in enumerate(self.names)},
             },
         }
+        if self.labelled and self.context.scorer.task != "regression":
+            evidence |= curves(table, self.names, self.context.confidence)
         if not table.exact:
             evidence["discretisation_bound"] = found.bound
         low, high = found.limits(self.context.confidence)

@@ -55,11 +55,18 @@ class GraphBuilder:
 
     def node(self, op: str, inputs: Sequence[str], *, domain: str = "", **attributes: Any) -> str:
         """Add a node with one output and give the output's name."""
+        return self.nodes(op, inputs, 1, domain=domain, **attributes)[0]
+
+    def nodes(
+        self, op: str, inputs: Sequence[str], outputs: int, *, domain: str = "", **attributes: Any
+    ) -> list[str]:
+        """Add a node with several outputs and give their names."""
         from onnx import helper
 
         name = self._fresh(op)
-        self._nodes.append(helper.make_node(op, list(inputs), [name], name=name, domain=domain, **attributes))
-        return name
+        names = [name if place == 0 else f"{name}/{place}" for place in range(outputs)]
+        self._nodes.append(helper.make_node(op, list(inputs), names, name=name, domain=domain, **attributes))
+        return names
 
     def constant(self, values: Any, dtype: Any = np.float32) -> str:
         """Add a constant tensor and give its name."""

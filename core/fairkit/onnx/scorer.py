@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from fairkit.findings import ModelInfo
 from fairkit.models import Columns, ModelOptions, Predictions, Scorer, Task, check_scores
 from fairkit.onnx import outputs as reading
 from fairkit.onnx.feeds import RANDOM_INPUT, Feed, absent, match_inputs
+from fairkit.onnx.members import MEMBER_SCORES, member_weights
 from fairkit.onnx.settle import settle
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from fairkit.onnx.model import OnnxModel
 
 _FIRST_ROWS = 4_096
+_MIXTURE = "A randomized model: all its members are audited with their weights, exactly, not draws from them."
 
 
 def bind(model: OnnxModel, dataset: Dataset, options: ModelOptions) -> Scorer:
@@ -37,6 +40,8 @@ def bind(model: OnnxModel, dataset: Dataset, options: ModelOptions) -> Scorer:
         if (described := reading.describe(output.name, output.type, first[output.name])) is not None
     ]
     settled, task, classes, told = settle(model, found, first, dataset, options, batch.favorable)
+    if settled is not None and member_weights(model.proto) is not None:
+        told = [*told, _MIXTURE]
     info = ModelInfo(name=model.name, sha256=model.sha256, task=task, notes=tuple(notes + told))
     return OnnxScorer(runner, settled, info, columns, classes)
 
@@ -57,6 +62,7 @@ class OnnxScorer:
         self.columns = columns
         self.classes = classes
         self.model = runner.model
+        self.shares = member_weights(runner.model.proto)
         self._runner = runner
         self._reading = settled
 
@@ -72,9 +78,24 @@ class OnnxScorer:
 
     def predict(self, columns: Columns) -> Predictions:
         """Score rows given as raw columns."""
-        if self._reading is None:
-            return self._randomized(self._runner.raw(columns, ["score", reading.DECISION_PROBABILITY]))
-        return self._reading.read(self._runner.raw(columns, self._reading.wanted))
+        randomized = ["score", reading.DECISION_PROBABILITY]
+        wanted = randomized if self._reading is None else self._reading.wanted
+        more = [] if self.shares is None else [MEMBER_SCORES]
+        values = self._runner.raw(columns, [*wanted, *more])
+        found = self._randomized(values) if self._reading is None else self._reading.read(values)
+        return found if self.shares is None else self._with_members(found, values[MEMBER_SCORES])
+
+    def _with_members(self, found: Predictions, scores: Any) -> Predictions:
+        """Put all that could have been drawn in the place of one draw."""
+        assert self.shares is not None  # noqa: S101 -- asked for only then
+        members = np.asarray(scores, dtype=np.float64)
+        check_scores(members, "members' scores")
+        if members.ndim != 2 or members.shape[1] != len(self.shares):
+            raise ModelError(
+                f"{self.info.name} has {len(self.shares)} weights in its metadata, but {MEMBER_SCORES} "
+                f"has the shape {members.shape}"
+            )
+        return replace(found, score=members @ self.shares, members=members, shares=self.shares)
 
     def _randomized(self, values: Mapping[str, Any]) -> Predictions:
         score, chance = (
