@@ -79,22 +79,31 @@ def version(registry: Registry, reference: str, keys: Sequence[PublicKey]) -> Ou
     trusted = list(keys) or pinned_keys(registry, found.name, wanted.alias)
     if not trusted:
         raise FairkitError(_NO_KEY)
-    held, failed, good = _files(registry, found, trusted)
+    held, failed, good, notes = _files(registry, found, trusted)
     newest = max(good, key=lambda one: one.audited_at, default=None)
     verdict: str | None = None if newest is None else newest.report.verdict
-    notes: tuple[str, ...] = ()
     if wanted.alias is not None:
-        verdict, notes = _against_policy(registry, found, wanted.alias)
-    return Outcome(subject=found.reference, held=held, failed=failed, notes=notes, verdict=verdict)
+        verdict, told = _against_policy(registry, found, wanted.alias)
+        notes += told
+    return Outcome(
+        subject=found.reference, held=tuple(held), failed=tuple(failed), notes=tuple(notes), verdict=verdict
+    )
 
 
 def _files(
     registry: Registry, found: Version, trusted: Sequence[PublicKey]
-) -> tuple[tuple[str, ...], tuple[str, ...], list[Certificate]]:
+) -> tuple[list[str], list[str], list[Certificate], list[str]]:
+    """Hash the model again and verify its certificates: what held, what did not, which count, and notes.
+
+    A certificate by somebody else is a note where another one holds; a damaged file never is.
+    """
     from fairkit_registry.certificate import verify
     from fairkit_registry.errors import CertificateError, RegistryError
 
-    held, failed, good = [], [], []
+    held: list[str] = []
+    failed: list[str] = []
+    others: list[str] = []
+    good: list[Certificate] = []
     problem = registry.blobs.problem(found.model)
     if problem is None:
         held.append(f"the model's file has SHA-256 {found.model}")
@@ -103,7 +112,10 @@ def _files(
     for digest in found.certificates:
         try:
             one = verify(registry.certificate(digest), trusted, model_sha256=found.model)
-        except (CertificateError, RegistryError) as error:
+        except CertificateError as error:
+            others.append(f"certificate {digest[:12]}: {error}")
+            continue
+        except RegistryError as error:
             failed.append(f"certificate {digest[:12]}: {error}")
             continue
         good.append(one)
@@ -113,14 +125,14 @@ def _files(
         )
     if not found.certificates:
         failed.append(f"{found.reference} has no certificate: nobody vouches for it")
-    return tuple(held), tuple(failed), good
+    return (held, failed, good, others) if good else (held, [*failed, *others], good, [])
 
 
-def _against_policy(registry: Registry, found: Version, alias: str) -> tuple[str, tuple[str, ...]]:
+def _against_policy(registry: Registry, found: Version, alias: str) -> tuple[str, list[str]]:
     from fairkit_registry.promotion import evaluate
 
     decision = evaluate(registry, found.reference, alias)
-    return decision.verdict, tuple(f"policy of {alias}: {one.kind}: {one.text}" for one in decision.reasons)
+    return decision.verdict, [f"policy of {alias}: {one.kind}: {one.text}" for one in decision.reasons]
 
 
 def archive(path: Path, keys: Sequence[PublicKey]) -> Outcome:

@@ -150,6 +150,8 @@ def _replay(connection: sqlite3.Connection, chain: list[events.Event]) -> Iterat
         elif event.action == "alias":
             held = aliases.get(f"{name}@{body['alias']}", (None, None, None))
             aliases[f"{name}@{body['alias']}"] = (body["policy"], *held[1:])
+        elif event.action == "remove-alias":
+            aliases.pop(f"{name}@{body['alias']}", None)
         elif event.action == "promote":
             policy = aliases.get(f"{name}@{body['alias']}", (None,))[0]
             aliases[f"{name}@{body['alias']}"] = (policy, body["version"], body["certificate"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from fairkit.errors import did_you_mean
 from fairkit_registry import events, index, names, onnxfile, tables
 from fairkit_registry.blobs import BlobStore
 from fairkit_registry.errors import RegistryError
@@ -277,6 +278,23 @@ class Registry:
                 "SELECT * FROM aliases WHERE name = ? AND alias = ?", (name, alias)
             ).fetchone()
         return read_alias(row)
+
+    def remove_alias(self, name: str, alias: str) -> None:
+        """Take an alias away, with its policy; the versions stay.
+
+        Raises
+        ------
+        RegistryError
+            There is no such alias.
+        """
+        with self.index.write() as connection:
+            held = {one.alias for one in tables.find_aliases(connection, name)}
+            if alias not in held:
+                tables.find_version(connection, name, None)
+                hint = did_you_mean(alias, held, what=f"aliases of {name}")
+                raise RegistryError(f"{name} has no alias {alias!r}. {hint}")
+            connection.execute("DELETE FROM aliases WHERE name = ? AND alias = ?", (name, alias))
+            events.append(connection, "remove-alias", name, {"alias": alias}, at=events.now())
 
     def point(
         self, connection: sqlite3.Connection, version: Version, alias: Alias, certificate: str | None

@@ -261,6 +261,35 @@ def test_alias_shows_and_changes_only_what_is_named(run, made):
     assert "is no alias" in message(run("registry", "alias", "credit", "9", "--open"))
 
 
+def test_an_alias_can_be_taken_away(run, made):
+    loaded(run, made)
+    assert "no alias 'produktion'. Did you mean" in message(
+        run("registry", "alias", "credit", "produktion", "--remove")
+    )
+    assert "no other option" in message(
+        run("registry", "alias", "credit", "production", "--remove", "--clear")
+    )
+    ok(run("registry", "alias", "credit", "production", "--remove"))
+    assert json.loads(ok(run("registry", "alias", "credit", "--format", "json")).stdout) == []
+    assert "has no alias" in message(run("registry", "show", "credit@production"))
+    assert "production: removed" in ok(run("registry", "log")).stdout
+    ok(run("registry", "check"))
+
+
+def test_somebody_elses_certificate_is_a_note_where_another_one_holds(run, made, loans_model):
+    ok(
+        run(
+            *("certify", loans_model.path, "--data", loans_model.data, *AUDIT, *LENIENT),
+            *("--key", made / "stranger", "--output", "theirs.json"),
+        )
+    )
+    ok(run("registry", "add", "credit", made / "model.onnx", "--certificate", "theirs.json"))
+    key = ("--key", made / "key.pub")
+    assert "not signed by a key" in ok(run("registry", "verify", "credit@1", *key), 1).stdout
+    ok(run("registry", "add", "credit@1", "--certificate", made / "good.json"))
+    assert "note: certificate" in ok(run("registry", "verify", "credit@1", *key)).stdout
+
+
 def test_diff_prints_both_sides(run, made):
     loaded(run, made)
     ok(run("registry", "add", "credit", made / "model.onnx", "--certificate", made / "bad.json"))

@@ -204,6 +204,21 @@ def test_no_worse_than_the_holder_beyond_noise(registry, model, certify, policy,
     assert promote(registry, "credit@1", "production", now=NOW).verdict == "pass"
 
 
+def test_a_finding_that_is_gone_cannot_be_compared_and_other_data_are_noted(
+    registry, model, certify, policy, make
+):
+    elsewhere = DataInfo(name="x", sha256="e" * 64, rows=1, dropped_rows=0, groups={})
+    both = [make.finding("demographic_parity_difference", 0.05), make.finding("gap", 0.1)]
+    registry.add("credit", model(1), certificates=[certify(model(1), both)])
+    registry.add("credit", model(2), certificates=[certify(model(2), data=elsewhere)])
+    registry.set_alias("credit", "production", replace(policy, no_worse=("all",)))
+    assert promote(registry, "credit@1", "production", now=NOW).verdict == "pass"
+    decision = promote(registry, "credit@2", "production", now=NOW)
+    assert decision.verdict == "inconclusive"
+    assert "gap:sex of credit@1 cannot be compared" in texts(decision, "inconclusive")[0]
+    assert "on different data" in texts(decision, "note")[0]
+
+
 def test_a_holder_without_a_certificate_cannot_be_compared_with(registry, model, certify, policy):
     registry.add("credit", model(1))
     registry.add("credit", model(2), certificates=[certify(model(2))])
