@@ -32,7 +32,7 @@ from fairkit_threshold_optimizer import ThresholdOptimizer
 DATA = ("adult", "credit_default")
 CLASSIFIERS = ("forest", "knn", "mlp", "logistic")
 METHODS = ("original", "rto", "fairlearn", "threshold-optimizer", "reject-option", "shift-inference")
-EPSILONS = (0.0, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.13, 0.16, 0.2, 0.25)
+EPSILONS = (0.0, 0.02, 0.04, 0.07, 0.1, 0.14, 0.19, 0.25)
 NAMES = ("men", "women")
 
 
@@ -145,9 +145,11 @@ def compare(fit, test, seed):
     """Give (bias, expected accuracy) on the test part for every method, and the trade-off curves."""
     run = Run(seed=seed)
     reject = RejectOption.with_values({}).solve(fit, None, run)
+    rto = RandomizedThresholds.with_values({}).solve(fit, None, run)
+    gamma = rto.details["gamma"]  # along the curve the width stays, the common rate is chosen anew
     found = {
         "original": figures(test, (test.scores >= 0.5).astype(float)),
-        "rto": apply(RandomizedThresholds.with_values({}).solve(fit, None, run), test),
+        "rto": apply(rto, test),
         "fairlearn": fairlearn_rule(fit, test),
         "threshold-optimizer": apply(ThresholdOptimizer.with_values({}).solve(fit, None, run), test),
         "reject-option": apply(reject, test),
@@ -155,7 +157,9 @@ def compare(fit, test, seed):
     }
     curves = {
         "rto": [
-            apply(RandomizedThresholds.with_values({"epsilon": e}).solve(fit, None, run), test)
+            apply(
+                RandomizedThresholds.with_values({"epsilon": e, "gamma": gamma}).solve(fit, None, run), test
+            )
             for e in EPSILONS
         ],
         "threshold-optimizer": [

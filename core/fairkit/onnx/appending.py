@@ -132,7 +132,8 @@ class Appender:
             for node in graph.node:
                 node.input[:] = [new if name == old else name for name in node.input]
                 node.output[:] = [new if name == old else name for name in node.output]
-            for entry in [*graph.output, *graph.value_info, *graph.initializer]:
+            named: list[Any] = [*graph.output, *graph.value_info, *graph.initializer]
+            for entry in named:
                 if entry.name == old:
                     entry.name = new
 
@@ -148,7 +149,8 @@ def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
 
 def _all_names(graph: onnx.GraphProto) -> Iterator[str]:
     for part in _graphs(graph):
-        yield from (entry.name for entry in [*part.input, *part.output, *part.initializer])
+        named: list[Any] = [*part.input, *part.output, *part.initializer]
+        yield from (entry.name for entry in named)
         for node in part.node:
             yield node.name
             yield from node.output

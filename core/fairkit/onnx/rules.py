@@ -203,11 +203,10 @@ def learn_keys(columns: Mapping[str, NDArray[Any]], groups: Groups) -> GroupKeys
 
 
 def _learn_column(name: str, values: NDArray[Any], edges: tuple[float, ...] | None) -> GroupColumn:
-    text = values.dtype.kind in "OUS" and any(isinstance(value, str) for value in values.tolist())
-    if text:
-        known = {str(value) for value in values.tolist() if isinstance(value, str)}
-        missing = any(not isinstance(value, str) for value in values.tolist())
-        return GroupColumn(name=name, keys=tuple(sorted(known)), missing=missing)
+    cells = set(values.tolist()) if values.dtype.kind in "OUS" else set()
+    known = {cell for cell in cells if isinstance(cell, str)}
+    if known:
+        return GroupColumn(name=name, keys=tuple(sorted(known)), missing=len(known) < len(cells))
     numbers = as_float32(values, name)
     missing = bool(np.isnan(numbers).any())
     if edges is not None:
