@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fairkit.onnx.encode import Encoder
     from fairkit.onnx.model import OnnxModel
     from fairkit_fairgbm.constraints import Constraints, RateName
+    from fairkit_fairgbm.select import Iterate
     from fairkit_fairgbm.trainer import Moment, Rows, Settings, Trained
 
 _OWN = {
@@ -87,9 +88,13 @@ class FairGBM(Mitigator):
             None, help="The split to constrain, such as sex+race; default: the only one, else all crossed."
         )
         iterate: Literal["last", "best", "mixture", "all"] = parameter(
-            "last",
+            "best",
             help="Which trees to keep: all of them, up to the best round on validation rows, a few numbers of "
             "trees drawn at random (randomized), or every number alike (for comparison).",
+        )
+        follow: Literal["train", "validation"] = parameter(
+            "validation",
+            help="Whose rates the multipliers follow: validation where trees fit the training rows too closely.",
         )
         validation_share: float = parameter(
             0.2,
@@ -166,12 +171,13 @@ class FairGBM(Mitigator):
         wanted = self.parameters.sensitive
         rows = _rows(encoder, train, wanted)
         constraints.check(rows.cells, what=train.name)
-        names = train.only_groups(wanted).names
+        groups = train.only_groups(wanted)
+        names = groups.names
         seen = None if held is None else _rows(encoder, held, wanted, names=names)
         result: Trained = trainer.train(
             rows, constraints, self._settings(run, encoder), validation=seen, progress=run.progress
         )
-        choice = selection.choose(self.parameters.iterate, result.validation or result.train, constraints)
+        choice = selection.choose(self._iterate(groups), result.validation or result.train, constraints)
         notes = (*constraints.resolution(rows.cells), *choice.notes, *_unmet(result, choice.rounds[-1]))
         return models.FairGBMModel(  # type: ignore[no-any-return]
             encoder=encoder,
@@ -186,12 +192,27 @@ class FairGBM(Mitigator):
         self, table: Table, groups: Groups, validation: Table | None, run: Run
     ) -> tuple[Table, Table | None]:
         """Give training and validation rows; split some off, group by group and label by label, if needed."""
-        needed = self.parameters.iterate in ("best", "mixture") or self.parameters.early_stopping > 0
+        needed = self._needs_validation(groups)
         if validation is not None or not needed:
             return table, validation if needed else None
         cells = 2 * groups.codes + table.target.astype(np.int64)
         held = stratified(cells, self.parameters.validation_share, run.rng())
         return table.take(~held), table.take(held)
+
+    def _needs_validation(self, groups: Groups) -> bool:
+        chosen = self.parameters
+        choosing = chosen.iterate in ("best", "mixture") or chosen.follow == "validation"
+        return chosen.early_stopping > 0 or (choosing and self._is_constrained(groups))
+
+    def _is_constrained(self, groups: Groups) -> bool:
+        limits = (self.parameters.global_fpr, self.parameters.global_fnr)
+        return (bool(self._rates()) and len(groups.names) > 1) or limits != (None, None)
+
+    def _iterate(self, groups: Groups) -> Iterate:
+        """Without a constraint (and without early stopping) all trees are kept: plain LightGBM."""
+        plain = not self._is_constrained(groups) and not self.parameters.early_stopping
+        iterate: Iterate = "last" if plain else self.parameters.iterate
+        return iterate
 
     def _rates(self) -> tuple[RateName, ...]:
         named = [one for name in self.parameters.constraint for one in _NAMES.get(name, (name,))]
@@ -231,6 +252,7 @@ class FairGBM(Mitigator):
             rounds=self.parameters.n_estimators,
             multiplier_rate=self.parameters.multiplier_rate,
             multiplier_cap=self.parameters.multiplier_cap,
+            follow_validation=self.parameters.follow == "validation",
             patience=self.parameters.early_stopping,
             params=self._lightgbm(run),
             categorical=encoder.categorical,

@@ -79,6 +79,8 @@ class Settings:
         rate, and so do the multipliers.
     multiplier_cap
         The largest multiplier in the same unit.
+    follow_validation
+        Whether the multipliers follow the validation rows' rates instead of the training rows'.
     patience
         Stop when so many rounds brought nothing better on validation rows; 0 never stops early.
     params
@@ -90,6 +92,7 @@ class Settings:
     rounds: int
     multiplier_rate: float
     multiplier_cap: float
+    follow_validation: bool = False
     patience: int = 0
     params: Mapping[str, Any] = field(default_factory=dict)
     categorical: Sequence[int] = ()
@@ -150,6 +153,7 @@ def train(
             break  # LightGBM found no split: further rounds would find none either
         if validation is not None:
             path.append(_look(booster, validation, constraints))
+            state.validation_rates = path[-1].rates if settings.follow_validation else None
         _show(progress, state, path, settings.rounds)
         if settings.patience and _stale(path, settings.patience):
             break
@@ -192,12 +196,13 @@ class _State:
         self.path: list[Moment] = []
         self.steps: list[NDArray[np.float64]] = []
         self.calls = 0
+        self.validation_rates: Rates | None = None
 
     def objective(self, scores: NDArray[np.float64], _: Any) -> tuple[Any, Any]:
         """Give LightGBM the gradient at the scores; from the second round on the multipliers step first."""
         cells = self.rows.cells
         positive = self._count(scores)
-        rates = self.constraints.true_rates(positive, cells)
+        rates = self._followed(positive)
         if self.calls:
             self._step(rates)
         error, pressed = self.constraints.coefficients(self.multipliers, rates, cells)
@@ -220,8 +225,12 @@ class _State:
         """Take the last round's step."""
         if self.calls > len(self.path):
             positive = self._count(scores)
-            self._step(self.constraints.true_rates(positive, self.rows.cells))
+            self._step(self._followed(positive))
             self._note(positive, kernel.total_loss(scores, self.rows.cells.codes, self.rows.weights))
+
+    def _followed(self, positive: NDArray[np.float64]) -> Rates:
+        """Give the rates that violations and the worst group are told by."""
+        return self.validation_rates or self.constraints.true_rates(positive, self.rows.cells)
 
     def _count(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         cells = self.rows.cells
@@ -282,16 +291,18 @@ def _booster(lightgbm: Any, rows: Rows, settings: Settings, start: float) -> tup
 
 
 def _dataset(lightgbm: Any, rows: Rows, settings: Settings, start: float, reference: Any) -> Any:
-    cells = rows.cells
-    params = {"feature_pre_filter": len(cells.codes) >= _FEW_ROWS} | dict(settings.params)
+    """Give LightGBM's form of the rows; validation rows take everything else from their reference."""
+    codes = rows.cells.codes
+    if reference is None:
+        params = (
+            {"feature_pre_filter": len(codes) >= _FEW_ROWS} | dict(settings.params) | {"objective": "none"}
+        )
+        own: dict[str, Any] = {"categorical_feature": list(settings.categorical), "params": params}
+    else:
+        own = {"reference": reference, "params": reference.params}
+    labels = (codes & 1).astype(np.float32)
     return lightgbm.Dataset(
-        rows.matrix,
-        (cells.codes & 1).astype(np.float32),
-        weight=rows.weights,
-        init_score=np.full(len(cells.codes), start),
-        categorical_feature=list(settings.categorical),
-        reference=reference,
-        params=params | {"objective": "none"},
+        rows.matrix, labels, weight=rows.weights, init_score=np.full(len(codes), start), **own
     )
 
 
