@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +16,7 @@ from fairkit_cli import options as opt
 if TYPE_CHECKING:
     from fairkit.findings import Report, VerdictName
 
-FORMATS = ("table", "json", "junit")
+FORMATS = ("table", "json", "junit", "html")
 EXIT_CODES: dict[VerdictName | None, int] = {None: 0, "pass": 0, "fail": 1, "inconclusive": 3}
 
 
@@ -35,7 +37,8 @@ def audit(
         from fairkit.files import check_writable
 
         check_writable(output)
-    report = run_audit(model, columns, typed, config)
+    with drawing(output_format):
+        report = run_audit(model, columns, typed, config)
     show(report, output_format, output)
     raise typer.Exit(EXIT_CODES[report.verdict])
 
@@ -62,12 +65,26 @@ def run_audit(
 
 def show(report: Report, output_format: str, output: Path | None) -> None:
     """Print a report, or write it to a file."""
+    write(lambda terminal: text_of(report, output_format, terminal), output)
+
+
+def drawing(output_format: str) -> AbstractContextManager[None]:
+    """Give the time during which a page's renderer starts, or refuse at once where it is not installed."""
+    if output_format != "html":
+        return nullcontext()
+    from fairkit_cli.html.svg import warm
+
+    return warm()
+
+
+def write(text: Callable[[bool], str], output: Path | None) -> None:
+    """Print what is given for a terminal (True) or else (False), or write the latter to a file."""
     from fairkit.files import write_atomic
 
     if output is None:
-        sys.stdout.write(text_of(report, output_format, sys.stdout.isatty()))
+        sys.stdout.write(text(sys.stdout.isatty()))
         return
-    write_atomic(output, text_of(report, output_format, False))
+    write_atomic(output, text(False))
     print(f"fairkit: wrote {output}", file=sys.stderr)
 
 
@@ -79,6 +96,10 @@ def text_of(report: Report, output_format: str, terminal: bool) -> str:
         from fairkit_cli.junit import junit
 
         return junit(report)
+    if output_format == "html":
+        from fairkit_cli.html.report import report_page
+
+        return report_page(report)
     from fairkit_cli.render import table
 
     return table(report, terminal=terminal)

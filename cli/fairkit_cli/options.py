@@ -130,7 +130,7 @@ Confidence = Annotated[
 ]
 Seed = Annotated[int | None, typer.Option("--seed", metavar="N", help="For every random draw; default 0.")]
 Format = Annotated[
-    str, typer.Option("--format", metavar="NAME", help="table, json or junit.", rich_help_panel=OUTPUT)
+    str, typer.Option("--format", metavar="NAME", help="table, json, junit or html.", rich_help_panel=OUTPUT)
 ]
 Output = Annotated[
     Path | None,

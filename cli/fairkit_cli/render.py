@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import io
-import math
 import shutil
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from fairkit_cli.view import ReportView, disparities, group_table, report_view
+from fairkit_cli.view import ReportView, disparities, group_table, interval, number, report_view
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -97,15 +96,15 @@ def _bars(report: Report) -> list[RenderableType]:
     grid.add_column("groups of")
     grid.add_column("value", justify="right", no_wrap=True)
     grid.add_column("interval", justify="right", no_wrap=True)
-    grid.add_column(f"0{'·' * (BAR_WIDTH - 6)}{_short(scale):>5}", no_wrap=True)
+    grid.add_column(f"0{'·' * (BAR_WIDTH - 6)}{number(scale):>5}", no_wrap=True)
     limits = {(rule.metric, rule.sensitive): rule.maximum for rule in report.policy}
     for finding in shown:
         limit = limits.get((finding.metric, finding.sensitive), limits.get((finding.metric, None)))
         grid.add_row(
             finding.metric + (f" ({finding.parameters['class']})" if "class" in finding.parameters else ""),
             finding.sensitive or "-",
-            _short(finding.value),
-            _interval(finding),
+            number(finding.value),
+            interval(finding.interval),
             _bar(finding, scale, limit),
         )
     return [grid, ""]
@@ -145,7 +144,7 @@ def _groups(report: Report, sensitive: str) -> list[RenderableType]:
     for metric in metrics:
         grid.add_column(metric.replace("_", " "), justify="right")
     for row in rows:
-        grid.add_row(row.group, f"{row.rows:,}", *(_short(value) for value in row.values))
+        grid.add_row(row.group, f"{row.rows:,}", *(number(value) for value in row.values))
     return [grid, ""]
 
 
@@ -165,8 +164,8 @@ def _others(report: Report) -> list[RenderableType]:
             finding.auditor,
             finding.metric,
             finding.sensitive or "-",
-            _short(finding.value),
-            _interval(finding),
+            number(finding.value),
+            interval(finding.interval),
         )
     return [grid, ""]
 
@@ -177,21 +176,3 @@ def _notes(view: ReportView) -> list[RenderableType]:
     if not view.notes:
         return []
     return [Text("Notes", style="bold"), *(Text(f"· {note}") for note in view.notes)]
-
-
-def _interval(finding: Finding) -> str:
-    if finding.interval is None:
-        return "none"
-    return f"[{_short(finding.interval[0])}, {_short(finding.interval[1])}]"
-
-
-def _short(value: float | None) -> str:
-    """Write a number with three places, more for small ones, fewer for large ones."""
-    if value is None:
-        return "-"
-    if not math.isfinite(value):
-        return "∞" if value > 0 else "-∞"
-    size = abs(value)
-    if size == 0 or 0.001 <= size < 100:
-        return f"{value:.3f}"
-    return f"{value:.3g}"

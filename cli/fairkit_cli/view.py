@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -58,6 +59,37 @@ class GroupRow:
     group: str
     rows: int
     values: tuple[float | None, ...]
+    intervals: tuple[tuple[float, float] | None, ...] = ()
+
+
+def number(value: float | None) -> str:
+    """Write a number with three places, more for small ones, fewer for large ones."""
+    if value is None:
+        return "-"
+    if not math.isfinite(value):
+        return "∞" if value > 0 else "-∞"
+    size = abs(value)
+    if size == 0 or 0.001 <= size < 100:
+        return f"{value:.3f}"
+    return f"{value:.3g}"
+
+
+def interval(pair: tuple[float, float] | None) -> str:
+    """Write an interval, or that there is none."""
+    return "none" if pair is None else f"[{number(pair[0])}, {number(pair[1])}]"
+
+
+def metric_name(finding: Finding) -> str:
+    """Name a finding's metric, with the class or the budget that it is about."""
+    told = [f"{key} {finding.parameters[key]}" for key in ("class", "epsilon") if key in finding.parameters]
+    return f"{finding.metric} ({', '.join(told)})" if told else finding.metric
+
+
+def rule_for(report: Report, finding: Finding) -> RuleResult | None:
+    """Give the policy's rule on a finding: the one that names its sensitive column, else the general one."""
+    of_metric = [rule for rule in report.policy if rule.metric == finding.metric]
+    named = [rule for rule in of_metric if rule.sensitive == finding.sensitive]
+    return next(iter(named or [rule for rule in of_metric if rule.sensitive is None]), None)
 
 
 def report_view(report: Report) -> ReportView:
@@ -147,7 +179,12 @@ def group_table(report: Report, sensitive: str) -> tuple[list[GroupRow], list[st
         return [], []
     first = found[metrics[0]].groups
     rows = [
-        GroupRow(group.group, group.rows, tuple(found[metric].groups[place].value for metric in metrics))
+        GroupRow(
+            group.group,
+            group.rows,
+            tuple(found[metric].groups[place].value for metric in metrics),
+            tuple(found[metric].groups[place].interval for metric in metrics),
+        )
         for place, group in enumerate(first)
     ]
     return rows, metrics

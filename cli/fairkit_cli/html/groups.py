@@ -1,0 +1,212 @@
+"""The sections about groups: a table of rates with their intervals, score distributions, ROC, calibration."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fairkit_cli.html import charts
+from fairkit_cli.html.markup import Content, Markup, name_of, tag
+from fairkit_cli.html.page import figure, table
+from fairkit_cli.html.svg import draw
+from fairkit_cli.view import group_table, interval, number
+
+if TYPE_CHECKING:
+    from fairkit.findings import Finding, Report
+
+MOST_LINES = 6
+"""So many groups share a chart; the others are in its table."""
+
+_TENTHS = 10
+
+
+def group_sections(report: Report) -> list[Markup]:
+    """Give a section for each sensitive column: its groups, then its scores."""
+    return [one for name in report.data.groups if (one := _section(report, name)) is not None]
+
+
+def _section(report: Report, sensitive: str) -> Markup | None:
+    parts = [_rates(report, sensitive)]
+    parts += [
+        _scores(report, finding)
+        for finding in report.findings
+        if finding.metric == "statistical_parity_ks"
+        and finding.sensitive == sensitive
+        and "histogram" in finding.evidence
+    ]
+    if not any(parts):
+        return None
+    return section_of(sensitive, parts)
+
+
+def section_of(sensitive: str, parts: Content) -> Markup:
+    """Give a section that is named after a sensitive column."""
+    return tag("section", tag("h2", "Groups of ", name_of(sensitive)), parts)
+
+
+def _rates(report: Report, sensitive: str) -> Markup | None:
+    """The groups with the metrics that people look at first, each with its interval as a bar."""
+    rows, metrics = group_table(report, sensitive)
+    if not metrics:
+        return None
+    ranges = [_range([(row.values[i], row.intervals[i]) for row in rows]) for i in range(len(metrics))]
+    cells: list[Sequence[Content]] = [
+        (
+            name_of(row.group),
+            f"{row.rows:,}",
+            *(_cell(row.values[i], row.intervals[i], ranges[i]) for i in range(len(metrics))),
+        )
+        for row in rows
+    ]
+    columns = ("group", "rows", *(metric.replace("_", " ") for metric in metrics))
+    numeric = set(range(1, len(columns)))
+    return table(columns, cells, numeric=numeric, label=f"Rates of the groups of {sensitive}")
+
+
+def _range(cells: Sequence[tuple[float | None, tuple[float, float] | None]]) -> tuple[float, float]:
+    """The scale of a column of bars: from 0 to 1 for shares, else what the numbers need."""
+    ends = [
+        end for value, pair in cells for end in (*(pair or ()), value) if end is not None and abs(end) < 1e300
+    ]
+    low, high = min([0.0, *ends]), max([0.0, *ends])
+    return (0.0, 1.0) if low >= 0 and high <= 1 else (low, high)
+
+
+def _cell(value: float | None, pair: tuple[float, float] | None, scale: tuple[float, float]) -> Content:
+    if value is None:
+        return tag("span", "not defined", class_="muted")
+    if pair is None:
+        return number(value)
+    width = (scale[1] - scale[0]) or 1.0
+
+    def place(end: float) -> float:
+        return min(max(100 * (end - scale[0]) / width, 0), 100)
+
+    low, high = place(pair[0]), place(pair[1])
+    marks = f"--low:{low:.1f}%;--high:{high:.1f}%;--at:{place(value):.1f}%"
+    return [
+        tag("span", number(value), class_="value"),
+        tag("span", f" {interval(pair)}", class_="muted small"),
+        tag("span", class_="bar", style=marks, aria_hidden="true"),
+    ]
+
+
+def _scores(report: Report, finding: Finding) -> Markup:
+    """Score distributions, and where there are labels ROC and calibration."""
+    histogram, groups = finding.evidence["histogram"], {g.group: g.rows for g in finding.groups}
+    names = sorted(groups, key=lambda name: -groups[name])[:MOST_LINES]
+    names = [name for name in groups if name in names]
+    about = f" (class {finding.parameters['class']})" if "class" in finding.parameters else ""
+    figures = [_densities(histogram, names, report, about)]
+    if finding.evidence.get("roc"):
+        figures.append(_roc(finding.evidence["roc"], names, about))
+    if finding.evidence.get("calibration"):
+        figures.append(_calibration(finding.evidence["calibration"], names, about))
+    rest = len(groups) - len(names)
+    more = (
+        f" The {len(names)} largest groups are drawn; the tables have the other {rest} too."
+        if rest > 0
+        else ""
+    )
+    return tag(
+        "div",
+        tag("h3", f"Scores{about}"),
+        tag("p", "How the scores are spread, how well they rank, and whether they mean what they say.", more),
+        _legend(names),
+        tag("div", figures, class_="trio"),
+    )
+
+
+def _legend(names: Sequence[str]) -> Markup:
+    """One key for the charts below it: colour and dashes."""
+    items = []
+    for i, name in enumerate(names):
+        dash = " ".join(map(str, charts.DASHES[i])) if charts.DASHES[i] != (1, 0) else "none"
+        line = tag(
+            "svg",
+            tag(
+                "line",
+                x1="0",
+                x2="28",
+                y1="6",
+                y2="6",
+                stroke=charts.COLOURS[i],
+                stroke_width="3",
+                stroke_dasharray=dash,
+            ),
+            viewBox="0 0 28 12",
+            class_="key",
+            aria_hidden="true",
+        )
+        items.append(tag("li", line, " ", name_of(name)))
+    return tag("ul", items, class_="legend")
+
+
+def _densities(histogram: Mapping[str, Any], names: Sequence[str], report: Report, about: str) -> Markup:
+    edges = [float(edge) for edge in histogram["edges"]]
+    shares = {name: _shares(bins) for name, bins in histogram["groups"].items()}
+    drawn = {name: shares[name] for name in names if name in shares}
+    title = "predicted value" if report.model.task == "regression" else "score"
+    chart = draw(
+        charts.densities(edges, drawn, title), title=f"Distribution of the {title} in each group{about}"
+    )
+    step = max(1, len(next(iter(shares.values()))) // _TENTHS)
+    starts = range(0, len(edges) - 1, step)
+    columns = (
+        "group",
+        *(f"{number(edges[b])} to {number(edges[min(b + step, len(edges) - 1)])}" for b in starts),
+    )
+    rows = [
+        (name_of(name), *(f"{sum(bins[b : b + step]):.1%}" for b in starts)) for name, bins in shares.items()
+    ]
+    label = f"Share of each group's rows by {title}{about}"
+    return figure(
+        chart, "Distribution", table(columns, rows, numeric=set(range(1, len(columns))), label=label)
+    )
+
+
+def _shares(bins: Sequence[Sequence[float]]) -> list[float]:
+    totals = [float(sum(pair)) for pair in bins]
+    whole = sum(totals) or 1.0
+    return [total / whole for total in totals]
+
+
+def _roc(curves: Mapping[str, Any], names: Sequence[str], about: str) -> Markup:
+    drawn = {name: curves.get(name, []) for name in names}
+    chart = draw(charts.roc(drawn), title=f"ROC curve of each group{about}")
+    at = [i / _TENTHS for i in range(1, _TENTHS)]
+    columns = ("group", *(f"at {x:.1f}" for x in at))
+    rows = [
+        (name_of(name), *(number(_at(points, x)) if points else "not defined" for x in at))
+        for name, points in curves.items()
+    ]
+    label = f"True positive rate at false positive rates{about}"
+    return figure(chart, "ROC", table(columns, rows, numeric=set(range(1, len(columns))), label=label))
+
+
+def _at(points: Sequence[Sequence[float]], x: float) -> float:
+    """Read a curve between its points."""
+    for (x0, y0), (x1, y1) in itertools.pairwise(points):
+        if x0 <= x <= x1 and x1 > x0:
+            return float(y0 + (y1 - y0) * (x - x0) / (x1 - x0))
+    return float(points[-1][1])
+
+
+def _calibration(curves: Mapping[str, Any], names: Sequence[str], about: str) -> Markup:
+    drawn = {name: curves.get(name, []) for name in names}
+    chart = draw(charts.calibration(drawn), title=f"Calibration of each group{about}")
+    rows = [
+        (
+            name_of(name),
+            number(p["score"]),
+            number(p["observed"]),
+            interval(tuple(p["interval"])),
+            f"{p['weight']:,.0f}",
+        )
+        for name, points in curves.items()
+        for p in points
+    ]
+    columns = ("group", "mean score", "observed share", "interval", "rows")
+    label = f"Observed share of favorable outcomes by score{about}"
+    return figure(chart, "Calibration", table(columns, rows, numeric={1, 2, 3, 4}, label=label))

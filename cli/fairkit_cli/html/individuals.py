@@ -1,0 +1,153 @@
+"""The section about single people: the gap as a function of the budget, telling pairs, counterfactual flips."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fairkit_cli.html import charts
+from fairkit_cli.html.markup import Content, Markup, name_of, tag
+from fairkit_cli.html.page import figure, section, table
+from fairkit_cli.html.svg import draw
+from fairkit_cli.view import interval, metric_name, number
+
+if TYPE_CHECKING:
+    from fairkit.findings import Finding, Report
+
+MOST_PAIRS = 5
+MOST_COLUMNS = 40
+
+
+def individual_section(report: Report) -> Markup | None:
+    """Give what other auditors than `group` found; None where none ran."""
+    found = [finding for finding in report.findings if finding.auditor != "group"]
+    if not found:
+        return None
+    rows = [
+        (
+            metric_name(f),
+            f.auditor,
+            name_of(f.sensitive) if f.sensitive else "all rows",
+            number(f.value),
+            interval(f.interval),
+        )
+        for f in found
+    ]
+    columns = ("metric", "auditor", "on", "value", "interval")
+    parts: list[Content] = [table(columns, rows, numeric={3, 4}, label="Findings about single people")]
+    for metric in dict.fromkeys(finding.metric for finding in found):
+        parts.append(_gap_curve(metric, [finding for finding in found if finding.metric == metric]))
+    parts += [_pairs(finding) for finding in _with(found, "pairs")]
+    parts += [_flips(finding) for finding in _with(found, "most_changed")]
+    return section("Single people", parts)
+
+
+def _with(found: Sequence[Finding], key: str) -> list[Finding]:
+    """The first finding with such evidence of each auditor and sensitive column."""
+    chosen: dict[tuple[str, str | None], Finding] = {}
+    for finding in found:
+        if finding.evidence.get(key):
+            chosen.setdefault((finding.auditor, finding.sensitive), finding)
+    return list(chosen.values())
+
+
+def gap_points(found: Sequence[Finding]) -> list[dict[str, Any]]:
+    """Collect (ε, gap) from findings of one metric at several budgets, by budget."""
+    points = {
+        float(epsilon): _point(float(epsilon), finding.value, finding.interval)
+        for finding in found
+        if isinstance(epsilon := finding.parameters.get("epsilon"), int | float) and finding.value is not None
+    }
+    return [points[epsilon] for epsilon in sorted(points)]
+
+
+def _point(epsilon: float, gap: float, pair: tuple[float, float] | None) -> dict[str, Any]:
+    low, high = pair or (gap, gap)
+    tip = f"ε = {epsilon:g}: gap {number(gap)}, interval {interval(pair)}"
+    return {"epsilon": epsilon, "gap": gap, "low": low, "high": high, "pair": pair, "tip": tip}
+
+
+def _gap_curve(metric: str, found: Sequence[Finding]) -> Markup | None:
+    points = gap_points(found)
+    if len(points) < 2:
+        return None
+    name = metric.replace("_", " ")
+    title = f"{name[0].upper()}{name[1:]} against the budget ε"
+    pictures = [
+        draw(
+            charts.gap_curve(points, name, narrow=narrow), title=title, class_="narrow" if narrow else "wide"
+        )
+        for narrow in (False, True)
+    ]
+    rows = [(f"{p['epsilon']:g}", number(p["gap"]), interval(p["pair"])) for p in points]
+    return figure(pictures, title, table(("ε", "gap", "interval"), rows, numeric={0, 1, 2}, label=title))
+
+
+def _pairs(finding: Finding) -> Markup:
+    """People who are alike and are treated differently, side by side; what differs is marked."""
+    blocks = [_pair(i, pair) for i, pair in enumerate(finding.evidence["pairs"][:MOST_PAIRS], 1)]
+    return tag(
+        "div",
+        tag("h3", f"The most telling pairs of {metric_name(finding)}"),
+        tag("p", "Alike under the metric, treated differently by the model. What differs is marked."),
+        blocks,
+    )
+
+
+def _pair(place: int, pair: Mapping[str, Any]) -> Markup:
+    """One pair: what differs first, then the model's numbers, then what is the same."""
+    rows: list[Sequence[Content]] = [
+        (name_of(column), *(tag("bdi", shown(cell), class_="differs") for cell in cells))
+        for column, cells in pair.get("differs", {}).items()
+    ]
+    for key, name in (("scores", "the model's score"), ("losses", "the metric's loss or output")):
+        if key in pair:
+            rows.append((tag("strong", name), *(tag("strong", shown(cell)) for cell in pair[key])))
+    rows += [(name_of(column), *[name_of(shown(cell))] * 2) for column, cell in pair.get("same", {}).items()][
+        :MOST_COLUMNS
+    ]
+    told = ", ".join(
+        f"{key.replace('_', ' ')} {number(value)}"
+        for key, value in pair.items()
+        if isinstance(value, float) and key not in ("from", "to")
+    )
+    names = [_called(pair.get(end)) for end in ("from", "to")]
+    label = f"Pair {place}: {names[0]} and {names[1]}"
+    body = table(("column", *names), rows, label=label) if rows else None
+    return tag("figure", tag("figcaption", label, f" ({told})" if told else ""), body)
+
+
+def _called(who: Any) -> str:
+    return f"row {who:,}" if isinstance(who, int) else str(who)
+
+
+def shown(value: Any) -> str:
+    """Write a cell of the data."""
+    if value is None:
+        return "missing"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _flips(finding: Finding) -> Markup:
+    """The rows whose score changes most when a column is set to other values."""
+    rows = []
+    for one in finding.evidence["most_changed"][:10]:
+        low, high = one["lowest"], one["highest"]
+        rows.append(
+            (
+                f"{one['row']:,}",
+                _values(low["values"]),
+                number(low["score"]),
+                _values(high["values"]),
+                number(high["score"]),
+            )
+        )
+    columns = ("row", "lowest with", "score", "highest with", "score")
+    title = f"Largest changes when {finding.sensitive} alone is set to other values"
+    return tag("div", tag("h3", title), table(columns, rows, numeric={2, 4}, label=title))
+
+
+def _values(values: Any) -> Markup:
+    if isinstance(values, Mapping):
+        return name_of(", ".join(f"{key} = {shown(value)}" for key, value in values.items()))
+    return name_of(shown(values))

@@ -1,0 +1,74 @@
+"""HTML from Python calls: every text is escaped, so that a column called ``<script>`` shows as text."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable
+
+_VOID = frozenset({"meta", "br", "hr", "col"})
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff\ud800-\udfff]")
+_BIDI = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069\u061c]")
+_SPACE = re.compile(r"\s+")
+
+LABEL_LENGTH = 34
+"""The longest name in a chart; tables show all of it."""
+
+
+class Markup(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+Content = str | Markup | None | Iterable["Content"]
+
+
+def tag(element: str, /, *content: Content, **attributes: str | bool | None) -> Markup:
+    """Give an element.
+
+    Parameters
+    ----------
+    element
+        The element's name.
+    *content
+        Text, which is escaped; `Markup`, which is not; None, which is nothing; or an iterable of these.
+    **attributes
+        Values are escaped. ``_`` stands for ``-``, a trailing one is dropped (``class_``); None or False
+        leaves the attribute out, True writes it bare.
+    """
+    parts = [element]
+    for key, value in attributes.items():
+        if value is None or value is False:
+            continue
+        written = key.rstrip("_").replace("_", "-")
+        parts.append(written if value is True else f'{written}="{html.escape(clean(str(value)))}"')
+    head = f"<{' '.join(parts)}>"
+    return Markup(head) if element in _VOID else Markup(f"{head}{join(content)}</{element}>")
+
+
+def join(content: Content) -> Markup:
+    """Give pieces one after the other, escaped as in `tag`."""
+    if content is None:
+        return Markup("")
+    if isinstance(content, Markup):
+        return content
+    if isinstance(content, str):
+        return Markup(html.escape(clean(content), quote=False))
+    return Markup("".join(join(part) for part in content))
+
+
+def name_of(text: str) -> Markup:
+    """Give a name that came with the data, kept apart from the direction of the text around it."""
+    return tag("bdi", text)
+
+
+def clean(text: str) -> str:
+    """Replace characters that no page may hold: control characters and lone surrogates."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def label(text: str, length: int = LABEL_LENGTH) -> str:
+    """Shorten a name for a chart, where marks of direction would turn round what stands next to them."""
+    plain = _SPACE.sub(" ", _BIDI.sub("\N{REPLACEMENT CHARACTER}", clean(text))).strip()
+    return plain if len(plain) <= length else plain[: length - 1] + "…"

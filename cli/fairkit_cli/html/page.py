@@ -1,0 +1,81 @@
+"""The page around the content: one file with its style and its script, and the pieces that sections share."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+from collections.abc import Collection, Sequence
+from importlib.resources import files
+
+from fairkit_cli.html.markup import Content, Markup, clean, join, tag
+
+
+def page(title: str, body: Content) -> str:
+    """Give a whole document.
+
+    Its policy forbids the browser to load anything, and to run any script but the page's own.
+    """
+    style, script = (
+        files("fairkit_cli.html").joinpath(name).read_text("utf-8") for name in ("page.css", "page.js")
+    )
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    allowed = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:"
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=allowed),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        Markup(f"<title>{html.escape(clean(title))}</title>"),
+        Markup(f"<style>{style}</style>"),
+    )
+    tip = tag("div", id="tip", role="status", aria_live="polite", hidden=True)
+    content = tag("body", tag("main", body), tip, Markup(f"<script>{script}</script>"))
+    return f'<!doctype html>\n<html lang="en">{head}{content}</html>\n'
+
+
+def section(title: str, *content: Content) -> Markup:
+    """Give a section under a heading."""
+    return tag("section", tag("h2", title), *content)
+
+
+def figure(charts: Content, caption: Content, numbers: Markup | None) -> Markup:
+    """Give a chart with its caption and, folded, its table."""
+    folded = None if numbers is None else tag("details", tag("summary", "The numbers"), numbers)
+    return tag("figure", tag("figcaption", caption), charts, folded)
+
+
+def table(
+    columns: Sequence[Content],
+    rows: Sequence[Sequence[Content]],
+    *,
+    numeric: Collection[int] = (),
+    label: str,
+) -> Markup:
+    """Give a table that scrolls sideways on narrow screens; the first cell of a row is its heading."""
+    head = [
+        tag("th", name, scope="col", class_="number" if i in numeric else None)
+        for i, name in enumerate(columns)
+    ]
+    body = [
+        tag(
+            "tr",
+            [
+                tag("th", cell, scope="row")
+                if i == 0
+                else tag("td", cell, class_="number" if i in numeric else None)
+                for i, cell in enumerate(row)
+            ],
+        )
+        for row in rows
+    ]
+    inner = tag("table", tag("thead", tag("tr", head)), tag("tbody", body), aria_label=label)
+    return tag(
+        "div", inner, class_="scroll", tabindex="0", role="group", aria_label=f"{label}, scrolls sideways"
+    )
+
+
+def facts(pairs: Sequence[tuple[str, Content]]) -> Markup:
+    """Give names with values."""
+    return tag("dl", [join([tag("dt", name), tag("dd", value)]) for name, value in pairs])

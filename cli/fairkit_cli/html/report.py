@@ -1,0 +1,203 @@
+"""A report as a page, in the order in which people ask: verdict, disparities, groups, scores, single people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from fairkit_cli.html.charts import ForestRow, forest
+from fairkit_cli.html.groups import group_sections
+from fairkit_cli.html.individuals import individual_section
+from fairkit_cli.html.markup import Content, Markup, name_of, tag
+from fairkit_cli.html.page import facts, figure, page, section, table
+from fairkit_cli.html.svg import draw
+from fairkit_cli.view import disparities, interval, metric_name, number, report_view, rule_for
+
+if TYPE_CHECKING:
+    from fairkit.findings import Finding, Report
+
+MARKS = {"pass": "✓", "fail": "✗", "inconclusive": "?"}
+WORDS = {"pass": "Pass", "fail": "Fail", "inconclusive": "Inconclusive"}
+_UNIT_SCALE = 1.5
+
+
+def report_page(report: Report) -> str:
+    """Give a report as one HTML file.
+
+    Parameters
+    ----------
+    report
+        Of an audit.
+
+    Raises
+    ------
+    MissingRendererError
+        vl-convert-python is not installed.
+    """
+    body = [
+        header(report),
+        disparity_section(report),
+        *group_sections(report),
+        individual_section(report),
+        details(report),
+    ]
+    return page(f"Fairness audit of {report.model.name}", body)
+
+
+def header(report: Report) -> Markup:
+    """The verdict and why, in one sentence; then each rule."""
+    view = report_view(report)
+    if view.verdict is None:
+        banner = tag(
+            "p",
+            tag("strong", "No verdict"),
+            ": no policy was given. What was measured follows.",
+            class_="verdict none",
+        )
+    else:
+        word = [tag("span", MARKS[view.verdict], aria_hidden="true"), " ", WORDS[view.verdict]]
+        why = next(rule.reason for rule in view.rules if rule.verdict == view.verdict)
+        more = sum(rule.verdict == view.verdict for rule in view.rules) - 1
+        also = f" (and {more} more)" if more else ""
+        banner = tag(
+            "p", tag("strong", word), f": {view.summary}. ", why, f"{also}.", class_=f"verdict {view.verdict}"
+        )
+    rules = [
+        tag(
+            "li",
+            tag("span", f"{MARKS[rule.verdict]} {WORDS[rule.verdict]}", class_=f"badge {rule.verdict}"),
+            " ",
+            rule.reason,
+        )
+        for rule in view.rules
+    ]
+    return tag(
+        "header",
+        tag("h1", "Fairness audit of ", name_of(report.model.name)),
+        tag("p", view.subject, class_="subject"),
+        banner,
+        tag("ul", rules, class_="rules") if len(rules) > 1 else None,
+    )
+
+
+def disparity_section(report: Report) -> Markup | None:
+    """The largest disparities between groups as a forest plot, with the policy's limits."""
+    found = disparities(report)
+    if not found:
+        return None
+    small = [f for f in found if _upper(f) <= _UNIT_SCALE]
+    large = [f for f in found if _upper(f) > _UNIT_SCALE]
+    parts: list[Content] = []
+    for chosen, title in (
+        (small, "disparity between groups"),
+        (large, "disparity, in the metric's own unit"),
+    ):
+        if chosen:
+            rows = [forest_row(report, finding) for finding in chosen]
+            parts.append(
+                forest_figure(
+                    rows, title, "Largest disparities between groups", findings_table(report, chosen, title)
+                )
+            )
+    limits = " A vertical bar marks the policy's limit." if any(rule_for(report, f) for f in found) else ""
+    return section(
+        "Disparities",
+        tag("p", f"The largest differences between groups, with {report.confidence:.0%} intervals.{limits}"),
+        *parts,
+    )
+
+
+def _upper(finding: Finding) -> float:
+    return max(finding.value or 0, finding.interval[1] if finding.interval else 0)
+
+
+def forest_row(report: Report, finding: Finding) -> ForestRow:
+    """Say about a finding what its line in a forest plot shows."""
+    rule = rule_for(report, finding)
+    limit = None if rule is None else rule.maximum if rule.maximum is not None else rule.minimum
+    name = metric_name(finding) + (f" · {finding.sensitive}" if finding.sensitive else "")
+    told = f"{name}: {number(finding.value)}, interval {interval(finding.interval)}"
+    if rule is not None and limit is not None:
+        told += f", {'at most' if rule.maximum is not None else 'at least'} {limit:g}: {rule.verdict}"
+    status = rule.verdict if rule is not None else "inconclusive" if finding.inconclusive else "none"
+    return ForestRow(
+        name=name, value=finding.value or 0.0, tip=told, interval=finding.interval, limit=limit, status=status
+    )
+
+
+def forest_figure(
+    rows: Sequence[ForestRow], axis: str, title: str, numbers: Markup, *, zero: bool = True
+) -> Markup:
+    """A forest plot for wide and one for narrow screens, with its table."""
+    charts = [
+        draw(forest(rows, axis, narrow=False, zero=zero), title=title, class_="wide"),
+        draw(forest(rows, axis, narrow=True, zero=zero), title=title, class_="narrow"),
+    ]
+    return figure(charts, title, numbers)
+
+
+def findings_table(report: Report, findings: Sequence[Finding], label: str) -> Markup:
+    """Findings as numbers."""
+    rows: list[Sequence[Content]] = []
+    for finding in findings:
+        rule = rule_for(report, finding)
+        lowest, highest = (finding.evidence.get(f"{end}_group") for end in ("lowest", "highest"))
+        between = [name_of(str(lowest)), " to ", name_of(str(highest))] if lowest is not None else "-"
+        rows.append(
+            (
+                metric_name(finding),
+                name_of(finding.sensitive) if finding.sensitive else "all rows",
+                number(finding.value),
+                interval(finding.interval),
+                between,
+                "-" if rule is None else tag("span", rule.verdict, class_=f"badge {rule.verdict}"),
+            )
+        )
+    columns = ("metric", "groups of", "value", "interval", "lowest to highest group", "policy")
+    return table(columns, rows, numeric={2, 3}, label=label)
+
+
+def details(report: Report) -> Markup:
+    """How the numbers were made, what to keep in mind, and all of them."""
+    view = report_view(report)
+    environment = report.environment
+    plugins = ", ".join(f"{one['name']} {one['version']}" for one in environment.get("plugins", ()))
+    told = [
+        ("Model", [name_of(report.model.name), f", {report.model.task}"]),
+        ("SHA-256 of the model", tag("code", report.model.sha256 or "none: an object in memory")),
+        (
+            "Data",
+            [
+                name_of(report.data.name),
+                f", {report.data.rows:,} rows, {report.data.dropped_rows:,} left out",
+            ],
+        ),
+        ("SHA-256 of the data", tag("code", report.data.sha256)),
+        (
+            "Confidence",
+            f"{report.confidence:.0%}" + (f", adjusted: {report.adjustment}" if report.adjustment else ""),
+        ),
+        ("Seed", str(report.seed)),
+        (
+            "Made with",
+            f"fairkit {environment.get('fairkit', '?')}, Python {environment.get('python', '?')}; plugins {plugins}",
+        ),
+    ]
+    notes = tag("ul", [tag("li", note) for note in view.notes]) if view.notes else tag("p", "None.")
+    everything = tag(
+        "details",
+        tag("summary", f"All {len(report.findings)} findings"),
+        findings_table(report, report.findings, "All findings"),
+    )
+    return section(
+        "How the numbers were made",
+        facts(told),
+        tag("h3", "To keep in mind"),
+        notes,
+        tag(
+            "p",
+            "A finding is a statement under its metric, on this data. An interval says how far the number would "
+            "move if other people of the same kind had been drawn; it says nothing about errors in the labels.",
+        ),
+        everything,
+    )

@@ -1,0 +1,135 @@
+"""Charts as SVG: drawn by Vega-Lite when the page is written, coloured by the page's own style."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from xml.etree import ElementTree
+
+from fairkit.errors import FairkitError
+from fairkit_cli.html.markup import Markup, clean
+
+VEGA_LITE = "5.20"
+_SVG = "http://www.w3.org/2000/svg"
+_KEPT_ROOT = ("viewBox",)
+
+_CONFIG: Mapping[str, Any] = {
+    "background": None,
+    "font": "Arial",
+    "view": {"stroke": None},
+    "axis": {
+        "labelColor": "var(--muted)",
+        "titleColor": "var(--ink)",
+        "gridColor": "var(--grid)",
+        "domainColor": "var(--line)",
+        "tickColor": "var(--line)",
+        "labelFontSize": 13,
+        "titleFontSize": 13,
+        "titleFontWeight": "normal",
+        "labelLimit": 260,
+    },
+    "rule": {"stroke": "var(--line)"},
+    "text": {"fill": "var(--ink)", "fontSize": 13},
+}
+
+
+class MissingRendererError(FairkitError, ImportError):
+    """The package that draws charts is not installed."""
+
+
+def _renderer() -> Any:
+    try:
+        import vl_convert
+    except ImportError as error:
+        raise MissingRendererError(
+            "pages with charts need the package vl-convert-python: pip install 'fairkit[html]'"
+        ) from error
+    return vl_convert
+
+
+@contextmanager
+def warm() -> Iterator[None]:
+    """Start the renderer beside other work: its first chart takes half a second, each further one a tenth of it.
+
+    Raises
+    ------
+    MissingRendererError
+        Before the work, not after it.
+    """
+    import threading
+
+    renderer = _renderer()
+    empty = {"data": {"values": []}, "mark": "point"}
+    thread = threading.Thread(
+        target=lambda: renderer.vegalite_to_svg(empty, vl_version=VEGA_LITE), daemon=True
+    )
+    thread.start()
+    yield
+    thread.join()
+
+
+def draw(spec: Mapping[str, Any], *, title: str, class_: str = "") -> Markup:
+    """Draw a Vega-Lite specification.
+
+    Marks with a ``description`` carry it as ``data-tip``: what the page shows while one hovers over them or
+    steps through them with the arrow keys. To a screen reader the chart is one image with a name; its numbers
+    are in the table that stands beside it.
+
+    Parameters
+    ----------
+    spec
+        Without configuration; colours may be the page's variables, such as ``var(--c1)``.
+    title
+        What the chart shows, in one sentence.
+    class_
+        ``wide`` shows it on wide screens only, ``narrow`` on narrow ones only.
+
+    Raises
+    ------
+    MissingRendererError
+        See `warm`.
+    """
+    whole = {"$schema": "https://vega.github.io/schema/vega-lite/v5.json", **spec, "config": _CONFIG}
+    text = _renderer().vegalite_to_svg(whole, vl_version=VEGA_LITE)
+    root = ElementTree.fromstring(text)  # noqa: S314 -- the renderer's own output, without a document type
+    width = root.get("width", "100")
+    _tidy(root)
+    for key in list(root.keys()):
+        if key not in _KEPT_ROOT:
+            del root.attrib[key]
+    root.set("role", "img")
+    root.set("tabindex", "0")
+    root.set("aria-label", clean(title))
+    root.set("style", f"max-width:{width}px")
+    root.set("class", f"chart {class_}".strip())
+    return Markup(_serialise(root))
+
+
+def _tidy(root: ElementTree.Element) -> None:
+    """Turn descriptions into tips, and drop what only the library's own runtime uses."""
+    for parent in root.iter():
+        for child in list(parent):
+            invisible = child.get("display") == "none" or child.get("d") == ""
+            if invisible or (child.get("class") == "background" and "fill" not in child.attrib):
+                parent.remove(child)
+    for element in root.iter():
+        tip = element.attrib.pop("aria-label", None)
+        described = element.attrib.pop("aria-roledescription", None)
+        element.attrib.pop("role", None)
+        element.attrib.pop("aria-hidden", None)
+        element.attrib.pop("pointer-events", None)
+        element.attrib.pop("font-family", None)
+        if (
+            tip is not None
+            and described not in ("axis", "group mark container")
+            and element.tag != f"{{{_SVG}}}g"
+        ):
+            element.set("data-tip", tip)
+
+
+def _serialise(root: ElementTree.Element) -> str:
+    for element in itertools.chain([root], root.iter()):
+        element.tag = element.tag.removeprefix(f"{{{_SVG}}}")
+    return ElementTree.tostring(root, encoding="unicode", short_empty_elements=True)

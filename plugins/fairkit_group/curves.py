@@ -1,0 +1,94 @@
+"""Small versions of each group's ROC and calibration curves, for charts: a function of the score table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.intervals import two_sided, wilson
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit.statistics import ScoreTable
+
+    Array = NDArray[np.float64]
+
+ROC_POINTS = 33
+"""At most this many points of a curve are kept; the area is computed from the whole table."""
+
+CALIBRATION_BINS = 10
+
+
+def curves(table: ScoreTable, names: Sequence[str], confidence: float) -> dict[str, Any]:
+    """Give the curves of every group as plain values.
+
+    Parameters
+    ----------
+    table
+        Scores in [0, 1] by group and outcome.
+    names
+        The groups' names.
+    confidence
+        Of the intervals of observed shares.
+
+    Returns
+    -------
+    dict
+        ``roc``: per group a list of [false positive rate, true positive rate], from (0, 0) to (1, 1); empty
+        where the group has one outcome only. ``calibration``: per group one record for each tenth of the
+        score range that holds rows, with the mean score, the observed share of favorable outcomes, its
+        Wilson interval and the weight of its rows.
+    """
+    return {
+        "roc": {name: roc_points(table.mass[:, i]) for i, name in enumerate(names)},
+        "calibration": {name: calibration(table, i, confidence) for i, name in enumerate(names)},
+    }
+
+
+def roc_points(mass: Array) -> list[list[float]]:
+    """Thin one group's ROC curve to points about evenly spaced along it.
+
+    Parameters
+    ----------
+    mass
+        Shape [U, 2], scores increasing, outcome last.
+    """
+    total = mass.sum(axis=0)
+    if not (total > 0).all():
+        return []
+    above = np.cumsum(mass[::-1], axis=0) / total
+    path = np.vstack([np.zeros(2), above])
+    along = path.sum(axis=1) / 2
+    places = np.searchsorted(along, np.linspace(0, 1, ROC_POINTS) - 1e-12)
+    keep = np.unique(np.clip(places, 0, len(path) - 1))
+    return [[round(float(x), 5), round(float(y), 5)] for x, y in path[keep]]
+
+
+def calibration(table: ScoreTable, group: int, confidence: float) -> list[dict[str, Any]]:
+    """Compare the mean score with the observed share, in ten bins of one group's scores."""
+    mass, squares = table.mass[:, group], table.squares[:, group]
+    values = (
+        table.values if table.exact else table.values + (table.high - table.low) / (2 * len(table.values))
+    )
+    place = np.clip((values * CALIBRATION_BINS).astype(np.int64), 0, CALIBRATION_BINS - 1)
+
+    def total(parts: Array) -> Array:
+        return np.bincount(place, parts, CALIBRATION_BINS).astype(np.float64)
+
+    weight, favorable = total(mass.sum(axis=1)), total(mass[:, 1])
+    scores, square = total(mass.sum(axis=1) * values), total(squares.sum(axis=1))
+    held = np.flatnonzero(weight > 0)
+    share = favorable[held] / weight[held]
+    low, high = wilson(share, weight[held] ** 2 / square[held], two_sided(confidence))
+    return [
+        {
+            "score": round(float(scores[b] / weight[b]), 5),
+            "observed": round(float(share[i]), 5),
+            "interval": [round(float(low[i]), 5), round(float(high[i]), 5)],
+            "weight": round(float(weight[b]), 3),
+        }
+        for i, b in enumerate(held)
+    ]
