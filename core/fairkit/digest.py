@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from numpy.typing import NDArray
 
 _EXACT = 2**53
 """Whole numbers up to here are doubles without loss."""
@@ -97,13 +98,13 @@ class _ColumnDigest:
         missing = np.isnan(values)
         values[missing] = np.nan
         self._values.update(values.tobytes())
-        residual = np.zeros(len(values), "<i8") if whole is None else whole - values.astype("<i8")
+        residual = np.zeros(len(values), "<i8") if whole is None else _lost_digits(whole)
         self._second.update(residual.tobytes())
         self._second_used = self._second_used or bool(residual.any())
         self._see("number", any_value=not missing.all())
 
 
-def _large_integers(column: pa.Array) -> np.ndarray[Any, Any] | None:
+def _large_integers(column: pa.Array) -> NDArray[np.int64] | None:
     """Give the exact integers where a double would lose digits; None where it loses none."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -113,8 +114,14 @@ def _large_integers(column: pa.Array) -> np.ndarray[Any, Any] | None:
     extremes = pc.min_max(column)
     if max(abs(extremes["min"].as_py()), abs(extremes["max"].as_py())) <= _EXACT:
         return None
-    exact: np.ndarray[Any, Any] = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
+    exact: NDArray[np.int64] = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
     return exact
+
+
+def _lost_digits(whole: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Give each integer minus its nearest double; the doubles stop short of 2**63, which is no int64."""
+    nearest = np.clip(whole.astype("<f8"), -(2.0**63), 2.0**63 - 1024)
+    return np.asarray(whole - nearest.astype("<i8"), dtype="<i8")
 
 
 def _text_bytes(column: pa.Array) -> memoryview | bytes:

@@ -51,20 +51,31 @@ class Source:
             The file is damaged, or a CSV row has the wrong number of cells.
         """
         import pyarrow as pa
-        import pyarrow.dataset as pads
 
-        options: dict[str, Any] = {"batch_readahead": 1, "fragment_readahead": 1}
-        if self._csv_paths is None and isinstance(self._arrow, pads.FileSystemDataset):
-            scan = pads.ParquetFragmentScanOptions(pre_buffer=False, use_buffered_stream=True)
-            options["fragment_scan_options"] = scan
-        wanted = list(dict.fromkeys(columns))
         try:
-            scanner = self._arrow.scanner(columns=wanted, batch_size=rows, **options)
-            for batch in scanner.to_batches():
+            for batch in self._stream(list(dict.fromkeys(columns)), rows):
                 for start in range(0, batch.num_rows, rows):
                     yield plain(batch.slice(start, rows), self.name)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
             raise self._explain(error) from error
+
+    def _stream(self, columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
+        """Read as Arrow gives it; one Parquet file page by page, whatever the size of its row groups."""
+        import pyarrow.dataset as pads
+        import pyarrow.parquet as pq
+
+        parquet = self._csv_paths is None and isinstance(self._arrow, pads.FileSystemDataset)
+        files = self._arrow.files if parquet else []
+        if len(files) == 1:
+            with pq.ParquetFile(files[0], pre_buffer=False, buffer_size=1 << 20) as file:
+                for batch in file.iter_batches(rows, columns=columns):
+                    yield batch.select(columns)
+            return
+        options: dict[str, Any] = {"batch_readahead": 1, "fragment_readahead": 1}
+        if parquet:
+            scan = pads.ParquetFragmentScanOptions(pre_buffer=False, use_buffered_stream=True)
+            options["fragment_scan_options"] = scan
+        yield from self._arrow.scanner(columns=columns, batch_size=rows, **options).to_batches()
 
     def widen(self, message: str) -> bool:
         """Make the column that a CSV conversion error names one type wider; False if it names none."""
@@ -74,7 +85,8 @@ class Source:
         import pyarrow as pa
 
         column = found.group(2) or self.columns[int(found.group(1))]
-        wider = pa.float64() if self.types[column] == pa.int64() else pa.string()
+        steps = {pa.null(): pa.int64(), pa.int64(): pa.float64()}
+        wider = steps.get(self.types[column], pa.string())
         if self.types.get(column) == wider:
             return False
         self._arrow = _open_csv(self._csv_paths, {**self.types, column: wider})
