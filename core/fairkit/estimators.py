@@ -59,7 +59,8 @@ def mitigator(plugin: str | type[Mitigator]) -> type[Any]:
         from sklearn.base import ClassifierMixin, RegressorMixin
     except ImportError as error:
         raise MissingExtraError("scikit-learn", "sklearn") from error
-    classifier = "binary" in method.tasks or "multiclass" in method.tasks
+    # a method for both kinds of labels is what it names first
+    classifier = method.tasks[0] != "regression"
     base: Any = ClassifierMixin if classifier else RegressorMixin
     body = {
         "__init__": _initialiser(method),

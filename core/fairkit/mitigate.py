@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from fairkit.auditing import audit
 from fairkit.data import BATCH_ROWS, Dataset
 from fairkit.errors import DataError, ParameterError, PluginError, did_you_mean
 from fairkit.files import check_writable, write_atomic
-from fairkit.mitigators import Mitigator, Run, Table, fixed_roles, no_progress
+from fairkit.mitigators import FittedModel, Mitigator, Run, Table, fixed_roles, no_progress
 from fairkit.models import ModelOptions
 from fairkit.onnx.export import export
 from fairkit.onnx.safety import digest
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.findings import Report
-    from fairkit.mitigators import FittedModel, Progress
+    from fairkit.mitigators import Progress
     from fairkit.models import Task
     from fairkit.onnx.model import OnnxModel
     from fairkit.policy import Rule
@@ -52,6 +52,8 @@ class MitigationResult:
         How many rows each part has.
     notes
         What the user must know.
+    held_out
+        What the method itself measured on the held-out rows.
     """
 
     plugin: str
@@ -64,6 +66,7 @@ class MitigationResult:
     train_rows: int
     test_rows: int
     notes: tuple[str, ...] = ()
+    held_out: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def sha256(self) -> str:
@@ -72,11 +75,11 @@ class MitigationResult:
 
     @property
     def details(self) -> Mapping[str, Any]:
-        """What happened during training: histories, chosen settings; plain JSON values."""
-        return self.fitted.details
+        """What happened during training, and what the method measured since; plain JSON values."""
+        return dict(self.fitted.details) | dict(self.held_out)
 
     def save(self, path: str | Path) -> Path:
-        """Write the file, atomically.
+        """Write the file, atomically, and beside it what the method attaches, such as a frontier's drawing.
 
         Raises
         ------
@@ -85,6 +88,8 @@ class MitigationResult:
         """
         target = Path(path)
         write_atomic(target, self.onnx)
+        for suffix, text in self.fitted.attachments(self.details).items():
+            write_atomic(target.with_suffix(suffix), text.encode())
         return target
 
     def to_dict(self) -> dict[str, Any]:
@@ -109,7 +114,7 @@ def mitigate(
     test: Dataset | None = None,
     holdout: float = 0.2,
     model: Any = None,
-    learner: str | None = None,
+    learner: Any = None,
     task: Task | None = None,
     seed: int = 0,
     threads: int | None = None,
@@ -179,6 +184,7 @@ def mitigate(
     fitted = method.fit(table, run, validation=None, model=base)
     content = export(fitted, table, _mitigation(method, run, base)).SerializeToString(deterministic=True)
     baseline = _baseline(method, table, run, base)
+    held = _held_out(fitted, test_data, table, confidence)
     result = MitigationResult(
         plugin=method.name,
         parameters=parameters_to_dict(method.parameters),
@@ -189,11 +195,19 @@ def mitigate(
         fitted=fitted,
         train_rows=len(table),
         test_rows=test_data.info().rows,
-        notes=fitted.notes,
+        notes=(*fitted.notes, *held.pop("notes", ())),
+        held_out=held,
     )
     if output is not None:
         result.save(output)
     return result
+
+
+def _held_out(fitted: FittedModel, data: Dataset, table: Table, confidence: float) -> dict[str, Any]:
+    """Give what the method measures on held-out rows; they are read into memory only where it does."""
+    if type(fitted).held_out is FittedModel.held_out:
+        return {}
+    return dict(fitted.held_out(Table.from_dataset(data, table.task), confidence))
 
 
 def as_mitigator(plugin: str | type[Mitigator] | Mitigator, parameters: Mapping[str, Any]) -> Mitigator:

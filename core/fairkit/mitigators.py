@@ -210,14 +210,15 @@ class Run:
     threads
         How many threads to use; None leaves it to the libraries.
     learner
-        The learner's name, for methods that take one; None is the method's first choice.
+        The learner's name, for methods that take one; None is the method's first choice. Methods that say so
+        take an estimator of scikit-learn's kind too.
     progress
         Call it at least once a second.
     """
 
     seed: int = 0
     threads: int | None = None
-    learner: str | None = None
+    learner: Any = None
     progress: Progress = no_progress
 
     def rng(self) -> np.random.Generator:
@@ -259,6 +260,18 @@ class FittedModel(ABC):
     @abstractmethod
     def to_onnx(self) -> onnx.ModelProto:
         """Give the model as a graph over raw columns; metadata and the parity check are added by fairkit."""
+
+    def held_out(self, table: Table, confidence: float) -> Mapping[str, Any]:
+        """Give what the method itself measures on held-out rows, as plain JSON values for the details.
+
+        Audits need nothing from here; it is for what only the method knows, such as a frontier. Sentences
+        under ``"notes"`` are shown with the model's own.
+        """
+        return {}
+
+    def attachments(self, details: Mapping[str, Any]) -> Mapping[str, str]:
+        """Give texts to be written beside the file, by suffix: ``{".frontier.svg": "<svg ..."}``."""
+        return {}
 
     def runner(self, proto: onnx.ModelProto) -> Callable[[Mapping[str, NDArray[Any]]], Mapping[str, Any]]:
         """Give a function from raw columns to the outputs of the exported graph, for the parity check.

@@ -1,0 +1,18 @@
+"""Fair regression by reductions: statistical parity and bounded group loss, with any learner."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fairkit.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from fairkit.mitigators import Mitigator
+
+
+@hookimpl
+def fairkit_mitigators() -> list[type[Mitigator]]:
+    """Give the mitigator `fair-regression`."""
+    from fairkit_fair_regression.plugin import FairRegression
+
+    return [FairRegression]

@@ -1,0 +1,306 @@
+"""The frontier of loss against disparity over several bounds, and the price of one mixture."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.errors import DataError
+from fairkit.intervals import student, two_sided
+from fairkit_fair_regression.parity import disparities
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit.mitigators import Table
+    from fairkit_fair_regression.losses import Loss
+    from fairkit_fair_regression.members import Member
+    from fairkit_fair_regression.model import Scale
+
+    Array = NDArray[np.float64]
+    Matrix = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """A mixture on some rows.
+
+    Attributes
+    ----------
+    loss, loss_interval
+        The mean loss in its usual form and the label's unit: squared error, log-loss, absolute error, pinball.
+    disparity, disparity_interval
+        Parity: the largest γ_{a,z}, with the half-width sqrt(ln(2 / α) / 2n) of the group where it is
+        reached. Group loss: the largest loss of a group, in the loss's unit, with its Student interval.
+    group
+        Where the disparity is reached.
+    """
+
+    loss: float
+    loss_interval: tuple[float, float]
+    disparity: float
+    disparity_interval: tuple[float, float]
+    group: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give plain JSON values."""
+        return {
+            "loss": self.loss,
+            "loss_interval": list(self.loss_interval),
+            "disparity": self.disparity,
+            "disparity_interval": list(self.disparity_interval),
+            "group": self.group,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One bound and its mixture; ``bound`` None is the predictor without constraints."""
+
+    bound: float | None
+    solution: Mapping[str, Any]
+    mixture: Mapping[int, float]
+    train: Measured
+    test: Measured | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give plain JSON values."""
+        return {
+            "bound": self.bound,
+            **self.solution,
+            "train": self.train.to_dict(),
+            "test": None if self.test is None else self.test.to_dict(),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frontier:
+    """All mixtures of one run.
+
+    Attributes
+    ----------
+    constraint, loss_name, chosen
+        What is traded against what, and the bound of the mixture that was chosen.
+    points
+        The unconstrained predictor first, then one for each bound.
+    members
+        The predictors by number.
+    ruler
+        How mixtures are measured.
+    """
+
+    constraint: str
+    loss_name: str
+    chosen: float
+    points: tuple[Point, ...]
+    members: Mapping[int, Member]
+    ruler: Ruler
+
+    def with_test(self, matrix: Matrix, table: Table, confidence: float) -> Frontier:
+        """Measure every point on other rows too."""
+        found = self.ruler.measure(
+            self.members,
+            [point.mixture for point in self.points],
+            matrix,
+            self.ruler.scale.to_unit(table.target),
+            group_codes(table, self.ruler.sensitive, self.ruler.names),
+            table.weights,
+            confidence,
+        )
+        points = [
+            dataclasses.replace(point, test=test) for point, test in zip(self.points, found, strict=True)
+        ]
+        return dataclasses.replace(self, points=tuple(points))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give plain JSON values, schema ``fairkit.frontier/1``."""
+        return {
+            "schema": "fairkit.frontier/1",
+            "constraint": self.constraint,
+            "loss": self.loss_name,
+            "chosen": self.chosen,
+            "points": [point.to_dict() for point in self.points],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ruler:
+    """Measures mixtures on rows.
+
+    Attributes
+    ----------
+    scale, loss
+        The label's unit, and the loss.
+    sensitive, names
+        The split and its groups.
+    parity
+        Whether the disparity is that of distributions, or the worst group's loss.
+    """
+
+    scale: Scale
+    loss: Loss
+    sensitive: str | None
+    names: tuple[str, ...]
+    parity: bool
+
+    @property
+    def unit(self) -> float:
+        """What ℓ is multiplied by to be the usual loss in the label's unit."""
+        return float((self.scale.high - self.scale.low) ** self.loss.power / self.loss.unit)
+
+    def measure(
+        self,
+        members: Mapping[int, Member],
+        mixtures: Sequence[Mapping[int, float]],
+        matrix: Matrix,
+        labels: Array,
+        codes: NDArray[np.int64],
+        weights: Array | None,
+        confidence: float,
+    ) -> list[Measured]:
+        """Measure mixtures, given as weights by member, on rows with labels in [0, 1].
+
+        Every member predicts once; a row's loss is its expectation over the draw of the member.
+        """
+        rows = np.zeros((len(mixtures), len(labels)))
+        masses = np.zeros((len(mixtures), len(self.names), self._levels))
+        for place in sorted({place for mixture in mixtures for place in mixture}):
+            predictions = self.scale.snapped(members[place].predict(matrix))
+            losses = self.loss(labels, predictions) * self.unit
+            mass = self._masses(predictions, codes, weights)
+            for row, mixture in enumerate(mixtures):
+                if place in mixture:
+                    rows[row] += mixture[place] * losses
+                    masses[row] += mixture[place] * mass
+        return [
+            self._measured(row, mass, codes, weights, confidence)
+            for row, mass in zip(rows, masses, strict=True)
+        ]
+
+    @property
+    def _levels(self) -> int:
+        return 1 if self.scale.grid is None else self.scale.grid.size + 1
+
+    def _masses(self, predictions: Array, codes: NDArray[np.int64], weights: Array | None) -> Array:
+        if self.scale.grid is None:
+            return np.bincount(codes, weights, len(self.names)).astype(np.float64)[:, None]
+        cells = codes * self._levels + self.scale.grid.levels(predictions)
+        mass = np.bincount(cells, weights, len(self.names) * self._levels)
+        return mass.astype(np.float64).reshape(len(self.names), self._levels)
+
+    def _measured(
+        self,
+        rows: Array,
+        mass: Array,
+        codes: NDArray[np.int64],
+        weights: Array | None,
+        confidence: float,
+    ) -> Measured:
+        loss, interval = mean_interval(rows, weights, confidence)
+        present = [place for place in range(len(self.names)) if mass[place].sum() > 0]
+        if self.parity:
+            gaps = np.abs(disparities(mass[present])).max(axis=1)
+            worst = present[int(gaps.argmax())]
+            size = _effective(weights, codes == worst)
+            half = float(np.sqrt(np.log(2 / (1 - confidence)) / (2 * size)))
+            value = float(gaps.max())
+            limits = (max(0.0, value - half), min(1.0, value + half))
+        else:
+            inside = [codes == place for place in present]
+            found = [
+                mean_interval(rows[own], None if weights is None else weights[own], confidence)
+                for own in inside
+            ]
+            best = int(np.argmax([value for value, _ in found]))
+            worst, (value, limits) = present[best], found[best]
+        return Measured(
+            loss=loss,
+            loss_interval=interval,
+            disparity=value,
+            disparity_interval=limits,
+            group=self.names[worst],
+        )
+
+
+def group_codes(table: Table, sensitive: str | None, names: tuple[str, ...]) -> NDArray[np.int64]:
+    """Give each row's place among the training groups.
+
+    Raises
+    ------
+    DataError
+        The table has a group that training lacked.
+    """
+    groups = table.only_groups(sensitive)
+    unknown = [
+        name for place, name in enumerate(groups.names) if name not in names and (groups.codes == place).any()
+    ]
+    if unknown:
+        raise DataError(f"{table.name}: the group {unknown[0]!r} does not occur in the training rows")
+    places = np.array([names.index(name) if name in names else -1 for name in groups.names], dtype=np.int64)
+    return places[groups.codes]
+
+
+def mean_interval(rows: Array, weights: Array | None, confidence: float) -> tuple[float, tuple[float, float]]:
+    """Give a weighted mean with its Student interval."""
+    mean = float(np.average(rows, weights=weights))
+    size = np.ones(len(rows)) if weights is None else weights
+    error = float(np.sqrt((size**2 * (rows - mean) ** 2).sum()) / size.sum())
+    quantile = float(student(two_sided(confidence), np.array([float(len(rows))]))[0])
+    return mean, (mean - quantile * error, mean + quantile * error)
+
+
+def price(
+    labels: Array,
+    before: Array,
+    members: Array,
+    shares: Sequence[float],
+    weights: Array | None,
+    confidence: float,
+) -> dict[str, Any]:
+    """Give what the constraint costs in root mean squared error, with a paired interval.
+
+    Parameters
+    ----------
+    labels, before
+        Labels and predictions without the constraint, in the label's unit, shape [n].
+    members, shares
+        The members' predictions [n, k] and their weights.
+    weights
+        Of the rows.
+    confidence
+        Of the interval, by the delta method on the rows' pairs of squared errors.
+    """
+    first = (before - labels) ** 2
+    second = ((members - labels[:, None]) ** 2) @ np.array(shares)
+    roots = [float(np.sqrt(np.average(rows, weights=weights))) for rows in (first, second)]
+    scaled = second / (2 * max(roots[1], 1e-300)) - first / (2 * max(roots[0], 1e-300))
+    mean, (low, high) = mean_interval(scaled, weights, confidence)
+    difference = roots[1] - roots[0]
+    return {
+        "metric": "root_mean_squared_error",
+        "before": roots[0],
+        "after": roots[1],
+        "difference": difference,
+        "interval": [difference + low - mean, difference + high - mean],
+        "confidence": confidence,
+    }
+
+
+def price_sentence(found: Mapping[str, Any]) -> str:
+    """Say what `price` found."""
+    low, high = found["interval"]
+    return (
+        f"On the held-out rows the root mean squared error goes from {found['before']:.5g} without the constraint "
+        f"to {found['after']:.5g}: a price of {found['difference']:.3g} [{low:.3g}, {high:.3g}]."
+    )
+
+
+def _effective(weights: Array | None, inside: NDArray[np.bool_]) -> float:
+    if weights is None:
+        return float(inside.sum())
+    own = weights[inside]
+    return float(own.sum() ** 2 / (own**2).sum())

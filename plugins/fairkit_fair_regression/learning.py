@@ -1,0 +1,227 @@
+"""Learners behind the oracles: named ones and any scikit-learn estimator, fitted to numbers or to chances."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.errors import ParameterError
+from fairkit.learners import encoder_for, fit_estimator
+from fairkit.onnx.encode import fit_encoder
+from fairkit_fair_regression.members import Chances, Counted, Values
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit.mitigators import Run, Table
+    from fairkit.models import Task
+    from fairkit.onnx.encode import Encoder
+
+    Array = NDArray[np.float64]
+    Matrix = NDArray[np.float32]
+
+REGRESSORS = ("linear", "lightgbm", "xgboost", "forest")
+CLASSIFIERS = ("logistic", "lightgbm", "xgboost", "forest")
+_SOFT: Mapping[str, str] = {"lightgbm": "cross_entropy", "xgboost": "binary:logistic"}
+"""Objectives that take labels between 0 and 1, so that no row is needed twice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learner:
+    """What fits: a learner's name or an estimator of scikit-learn's kind, which is cloned for every fit.
+
+    Attributes
+    ----------
+    base
+        The name or the estimator.
+    run
+        Seed and threads.
+    settings
+        Parameters of the library itself (named learners).
+    categorical
+        Columns of codes (LightGBM).
+    """
+
+    base: Any
+    run: Run
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    categorical: Sequence[int] = ()
+
+    @property
+    def name(self) -> str:
+        """The learner's name, or the estimator's type."""
+        return self.base if isinstance(self.base, str) else type(self.base).__name__
+
+    @property
+    def gives_numbers(self) -> bool:
+        """Whether it can do regression."""
+        if isinstance(self.base, str):
+            return self.base in REGRESSORS
+        return not hasattr(self.base, "predict_proba")
+
+    @property
+    def gives_chances(self) -> bool:
+        """Whether it can do classification with probabilities."""
+        if isinstance(self.base, str):
+            return self.base in CLASSIFIERS
+        return hasattr(self.base, "predict_proba")
+
+    def fit_values(self, matrix: Matrix, targets: Array, weights: Array | None) -> Values:
+        """Least squares: fit numbers in [0, 1], shape [n], with weights [n] or none.
+
+        Raises
+        ------
+        ParameterError
+            It is a classifier, or takes no weights.
+        """
+        if not self.gives_numbers:
+            raise ParameterError(
+                f"fair-regression: the learner {self.name} predicts classes, and the oracle 'ls' needs a regression; "
+                f"use one of {', '.join(REGRESSORS)}, or oracle=loss with loss=logistic"
+            )
+        return Values(self._fit(matrix, targets, weights, "regression", {}))
+
+    def fit_chances(self, matrix: Matrix, chances: Array, weights: Array | None) -> Chances:
+        """Logistic loss: fit probabilities in [0, 1], shape [n], with weights [n] or none.
+
+        A learner that takes hard labels only sees every row twice: as 1 with weight p, as 0 with weight 1 - p.
+
+        Raises
+        ------
+        ParameterError
+            It is a regression, or takes no weights.
+        """
+        if not self.gives_chances:
+            raise ParameterError(
+                f"fair-regression: the learner {self.name} predicts numbers, and the logistic loss needs chances; "
+                f"use one of {', '.join(CLASSIFIERS)}, or oracle=ls"
+            )
+        soft = _SOFT.get(self.base) if isinstance(self.base, str) else None
+        hard = bool(((chances == 0) | (chances == 1)).all())
+        if soft is not None or hard:
+            settings = {"objective": soft} if soft is not None and not hard else {}
+            return Chances(self._fit(matrix, chances, weights, "binary", settings))
+        return Chances(self._fit(*_twice(matrix, chances, weights), "binary", {}))
+
+    def fit_quantile(self, matrix: Matrix, targets: Array, weights: Array | None, quantile: float) -> Values:
+        """Pinball loss: fit a quantile of numbers in [0, 1], shape [n].
+
+        Raises
+        ------
+        ParameterError
+            The learner cannot minimise it.
+        """
+        from importlib import import_module
+
+        choices: Mapping[str, Mapping[str, Any]] = {
+            "lightgbm": {"objective": "quantile", "alpha": quantile},
+            "xgboost": {"objective": "reg:quantileerror", "quantile_alpha": quantile},
+        }
+        if isinstance(self.base, str) and self.base in choices:
+            return Values(self._fit(matrix, targets, weights, "regression", choices[self.base]))
+        if self.base == "linear":
+            model = import_module("sklearn.linear_model").QuantileRegressor(
+                **({"quantile": quantile, "alpha": 0.0} | dict(self.settings))
+            )
+            return Values(model.fit(matrix.astype(np.float64), targets, sample_weight=weights))
+        if not isinstance(self.base, str) and self.gives_numbers:
+            # the estimator is taken to minimise the loss that was asked for
+            return self.fit_values(matrix, targets, weights)
+        raise ParameterError(
+            f"fair-regression: the learner {self.name} cannot minimise the absolute or quantile loss; "
+            "use linear, lightgbm or xgboost, or oracle=ls"
+        )
+
+    def fit_thresholds(self, matrix: Matrix, costs: Array, step: float) -> Counted:
+        """Weighted classification of (row, threshold) pairs (section 3): label 1[c <= 0], weight |c|.
+
+        Parameters
+        ----------
+        matrix
+            Shape [n, d].
+        costs
+            c_λ of every row and threshold, times the row's weight, shape [n, N].
+        step
+            α.
+        """
+        if not self.gives_chances:
+            raise ParameterError(
+                f"fair-regression: the learner {self.name} predicts numbers, and the oracle 'cs' needs a classifier; "
+                f"use one of {', '.join(CLASSIFIERS)}"
+            )
+        rows, count = costs.shape
+        if rows * count * (matrix.shape[1] + 1) > _CELLS:
+            raise ParameterError(
+                f"fair-regression: oracle=cs learns from {rows * count:,} rows (rows times thresholds) of "
+                f"{matrix.shape[1] + 1} columns, which is too much; use oracle=ls or loss, or a smaller grid"
+            )
+        pairs = with_thresholds(matrix, count, step)
+        flat = costs.ravel()
+        kept = np.abs(flat) > 0
+        weights = np.abs(flat[kept])
+        labels = (flat[kept] <= 0).astype(np.float64)
+        if len(labels) == 0 or labels.min() == labels.max():
+            labels, weights, kept = np.array([0.0, 1.0]), np.array([1.0, 1.0]), np.array([0, len(flat) - 1])
+        model = self._fit(pairs[kept], labels, weights / weights.mean(), "binary", {})
+        return Counted(model, count)
+
+    def _fit(
+        self, matrix: Matrix, target: Array, weights: Array | None, task: Task, settings: Mapping[str, Any]
+    ) -> Any:
+        if isinstance(self.base, str):
+            return fit_estimator(
+                self.base,
+                matrix,
+                target,
+                weights=weights,
+                task=task,
+                run=self.run,
+                categorical=self.categorical,
+                settings={**settings, **self.settings},
+            )
+        from sklearn.base import clone
+
+        model = clone(self.base)
+        labels = target if task == "regression" else target.astype(np.int64)
+        if weights is None:
+            return model.fit(matrix, labels)
+        if "sample_weight" not in inspect.signature(model.fit).parameters:
+            raise ParameterError(
+                f"fair-regression: {self.name}.fit takes no sample_weight, and this problem needs weights; use an "
+                "estimator that takes them, or constraint=sp with oracle=ls on rows without weights"
+            )
+        return model.fit(matrix, labels, sample_weight=weights)
+
+
+_CELLS = 200_000_000
+
+
+def with_thresholds(matrix: Matrix, count: int, step: float) -> Matrix:
+    """Give every row once for each threshold, which becomes the last column: [n N, d + 1]."""
+    thresholds = np.float32(step) * np.arange(1, count + 1, dtype=np.float32)
+    repeated = np.repeat(matrix, count, axis=0)
+    return np.column_stack([repeated, np.tile(thresholds, len(matrix))])
+
+
+def learner_encoder(base: Any, table: Table) -> Encoder:
+    """Fit the encoder that suits a learner."""
+    if isinstance(base, str):
+        import dataclasses
+
+        task: Task = "binary" if base == "logistic" else "regression"
+        return encoder_for(base, dataclasses.replace(table, task=task))
+    return fit_encoder(
+        table.columns, table.features, text="onehot", standardise=True, fill=True, weights=table.weights
+    )
+
+
+def _twice(matrix: Matrix, chances: Array, weights: Array | None) -> tuple[Matrix, Array, Array]:
+    base = np.ones(len(chances)) if weights is None else weights
+    both = np.concatenate([base * chances, base * (1 - chances)])
+    labels = np.concatenate([np.ones(len(chances)), np.zeros(len(chances))])
+    kept = both > 0
+    return np.concatenate([matrix, matrix])[kept], labels[kept], both[kept]

@@ -1,0 +1,218 @@
+"""A mixture of predictors in memory, in the label's unit, and as one graph."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.mitigators import FittedModel, Prediction
+from fairkit.onnx.export import add_outputs
+from fairkit.onnx.graph import GraphBuilder
+from fairkit.onnx.members import MEMBER_SCORES, add_member_outputs, embed_weights
+from fairkit.onnx.mixture import mixture_chance, stack_members
+from fairkit_fair_regression.losses import to_probability
+
+if TYPE_CHECKING:
+    import onnx
+    from numpy.typing import NDArray
+
+    from fairkit.mitigators import Table
+    from fairkit.models import Task
+    from fairkit.onnx.encode import Encoder
+    from fairkit_fair_regression.frontier import Frontier
+    from fairkit_fair_regression.grid import Grid
+    from fairkit_fair_regression.losses import Loss
+    from fairkit_fair_regression.members import Member
+
+    Array = NDArray[np.float64]
+    Columns = Mapping[str, NDArray[Any]]
+
+EDGE = 1e-4
+"""How near to a threshold, in steps of the grid, float32 may put a prediction on the other side."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """From predictions in [0, 1] to the label's unit and back.
+
+    Attributes
+    ----------
+    low, high
+        The label's range.
+    chances
+        Whether predictions stand for probabilities (logistic loss).
+    grid
+        Where predictions are rounded down to the grid plus α/2; None where they are only clipped.
+    """
+
+    low: float
+    high: float
+    chances: bool
+    grid: Grid | None
+
+    def to_unit(self, labels: Array) -> Array:
+        """Give labels in [0, 1]."""
+        return np.asarray((labels - self.low) / (self.high - self.low))
+
+    def snapped(self, predictions: Array) -> Array:
+        """Round down to the grid plus α/2, or clip; any shape."""
+        if self.grid is None:
+            return np.clip(predictions, 0.0, 1.0)
+        return np.asarray(self.grid.values[self.grid.levels(predictions)])
+
+    def to_label(self, predictions: Array) -> Array:
+        """Give rounded predictions in the label's unit."""
+        linked = to_probability(predictions) if self.chances else predictions
+        return np.asarray(self.low + (self.high - self.low) * linked)
+
+    def add_to(self, graph: GraphBuilder, predictions: str) -> str:
+        """Round and scale predictions [rows, k] in a graph."""
+        low, high = graph.constant([[0.0]]), graph.constant([[1.0]])
+        clipped = graph.node("Min", [graph.node("Max", [predictions, low]), high])
+        if self.grid is not None:
+            steps = graph.node("Mul", [clipped, graph.constant([[self.grid.size]])])
+            level = graph.node("Cast", [graph.node("Floor", [steps])], to=7)
+            return graph.node("Gather", [graph.constant(self.to_label(self.grid.values)), level], axis=0)
+        if self.chances:
+            from fairkit_fair_regression.losses import STEEPNESS
+
+            centred = graph.node("Sub", [clipped, graph.constant([[0.5]])])
+            clipped = graph.node("Sigmoid", [graph.node("Mul", [centred, graph.constant([[2 * STEEPNESS]])])])
+        if (self.low, self.high) == (0.0, 1.0):
+            return clipped
+        scaled = graph.node("Mul", [clipped, graph.constant([[self.high - self.low]])])
+        return graph.node("Add", [scaled, graph.constant([[self.low]])])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FairRegressionModel(FittedModel):
+    """Predictors with weights behind one encoder: every row draws the predictor that it gets.
+
+    Attributes
+    ----------
+    encoder, members, weights
+        The mixture.
+    scale
+        The label's unit.
+    loss, task
+        What was minimised, and what the numbers mean.
+    unconstrained
+        The predictor without constraints, for the price; None where there is none.
+    frontier
+        All mixtures of a run over several bounds; None for one bound.
+    """
+
+    encoder: Encoder
+    members: Sequence[Member]
+    weights: tuple[float, ...]
+    scale: Scale
+    loss: Loss
+    task: Task
+    unconstrained: Member | None = None
+    frontier: Frontier | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def member_scores(self, columns: Columns) -> Array:
+        """Give every member's prediction in the label's unit, shape [n, k]."""
+        return self.scale.to_label(self.scale.snapped(self._raw(columns)))
+
+    def predict(self, columns: Columns) -> Prediction:
+        """Give the mean prediction, and in a binary task the chance of the favorable decision.
+
+        The mean is not what a row gets: that is one member's prediction, drawn with the weights (`draw`).
+        """
+        return self._prediction(self.member_scores(columns))
+
+    def draw(self, columns: Columns, u: Array) -> Array:
+        """Give each row's prediction for draws u in [0, 1), shape [n]: what the exported file's `score` is."""
+        scores, weights = (
+            self.member_scores(columns),
+            np.broadcast_to(self.weights, (len(u), len(self.weights))),
+        )
+        if self.task == "binary":
+            order = np.argsort(-scores, axis=1, kind="stable")
+            scores = np.take_along_axis(scores, order, axis=1)
+            weights = np.take_along_axis(weights, order, axis=1)
+        place = (np.cumsum(weights, axis=1)[:, :-1] <= u[:, None]).sum(axis=1)
+        return np.asarray(scores[np.arange(len(u)), place])
+
+    def to_onnx(self) -> onnx.ModelProto:
+        """Give one graph over the raw columns; the members share the encoder."""
+        graph = GraphBuilder()
+        matrix, width = self.encoder.add_to(graph), len(self.encoder.names)
+        raw = stack_members(graph, [member.add_to(graph, matrix, width) for member in self.members])
+        scores = self.scale.add_to(graph, raw)
+        if len(self.members) == 1:
+            add_outputs(graph, scores, self.task)
+            return graph.build()
+        add_member_outputs(graph, scores, self.weights, self.task)
+        proto = graph.build()
+        embed_weights(proto, self.weights)
+        return proto
+
+    def runner(self, proto: onnx.ModelProto) -> Callable[[Columns], Mapping[str, Any]]:
+        """Run the graph for all members at once; on the edge of the grid either side is right."""
+        from fairkit.onnx.runtime import open_session, run_columns
+
+        session = open_session(proto)
+
+        def run(columns: Columns) -> Mapping[str, Any]:
+            found = run_columns(session, columns)
+            scores = np.asarray(found.get(MEMBER_SCORES, found["score"]), dtype=np.float64)
+            if self.scale.grid is not None:
+                raw = self._raw(columns)
+                steps = raw * self.scale.grid.size
+                near = np.abs(steps - np.round(steps)) <= EDGE * np.maximum(1.0, np.abs(steps))
+                scores = np.where(near, self.scale.to_label(self.scale.snapped(raw)), scores)
+            predicted = self._prediction(scores)
+            outputs = {"score": predicted.score.reshape(-1, 1)}
+            if "decision_probability" in found:
+                outputs["decision_probability"] = found["decision_probability"]
+            return outputs
+
+        return run
+
+    def held_out(self, table: Table, confidence: float) -> Mapping[str, Any]:
+        """Measure the price against the unconstrained predictor, and the frontier, on held-out rows."""
+        from fairkit_fair_regression.frontier import price, price_sentence
+
+        matrix = self.encoder.transform(table.columns)
+        labels = table.target
+        found: dict[str, Any] = {}
+        if self.unconstrained is not None:
+            plain = dataclasses.replace(self.scale, grid=None)
+            before = plain.to_label(plain.snapped(self.unconstrained.predict(matrix)))
+            found["price"] = price(
+                labels, before, self.member_scores(table.columns), self.weights, table.weights, confidence
+            )
+            found["notes"] = [price_sentence(found["price"])]
+        if self.frontier is not None:
+            found["frontier"] = self.frontier.with_test(matrix, table, confidence).to_dict()
+        return found
+
+    def attachments(self, details: Mapping[str, Any]) -> Mapping[str, str]:
+        """Give the frontier as JSON and as a drawing, to stand beside the file."""
+        import json
+
+        from fairkit_fair_regression.drawing import draw_frontier
+
+        frontier = details.get("frontier")
+        if frontier is None:
+            return {}
+        text = json.dumps(frontier, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        return {".frontier.json": text, ".frontier.svg": draw_frontier(frontier)}
+
+    def _raw(self, columns: Columns) -> Array:
+        matrix = self.encoder.transform(columns)
+        return np.stack([member.predict(matrix) for member in self.members], axis=1)
+
+    def _prediction(self, scores: Array) -> Prediction:
+        mean = scores @ np.array(self.weights)
+        if self.task != "binary":
+            return Prediction(score=mean)
+        return Prediction(score=mean, decision_probability=mixture_chance(scores, self.weights))

@@ -1,0 +1,371 @@
+"""From a table to a mixture: scaling, encoding, solving, and what is told about it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.errors import DataError, ParameterError
+from fairkit_fair_regression.frontier import Frontier, Point, Ruler
+from fairkit_fair_regression.grid import Grid
+from fairkit_fair_regression.group_loss import solve_group_loss
+from fairkit_fair_regression.learning import Learner, learner_encoder
+from fairkit_fair_regression.losses import Loss
+from fairkit_fair_regression.model import FairRegressionModel, Scale
+from fairkit_fair_regression.oracles import (
+    GroupLossOracle,
+    ParityOracle,
+    check_cover,
+    check_targets,
+    default_oracle,
+    fit_loss,
+)
+from fairkit_fair_regression.parity import make_parity, netted
+from fairkit_fair_regression.solver import Pool, Settings, Solution, solve
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit.mitigators import Groups, Run, Table
+    from fairkit.onnx.encode import Encoder
+    from fairkit_fair_regression.members import Member
+    from fairkit_fair_regression.oracles import OracleName, Targets
+    from fairkit_fair_regression.plugin import FairRegression
+    from fairkit_fair_regression.solver import Moment
+
+    Array = NDArray[np.float64]
+
+CONFIDENCE = 0.95
+
+
+@dataclass(slots=True, kw_only=True)
+class Training:
+    """One training run: what was given, brought into the form of the solver."""
+
+    method: FairRegression
+    table: Table
+    run: Run
+    groups: Groups
+    loss: Loss
+    scale: Scale
+    encoder: Encoder
+    learner: Learner
+    matrix: NDArray[np.float32]
+    labels: Array
+    weights: Array | None
+    notes: tuple[str, ...]
+
+    @classmethod
+    def prepare(cls, method: FairRegression, table: Table, run: Run) -> Training:
+        """Check the table, scale the labels, encode the rows."""
+        method.check_table(table)
+        groups = table.only_groups(method.parameters.sensitive)
+        loss, notes = _loss(method, table)
+        low, high = _range(method, table)
+        used = _without_sensitive(table, groups) if method.parameters.constraint == "seo" else table
+        base = method._base(run)
+        encoder = learner_encoder(base, used)
+        grid = Grid(method.parameters.grid) if method.parameters.constraint == "sp" else None
+        scale = Scale(low=low, high=high, chances=loss.name == "logistic", grid=grid)
+        learner = Learner(
+            base=base, run=run, settings=method.parameters.settings, categorical=encoder.categorical
+        )
+        return cls(
+            method=method,
+            table=used,
+            run=run,
+            groups=groups,
+            loss=loss,
+            scale=scale,
+            encoder=encoder,
+            learner=learner,
+            matrix=encoder.transform(used.columns),
+            labels=scale.to_unit(used.target),
+            weights=_weights(table, groups),
+            notes=notes,
+        )
+
+    def fit(self) -> FairRegressionModel:
+        """Solve for every bound, and give the chosen mixture."""
+        kind = self.method.parameters.constraint
+        if kind == "seo":
+            return self._seo()
+        return self._group_loss() if kind == "bgl" else self._parity()
+
+    def unconstrained(self) -> FairRegressionModel:
+        """Fit one predictor without constraints; it is not rounded to the grid."""
+        if self.method.parameters.constraint == "seo":
+            member = self._least_squares()
+        else:
+            oracle = self._oracle_name()
+            direct: OracleName = "ls" if oracle == "cs" and self.learner.gives_numbers else oracle
+            if direct == "cs":
+                return self._model([self._parity_oracle().unconstrained().member], (1.0,))
+            member = fit_loss(self.learner, self.loss, direct, self.matrix, self.labels, self.weights)
+        self.scale = dataclasses.replace(self.scale, grid=None)
+        return self._model([member], (1.0,))
+
+    def _parity(self) -> FairRegressionModel:
+        oracle = self._parity_oracle()
+        check_cover(self.groups.codes, self.groups.names, oracle.parity.grid.size, self.table.name)
+        free, pool = oracle.unconstrained(), Pool()
+        pool.calls += 1
+        pool.answered.append(np.zeros(len(free.values)))
+        pool.add(free)
+        pool.add(oracle.constant())
+
+        def solved(level: float) -> Solution:
+            bounds = oracle.parity.bounds(self.method.group_bounds(level, self.groups.names))
+            settings = self._settings(pool)
+            return solve(pool, bounds, oracle.respond, settings, simplify=netted, watch=self._watch(level))
+
+        return self._assembled(pool, {level: solved(level) for level in self.method.levels()})
+
+    def _group_loss(self) -> FairRegressionModel:
+        oracle = GroupLossOracle(
+            learner=self.learner,
+            loss=self.loss,
+            oracle=self._oracle_name(),
+            matrix=self.matrix,
+            labels=self.labels,
+            weights=self.weights,
+            groups=self.groups.codes,
+            shares=self._shares(),
+        )
+        pool = Pool()
+        zeros = np.zeros(len(self.groups.names))
+        pool.add(oracle.respond(zeros))
+        pool.calls, pool.answered = 1, [zeros]
+
+        def solved(level: float) -> Solution:
+            zeta = self.method.group_bounds(level, self.groups.names)
+            return solve_group_loss(
+                pool, zeta, oracle, self._settings(pool), self.groups.names, self._watch(level)
+            )
+
+        return self._assembled(pool, {level: solved(level) for level in self.method.levels()})
+
+    def _assembled(self, pool: Pool, found: dict[float, Solution]) -> FairRegressionModel:
+        """Make the model of the chosen bound, with the frontier where there are several."""
+        chosen = self.method.parameters.choose
+        level = next(iter(found)) if chosen is None else chosen
+        solution = found[level]
+        members = [pool.responses[place].member for place in solution.places]
+        frontier = self._frontier(pool, found, level) if len(found) > 1 else None
+        details = {
+            "constraint": self.method.parameters.constraint,
+            "loss": self.loss.name,
+            "learner": self.learner.name,
+            "label_range": [self.scale.low, self.scale.high],
+            "groups": list(self.groups.names),
+            "bound": level,
+            **_told(solution),
+            "weights": list(solution.weights),
+            "oracle_calls_of_run": pool.calls,
+            "history": [dataclasses.asdict(moment) for moment in solution.history],
+        }
+        if frontier is not None:
+            details["frontier"] = frontier.to_dict()
+        notes = (*self.notes, *self._caveats(solution, level))
+        model = self._model(members, solution.weights)
+        return dataclasses.replace(
+            model, unconstrained=pool.responses[0].member, frontier=frontier, details=details, notes=notes
+        )
+
+    def _frontier(self, pool: Pool, found: dict[float, Solution], chosen: float) -> Frontier:
+        kind = self.method.parameters.constraint
+        ruler = Ruler(
+            scale=self.scale,
+            loss=self.loss,
+            sensitive=self.method.parameters.sensitive,
+            names=self.groups.names,
+            parity=kind == "sp",
+        )
+        mixtures: list[dict[int, float]] = [{0: 1.0}]
+        mixtures += [dict(zip(one.places, one.weights, strict=True)) for one in found.values()]
+        members = {place: response.member for place, response in enumerate(pool.responses)}
+        train = ruler.measure(
+            members, mixtures, self.matrix, self.labels, self.groups.codes, self.weights, CONFIDENCE
+        )
+        told: list[dict[str, Any]] = [{}, *(_told(one) for one in found.values())]
+        points = [
+            Point(bound=bound, solution=one, mixture=mixture, train=measured)
+            for bound, one, mixture, measured in zip([None, *found], told, mixtures, train, strict=True)
+        ]
+        used = {place for mixture in mixtures for place in mixture}
+        return Frontier(
+            constraint=kind,
+            loss_name=self.loss.name,
+            chosen=chosen,
+            points=tuple(points),
+            members={place: members[place] for place in sorted(used)},
+            ruler=ruler,
+        )
+
+    def _seo(self) -> FairRegressionModel:
+        from fairkit_fair_regression.members import Values
+        from fairkit_fair_regression.seo import fit_seo
+
+        if self.learner.base != "linear":
+            raise ParameterError("fair-regression: constraint=seo is a linear method: leave out the learner")
+        model = fit_seo(self.matrix, self.labels, self.groups.codes, len(self.groups.names), self.weights)
+        result = self._model([Values(model)], (1.0,))
+        return dataclasses.replace(
+            result,
+            unconstrained=self._least_squares(),
+            details={"constraint": "seo", "label_range": [self.scale.low, self.scale.high]},
+            notes=self.notes,
+        )
+
+    def _least_squares(self) -> Member:
+        return self.learner.fit_values(self.matrix, self.labels, self.weights)
+
+    def _model(self, members: Sequence[Member], weights: tuple[float, ...]) -> FairRegressionModel:
+        return FairRegressionModel(
+            encoder=self.encoder,
+            members=tuple(members),
+            weights=weights,
+            scale=self.scale,
+            loss=self.loss,
+            task=self.table.task,
+        )
+
+    def _parity_oracle(self) -> ParityOracle:
+        chosen = self.method.parameters
+        linear = self.loss.name in ("squared", "logistic")
+        targets: Targets = chosen.targets or ("predictions" if linear else "labels")
+        check_targets(targets, self.loss)
+        grid = self.scale.grid or Grid(chosen.grid)
+        return ParityOracle(
+            parity=make_parity(
+                grid, self.loss, self.labels, self.groups.codes, len(self.groups.names), self.weights
+            ),
+            learner=self.learner,
+            loss=self.loss,
+            oracle=self._oracle_name(),
+            matrix=self.matrix,
+            labels=self.labels,
+            weights=self.weights,
+            targets=targets,
+        )
+
+    def _oracle_name(self) -> OracleName:
+        chosen: OracleName | None = self.method.parameters.oracle
+        if chosen is None and self.method.parameters.constraint == "bgl":
+            return "loss"
+        return chosen or default_oracle(self.loss, self.learner)
+
+    def _settings(self, pool: Pool) -> Settings:
+        chosen = self.method.parameters
+        return Settings(
+            nu=chosen.nu if chosen.nu is not None else self._standard_error(pool) / 2,
+            bound=chosen.multiplier_bound,
+            iterations=chosen.iterations,
+        )
+
+    def _standard_error(self, pool: Pool) -> float:
+        """Give the standard error of the unconstrained predictor's loss, never 0."""
+        losses = self.loss(self.labels, np.clip(pool.responses[0].member.predict(self.matrix), 0, 1))
+        return max(float(losses.std() / np.sqrt(len(losses))), 1e-8)
+
+    def _shares(self) -> Array:
+        shares = np.bincount(self.groups.codes, self.weights, len(self.groups.names))
+        return np.asarray(shares / shares.sum())
+
+    def _watch(self, level: float) -> Any:
+        levels = self.method.levels()
+        most = self.method.parameters.iterations
+        before = levels.index(level) * most
+        steps = iter(range(before + 1, before + most + 1))
+
+        def watch(moment: Moment) -> None:
+            self.run.progress(
+                next(steps, before + most), most * len(levels), gap=moment.gap, violation=moment.violation
+            )
+
+        return watch
+
+    def _caveats(self, solution: Solution, level: float) -> tuple[str, ...]:
+        notes = []
+        if len(solution.weights) > 1:
+            notes.append(
+                f"The model is a mixture of {len(solution.weights)} predictors: draw u in [0, 1) for each person, "
+                "such as a hash of an id; the bound holds for the drawn predictions, not for their mean."
+            )
+        if not solution.converged:
+            notes.append(
+                f"The duality gap is still {solution.gap:.2g} after {solution.iterations} iterations: a better "
+                "mixture may exist (iterations allows more, nu says what is enough)."
+            )
+        if solution.violation > 0.005:
+            notes.append(f"On the training rows the bound {level:g} is exceeded by {solution.violation:.3g}.")
+        return tuple(notes)
+
+
+def _loss(method: FairRegression, table: Table) -> tuple[Loss, tuple[str, ...]]:
+    """Choose the loss, and say what is unusual about it."""
+    chosen = method.parameters.loss
+    two = len(np.unique(table.target)) == 2
+    if method.parameters.constraint == "seo" and chosen not in (None, "squared"):
+        raise ParameterError("fair-regression: constraint=seo is least squares: leave out the loss")
+    if chosen == "logistic" and not two:
+        raise DataError(
+            f"{table.name}: the logistic loss is for labels of two values, and {table.roles.label or 'the label'!r} "
+            f"has {len(np.unique(table.target))}; use loss=squared, absolute or quantile"
+        )
+    if chosen is None:
+        binary = table.task == "binary" and method.parameters.constraint != "seo"
+        chosen = "logistic" if binary else "squared"
+    notes: tuple[str, ...] = ()
+    if two and chosen != "logistic":
+        notes = (
+            f"The label has two values, and the loss is {chosen}: predictions are fitted as numbers between them "
+            "(loss=logistic fits probabilities).",
+        )
+    return Loss(chosen, method.parameters.quantile), notes
+
+
+def _range(method: FairRegression, table: Table) -> tuple[float, float]:
+    declared = method.parameters.label_range
+    if declared:
+        return float(declared[0]), float(declared[1])
+    if table.task == "binary":
+        return 0.0, 1.0
+    return float(table.target.min()), float(table.target.max())
+
+
+def _weights(table: Table, groups: Groups) -> Array | None:
+    """Give the weights with mean 1, checked: every group has rows, and some weight."""
+    mass = np.bincount(groups.codes, table.weights, len(groups.names))
+    if (mass <= 0).any():
+        empty = groups.names[int((mass <= 0).argmax())]
+        raise DataError(
+            f"{table.name}: the group {empty!r} has no training rows (or no weight); leave it out, or merge it "
+            "with another group"
+        )
+    return None if table.weights is None else table.weights / table.weights.mean()
+
+
+def _without_sensitive(table: Table, groups: Groups) -> Table:
+    """Leave the sensitive columns out of the features: their part is fitted, and dropped, by itself."""
+    columns = set() if groups.split is None else set(groups.split.columns)
+    kept = tuple(name for name in table.features if name not in columns)
+    if not kept:
+        raise DataError(f"{table.name}: constraint=seo needs features besides the sensitive columns")
+    return dataclasses.replace(table, features=kept)
+
+
+def _told(solution: Solution) -> dict[str, Any]:
+    return {
+        "iterations": solution.iterations,
+        "oracle_calls": solution.calls,
+        "gap": solution.gap,
+        "converged": solution.converged,
+        "objective": solution.objective,
+        "violation": solution.violation,
+        "members": len(solution.weights),
+    }
