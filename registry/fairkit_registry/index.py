@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import sqlite3
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from fairkit_registry.errors import RegistryError
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 APPLICATION_ID = 0x66616972  # "fair"
 BUSY_SECONDS = 30.0
+OLDEST_SQLITE = (3, 37, 0)
+"""The first with STRICT tables."""
 
 MIGRATIONS: tuple[str, ...] = (
     """
@@ -115,6 +117,15 @@ def _statements(script: str) -> Iterator[str]:
             pending = ""
 
 
+def _check_sqlite() -> None:
+    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+        needed = ".".join(map(str, OLDEST_SQLITE))
+        raise RegistryError(
+            f"the registry needs SQLite {needed} or newer; this Python has {sqlite3.sqlite_version}: "
+            "use a newer Python"
+        )
+
+
 def create(path: Path, scratch: Path) -> None:
     """Make the database file whole, or leave the one that another process made in the meantime.
 
@@ -123,6 +134,7 @@ def create(path: Path, scratch: Path) -> None:
     RegistryError
         The folder cannot be written.
     """
+    _check_sqlite()
     temporary = scratch / f"index-{secrets.token_hex(8)}.sqlite"
     try:
         scratch.mkdir(parents=True, exist_ok=True)
@@ -133,14 +145,24 @@ def create(path: Path, scratch: Path) -> None:
             _upgrade(connection)
         finally:
             connection.close()
-        with suppress(FileExistsError):
-            os.link(temporary, path)
-        temporary.unlink()
+        _place(temporary, path)
         sync_folder(path.parent)
     except OSError as error:
         raise explain(error, "cannot make a registry in", path.parent) from None
     except sqlite3.Error as error:
         raise _translate(error, path) from None
+
+
+def _place(temporary: Path, path: Path) -> None:
+    """Give the file its name unless another process was faster."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        pass
+    except OSError:  # a file system without hard links
+        if not path.exists():
+            temporary.replace(path)
+    temporary.unlink(missing_ok=True)
 
 
 def _schema_version(connection: sqlite3.Connection) -> int:
@@ -172,6 +194,8 @@ class Index:
 
     def __init__(self, path: Path, *, timeout: float = BUSY_SECONDS) -> None:
         self.path = path
+        self._frozen: tuple[int, int, bool] | None = None
+        _check_sqlite()
         if not path.is_file():
             raise RegistryError(
                 f"there is no registry in {path.parent}. `fairkit registry add NAME MODEL.onnx` makes one; "
@@ -187,10 +211,20 @@ class Index:
         uri = self.path.absolute().as_uri()
         if os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK):
             return self._connect(uri + "?mode=rw", timeout)
-        # A WAL database in a folder without write permission opens only if it is known not to change.
-        wal = self.path.with_name(self.path.name + "-wal")
-        still = not wal.exists() or wal.stat().st_size == 0
-        return self._connect(uri + ("?mode=ro&immutable=1" if still else "?mode=ro"), timeout)
+        try:
+            connection = self._connect(uri + "?mode=ro", timeout)
+            connection.execute("PRAGMA user_version").fetchone()
+        except sqlite3.OperationalError:
+            # Without write permission a WAL database opens only beside a process that has it open, or if it
+            # is taken not to change; `read` looks whether it did.
+            self._frozen = self._stamp()
+            connection = self._connect(uri + "?mode=ro&immutable=1", timeout)
+        return connection
+
+    def _stamp(self) -> tuple[int, int, bool]:
+        """Give what changes when another process writes to the file."""
+        state = self.path.stat()
+        return state.st_mtime_ns, state.st_size, self.path.with_name(self.path.name + "-wal").exists()
 
     @staticmethod
     def _connect(uri: str, timeout: float) -> sqlite3.Connection:
@@ -254,6 +288,8 @@ class Index:
                 self._connection.rollback()
         except sqlite3.Error as error:
             raise _translate(error, self.path) from None
+        if self._frozen is not None and self._stamp() != self._frozen:
+            raise RegistryError(f"{self.path} was written to while it was read: run the command again")
 
     def damage(self) -> list[str]:
         """Let SQLite check its file and every foreign key; the problems in words."""

@@ -85,12 +85,14 @@ def check(registry: Registry, *, head: str | None = None) -> CheckResult:
         problems.append(
             f"the event {head} is no longer in the log: the log was rewritten, or this is another registry"
         )
-    damaged = [text for digest, size in known.items() for text in _blob_problems(registry, digest, size)]
-    if not damaged:
-        damaged += [text for subject in subjects for text in _subject_problems(registry, *subject)]
+    damage = {digest: list(_blob_problems(registry, digest, size)) for digest, size in known.items()}
+    problems += [text for texts in damage.values() for text in texts]
+    for reference, certificate, model in subjects:
+        if not damage[certificate]:
+            problems += _subject_problems(registry, reference, certificate, model)
     return CheckResult(
-        problems=(*problems, *damaged),
-        notes=tuple(_leftovers(registry, known)),
+        problems=tuple(problems),
+        notes=tuple(_leftovers(registry)),
         blobs=len(known),
         size=sum(known.values()),
         versions=versions,
@@ -122,8 +124,11 @@ def _subject_problems(registry: Registry, reference: str, certificate: str, mode
         yield str(error)
 
 
-def _leftovers(registry: Registry, known: dict[str, int]) -> Iterator[str]:
-    for digest in registry.blobs.digests():
+def _leftovers(registry: Registry) -> Iterator[str]:
+    found = list(registry.blobs.digests())  # before the rows: others may be adding
+    with registry.index.read() as connection:
+        known = {row[0] for row in connection.execute("SELECT digest FROM blobs")}
+    for digest in found:
         if digest not in known:
             yield f"blob {digest} belongs to nothing; `fairkit registry gc` removes it"
     for path in registry.blobs.abandoned():

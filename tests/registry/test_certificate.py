@@ -6,6 +6,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from fairkit.findings import ModelInfo
@@ -124,6 +126,30 @@ def test_every_single_bit_of_the_payload_and_the_signature_counts(model, certify
         )
         with pytest.raises(CertificateError):
             certificate.verify(bad.to_bytes(), [signer.public])
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_whatever_is_damaged_never_says_anything_new(model, certify, signer, data):
+    raw = bytearray(certify(model()).read_bytes())
+    original = certificate.verify(bytes(raw), [signer.public]).report
+    for _ in range(data.draw(st.integers(1, 3))):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        found = certificate.verify(bytes(raw), [signer.public])
+    except CertificateError:
+        return
+    assert found.report == original  # a space was changed, or the key id, which is only a hint
+
+
+def test_securesystemslib_verifies_a_certificate(model, certify, signer):
+    from securesystemslib.dsse import Envelope
+    from securesystemslib.signer import SSlibKey
+
+    envelope = Envelope.from_dict(json.loads(certify(model()).read_bytes()))
+    key = SSlibKey.from_crypto(signer.public.key, keyid=signer.public.keyid)
+    assert signer.public.keyid in envelope.verify([key], 1)
+    assert json.loads(envelope.payload)["predicate"]["verdict"] == "pass"
 
 
 def test_another_model_and_other_data_are_told_apart(model, certify, signer):

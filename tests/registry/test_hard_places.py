@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from fairkit_registry.errors import RegistryError
+from fairkit_registry.index import Index
 from fairkit_registry.maintenance import check
 from fairkit_registry.policies import AliasPolicy
 from fairkit_registry.store import INDEX_FILE, Registry
@@ -281,3 +282,27 @@ def test_a_registry_that_may_not_be_read(tmp_path):
     with pytest.raises(RegistryError, match="there is no registry"):
         Registry(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [INDEX_FILE]
+
+
+def test_a_reader_without_permission_to_write_notices_a_writer(registry, model, monkeypatch):
+    """Such a reader may have to take the index as unchanging; it must not return what was torn."""
+    registry.add("credit", model())
+    registry.index.close()
+    import os
+
+    monkeypatch.setattr(os, "access", lambda *arguments: False)
+    connect = Index._connect
+
+    def refuse(uri, timeout):  # as SQLite does where it may not make the files that it needs
+        if uri.endswith("?mode=ro"):
+            raise sqlite3.OperationalError("unable to open database file")
+        return connect(uri, timeout)
+
+    monkeypatch.setattr(Index, "_connect", staticmethod(refuse))
+    with Registry(registry.path) as frozen:
+        assert frozen.version("credit").version == 1
+        monkeypatch.undo()
+        with Registry(registry.path) as writer:
+            writer.add("credit", model(2))
+            with pytest.raises(RegistryError, match="written to while it was read"):
+                frozen.version("credit")

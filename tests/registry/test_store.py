@@ -337,3 +337,38 @@ def test_records_are_json(registry, model, certify):
     registry.set_alias("credit", "p", AliasPolicy(max_age_days=3, data=("a",)))
     text = json.dumps([version.to_dict(), registry.alias("credit", "p").to_dict(), check(registry).to_dict()])
     assert json.loads(text)[0]["sha256"] == version.model
+
+
+def test_an_old_sqlite_is_named(registry, monkeypatch):
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 31, 1))
+    monkeypatch.setattr(sqlite3, "sqlite_version", "3.31.1")
+    with pytest.raises(RegistryError, match=r"needs SQLite 3\.37\.0 or newer; this Python has 3\.31\.1"):
+        Registry(registry.path)
+
+
+def test_a_file_system_without_hard_links(tmp_path, model, monkeypatch):
+    import os
+
+    def refuse(*arguments):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    with Registry(tmp_path / "r", create=True) as store:
+        assert store.add("credit", model()).version == 1
+        assert list(store.blobs.temporary.iterdir()) == []
+
+
+def test_check_looks_at_certificates_beside_damaged_ones(registry, model, certify):
+    """A certificate that belongs to another model is found although another blob is damaged."""
+    from fairkit_registry import events, tables
+
+    registry.add("credit", model(1))
+    other = registry.add("credit", model(2), certificates=[certify(model(2))])
+    with registry.index.write() as connection:
+        tables.own(connection, "credit", 1, other.certificates[0], events.now())
+    path = registry.blobs.path(other.model)
+    path.chmod(0o644)
+    path.write_bytes(b"x")
+    problems = "\n".join(check(registry).problems)
+    assert "of credit@1: the certificate is about another model" in problems
+    assert "was changed or damaged" in problems
