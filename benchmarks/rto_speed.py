@@ -54,11 +54,14 @@ def error_of(scores, codes, thresholds):
 
 
 def fit_exact(scores, codes):
+    """The plugin's own way, with what it reports."""
+    from fairkit.mitigators import Run
     from fairkit.postprocess import ScoredRows
-    from fairkit_rto.constraints import EqualRates, Setting, exact_thresholds
+    from fairkit_rto.mitigator import RandomizedThresholds
 
     rows = ScoredRows(scores=scores, codes=codes, names=tuple("abcd"), favorable=np.empty(0))
-    return exact_thresholds(EqualRates(), rows, Setting(gamma=GAMMA, rho=RHO, epsilon=0.0))
+    solution = RandomizedThresholds.with_values({"gamma": GAMMA, "rho": RHO}).solve(rows, None, Run())
+    return np.array([2 * pieces[0].threshold - 1 for pieces in solution.pieces])
 
 
 def fit_python(scores, codes, epochs):

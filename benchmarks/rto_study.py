@@ -167,7 +167,7 @@ def compare(fit, test, seed):
             for e in EPSILONS
         ],
         "reject-option": [
-            apply(RejectOption.with_values({"theta": t}).solve(fit, None, run), test) for t in GRID[::5]
+            apply(RejectOption.with_values({"theta": t}).solve(fit, None, run), test) for t in GRID[:40:2]
         ],
         "shift-inference": [found["original"], found["shift-inference"]],
     }
@@ -210,17 +210,22 @@ def draw(results, path):
         "shift-inference": ("C3", "x--"),
     }
     for axis, (cell, (found, curves, _, _)) in zip(axes.ravel(), results.items(), strict=True):
+        original = np.mean(found["original"], axis=0)
+        widest, seen = 1.3 * max(original[0], np.mean(found["shift-inference"], axis=0)[0]), [original[1]]
         for method, (color, style) in looks.items():
             points = np.mean(curves[method], axis=0)
-            axis.plot(*points.T, style, color=color, markersize=3.5, linewidth=1.2, label=method)
-        axis.plot(*np.mean(found["original"], axis=0), "k*", markersize=9, label="original")
+            axis.plot(*points.T, style, color=color, markersize=4, linewidth=1.2, label=method, mfc="none")
+            seen += points[points[:, 0] <= widest, 1].tolist()
+        axis.plot(*original, "k*", markersize=9, label="original")
+        axis.set_xlim(0, widest)
+        axis.set_ylim(min(seen) - 0.003, max(seen) + 0.003)
         axis.set_title(" ".join(cell).replace("_", " "), fontsize=10)
         axis.grid(alpha=0.3)
     for axis in axes[:, 0]:
         axis.set_ylabel("expected accuracy")
     for axis in axes[-1]:
         axis.set_xlabel("bias: difference of rates")
-    axes[0, 0].legend(fontsize=8)
+    axes[0, 0].legend(fontsize=8, loc="lower right")
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=80, metadata={"Software": None})
     print(f"drawn to {path}")

@@ -164,11 +164,24 @@ def _share(weight: list[float], inside: int | None, outside: int | None) -> floa
     return one / (one + other) if one else 0.0
 
 
-def exact_thresholds(constraint: Constraint, rows: ScoredRows, setting: Setting) -> NDArray[np.float64]:
-    """Give the exact thresholds of margins f = 2p - 1 for rows in memory, shape [K + 1]."""
-    groups = sorted_margins(rows)
+def exact_thresholds(
+    constraint: Constraint, groups: list[SortedScores], setting: Setting
+) -> NDArray[np.float64]:
+    """Give the exact thresholds of sorted margins f = 2p - 1, shape [K + 1], the last for the pooled population."""
     own = constraint.thresholds(groups, setting)
     return np.append(own, constraint.pooled(groups, own, setting))
+
+
+def rates_of(
+    groups: list[SortedScores], thresholds: NDArray[np.float64], gamma: float
+) -> NDArray[np.float64]:
+    """Give the mean of h in each group, shape [K]; NaN in an empty one."""
+    return np.array(
+        [
+            group.ramp(threshold, gamma)[0] / group.total if group.total > 0 else np.nan
+            for group, threshold in zip(groups, thresholds.tolist(), strict=False)
+        ]
+    )
 
 
 def sorted_margins(rows: ScoredRows) -> list[SortedScores]:

@@ -19,9 +19,10 @@ from fairkit_rto.constraints import (
     covariance_of,
     descended_thresholds,
     exact_thresholds,
+    rates_of,
+    sorted_margins,
 )
 from fairkit_rto.selection import Choice, Wishes, choose
-from fairkit_rto.solver import ramp
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -89,14 +90,22 @@ class RandomizedThresholds(PostProcessor):
         constraint = covariance_of(rows) if self.parameters.constraint == "covariance" else EqualRates()
         setting, choice = self._setting(constraint, rows, validation, run)
         fitted = rows.take(rows.favorable > 0) if favorable_only else rows
+        groups = sorted_margins(fitted)
         if self.parameters.solver == "sgd":
             found = descended_thresholds(constraint, fitted, setting, self.parameters.epochs, run.rng())
         else:
-            found = exact_thresholds(constraint, fitted, setting)
+            found = exact_thresholds(constraint, groups, setting)
+        rates = rates_of(groups, found, setting.gamma)
         return Solution(
             pieces=tuple((_piece(float(threshold), setting.gamma),) for threshold in found),
-            details=_details(constraint, fitted, found, setting, choice),
-            notes=_notes(fitted, found, setting),
+            details={
+                **dataclasses.asdict(setting),
+                "thresholds": _named(rows.names, found),
+                "rates": _named(rows.names, rates),
+                "violation_on_fit_rows": constraint.violation(rates),
+                **_validation(choice),
+            },
+            notes=_notes(rates_of(groups, 0.0 * found, setting.gamma), setting),
         )
 
     def _setting(
@@ -138,40 +147,27 @@ def _piece(threshold: float, gamma: float) -> Piece:
     return Piece(threshold=0.5 * (threshold + 1.0), width=0.5 * gamma)
 
 
-def _chances(rows: ScoredRows, thresholds: NDArray[np.float64], gamma: float) -> NDArray[np.float64]:
-    return ramp(2.0 * rows.scores - 1.0, thresholds[rows.codes], gamma)
+def _named(names: tuple[str, ...], values: NDArray[np.float64]) -> dict[str, float]:
+    return {name: float(value) for name, value in zip(names, values, strict=False)}
 
 
-def _details(
-    constraint: Constraint,
-    rows: ScoredRows,
-    thresholds: NDArray[np.float64],
-    setting: Setting,
-    choice: Choice | None,
-) -> dict[str, Any]:
-    rates = rows.rates(_chances(rows, thresholds, setting.gamma))
-    details: dict[str, Any] = {
-        **dataclasses.asdict(setting),
-        "thresholds": {name: float(t) for name, t in zip(rows.names, thresholds, strict=False)},
-        "rates": {name: float(value) for name, value in zip(rows.names, rates, strict=True)},
-        "violation_on_fit_rows": constraint.violation(rates),
-    }
-    if choice is not None:
-        details["validation"] = {
+def _validation(choice: Choice | None) -> dict[str, Any]:
+    if choice is None:
+        return {}
+    return {
+        "validation": {
             "violation": choice.violation,
             "allowed": choice.allowed,
             "expected_accuracy": choice.accuracy,
         }
-    return details
+    }
 
 
-def _notes(rows: ScoredRows, thresholds: NDArray[np.float64], setting: Setting) -> tuple[str, ...]:
+def _notes(free: NDArray[np.float64], setting: Setting) -> tuple[str, ...]:
     """Say so where every group is moved the same way: parity does not ask for that."""
-    if setting.rho is None:
-        return ()
-    free = rows.rates(_chances(rows, 0.0 * thresholds, setting.gamma))
-    low, high = float(free.min()), float(free.max())
-    if low - 0.5 * setting.epsilon <= setting.rho <= high + 0.5 * setting.epsilon:
+    low, high = float(np.nanmin(free)), float(np.nanmax(free))
+    slack = 0.5 * setting.epsilon
+    if setting.rho is None or low - slack <= setting.rho <= high + slack:
         return ()
     return (
         f"rho={setting.rho:.4g} lies outside the groups' own rates, {low:.4g} to {high:.4g}: "

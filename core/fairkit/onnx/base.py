@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from fairkit.mitigators import Table
     from fairkit.models import ModelOptions
     from fairkit.onnx.model import OnnxModel
-    from fairkit.onnx.scorer import OnnxScorer
     from fairkit.onnx.rules import GroupRule
+    from fairkit.onnx.scorer import OnnxScorer
 
 _SAMPLE = 2_048
 _BATCH = 65_536

@@ -70,9 +70,9 @@ def torch_model(X, y):
     torch.manual_seed(0)
     scale = torch.tensor(X.std(axis=0))
     net = torch.nn.Sequential(torch.nn.Linear(X.shape[1], 16), torch.nn.ReLU(), torch.nn.Linear(16, 1))
-    optimizer = torch.optim.Adam(net.parameters(), lr=0.02)
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.05)
     inputs, target = torch.tensor(X) / scale, torch.tensor(y.astype(np.float32))[:, None]
-    for _ in range(150):
+    for _ in range(60):
         optimizer.zero_grad()
         torch.nn.functional.binary_cross_entropy_with_logits(net(inputs), target).backward()
         optimizer.step()

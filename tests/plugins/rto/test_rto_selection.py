@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fairkit.postprocess import ScoredRows
-from fairkit_rto.constraints import EqualRates, Setting, covariance_of, exact_thresholds
+from fairkit_rto.constraints import EqualRates, Setting, covariance_of, exact_thresholds, sorted_margins
 from fairkit_rto.selection import EPSILONS, GAMMAS, NEAR, RHO_SHIFTS, Wishes, choose
 from fairkit_rto.solver import ramp
 
@@ -30,7 +30,7 @@ def measured(setting, folds):
         [
             ramp(
                 2 * part.scores - 1,
-                exact_thresholds(EqualRates(), fit, setting)[part.codes],
+                exact_thresholds(EqualRates(), sorted_margins(fit), setting)[part.codes],
                 setting.gamma,
             )
             for fit, part in folds
