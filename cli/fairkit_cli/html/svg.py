@@ -13,7 +13,8 @@ from fairkit_cli.html.markup import Markup, clean
 
 VEGA_LITE = "5.20"
 _SVG = "http://www.w3.org/2000/svg"
-_KEPT_ROOT = ("viewBox",)
+_SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
+_UNUSED = ("aria-roledescription", "role", "aria-hidden", "pointer-events", "font-family")
 
 _CONFIG: Mapping[str, Any] = {
     "background": None,
@@ -91,14 +92,14 @@ def draw(spec: Mapping[str, Any], *, title: str, class_: str = "") -> Markup:
     MissingRendererError
         See `warm`.
     """
-    whole = {"$schema": "https://vega.github.io/schema/vega-lite/v5.json", **spec, "config": _CONFIG}
+    tips: list[str] = []
+    whole = {"$schema": _SCHEMA, **_plain(spec, tips), "config": _CONFIG}
     text = _renderer().vegalite_to_svg(whole, vl_version=VEGA_LITE)
     root = ElementTree.fromstring(text)  # noqa: S314 -- the renderer's own output, without a document type
     width = root.get("width", "100")
-    _tidy(root)
-    for key in list(root.keys()):
-        if key not in _KEPT_ROOT:
-            del root.attrib[key]
+    _tidy(root, tips)
+    for key in set(root.keys()) - {"viewBox"}:
+        del root.attrib[key]
     root.set("role", "img")
     root.set("tabindex", "0")
     root.set("aria-label", clean(title))
@@ -107,26 +108,35 @@ def draw(spec: Mapping[str, Any], *, title: str, class_: str = "") -> Markup:
     return Markup(_serialise(root))
 
 
-def _tidy(root: ElementTree.Element) -> None:
-    """Turn descriptions into tips, and drop what only the library's own runtime uses."""
+def _plain(spec: Any, tips: list[str]) -> Any:
+    """Replace what no XML may hold, and every tip by its number: the renderer does not escape them all."""
+    if isinstance(spec, Mapping):
+        return {
+            key: _number(value, tips) if key == "tip" else _plain(value, tips) for key, value in spec.items()
+        }
+    if isinstance(spec, list | tuple):
+        return [_plain(value, tips) for value in spec]
+    return clean(spec) if isinstance(spec, str) else spec
+
+
+def _number(tip: str, tips: list[str]) -> str:
+    tips.append(tip)
+    return f"tip {len(tips) - 1}"
+
+
+def _tidy(root: ElementTree.Element, tips: list[str]) -> None:
+    """Turn descriptions back into tips, and drop what only the library's own runtime uses."""
     for parent in root.iter():
         for child in list(parent):
             invisible = child.get("display") == "none" or child.get("d") == ""
             if invisible or (child.get("class") == "background" and "fill" not in child.attrib):
                 parent.remove(child)
     for element in root.iter():
-        tip = element.attrib.pop("aria-label", None)
-        described = element.attrib.pop("aria-roledescription", None)
-        element.attrib.pop("role", None)
-        element.attrib.pop("aria-hidden", None)
-        element.attrib.pop("pointer-events", None)
-        element.attrib.pop("font-family", None)
-        if (
-            tip is not None
-            and described not in ("axis", "group mark container")
-            and element.tag != f"{{{_SVG}}}g"
-        ):
-            element.set("data-tip", tip)
+        told = element.attrib.pop("aria-label", "")
+        for key in _UNUSED:
+            element.attrib.pop(key, None)
+        if told.startswith("tip ") and not element.tag.endswith("}g"):
+            element.set("data-tip", clean(tips[int(told.removeprefix("tip "))]))
 
 
 def _serialise(root: ElementTree.Element) -> str:

@@ -1,0 +1,287 @@
+"""The report as a page: what it shows, that it shows hostile names as text, and what a browser makes of it."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from html.parser import HTMLParser
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import fairkit
+from fairkit.findings import DataInfo, Finding, GroupValue, ModelInfo, Report, RuleResult
+from fairkit.models import PredictedColumns
+from fairkit.policy import Rule
+from fairkit_cli.html.charts import ForestRow, forest
+from fairkit_cli.html.markup import Markup, clean, label, tag
+from fairkit_cli.html.report import report_page
+from fairkit_cli.html.svg import draw
+
+DARK = ("--blink-settings=preferredColorScheme=0",)
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "\"'><img src=x onerror=alert(1)>",
+    "\u202egnp.exe\u202c right to left",
+    "long " + "x" * 500,
+    "</script><style>*{display:none}</style>",
+    "null\x00 and bell\x07",
+    "a & b ]]> --> <!--",
+)
+
+
+def people(rows: int, groups: list[str], seed: int = 0) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    group = rng.integers(len(groups), size=rows)
+    score = np.clip(rng.beta(2, 2, rows) + 0.1 * (group == 0), 0, 1)
+    return pa.table(
+        {
+            "score": score,
+            "outcome": (rng.random(rows) < score).astype(int),
+            "group": [groups[g] for g in group],
+        }
+    )
+
+
+def audited(rows: int, groups: list[str], column: str = "group", rules: tuple[Rule, ...] = ()) -> Report:
+    table = people(rows, groups).rename_columns(["score", "outcome", column])
+    data = fairkit.load_data(table, label="outcome", favorable=1, sensitive=[column])
+    return fairkit.audit(PredictedColumns(score="score"), data, policy=rules)
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    rules = (
+        Rule.parse("demographic_parity_difference:group=0.05", "max"),
+        Rule.parse("accuracy=0.4", "min"),
+        Rule.parse("roc_auc_difference=0.1", "max"),
+    )
+    return audited(4000, ["one", "two", "three"], rules=rules)
+
+
+class Elements(HTMLParser):
+    """Counts what elements and attributes a page has."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: Counter[str] = Counter()
+        self.attributes: set[str] = set()
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.attributes |= {name for name, _ in attrs}
+
+
+def text(page: str) -> str:
+    """What a reader sees, without markup."""
+    body = page[page.index("<main>") : page.index("</main>")]
+    return html.unescape(re.sub(r"<[^>]*>", "", body))
+
+
+def test_the_verdict_comes_first_and_says_why(report: Report):
+    page = text(report_page(report))
+    first = page.index("Fail")
+    assert page.index("demographic_parity_difference for group is") > first
+    order = [
+        "Fail",
+        "Disparities",
+        "Groups of group",
+        "Distribution",
+        "ROC",
+        "Calibration",
+        "How the numbers were made",
+    ]
+    assert [page.index(word) for word in order] == sorted(page.index(word) for word in order)
+
+
+def test_the_page_shows_the_numbers_of_the_report(report: Report):
+    page = text(report_page(report))
+    finding = report.find("demographic_parity_difference", "group")
+    assert finding.interval is not None
+    assert f"{finding.value:.3f}" in page
+    assert f"[{finding.interval[0]:.3f}, {finding.interval[1]:.3f}]" in page
+    for group in report.find("selection_rate_difference", "group").groups:
+        assert f"{group.value:.3f} [{group.interval[0]:.3f}, {group.interval[1]:.3f}]" in page
+    assert report.data.sha256 in page
+    assert str(report.data.rows) in page.replace(",", "")
+
+
+def test_the_page_is_one_small_file_and_the_same_each_time(report: Report):
+    page = report_page(report)
+    assert len(page.encode()) < 1_500_000
+    assert page == report_page(report)
+    assert not re.search(r"https?://(?!www\.w3\.org)", page)
+
+
+def test_a_report_read_back_from_json_gives_the_same_page(report: Report):
+    assert report_page(Report.from_dict(report.to_dict())) == report_page(report)
+
+
+def test_every_chart_is_named_and_has_its_table(report: Report):
+    page = report_page(report)
+    figures = re.findall(r"<figure>.*?</figure>", page, re.DOTALL)
+    assert len(figures) == 4
+    for figure in figures:
+        assert re.search(r'<svg [^>]*role="img"[^>]*aria-label="[^"]+"', figure)
+        assert "<table" in figure
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
+def test_a_hostile_name_shows_as_text(name: str):
+    report = audited(600, [name, "other"], column=f"column {name}")
+    page = report_page(replace(report, model=replace(report.model, name=name)))
+    shown = clean(name)
+    assert shown in text(page)
+    seen = Elements(page)
+    assert seen.tags["script"] == seen.tags["style"] == 1
+    assert seen.tags["img"] == 0
+    assert not [name for name in seen.attributes if name.startswith("on")]
+    assert not re.search("[\x00-\x08\x0b-\x1f]", page)
+
+
+def test_sixty_groups():
+    page = report_page(audited(12_000, [f"group {i:02d}" for i in range(60)]))
+    assert len(page.encode()) < 1_500_000
+    assert "The 6 largest groups are drawn; the tables have the other 54 too." in text(page)
+    assert text(page).count("group 59") >= 4
+
+
+def by_hand(**changes: Any) -> Report:
+    base = Report(
+        model=ModelInfo(name="m.onnx", sha256=None, task="binary"),
+        data=DataInfo(name="d.csv", sha256="0" * 64, rows=10, dropped_rows=0, groups={}),
+        findings=(),
+    )
+    return replace(base, **changes)
+
+
+def test_an_empty_policy_and_no_finding():
+    page = text(report_page(by_hand()))
+    assert "No verdict: no policy was given" in page
+    assert "All 0 findings" in page
+
+
+def test_one_group_no_interval_no_value():
+    groups = (GroupValue(group="only", rows=10, value=None),)
+    findings = (
+        Finding(
+            auditor="group", metric="selection_rate_difference", sensitive="g", value=None, groups=groups
+        ),
+        Finding(
+            auditor="group",
+            metric="accuracy_difference",
+            sensitive="g",
+            value=0.25,
+            groups=groups,
+            notes=("No interval.",),
+        ),
+    )
+    data = DataInfo(name="d", sha256="0" * 64, rows=10, dropped_rows=0, groups={"g": {"only": 10}})
+    rule = RuleResult(
+        metric="accuracy_difference",
+        sensitive="g",
+        maximum=0.1,
+        minimum=None,
+        verdict="inconclusive",
+        reason="no interval",
+    )
+    page = text(report_page(by_hand(findings=findings, data=data, policy=(rule,), verdict="inconclusive")))
+    assert "Inconclusive: 1 of 1 policy rule undecided" in page
+    assert "not defined" in page
+    assert "none" in page
+
+
+def test_the_gap_curve_and_pairs_of_single_people():
+    pair = {
+        "from": 3, "to": 1804, "distance": 0.02, "gain": 1.5, "losses": [0.1, 1.6], "scores": [0.9, 0.2],
+        "differs": {"relationship": ["Husband", "<Wife>"]}, "same": {"age": 37},
+    }  # fmt: skip
+    findings = tuple(
+        Finding(
+            auditor="restricted-dro", metric="performance_gap", value=gap, interval=(gap - 0.01, gap + 0.01),
+            parameters={"epsilon": epsilon}, evidence={"pairs": [pair]},
+        )
+        for epsilon, gap in ((0.1, 0.3), (0.01, 0.05), (0.5, 0.9))
+    )  # fmt: skip
+    page = report_page(by_hand(findings=findings))
+    assert "Performance gap against the budget ε" in page
+    tips = re.findall(r'data-tip="(ε = [^"]*)"', page)
+    assert tips[:3] == [
+        f"ε = {e}: gap {g:.3f}, interval [{g - 0.01:.3f}, {g + 0.01:.3f}]"
+        for e, g in ((0.01, 0.05), (0.1, 0.3), (0.5, 0.9))
+    ]
+    assert "Pair 1: row 3 and row 1,804" in text(page)
+    assert text(page).count("Husband") == 1
+    assert '<bdi class="differs">&lt;Wife&gt;</bdi>' in page
+
+
+def test_marks_carry_what_hovering_shows_at_the_right_place():
+    rows = [
+        ForestRow(name="a", value=0.1, tip="tip a", interval=(0.0, 0.2)),
+        ForestRow(name="b", value=0.3, tip="tip b", limit=0.2),
+    ]
+    chart = ElementTree.fromstring(draw(forest(rows, "x", narrow=False), title="t"))
+    points = [mark for mark in chart.iter("path") if mark.get("data-tip") in ("tip a", "tip b")]
+    assert [mark.get("data-tip") for mark in points] == ["tip a", "tip b"]
+    at = [tuple(map(float, re.findall(r"[-\d.]+", mark.get("transform", "")))) for mark in points]
+    assert at[1][0] == pytest.approx(3 * at[0][0], abs=0.5)
+    assert at[1][1] - at[0][1] == pytest.approx(26)
+
+
+def test_markup_escapes():
+    assert (
+        tag("p", "<b>", None, Markup("<i></i>"), ["&"], title='"x"')
+        == '<p title="&quot;x&quot;">&lt;b&gt;<i></i>&amp;</p>'
+    )
+    assert label("\u202eabc\n" + "y" * 50, 12) == "\N{REPLACEMENT CHARACTER}abc yyyyyy…"
+
+
+def test_without_the_renderer_the_message_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, report: Report
+):
+    monkeypatch.setitem(__import__("sys").modules, "vl_convert", None)
+    with pytest.raises(fairkit.FairkitError, match=r"pip install 'fairkit\[html\]'"):
+        report_page(report)
+
+
+def test_the_browser_test_sees_requests_and_errors(browse: Callable[..., Any]):
+    visit = browse("<!doctype html><img src='http://page.invalid/x.png'><script>console.error('no')</script>")
+    assert visit.requests != []
+    assert any("no" in line for line in visit.console)
+
+
+def test_the_browser_test_can_be_dark(browse: Callable[..., Any]):
+    probe = (
+        "<!doctype html><script>document.title = matchMedia('(prefers-color-scheme: dark)').matches</script>"
+    )
+    assert "<title>false</title>" in browse(probe).dom
+    assert "<title>true</title>" in browse(probe, *DARK).dom
+
+
+def test_a_browser_opens_it_without_errors_or_requests(browse: Callable[..., Any], report: Report):
+    visit = browse(report_page(report))
+    assert visit.console == []
+    assert visit.requests == []
+    assert visit.dom.count("<svg ") == 2 + 3 + 3
+    assert 'class="chart wide"' in visit.dom
+
+
+def test_a_browser_finds_no_script_in_hostile_names(browse: Callable[..., Any]):
+    visit = browse(report_page(audited(600, list(HOSTILE))))
+    assert visit.console == []
+    assert visit.requests == []
+    assert visit.dom.count("<script") == 1
+    assert "<img" not in visit.dom
+
+
+@pytest.mark.parametrize("flags", [(), DARK], ids=["light", "dark"])
+def test_axe_finds_no_serious_fault(faults: Callable[..., list[str]], report: Report, flags: tuple[str, ...]):
+    assert faults(report_page(report), *flags) == []
