@@ -52,11 +52,11 @@ def import_archive(
 ) -> None:
     """Add every version of an archive, all or none. Keys in the archive are never trusted."""
     from fairkit_registry import importing
+    from fairkit_registry.preflight import check_archive
 
-    with open_registry(registry, create=True) as store:
-        found = importing.import_archive(
-            store, archive, name=name, trusted=load_keys(key), most_bytes=max_bytes or importing.MOST_BYTES
-        )
+    trusted, most = load_keys(key), max_bytes or importing.MOST_BYTES
+    with open_registry(registry, before=lambda: check_archive(archive, trusted, most)) as store:
+        found = importing.import_archive(store, archive, name=name, trusted=trusted, most_bytes=most)
     if format is Format.json:
         print_json([one.to_dict() for one in found])
         return

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from fairkit_registry.keys import PublicKey
     from fairkit_registry.store import Registry
@@ -48,14 +48,15 @@ def registry_path(option: Path | None) -> Path:
     return locate(option, configured=None if path is None else config.file(path))
 
 
-def open_registry(option: Path | None, *, create: bool = False) -> Registry:
-    """Open the registry; a new one is announced."""
-    from fairkit_registry.store import Registry
+def open_registry(option: Path | None, *, before: Callable[[], None] | None = None) -> Registry:
+    """Open the registry. With `before` it is made where there is none, after a look at what will be added."""
+    from fairkit_registry.store import INDEX_FILE, Registry
 
     path = registry_path(option)
-    if create and not path.exists():
+    if before is not None and not (path / INDEX_FILE).exists():
+        before()  # what it refuses leaves no empty registry behind
         typer.echo(f"new registry: {path}", err=True)
-    return Registry(path, create=create)
+    return Registry(path, create=before is not None)
 
 
 def load_keys(paths: list[Path] | None) -> list[PublicKey]:

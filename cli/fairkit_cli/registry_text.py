@@ -53,9 +53,11 @@ def size(count: int) -> str:
 
 def policy(one: AliasPolicy) -> str:
     """Say in one line what an alias asks for."""
+    from fairkit_registry.keys import keyid_of
+
     if one.open:
         return "open: no certificate needed"
-    parts = [f"{len(one.keys)} trusted key{'s' if len(one.keys) != 1 else ''}"]
+    parts = [", ".join(f"key {keyid_of(pem)[:16]}" for pem in one.keys) or "no trusted key"]
     for rule in one.rules:
         where = f":{rule['sensitive']}" if rule["sensitive"] else ""
         limit = f"<= {rule['max']:g}" if "max" in rule else f">= {rule['min']:g}"

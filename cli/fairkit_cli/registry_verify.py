@@ -147,13 +147,13 @@ def archive(path: Path, keys: Sequence[PublicKey]) -> Outcome:
     from pathlib import Path as _Path
 
     from fairkit_registry.errors import ArchiveError, CertificateError, RegistryError
-    from fairkit_registry.importing import verify_archive
+    from fairkit_registry.importing import look_into
 
     if not keys:
         raise FairkitError(_NO_KEY)
     try:
         with tempfile.TemporaryDirectory(prefix="fairkit-") as scratch:
-            found = verify_archive(path, keys, _Path(scratch))
+            found = look_into(path, keys, _Path(scratch))
     except (ArchiveError, CertificateError, RegistryError) as error:
         return Outcome(subject=str(path), held=(), failed=(str(error),))
     held = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -57,7 +58,10 @@ def add(
         with open_registry(registry) as store:
             version = store.attach(name, certificate)
     else:
-        with open_registry(registry, create=True) as store:
+        from fairkit_registry.preflight import check_addition
+
+        first = partial(check_addition, name, file, certificate or (), parent)
+        with open_registry(registry, before=first) as store:
             version = store.add(
                 name, file, certificates=certificate or (), parent=parent, tags=tag or (), notes=notes
             )

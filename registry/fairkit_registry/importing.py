@@ -117,17 +117,21 @@ def import_archive(
             ]
 
 
-def verify_archive(path: Path, trusted: Sequence[PublicKey], scratch: Path) -> list[Imported]:
-    """Check an archive as an import with trusted keys would, and add nothing.
+def look_into(
+    path: Path, trusted: Sequence[PublicKey], scratch: Path, *, most_bytes: int = MOST_BYTES
+) -> list[Imported]:
+    """Check an archive as an import would, and add nothing.
 
     Parameters
     ----------
     path
         The archive.
     trusted
-        The keys to rely on.
+        The keys to rely on; without any, no signature is checked.
     scratch
         A folder for temporary files.
+    most_bytes
+        The largest sum of sizes that is read.
 
     Raises
     ------
@@ -143,7 +147,7 @@ def verify_archive(path: Path, trusted: Sequence[PublicKey], scratch: Path) -> l
                 certificates=_inspect(one, trusted),
                 carried_keys=_carried(one),
             )
-            for one in _take_in(staging, path, MOST_BYTES)
+            for one in _take_in(staging, path, most_bytes)
         ]
 
 

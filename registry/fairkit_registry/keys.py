@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +69,12 @@ def _public(key: object, where: str) -> PublicKey:
     der = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     pem = key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode("ascii")
     return PublicKey(keyid=hashlib.sha256(der).hexdigest(), pem=pem, kind=kind, key=key)
+
+
+def keyid_of(pem: str) -> str:
+    """Give the key id of a public key in PEM without loading the key."""
+    body = "".join(line for line in pem.splitlines() if not line.startswith("-----"))
+    return hashlib.sha256(base64.b64decode(body)).hexdigest()
 
 
 def parse_public(pem: str | bytes, *, where: str = "the public key") -> PublicKey:

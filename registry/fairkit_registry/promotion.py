@@ -157,8 +157,10 @@ def promote(registry: Registry, reference: str, alias: str, *, now: datetime | N
         if decision.verdict != "pass":
             return decision
         with registry.index.write() as connection:
-            # The decision took time. It counts only for the alias as it was when it was made.
-            if registry.alias(decision.version.name, alias) != decision.alias:
+            # The decision took time. It counts only for what it was made about: the alias, and the version
+            # with these certificates (a newer one would decide).
+            still = registry.alias(decision.version.name, alias), registry.version(decision.version.reference)
+            if still != (decision.alias, decision.version):
                 continue
             counted = None if decision.certificate is None else decision.certificate.sha256
             registry.point(connection, decision.version, decision.alias, counted)

@@ -380,6 +380,25 @@ def test_a_name_is_a_model_for_audit_certify_and_verify(run, made):
     assert record["certificate"]["model"] == {"name": "credit@1", "sha256": report["model"]["sha256"]}
 
 
+def test_a_refused_addition_leaves_no_empty_registry(run, made, tmp_path):
+    good = made / "good.json"
+    ok(run("registry", "add", "credit", made / "model.onnx", "--registry", "full"))
+    ok(run("registry", "export", "credit", "--registry", "full", "--output", "a.tar"))
+    add = ("registry", "add")
+    assert "is no name" in message(run(*add, "a/b", made / "model.onnx"))
+    assert "not an ONNX file" in message(run(*add, "credit", good))
+    assert "is new and has no credit@1" in message(
+        run(*add, "credit", made / "model.onnx", "--parent", "credit@1")
+    )
+    assert "not a certificate" in message(
+        run(*add, "credit", made / "model.onnx", "--certificate", made / "key.pub")
+    )
+    assert "no key can vouch" in message(run("registry", "import", "a.tar", "--key", made / "key.pub"))
+    assert "not a tar archive" in message(run("registry", "import", good))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.tar", "full"]
+    ok(run("registry", "import", "a.tar"))
+
+
 def test_wrong_names_are_one_message(run, made):
     assert "there is no registry in fairkit-registry" in message(run("registry", "list"))
     loaded(run, made)

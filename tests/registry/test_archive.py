@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from fairkit.errors import FairkitError
 from fairkit_registry import archive, importing
 from fairkit_registry.errors import ArchiveError, CertificateError, RegistryError, VerificationError
-from fairkit_registry.importing import import_archive, verify_archive
+from fairkit_registry.importing import import_archive, look_into
 from fairkit_registry.maintenance import check
 from fairkit_registry.policies import AliasPolicy
 from fairkit_registry.promotion import promote
@@ -222,11 +222,11 @@ def test_another_person_verifies_with_tar_and_openssl_alone(exported, signer, tm
 
 def test_an_archive_is_verified_without_a_registry(exported, signer, stranger, tmp_path):
     scratch = tmp_path / "scratch"
-    found = verify_archive(exported, [signer.public], scratch)
+    found = look_into(exported, [signer.public], scratch)
     assert [one.verdict for one in found] == ["pass", "pass"]
     assert list((scratch / "tmp").iterdir()) == []
     with pytest.raises(VerificationError):
-        verify_archive(exported, [stranger.public], scratch)
+        look_into(exported, [stranger.public], scratch)
 
 
 def test_every_flipped_byte_of_a_blob_is_refused(exported, other):

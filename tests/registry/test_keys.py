@@ -18,6 +18,7 @@ def test_a_new_pair_is_private_belongs_together_and_is_never_replaced(tmp_path):
     public = keys.new_key_pair(tmp_path / "k")
     assert (tmp_path / "k").stat().st_mode & 0o777 == 0o600
     assert keys.load_public(tmp_path / "k.pub") == public
+    assert keys.keyid_of(public.pem) == public.keyid
     assert keys.public_half(keys.load_secret(tmp_path / "k")) == public
     before = (tmp_path / "k").read_bytes()
     with pytest.raises(RegistryError, match="exists already"):

@@ -351,3 +351,25 @@ def test_two_signatures_satisfy_four_eyes(registry, model, certify, signer, stra
     registry.set_alias("credit", "production", AliasPolicy(keys=(signer.public.pem, stranger.public.pem)))
     assert promote(registry, "credit@1", "production", now=NOW).verdict == "pass"
     assert seen == [({signer.public.keyid, stranger.public.keyid}, "pass", None)]
+
+
+def test_a_newer_audit_that_arrives_while_it_is_decided_decides(
+    registry, model, certify, policy, make, monkeypatch
+):
+    registry.add("credit", model(), certificates=[certify(model())])
+    registry.set_alias("credit", "production", replace(policy, rules=(RULE,)))
+    later = certify(
+        model(), [make.finding("demographic_parity_difference", 0.4)], at=NOW - timedelta(hours=1)
+    )
+
+    class Meddler(PromotionCheck):
+        name = "meddler"
+
+        def check(self, promotion):
+            registry.attach("credit@1", [later])
+            return ()
+
+    install(monkeypatch, Meddler)
+    decision = promote(registry, "credit@1", "production", now=NOW)
+    assert "demographic_parity_difference for sex is 0.4" in texts(decision)[0]
+    assert registry.alias("credit", "production").version is None
