@@ -188,7 +188,16 @@ def mitigate(
     result = MitigationResult(
         plugin=method.name,
         parameters=parameters_to_dict(method.parameters),
-        before=_audit(baseline, "before", test_data, table, policy, confidence, seed),
+        before=_audit(
+            baseline if base is None or not base.external else base,
+            "before",
+            test_data,
+            table,
+            policy,
+            confidence,
+            seed,
+            method.model_options(),
+        ),
         after=_audit(content, "after", test_data, table, policy, confidence, seed),
         onnx=content,
         baseline_onnx=baseline,
@@ -357,21 +366,22 @@ def _baseline(method: Mitigator, table: Table, run: Run, base: OnnxModel | None)
 
 
 def _audit(
-    content: bytes,
+    content: bytes | OnnxModel,
     name: str,
     data: Dataset,
     table: Table,
     policy: Sequence[Rule],
     confidence: float,
     seed: int,
+    options: ModelOptions | None = None,
 ) -> Report:
     from fairkit.onnx.model import OnnxModel
 
     return audit(
-        OnnxModel(content, name),
+        OnnxModel(content, name) if isinstance(content, bytes) else content,
         data,
         policy=policy,
         confidence=confidence,
         seed=seed,
-        options=ModelOptions(task=table.task),
+        options=options or ModelOptions(task=table.task),
     )

@@ -410,6 +410,10 @@ class Mitigator(ABC):
 
         return fit_learner(self.learner(run), table, run)
 
+    def model_options(self) -> ModelOptions | None:
+        """Give what the user said about the base model's outputs; None where there is no base model."""
+        return None
+
     def learner(self, run: Run) -> str:
         """Give the chosen learner's name, checked.
 

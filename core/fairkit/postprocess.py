@@ -264,7 +264,7 @@ class PostProcessor(Mitigator):
         if table.task != "binary":
             raise DataError(f"{table.name}: {self.name} works on binary outcomes; name the favorable label")
         self.learner(run)
-        base = BaseModel(model, table, self._options())
+        base = BaseModel(model, table, self.model_options())
         held = None if validation is None else (base.scores(validation.columns), validation)
         rule, solution = self.learn(base.scores(table.columns), table, run, held)
         return RuleModel(
@@ -294,7 +294,8 @@ class PostProcessor(Mitigator):
         rule = GroupRule(keys=keys, pieces=solution.pieces, odds=solution.odds)
         return rule, dataclasses.replace(solution, notes=(*notes, *solution.notes))
 
-    def _options(self) -> ModelOptions:
+    def model_options(self) -> ModelOptions:
+        """Give what the parameters say about the base model's outputs."""
         chosen = self.parameters
         return ModelOptions(
             task="binary",

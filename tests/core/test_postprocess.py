@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import fairkit
 from fairkit.errors import DataError, ModelError, ParameterError
+from fairkit.mitigate import mitigate
 from fairkit.mitigators import Run, Table
 from fairkit.onnx.export import check_parity, export
 from fairkit.onnx.model import OnnxModel
@@ -283,3 +284,40 @@ def test_rates_accuracy_and_margin_by_hand():
     np.testing.assert_allclose(rows.rates(h), [(0.5 + 0.75) / 4, 1.0])
     assert rows.accuracy(h) == pytest.approx((0.5 + 3 * 0.75 + 2 + 1) / 7)
     assert rows.margin() == pytest.approx(1.0)  # group b is one row, whatever its weight
+
+
+def test_the_same_inputs_give_the_same_bytes(frame):
+    table = table_of(frame, "sex+SEX")
+    contents = [
+        export(fit(linear(), table, min_group=1), table).SerializeToString(deterministic=True)
+        for _ in range(2)
+    ]
+    assert contents[0] == contents[1]
+
+
+@pytest.mark.parametrize("values", [[False, True], [0, 1], [0.5, 2.5], ["a b & c", "d"]])
+def test_sensitive_columns_of_every_type(frame, values, tmp_path):
+    columns = dict(frame, group=np.array(values)[frame["SEX"] - 1])
+    table = table_of(columns, "group")
+    fitted = fit(linear(), table)
+    path = tmp_path / "fair.onnx"
+    path.write_bytes(export(fitted, table).SerializeToString())
+    data = fairkit.load_data(columns, label="outcome", favorable="granted", sensitive="group")
+    found = fairkit.audit(path, data).find("demographic_parity_difference", "group").value
+    h = fitted.predict(table.columns).decision_probability
+    first = frame["SEX"] == 1
+    assert found == pytest.approx(abs(h[first].mean() - h[~first].mean()), abs=1e-9)
+    assert (fitted.rule.keys.codes(table.columns) < 2).all()
+
+
+def test_mitigate_reads_the_base_as_the_method_does(frame, tmp_path):
+    path = tmp_path / "base.onnx"
+    base = linear(out="logit", link="Identity")
+    onnx.save(base, str(path), save_as_external_data=True, location="weights.bin", size_threshold=0)
+    data = fairkit.load_data(
+        frame, label="outcome", favorable="granted", sensitive="sex", features=["x0", "x1"]
+    )
+    result = mitigate(Ramps, data, model=path, score_kind="logit", favorable_class=0)
+    before, after = (report.find("roc_auc").value for report in (result.before, result.after))
+    assert before == pytest.approx(after, abs=1e-9)
+    assert before < 0.5  # read as the user said: the score of the other label
