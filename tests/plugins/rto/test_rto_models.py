@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import os
 import warnings
-from pathlib import Path
 
 import numpy as np
 import onnx
@@ -22,19 +20,13 @@ from fairkit_rto.mitigator import RandomizedThresholds
 NUMBERS = ["age", "education-num", "capital-gain", "capital-loss", "hours-per-week"]
 
 
-def adult_file() -> Path:
-    default = Path(__file__).resolve().parents[3].parent / "shared" / "data"
-    return Path(os.environ.get("FAIRKIT_DATA", default)) / "adult.parquet"
-
-
 @pytest.fixture(scope="module")
-def adult():
-    path = adult_file()
-    if not path.exists():
-        pytest.skip("Adult is not here: set FAIRKIT_DATA to the folder with adult.parquet")
+def adult(public_data):
     import pandas as pd
 
-    frame = pd.read_parquet(path, columns=[*NUMBERS, "sex", "race", "income", "split"])
+    frame = pd.read_parquet(
+        public_data / "adult.parquet", columns=[*NUMBERS, "sex", "race", "income", "split"]
+    )
     return frame[frame.split == "train"], frame[frame.split == "test"]
 
 
