@@ -149,7 +149,7 @@ def summarise(path: Path) -> GraphSummary:
     """
     model = _load(path)
     nodes, tensors = _walk(model)
-    operators = Counter(f"{node.domain}.{node.op_type}" if node.domain else node.op_type for node in nodes)
+    operators = Counter(_operator(node) for node in nodes)
     attributes = [one for node in nodes for one in node.attribute]
     weights = sum(math.prod(tensor.dims) for tensor in tensors)
     weights += sum(len(one.floats) + len(one.ints) for one in attributes)
@@ -158,18 +158,31 @@ def summarise(path: Path) -> GraphSummary:
         weights=weights,
         inputs=tuple(_typed(value) for value in model.graph.input),
         outputs=tuple(_typed(value) for value in model.graph.output),
-        opsets={entry.domain or "ai.onnx": entry.version for entry in model.opset_import},
-        metadata={entry.key: entry.value for entry in model.metadata_props},
+        opsets={_text(entry.domain) or "ai.onnx": entry.version for entry in model.opset_import},
+        metadata={_text(entry.key): _text(entry.value) for entry in model.metadata_props},
     )
+
+
+def _text(value: str | bytes) -> str:
+    """Read a string field; protobuf gives bytes where it is not UTF-8."""
+    return value if isinstance(value, str) else value.decode("utf-8", "replace")
+
+
+def _operator(node: Any) -> str:
+    domain, kind = _text(node.domain), _text(node.op_type)
+    return f"{domain}.{kind}" if domain else kind
 
 
 def _typed(value: Any) -> str:
     from onnx import TensorProto
 
-    kind = value.type.tensor_type
+    name = _text(value.name)
     if not value.type.HasField("tensor_type"):
-        return f"{value.name}: {value.type.WhichOneof('value') or 'untyped'}"
-    shape = ", ".join(
-        str(d.dim_value) if d.HasField("dim_value") else (d.dim_param or "?") for d in kind.shape.dim
-    )
-    return f"{value.name}: {TensorProto.DataType.Name(kind.elem_type).lower()}[{shape}]"
+        return f"{name}: {value.type.WhichOneof('value') or 'untyped'}"
+    kind = value.type.tensor_type
+    known = TensorProto.DataType.values()
+    element = TensorProto.DataType.Name(kind.elem_type).lower() if kind.elem_type in known else "unknown"
+    shape = [
+        str(d.dim_value) if d.HasField("dim_value") else (_text(d.dim_param) or "?") for d in kind.shape.dim
+    ]
+    return f"{name}: {element}[{', '.join(shape)}]"

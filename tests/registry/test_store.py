@@ -4,6 +4,8 @@ import json
 import sqlite3
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from fairkit_registry import events, index, names, onnxfile
 from fairkit_registry.errors import CertificateError, RegistryError, VerificationError
@@ -129,6 +131,38 @@ def test_a_graph_is_summarised_without_running_it(tmp_path, model):
     assert summary.operators == {"Mul": 1}
     assert summary.weights == 3
     assert summary.inputs == ("x: float[?, 3]",)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_a_damaged_model_is_refused_or_summarised(tmp_path, data):
+    from onnx import helper
+
+    graph = helper.make_graph(
+        [
+            helper.make_node("Mul", ["x", "w"], ["y"]),
+            helper.make_node(
+                "TreeEnsembleRegressor", ["x"], ["z"], domain="ai.onnx.ml", nodes_values=[1.0, 2.0]
+            ),
+            helper.make_node("Constant", [], ["c"], value=helper.make_tensor("t", 1, [2], [1.0, 2.0])),
+        ],
+        "g",
+        [helper.make_tensor_value_info("x", 1, [None, 1])],
+        [helper.make_tensor_value_info("y", 1, ["N", 1])],
+        [helper.make_tensor("w", 1, [1], [3.0])],
+    )
+    model = helper.make_model(graph)
+    model.metadata_props.add(key="location", value="x")  # so that it is looked at for external weights
+    raw = bytearray(model.SerializeToString())
+    for _ in range(data.draw(st.integers(1, 4))):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    path = tmp_path / "m.onnx"
+    path.write_bytes(bytes(raw))
+    for look in (onnxfile.check_file, onnxfile.summarise):
+        try:
+            json.dumps(summary.to_dict() if (summary := look(path)) else None)
+        except RegistryError as error:
+            assert "m.onnx" in str(error)  # noqa: PT017 -- either outcome is fine
 
 
 def test_certificates_are_attached_later_and_once(registry, model, certify):
