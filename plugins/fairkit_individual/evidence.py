@@ -39,9 +39,11 @@ def pairs(plan: Plan, rows: Rows, count: int, own: Floats, scores: Floats | None
     """
     found: list[dict[str, Any]] = []
     seen: set[int] = set()
-    for entry in plan.top(20 * count + 20).tolist():
+    for entry in plan.top(len(plan.source)).tolist():
         source, target = int(plan.source[entry]), int(plan.target[entry])
-        if len(found) == count or source in seen or target in seen:
+        if len(found) == count:
+            break
+        if source in seen or target in seen:
             continue
         seen.update((source, target))
         gain = float(plan.gain[entry])
