@@ -28,6 +28,9 @@ from fairkit.individual.tree import Floats, Ints, SupportTree, bounding_coordina
 PILOT = 1_000
 """Queries on which η is found before all are asked; with fewer than four times as many all are asked at once."""
 
+LARGEST = 1e15
+"""Coordinates beyond this are refused: their squares have no room in single precision."""
+
 KINDS = {"squared": SQUARED, "absolute": ABSOLUTE}
 
 
@@ -54,6 +57,11 @@ class Support:
         if not np.isfinite(self.z).all():
             row, column = np.argwhere(~np.isfinite(self.z))[0]
             raise DataError(f"coordinate {column} of row {row} is {self.z[row, column]}, not a finite number")
+        if np.abs(self.z).max(initial=0.0) > LARGEST:
+            column = int(np.abs(self.z).max(axis=0).argmax())
+            raise DataError(
+                f"coordinate {column} reaches beyond {LARGEST:g}: scale the column, or leave it out"
+            )
         self.group, self.first = same_rows(self.z)
 
     @cached_property

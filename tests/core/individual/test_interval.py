@@ -35,7 +35,7 @@ def coverage(draws, size, epsilon=0.1):
 def test_coverage():
     two_sided, one_sided = coverage(draws=100, size=250)
     # three standard errors of a share over 100 draws: .065; benchmarks/individual_coverage.py draws 500
-    assert 0.95 - 0.065 <= two_sided
+    assert two_sided >= 0.95 - 0.065
     assert one_sided >= 0.95 - 0.065
 
 

@@ -31,7 +31,8 @@ def squared(metric, columns):
 def two(columns, **changes):
     """The first row twice, the second time with changes."""
     return {
-        name: np.array([values[1], changes.get(name, values[1])], dtype=values.dtype) for name, values in columns.items()
+        name: np.array([values[1], changes.get(name, values[1])], dtype=values.dtype)
+        for name, values in columns.items()
     }
 
 
@@ -113,7 +114,9 @@ def test_given_directions_and_sigma_agree():
     columns = {"a": np.arange(5.0), "b": np.array([3.0, 1.0, 4.0, 1.0, 5.0])}
     ignored = given(columns, directions=[[1.0, 0.0]])
     weighed = given(columns, sigma=np.diag([0.0, 1.0]))
-    np.testing.assert_allclose(ignored.matrix @ ignored.matrix.T, weighed.matrix @ weighed.matrix.T, atol=1e-15)
+    np.testing.assert_allclose(
+        ignored.matrix @ ignored.matrix.T, weighed.matrix @ weighed.matrix.T, atol=1e-15
+    )
     assert squared(ignored, two(columns, a=100.0)) == 0.0
 
 
@@ -136,8 +139,8 @@ def test_euclidean_takes_numbers_as_they_are():
         (lambda c: given(c, sigma=np.zeros((7, 7))), "no direction left"),
         (lambda c: given(c, directions=np.eye(7)), "no direction left"),
         (lambda c: given(c, directions=np.eye(6)), "do not fit"),
-        (lambda c: given(c), "either"),
-        (lambda c: euclidean(c), "holds text"),
+        (given, "either"),
+        (euclidean, "holds text"),
         (lambda c: euclidean({"income": c["income"]}), "misses 8"),
         (lambda c: face(c, np.arange(400), rank=1), "comparable, not identical"),
         (lambda c: face(c, np.zeros(400), rank=7), "out of range"),

@@ -228,6 +228,8 @@ def test_a_budget_must_be_finite_and_not_negative(epsilon):
 def test_bad_arrays_are_told():
     with pytest.raises(DataError, match="row 1"):
         Support(np.array([[0.0], [np.nan]]))
+    with pytest.raises(DataError, match="scale the column"):
+        Support(np.array([[0.0], [1e20]]))
     with pytest.raises(DataError, match="at least one row"):
         Support(np.zeros((0, 2)))
     support = Support(np.zeros((2, 1)))
@@ -239,3 +241,13 @@ def test_bad_arrays_are_told():
         support.losses(np.zeros((1, 2)), np.zeros(2, dtype=int), weights=np.array([-1.0, 1.0]))
     with pytest.raises(DataError, match="no row is asked"):
         support.outputs(np.zeros(2), rows=np.array([], dtype=int))
+
+
+@pytest.mark.parametrize(("scale", "shift"), [(1e-6, 0.0), (1.0, 1e6), (1e6, 0.0), (1e10, 0.0)])
+def test_single_precision_bounds_lose_no_answer(scale, shift):
+    z, values, labels = large(n=2_000)
+    z = z * scale + shift
+    solution = Support(z).losses(values, labels).solve(0.2 * scale**2, tolerance=0)
+    R, C = values[labels].T, oracles.distances(z)
+    at = oracles.dense_dual(R, C, np.full(len(z), 1 / len(z)), 0.2 * scale**2, solution.eta)
+    assert solution.value == pytest.approx(at, abs=1e-9)

@@ -30,7 +30,9 @@ def people(n=1_500, seed=0):
 
 
 def dataset(columns, **roles):
-    return fairkit.load_data(columns, label="rich", favorable="yes", sensitive=["male"], name="people", **roles)
+    return fairkit.load_data(
+        columns, label="rich", favorable="yes", sensitive=["male"], name="people", **roles
+    )
 
 
 def training(columns):
@@ -118,7 +120,11 @@ def run(model, data, auditor="restricted-dro", options=None, **parameters):
 def test_performance_gap_of_every_kind_of_model(files, kind):
     report = run(files[kind], dataset(people()), epsilon=[0.01, 0.1])
     near, far = report.findings
-    assert (near.metric, near.parameters["epsilon"], far.parameters["epsilon"]) == ("performance_gap", 0.01, 0.1)
+    assert (near.metric, near.parameters["epsilon"], far.parameters["epsilon"]) == (
+        "performance_gap",
+        0.01,
+        0.1,
+    )
     for finding in report.findings:
         evidence = finding.evidence
         low, high = finding.interval
@@ -137,7 +143,12 @@ def test_performance_gap_of_every_kind_of_model(files, kind):
 def test_pairs_are_people_of_the_table(files):
     columns = people()
     finding = run(files["lightgbm"], dataset(columns), epsilon=0.05).findings[0]
-    scores = fairkit.OnnxModel.load(files["lightgbm"]).bind(dataset(columns), fairkit.ModelOptions()).predict(columns).score
+    scores = (
+        fairkit.OnnxModel.load(files["lightgbm"])
+        .bind(dataset(columns), fairkit.ModelOptions())
+        .predict(columns)
+        .score
+    )
     assert len(finding.evidence["pairs"]) == 5
     for pair in finding.evidence["pairs"]:
         one, two = pair["from"], pair["to"]
@@ -160,7 +171,9 @@ def test_the_report_is_repeatable_json(files):
     first, again = (run(files["lightgbm"], dataset(people()), epsilon=0.1, queries=400) for _ in range(2))
     text = json.dumps(first.to_dict(), allow_nan=False)
     assert text == json.dumps(again.to_dict(), allow_nan=False)
-    assert Report.from_dict(json.loads(text)).findings[0].evidence["dual"] == first.findings[0].evidence["dual"]
+    assert (
+        Report.from_dict(json.loads(text)).findings[0].evidence["dual"] == first.findings[0].evidence["dual"]
+    )
     assert first.findings[0].parameters["queries"] == 400
     assert any("400 sampled rows" in note for note in first.findings[0].notes)
 
@@ -178,14 +191,19 @@ def test_dif_needs_no_label(files, kind):
 
 def test_logits_are_made_from_probabilities_and_said(files):
     data = dataset(people())
-    finding = run(files["forest"], data, "dif", epsilon=0.0, metric="euclidean", columns=["age", "hours"]).findings[0]
+    finding = run(
+        files["forest"], data, "dif", epsilon=0.0, metric="euclidean", columns=["age", "hours"]
+    ).findings[0]
     assert any("made from its probabilities" in note for note in finding.notes)
     model = fairkit.OnnxModel.load(files["forest"]).bind(data, fairkit.ModelOptions())
     score = np.clip(model.predict(people()).score, 1e-6, 1 - 1e-6)
     logit = np.log(score / (1 - score))
     columns = people()
     keys = list(zip(columns["age"].tolist(), columns["hours"].tolist(), strict=True))
-    best = [max((logit[i] - logit[j]) ** 2 for i in range(len(keys)) if keys[i] == keys[j]) for j in range(0, 1_500, 1)]
+    best = [
+        max((logit[i] - logit[j]) ** 2 for i in range(len(keys)) if keys[i] == keys[j])
+        for j in range(0, 1_500, 1)
+    ]
     assert finding.value == pytest.approx(np.mean(best), abs=1e-9)
 
 
@@ -338,7 +356,9 @@ def test_bad_data_is_told():
     nobody = fairkit.load_data(columns, label="rich", favorable="yes", features=FEATURES)
     with pytest.raises(ParameterError, match="--sensitive"):
         run(Constant(), nobody, epsilon=0.1)
-    alone = fairkit.load_data({"male": columns["male"], "rich": columns["rich"]}, label="rich", favorable="yes", sensitive="male")
+    alone = fairkit.load_data(
+        {"male": columns["male"], "rich": columns["rich"]}, label="rich", favorable="yes", sensitive="male"
+    )
     with pytest.raises(DataError, match="no direction left"):
         run(Constant(), alone, epsilon=0.1)
 
@@ -357,7 +377,9 @@ def test_other_audits_do_not_import_numba():
         "heavy = {'numba', 'sklearn', 'scipy', 'pandas', 'torch'} & set(sys.modules)\n"
         "assert not heavy, heavy"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=dict(os.environ), check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=dict(os.environ), check=False
+    )
     assert done.returncode == 0, done.stderr
 
 
