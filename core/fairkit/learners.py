@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from fairkit.mitigators import Run, Table
     from fairkit.models import Task
+    from fairkit.onnx.encode import Encoding
     from fairkit.onnx.export import TabularModel
 
 LEARNERS = ("lightgbm", "xgboost", "logistic", "linear", "forest", "mlp")
@@ -24,7 +25,12 @@ LEARNERS = ("lightgbm", "xgboost", "logistic", "linear", "forest", "mlp")
 
 
 def fit_learner(
-    name: str, table: Table, run: Run, *, settings: Mapping[str, Any] | None = None
+    name: str,
+    table: Table,
+    run: Run,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    encoder: Encoding | None = None,
 ) -> TabularModel:
     """Encode a table, fit a learner, and give a model that can become ONNX.
 
@@ -38,6 +44,8 @@ def fit_learner(
         Seed and threads.
     settings
         Parameters of the library itself, over our defaults.
+    encoder
+        How raw columns become numbers; it goes into the ONNX file too. Default: what suits the learner.
 
     Raises
     ------
@@ -49,7 +57,8 @@ def fit_learner(
     from fairkit.onnx.export import TabularModel
 
     check_target(table)
-    encoder = encoder_for(name, table)
+    if encoder is None:
+        encoder = encoder_for(name, table)
     estimator = fit_estimator(
         name,
         encoder.transform(table.columns),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
@@ -24,6 +24,32 @@ UNSEEN = -1.0
 """The code of a text value that training did not see (and of a missing one, if it saw none)."""
 
 TextMode = Literal["ordinal", "onehot"]
+
+
+class Encoding(Protocol):
+    """Raw columns to one float32 matrix, alike in numpy and in a graph; `Encoder` is the usual one.
+
+    Attributes
+    ----------
+    names
+        The matrix's column names.
+    categorical
+        Places in the matrix that hold codes rather than numbers.
+    """
+
+    @property
+    def names(self) -> list[str]: ...  # noqa: D102 - see the class
+
+    @property
+    def categorical(self) -> list[int]: ...  # noqa: D102 - see the class
+
+    def transform(self, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
+        """Encode raw columns, each of shape [n], to shape [n, len(names)]."""
+        ...
+
+    def add_to(self, graph: GraphBuilder) -> str:
+        """Put the encoding into a graph; gives the matrix's name, shape [rows, len(names)]."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

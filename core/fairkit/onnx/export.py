@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from fairkit.mitigators import Table
     from fairkit.models import Task
-    from fairkit.onnx.encode import Encoder
+    from fairkit.onnx.encode import Encoding
 
 PARITY = 1e-5
 """The largest difference between the file and the model in memory that is accepted (regression: relative)."""
@@ -45,7 +45,7 @@ class TabularModel(FittedModel):
         Binary: the probability from which the decision is favorable.
     """
 
-    encoder: Encoder
+    encoder: Encoding
     estimator: Any
     task: Task = "binary"
     threshold: float = 0.5

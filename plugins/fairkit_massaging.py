@@ -1,0 +1,122 @@
+"""Massaging: the labels nearest to the border are changed until all groups have the same share of favorable ones."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+import fairkit
+from fairkit.learners import fit_learner
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit.mitigators import FittedModel, Run, Table
+
+
+def massage(
+    target: NDArray[np.float64],
+    codes: NDArray[np.int64],
+    scores: NDArray[np.float64],
+    weights: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Change the labels nearest to the border until every group has the share of favorable labels of all.
+
+    A group of weight W_g with favorable weight P_g is to gain W_g P / W - P_g: its unfavorable rows of the
+    highest scores are promoted, or its favorable rows of the lowest scores demoted, until the change is as
+    near to that as whole rows allow. For two groups this is the M of Kamiran & Calders (2009).
+
+    Parameters
+    ----------
+    target
+        1 where the label is favorable, else 0, shape [n].
+    codes
+        Groups from 0, shape [n].
+    scores
+        How likely the favorable label is, shape [n]; equal scores are taken in the order of the rows.
+    weights
+        Shape [n], nonnegative; ones where all rows count the same.
+
+    Returns
+    -------
+    ndarray
+        The new labels, shape [n].
+    """
+    changed = target.copy()
+    overall = float(weights @ target / weights.sum())
+    for group in np.unique(codes):
+        rows = np.flatnonzero(codes == group)
+        gain = overall * weights[rows].sum() - weights[rows] @ target[rows]
+        promote = gain > 0
+        candidates = rows[target[rows] == (0.0 if promote else 1.0)]
+        order = np.argsort(-scores[candidates] if promote else scores[candidates], kind="stable")
+        reached = np.concatenate([[0.0], np.cumsum(weights[candidates[order]])])
+        count = int(np.abs(reached - abs(gain)).argmin())
+        changed[candidates[order[:count]]] = 1.0 if promote else 0.0
+    return changed
+
+
+class Massaging(fairkit.Mitigator):
+    """Change the labels nearest to the border until groups have equal shares, then train any learner.
+
+    A ranker, trained on the labels as they are, says which rows are near to the border. The training labels
+    become what they were not: use it where labels are known to be biased decisions, not facts.
+    """
+
+    name = "massaging"
+    stage = "pre"
+    tasks = ("binary",)
+    citation = "Kamiran & Calders, Classifying without discriminating, IC4 2009, doi:10.1109/IC4.2009.4909197"
+    learners = ("lightgbm", "xgboost", "logistic", "forest", "mlp")
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Parameters:
+        """See `Massaging`."""
+
+        sensitive: str | None = fairkit.parameter(
+            None, help="The split to balance, such as sex+race; default: the only one, else all crossed."
+        )
+        ranker: Literal["logistic", "lightgbm", "xgboost", "forest", "mlp"] = fairkit.parameter(
+            "logistic", help="The learner that ranks the rows."
+        )
+        settings: Mapping[str, Any] = fairkit.parameter(
+            {}, help="Parameters of the learner's library, such as settings.max_depth=4."
+        )
+
+    def fit(self, table: Table, run: Run, **_: object) -> FittedModel:
+        """Rank, change labels, and train."""
+        groups = table.only_groups(self.parameters.sensitive)
+        scores = fit_learner(self.parameters.ranker, table, run).predict(table.columns).score
+        target = massage(table.target, groups.codes, scores, table.row_weights())
+        model = fit_learner(
+            self.learner(run),
+            dataclasses.replace(table, target=target),
+            run,
+            settings=self.parameters.settings,
+        )
+        return dataclasses.replace(model, details=_changes(table, target, groups.codes, groups.names))
+
+    def baseline(self, table: Table, run: Run) -> FittedModel:
+        """Train on the labels as they are."""
+        return fit_learner(self.learner(run), table, run, settings=self.parameters.settings)
+
+
+def _changes(
+    table: Table, target: NDArray[np.float64], codes: NDArray[np.int64], names: tuple[str, ...]
+) -> dict[str, Any]:
+    promoted = np.bincount(codes, target > table.target, minlength=len(names))
+    demoted = np.bincount(codes, target < table.target, minlength=len(names))
+    return {
+        "promoted": {name: int(count) for name, count in zip(names, promoted, strict=True) if count},
+        "demoted": {name: int(count) for name, count in zip(names, demoted, strict=True) if count},
+    }
+
+
+@fairkit.hookimpl
+def fairkit_mitigators() -> list[type[fairkit.Mitigator]]:
+    """Offer the method."""
+    return [Massaging]

@@ -1,0 +1,102 @@
+"""Reweighing: rows are weighted so that group and label look independent, then any learner is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import fairkit
+from fairkit.learners import fit_learner
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit.mitigators import FittedModel, Run, Table
+
+
+def independent_weights(
+    codes: NDArray[np.int64], labels: NDArray[np.int64], weights: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Give the factors that make group and label independent (Kamiran & Calders 2012, algorithm 3).
+
+    A row of group g with label y gets W(g) W(y) / (W W(g, y)), where W(·) sums the given weights: what was
+    to be expected under independence, over what is there.
+
+    Parameters
+    ----------
+    codes
+        Groups from 0, shape [n].
+    labels
+        Classes from 0, shape [n].
+    weights
+        Shape [n], nonnegative; ones where all rows count the same.
+
+    Returns
+    -------
+    ndarray
+        Shape [n], nonnegative; 1 everywhere where group and label are independent already. Weighted by it,
+        the shares of the labels are the same in every group, and the groups and labels weigh what they did.
+        Groups that lack a label weigh less then: what is absent cannot be weighted.
+    """
+    cells = np.zeros((int(codes.max()) + 1, int(labels.max()) + 1))
+    np.add.at(cells, (codes, labels), weights)
+    expected = np.outer(cells.sum(axis=1), cells.sum(axis=0)) / cells.sum()
+    factors = np.divide(expected, cells, out=np.zeros_like(cells), where=cells > 0)
+    return np.asarray(factors[codes, labels])
+
+
+class Reweigh(fairkit.Mitigator):
+    """Weight rows so that group and label look independent, then train any learner on them.
+
+    The labels stay as they are, and nothing happens at prediction time. What the learner makes of the
+    weights is its own affair: look at the audit after.
+    """
+
+    name = "reweigh"
+    stage = "pre"
+    tasks = ("binary", "multiclass")
+    citation = (
+        "Kamiran & Calders, Data preprocessing techniques for classification without discrimination, "
+        "Knowledge and Information Systems 33, 2012, doi:10.1007/s10115-011-0463-8"
+    )
+    learners = ("lightgbm", "xgboost", "logistic", "forest", "mlp")
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Parameters:
+        """See `Reweigh`."""
+
+        sensitive: str | None = fairkit.parameter(
+            None, help="The split to balance, such as sex+race; default: the only one, else all crossed."
+        )
+        strength: float = fairkit.parameter(
+            1.0,
+            help="0 leaves the weights as they are, 1 makes group and label independent.",
+            minimum=0,
+            maximum=1,
+        )
+        settings: Mapping[str, Any] = fairkit.parameter(
+            {}, help="Parameters of the learner's library, such as settings.max_depth=4."
+        )
+
+    def fit(self, table: Table, run: Run, **_: object) -> FittedModel:
+        """Weight the rows and train."""
+        codes = table.only_groups(self.parameters.sensitive).codes
+        given = table.row_weights()
+        factors = independent_weights(codes, table.target.astype(np.int64), given)
+        mixed = 1.0 + self.parameters.strength * (factors - 1.0)
+        return fit_learner(
+            self.learner(run), table.with_weights(given * mixed), run, settings=self.parameters.settings
+        )
+
+    def baseline(self, table: Table, run: Run) -> FittedModel:
+        """Train on the weights as they are."""
+        return fit_learner(self.learner(run), table, run, settings=self.parameters.settings)
+
+
+@fairkit.hookimpl
+def fairkit_mitigators() -> list[type[fairkit.Mitigator]]:
+    """Offer the method."""
+    return [Reweigh]
