@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,10 +12,14 @@ from fairkit.errors import DataError
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.dataset as pads
+
+Reader = Callable[[list[str], int], Iterable["pa.RecordBatch"]]
+"""Gives the named columns in batches of about so many rows."""
 
 NULL_SPELLINGS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "#N/A")
 """What a CSV cell may hold to be read as missing."""
+
+_BLOCK = 1 << 22
 
 _RAGGED = re.compile(r"CSV parse error: (.*)")
 _TWICE = re.compile(r"CSV file contained multiple columns named (.*)")
@@ -32,8 +36,8 @@ class Source:
 
     name: str
     types: dict[str, pa.DataType]
-    _arrow: pads.Dataset
-    _csv_paths: list[str] | None = None
+    _read: Reader
+    _csv: Path | None = None
 
     @property
     def columns(self) -> list[str]:
@@ -53,34 +57,16 @@ class Source:
         import pyarrow as pa
 
         try:
-            for batch in self._stream(list(dict.fromkeys(columns)), rows):
+            for batch in self._read(list(dict.fromkeys(columns)), rows):
                 for start in range(0, batch.num_rows, rows):
                     yield plain(batch.slice(start, rows), self.name)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
             raise self._explain(error) from error
 
-    def _stream(self, columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
-        """Read as Arrow gives it; one Parquet file page by page, whatever the size of its row groups."""
-        import pyarrow.dataset as pads
-        import pyarrow.parquet as pq
-
-        parquet = self._csv_paths is None and isinstance(self._arrow, pads.FileSystemDataset)
-        files = self._arrow.files if parquet else []
-        if len(files) == 1:
-            with pq.ParquetFile(files[0], pre_buffer=False, buffer_size=1 << 20) as file:
-                for batch in file.iter_batches(rows, columns=columns):
-                    yield batch.select(columns)
-            return
-        options: dict[str, Any] = {"batch_readahead": 1, "fragment_readahead": 1}
-        if parquet:
-            scan = pads.ParquetFragmentScanOptions(pre_buffer=False, use_buffered_stream=True)
-            options["fragment_scan_options"] = scan
-        yield from self._arrow.scanner(columns=columns, batch_size=rows, **options).to_batches()
-
     def widen(self, message: str) -> bool:
         """Make the column that a CSV conversion error names one type wider; False if it names none."""
         found = _CONVERSION.search(message)
-        if found is None or self._csv_paths is None:
+        if found is None or self._csv is None:
             return False
         import pyarrow as pa
 
@@ -89,8 +75,7 @@ class Source:
         wider = steps.get(self.types[column], pa.string())
         if self.types.get(column) == wider:
             return False
-        self._arrow = _open_csv(self._csv_paths, {**self.types, column: wider})
-        self.types[column] = wider
+        self.types[column] = wider  # the reader looks here
         return True
 
     def _explain(self, error: Exception) -> DataError:
@@ -117,29 +102,49 @@ def open_source(data: Any, name: str | None = None) -> Source:
 
 def _open_path(path: Path) -> Source:
     import pyarrow as pa
-    import pyarrow.dataset as pads
 
     if not path.exists():
         near = sorted(p.name for p in path.parent.glob("*") if p.suffix in {".csv", ".parquet"})
         hint = f" In that folder there are: {', '.join(near[:8])}." if near else ""
         raise DataError(f"there is no data file {str(path)!r}.{hint}")
-    files = sorted(str(p) for p in path.rglob("*.parquet")) if path.is_dir() else [str(path)]
+    files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
     if not files:
         raise DataError(f"the folder {str(path)!r} holds no .parquet file")
     if path.is_file() and path.stat().st_size == 0:
         raise DataError(f"{path.name} is empty (0 bytes)")
+    parquet = _looks_like_parquet(files[0])
     try:
-        if _looks_like_parquet(files[0]):
-            arrow = pads.dataset(files, format="parquet")
-            csv_paths = None
-        else:
-            arrow = _open_csv(files, {})
-            csv_paths = files
-        return _source(path.name, arrow, csv_paths)
+        if len(files) > 1:
+            return _open_folder(path.name, files)
+        return _open_parquet(path.name, files[0]) if parquet else _open_csv(path)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OSError, UnicodeDecodeError) as error:
-        raise _unreadable(
-            path.name, error, " as Parquet" if _looks_like_parquet(files[0]) else " as CSV"
-        ) from error
+        raise _unreadable(path.name, error, " as Parquet" if parquet else " as CSV") from error
+
+
+def _open_parquet(name: str, path: Path) -> Source:
+    """One file, read page by page, whatever the size of its row groups."""
+    import pyarrow.parquet as pq
+
+    def read(columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
+        with pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20) as file:
+            for batch in file.iter_batches(rows, columns=columns):
+                yield batch.select(columns)
+
+    return _source(name, pq.read_schema(path), read)
+
+
+def _open_folder(name: str, files: Sequence[Path]) -> Source:
+    import pyarrow.dataset as pads  # it imports pandas where that is installed: only here
+
+    arrow = pads.dataset([str(file) for file in files], format="parquet")
+    scan = pads.ParquetFragmentScanOptions(pre_buffer=False, use_buffered_stream=True)
+    ahead = {"batch_readahead": 1, "fragment_readahead": 1, "fragment_scan_options": scan}
+
+    def read(columns: list[str], rows: int) -> Iterable[pa.RecordBatch]:
+        batches: Iterable[pa.RecordBatch] = arrow.scanner(columns, batch_size=rows, **ahead).to_batches()
+        return batches
+
+    return _source(name, arrow.schema, read)
 
 
 def _unreadable(name: str, error: Exception, form: str) -> DataError:
@@ -157,14 +162,13 @@ def _unreadable(name: str, error: Exception, form: str) -> DataError:
     return DataError(f"{name} cannot be read{form}: {text.rpartition('input source ')[2]}")
 
 
-def _looks_like_parquet(path: str) -> bool:
-    with Path(path).open("rb") as file:
-        return file.read(4) == b"PAR1" or path.endswith((".parquet", ".pq"))
+def _looks_like_parquet(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(4) == b"PAR1" or path.suffix in {".parquet", ".pq"}
 
 
 def _open_memory(data: Any, name: str) -> Source:
     import pyarrow as pa
-    import pyarrow.dataset as pads
 
     try:
         if isinstance(data, pa.Table):
@@ -185,31 +189,42 @@ def _open_memory(data: Any, name: str) -> Source:
             raise
         reason = str(error).strip().splitlines()[0]
         raise DataError(f"the data frame cannot be read: {reason}") from error
-    names = table.column_names
-    if len(set(names)) != len(names):
-        raise DataError(f"{name}: two columns have the name {_repeated(names)!r}; rename one")
-    return _source(name, pads.dataset(table), None)
+    return _source(name, table.schema, lambda columns, rows: table.select(columns).to_batches(rows))
 
 
-def _open_csv(paths: list[str], types: dict[str, pa.DataType]) -> pads.Dataset:
+def _open_csv(path: Path) -> Source:
+    """A CSV file, read in blocks; the first one tells the columns' types, and later ones may widen them."""
     import pyarrow as pa
     import pyarrow.csv as pacsv
-    import pyarrow.dataset as pads
 
-    convert = pacsv.ConvertOptions(
-        null_values=list(NULL_SPELLINGS), strings_can_be_null=True, column_types=types or None
-    )
-    layout = pads.CsvFileFormat(convert_options=convert, read_options=pacsv.ReadOptions(block_size=1 << 22))
-    arrow = pads.dataset(paths, format=layout)
-    dates = {f.name: pa.string() for f in arrow.schema if pa.types.is_temporal(f.type)}
-    return _open_csv(paths, {**types, **dates}) if dates else arrow
+    def reader(columns: list[str] | None) -> Any:
+        convert = pacsv.ConvertOptions(
+            null_values=list(NULL_SPELLINGS),
+            strings_can_be_null=True,
+            include_columns=columns,
+            column_types=None if columns is None else source.types,
+        )
+        return pacsv.open_csv(
+            path, read_options=pacsv.ReadOptions(block_size=_BLOCK), convert_options=convert
+        )
+
+    def read(columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
+        with reader(columns) as stream:
+            yield from stream
+
+    with reader(None) as stream:
+        source = _source(path.name, stream.schema, read)
+    source._csv = path
+    for column, kind in source.types.items():
+        if pa.types.is_temporal(kind):
+            source.types[column] = pa.string()
+    return source
 
 
-def _source(name: str, arrow: pads.Dataset, csv_paths: list[str] | None) -> Source:
-    names = arrow.schema.names
-    if len(set(names)) != len(names):
-        raise DataError(f"{name}: two columns have the name {_repeated(names)!r}; rename one")
-    return Source(name, {field.name: field.type for field in arrow.schema}, arrow, csv_paths)
+def _source(name: str, schema: pa.Schema, read: Reader) -> Source:
+    if len(set(schema.names)) != len(schema.names):
+        raise DataError(f"{name}: two columns have the name {_repeated(schema.names)!r}; rename one")
+    return Source(name, {field.name: field.type for field in schema}, read)
 
 
 def _repeated(names: Sequence[str]) -> str:
