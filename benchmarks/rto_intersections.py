@@ -17,7 +17,7 @@ import numpy as np
 from fairkit import datasets
 from fairkit.mitigators import Run
 from fairkit.onnx.rules import GroupColumn, GroupKeys, GroupRule
-from fairkit.postprocess import ScoredRows
+from fairkit.scored_rows import ScoredRows
 from fairkit_rto.mitigator import RandomizedThresholds
 
 STATES = ("unmodified", "parity of sex", "parity of sex and race")

@@ -23,7 +23,7 @@ import numpy as np
 from fairkit import datasets
 from fairkit.mitigators import Run
 from fairkit.onnx.rules import GroupColumn, GroupKeys, GroupRule
-from fairkit.postprocess import ScoredRows
+from fairkit.scored_rows import ScoredRows
 from fairkit_reject_option import GRID, RejectOption
 from fairkit_rto.mitigator import RandomizedThresholds
 from fairkit_shift_inference import ShiftInference

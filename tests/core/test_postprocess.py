@@ -18,7 +18,8 @@ from fairkit.onnx.export import check_parity, export
 from fairkit.onnx.model import OnnxModel
 from fairkit.onnx.rules import Piece
 from fairkit.parameters import parameter
-from fairkit.postprocess import RULE_KEY, PostParameters, PostProcessor, ScoredRows, Solution
+from fairkit.postprocess import RULE_KEY, PostParameters, PostProcessor, Solution
+from fairkit.scored_rows import ScoredRows
 
 ROWS = 600
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fairkit.mitigators import Run
-from fairkit.postprocess import ScoredRows
+from fairkit.scored_rows import ScoredRows
 from fairkit_reject_option import GRID, RejectOption, band_decisions
 
 

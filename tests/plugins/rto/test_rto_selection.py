@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from fairkit.postprocess import ScoredRows
+from fairkit.scored_rows import ScoredRows
 from fairkit_rto.constraints import EqualRates, Setting, covariance_of, exact_thresholds, sorted_margins
 from fairkit_rto.selection import EPSILONS, GAMMAS, NEAR, RHO_SHIFTS, Wishes, choose
 from fairkit_rto.solver import ramp

@@ -9,7 +9,7 @@ from scipy.optimize import linprog
 from fairkit.errors import DataError
 from fairkit.mitigators import Run
 from fairkit.onnx.rules import GroupColumn, GroupKeys, GroupRule
-from fairkit.postprocess import ScoredRows
+from fairkit.scored_rows import ScoredRows
 from fairkit_threshold_optimizer import ThresholdOptimizer, mixtures, roc_hull
 
 CONSTRAINTS = {

@@ -1,0 +1,106 @@
+"""Scores with groups and outcomes: all that a post-processing rule is learned from."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredRows:
+    """Scores with groups and outcomes: all that a rule is learned from.
+
+    Attributes
+    ----------
+    scores
+        The base model's probability of the favorable label, shape [n], in [0, 1].
+    codes
+        Each row's group, shape [n]; K for rows whose group has no rule of its own.
+    names
+        The K groups.
+    favorable
+        1 where the outcome was the favorable label, else 0, shape [n].
+    weights
+        Shape [n], nonnegative; None where all rows count the same.
+    cells
+        For each group the numbers of its cells, one per sensitive column; empty where that is not known.
+    """
+
+    scores: NDArray[np.float64]
+    codes: NDArray[np.int64]
+    names: tuple[str, ...]
+    favorable: NDArray[np.float64]
+    weights: NDArray[np.float64] | None = None
+    cells: tuple[tuple[int, ...] | None, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    @property
+    def row_weights(self) -> NDArray[np.float64]:
+        """The weights, shape [n]; ones where there are none."""
+        return np.ones(len(self)) if self.weights is None else self.weights
+
+    def take(self, index: NDArray[Any]) -> Self:
+        """Give the rows that a mask or an index array names."""
+        return dataclasses.replace(
+            self,
+            scores=self.scores[index],
+            codes=self.codes[index],
+            favorable=self.favorable[index],
+            weights=None if self.weights is None else self.weights[index],
+        )
+
+    def folds(self, count: int, rng: np.random.Generator) -> list[tuple[Self, Self]]:
+        """Split the rows at random into parts that hold a share of every group and outcome.
+
+        Returns
+        -------
+        list of (others, part)
+            For each of `count` parts, the rows outside it and the rows in it.
+        """
+        order = rng.permutation(len(self))
+        strata = (2 * self.codes + (self.favorable > 0))[order]
+        order = order[np.argsort(strata, kind="stable")]
+        part = np.empty(len(self), dtype=np.int64)
+        part[order] = np.arange(len(self)) % count
+        return [(self.take(part != place), self.take(part == place)) for place in range(count)]
+
+    def rates(self, chance: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Give the weighted mean of h in each of the K groups, NaN in an empty one."""
+        weights = self.row_weights
+        count = len(self.names) + 1
+        totals = np.bincount(self.codes, weights, minlength=count)[:-1]
+        sums = np.bincount(self.codes, weights * chance, minlength=count)[:-1]
+        means: NDArray[np.float64] = np.divide(
+            sums, totals, out=np.full(len(totals), np.nan), where=totals > 0
+        )
+        return means
+
+    def accuracy(self, chance: NDArray[np.float64]) -> float:
+        """Give the expected accuracy E[y h + (1 - y)(1 - h)] of randomized decisions."""
+        agreed = self.favorable * chance + (1.0 - self.favorable) * (1.0 - chance)
+        return float(np.average(agreed, weights=self.weights))
+
+    def effective_rows(self) -> NDArray[np.float64]:
+        """Give (Σ w)² / Σ w² in each of the K groups: the rows of equal weight that would say as much."""
+        weights, count = self.row_weights, len(self.names) + 1
+        totals = np.bincount(self.codes, weights, minlength=count)[:-1]
+        squares = np.bincount(self.codes, weights**2, minlength=count)[:-1]
+        rows: NDArray[np.float64] = np.divide(
+            totals**2, squares, out=np.zeros(len(totals)), where=squares > 0
+        )
+        return rows
+
+    def margin(self) -> float:
+        """Give two standard errors of a rate in the smallest group: 2 √(.25 / n), n its effective rows."""
+        rows = self.effective_rows()
+        return 1.0 / float(np.sqrt(rows[rows > 0].min())) if (rows > 0).any() else 1.0
