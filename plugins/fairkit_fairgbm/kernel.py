@@ -24,9 +24,14 @@ if TYPE_CHECKING:
 
 BLOCKS = 64
 K = math.e - 1.0
-_LARGEST = 200.0
+_LARGEST = 100.0
 """Beyond this margin a row's derivatives no longer change in double precision."""
-_FULL = 1e150
+_FULL = 1e120
+TILE = 512
+_ROUNDER = 1.5 * 2.0**52
+_PER_LOG2 = 1.0 / math.log(2.0)
+_LOG2_HIGH = 0.693147180369123816490
+_LOG2_LOW = 1.90821492927058770002e-10
 
 
 @numba.njit(parallel=True, cache=True, error_model="numpy")
@@ -57,6 +62,30 @@ def _losses(
         out[block] = total
 
 
+@numba.njit(cache=True, error_model="numpy", inline="always")
+def _exp_tile(z: NDArray[np.float64], shifted: NDArray[np.float64], count: int) -> None:
+    """Replace z by exp(z), |z| at most 100, in steps that the compiler turns into vector instructions.
+
+    z = n log 2 + r; adding `_ROUNDER` rounds z / log 2 to the integer n and leaves it in the low bits, from
+    where it goes to the exponent of 2^n; exp(r) is its Taylor polynomial, |r| <= log(2) / 2, to 2e-16.
+    """
+    bits = shifted.view(np.int64)
+    for j in range(count):
+        shifted[j] = z[j] * _PER_LOG2 + _ROUNDER
+        n = shifted[j] - _ROUNDER
+        r = (z[j] - n * _LOG2_HIGH) - n * _LOG2_LOW
+        low = 1 / 720 + r * (1 / 5040 + r * (1 / 40320 + r * (1 / 362880)))
+        high = 1 / 3628800 + r * (1 / 39916800 + r * (1 / 479001600))
+        r2 = r * r
+        middle = 1 / 6 + r * (1 / 24 + r * (1 / 120))
+        r4 = r2 * r2
+        z[j] = 1.0 + r + r2 * 0.5 + r2 * r * middle + r4 * r2 * (low + r4 * high)
+    for j in range(count):
+        bits[j] = (bits[j] << 52) + (1023 << 52)
+    for j in range(count):
+        z[j] *= shifted[j]
+
+
 @numba.njit(parallel=True, cache=True, error_model="numpy")
 def _gradients(
     scores: NDArray[np.float64],
@@ -71,27 +100,45 @@ def _gradients(
 ) -> None:
     n, weighted, with_positive = len(scores), len(weights) > 0, len(positive) > 0
     for block in numba.prange(BLOCKS):
+        stop = n * (block + 1) // BLOCKS
+        u, work, signs, bases, errors = (
+            np.empty(TILE),
+            np.empty(TILE),
+            np.empty(TILE),
+            np.empty(TILE),
+            np.empty(TILE),
+        )
         total, product = 0.0, 1.0
-        for i in range(n * block // BLOCKS, n * (block + 1) // BLOCKS):
-            cell = cells[i]
-            sign = 1.0 if cell & 1 else -1.0
-            u = math.exp(-min(max(sign * scores[i], -_LARGEST), _LARGEST))
-            r = u / (1.0 + u)
-            g = -sign * (base[cell] * r + error[cell] * (K * u / (1.0 + K * u)))
-            h = base[cell] * r * (1.0 - r)
+        for start in range(n * block // BLOCKS, stop, TILE):
+            count = min(TILE, stop - start)
+            for j in range(count):
+                cell = cells[start + j]
+                sign = 2.0 * (cell & 1) - 1.0
+                w = weights[start + j] if weighted else 1.0
+                signs[j], bases[j], errors[j] = -sign, w * base[cell], w * error[cell] * K
+                u[j] = min(max(-sign * scores[start + j], -_LARGEST), _LARGEST)
+            _exp_tile(u, work, count)
+            for j in range(count):
+                one, other = 1.0 + u[j], 1.0 + K * u[j]
+                share = u[j] / (one * other)
+                r = share * other
+                gradient[start + j] = signs[j] * (bases[j] * r + errors[j] * (share * one))
+                hessian[start + j] = bases[j] * r * (1.0 - r)
             if with_positive:
-                g += positive[cell] * (K / (K + u))
+                for j in range(count):
+                    w = weights[start + j] if weighted else 1.0
+                    gradient[start + j] += w * positive[cells[start + j]] * (K / (K + u[j]))
             if weighted:
-                gradient[i] = weights[i] * g
-                hessian[i] = weights[i] * h
-                total += weights[i] * math.log1p(u)
+                for j in range(count):
+                    total += weights[start + j] * math.log1p(u[j])
             else:
-                gradient[i] = g
-                hessian[i] = h
-                product *= 1.0 + u
-                if product > _FULL:
-                    total += math.log(product)
-                    product = 1.0
+                for j in range(0, count - 1, 2):
+                    product *= (1.0 + u[j]) * (1.0 + u[j + 1])
+                    if product > _FULL:
+                        total += math.log(product)
+                        product = 1.0
+                if count & 1:
+                    product *= 1.0 + u[count - 1]
         out[block] = total + math.log(product)
 
 
