@@ -132,21 +132,29 @@ def issue(
             fair_metrics=fair_metrics,
             audited_at=audited_at or datetime.now(UTC),
         )
-        payload = canonical(
-            {
-                "_type": STATEMENT_TYPE,
-                "subject": [{"name": report.model.name, "digest": {"sha256": report.model.sha256}}],
-                "predicateType": predicate.TYPE,
-                "predicate": body,
-            }
-        )
+        statement = {
+            "_type": STATEMENT_TYPE,
+            "subject": [{"name": report.model.name, "digest": {"sha256": report.model.sha256}}],
+            "predicateType": predicate.TYPE,
+            "predicate": body,
+        }
+        payload = canonical(statement)
     except (ValueError, TypeError) as error:
         raise CertificateError(f"the report cannot be written as JSON: {error}") from None
+    predicate.check(read_object(payload), full=True)  # nothing is signed that would be refused later
     return dsse.sign(payload, PAYLOAD_TYPE, secrets).to_bytes() + b"\n"
 
 
-def read(raw: bytes) -> Certificate:
+def read(raw: bytes, *, full: bool = False) -> Certificate:
     """Read what a certificate says without asking who says it. For display; never decide by it.
+
+    Parameters
+    ----------
+    raw
+        The certificate file's bytes.
+    full
+        Whether to hold the statement against the JSON Schema, as must be done once with what comes from
+        outside. What a registry holds was.
 
     Raises
     ------
@@ -156,7 +164,7 @@ def read(raw: bytes) -> Certificate:
     envelope = dsse.Envelope.from_bytes(raw)
     _check_payload_type(envelope)
     claimed = tuple(one.keyid for one in envelope.signatures)
-    return _interpret(envelope.payload, raw, claimed, verified=False, full=False)
+    return _interpret(envelope.payload, raw, claimed, verified=False, full=full)
 
 
 def verify(
@@ -230,7 +238,7 @@ def check_model(certificate: Certificate, model_sha256: str | None) -> None:
 
 
 def check_subject(raw: bytes, model_sha256: str, *, where: str) -> Certificate:
-    """Read a certificate, without asking who signed it, if it is about the given model.
+    """Read a certificate, without asking who signed it, if it is well-formed and about the given model.
 
     Raises
     ------
@@ -238,7 +246,7 @@ def check_subject(raw: bytes, model_sha256: str, *, where: str) -> Certificate:
         It is no certificate, or about another model.
     """
     try:
-        certificate = read(raw)
+        certificate = read(raw, full=True)
         check_model(certificate, model_sha256)
     except CertificateError as error:
         raise type(error)(f"{where}: {error}") from None

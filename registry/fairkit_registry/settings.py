@@ -68,11 +68,16 @@ class AuditSettings:
         CertificateError
             The settings cannot be repeated by this version.
         """
+        from fairkit.models import ModelOptions
+        from fairkit.roles import Roles
+
         known = {each.name for each in dataclasses.fields(cls)}
-        if set(record) != known:
-            odd = ", ".join(sorted(set(record) ^ known))
+        odd = set(record) ^ known
+        for part, kind in (("data", Roles), ("model", ModelOptions)):
+            odd |= set(record.get(part, ())) - {each.name for each in dataclasses.fields(kind)}
+        if odd:
             raise CertificateError(
-                f"the certificate's settings are not those of this version of fairkit: {odd}"
+                f"the certificate's settings are not those of this version of fairkit: {', '.join(sorted(odd))}"
             )
         return cls(**{**record, "auditors": tuple(record["auditors"]), "policy": tuple(record["policy"])})
 

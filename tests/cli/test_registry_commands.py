@@ -415,12 +415,13 @@ def _other(made):
     from fairkit_registry.certificate import issue, read
     from fairkit_registry.keys import load_secret
 
-    report = read((made / "good.json").read_bytes()).report
+    good = read((made / "good.json").read_bytes())
+    report, settings = good.report, good.settings
     from dataclasses import replace
 
     other = replace(report, model=replace(report.model, sha256="0" * 64))
     path = made / "other.json"
-    path.write_bytes(issue(other, [load_secret(made / "key")], settings={}))
+    path.write_bytes(issue(other, [load_secret(made / "key")], settings=settings))
     return path
 
 

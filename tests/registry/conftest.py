@@ -9,9 +9,11 @@ import pytest
 
 from fairkit.findings import DataInfo, Finding, GroupValue, ModelInfo, Report, RuleResult
 from fairkit_registry import certificate, keys
+from fairkit_registry.settings import AuditSettings
 from fairkit_registry.store import Registry
 
 DATA = "d" * 64
+SETTINGS = AuditSettings(data={"label": "paid"}).to_dict()
 
 
 def write_model(path: Path, factor: float, *, width: int = 1) -> Path:
@@ -101,7 +103,7 @@ def model(tmp_path):
 
 @pytest.fixture
 def make():
-    return SimpleNamespace(report=report, finding=finding, model=write_model, data=DATA)
+    return SimpleNamespace(report=report, finding=finding, model=write_model, data=DATA, settings=SETTINGS)
 
 
 @pytest.fixture
@@ -112,7 +114,7 @@ def certify(tmp_path, signer):
         raw = certificate.issue(
             report(model, findings, **changes),
             [signer.secret] if by is None else list(by),
-            settings=settings or {},
+            settings=settings or SETTINGS,
             mitigation=mitigation,
             audited_at=at or datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
         )

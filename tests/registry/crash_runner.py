@@ -20,12 +20,14 @@ from jsonschema import Draft202012Validator  # noqa: F401
 from fairkit import plugins  # noqa: F401
 from fairkit.findings import Report
 from fairkit_registry import blobs, certificate, events, importing, keys, maintenance, promotion, tables
+from fairkit_registry.settings import AuditSettings
 from fairkit_registry.store import Registry
 
 folder = Path(sys.argv[1])
 trials = int(sys.argv[2])
 place = folder / "registry"
 chosen = sys.argv[3]
+SETTINGS = AuditSettings(data={"label": "paid"}).to_dict()
 rng = random.Random(7)
 
 
@@ -57,7 +59,9 @@ def prepare(trial: int) -> None:
     (folder / "trial.onnx").write_bytes(model)
     report = json.loads((folder / "report.json").read_text())
     report["model"]["sha256"] = hashlib.sha256(model).hexdigest()
-    raw = certificate.issue(Report.from_dict(report), [keys.load_secret(folder / "signer")], settings={})
+    raw = certificate.issue(
+        Report.from_dict(report), [keys.load_secret(folder / "signer")], settings=SETTINGS
+    )
     (folder / "trial.json").write_bytes(raw)
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import json
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -14,6 +15,7 @@ from fairkit.findings import ModelInfo
 from fairkit_registry import certificate, dsse, predicate
 from fairkit_registry.errors import CertificateError, VerificationError
 from fairkit_registry.jsonio import canonical
+from fairkit_registry.settings import AuditSettings
 
 
 def tampered(raw: bytes, change, *, checksums: bool = False) -> bytes:
@@ -210,6 +212,85 @@ def test_a_signed_statement_of_another_form_is_refused(model, certify, signer, p
         certificate.verify(sign_statement(statement, signer), [signer.public])
 
 
+ODD = (
+    None,
+    True,
+    0,
+    -1,
+    1.5,
+    1e308,
+    "",
+    "x",
+    "a" * 64,
+    [],
+    [1],
+    ["x"],
+    {},
+    {"a": 1},
+    [None],
+    [[1, 2]],
+    [{"from": 1}],
+)
+
+
+def places(value, path=()):
+    """Name every place inside a JSON value."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in inside:
+        yield (*path, key)
+        yield from places(inner, (*path, key))
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_statement_of_any_form_is_refused_or_can_be_shown(model, certify, make, data):
+    """What is taken into a registry can be shown, compared and turned into cards, whoever made it."""
+    from fairkit_cli.registry_text import certificate as describe
+    from fairkit_registry import bom, cards, compare, onnxfile, recompute, records
+
+    told = AuditSettings(data={"label": "y"}, policy=({"metric": "m", "max": 1.0},)).to_dict()
+    path = certify(model(), settings=told, mitigation={"plugin": "p", "parameters": {}, "base": None})
+    envelope = dsse.Envelope.from_bytes(path.read_bytes())
+    statement = json.loads(envelope.payload)
+    *before, last = data.draw(st.sampled_from(list(places(statement))))
+    place = statement
+    for key in before:
+        place = place[key]
+    if data.draw(st.booleans()) and isinstance(place, dict):
+        del place[last]
+    else:
+        place[last] = data.draw(st.sampled_from(ODD))
+    raw = replace(envelope, payload=canonical(statement)).to_bytes()
+    try:
+        found = certificate.read(raw, full=True)
+    except CertificateError:
+        return
+    original = certificate.read(path.read_bytes()).report
+    version = records.Version(
+        **{
+            "name": "c",
+            "version": 1,
+            "model": "a" * 64,
+            "size": 1,
+            "filename": "f",
+            "parent": None,
+            "tags": (),
+        },
+        **{"notes": "", "origin": None, "added_at": "2026-01-01T00:00:00Z", "certificates": ("b" * 64,)},
+    )
+    graph = onnxfile.GraphSummary(operators={}, weights=0, inputs=(), outputs=(), opsets={}, metadata={})
+    card = cards.Card(version=version, graph=graph, aliases=(), certificates=(found,))
+    assert cards.markdown(card)
+    assert json.loads(bom.cyclonedx(card))
+    assert describe(found)
+    assert json.dumps(found.to_dict())
+    compare.worse_findings(original, found.report)
+    compare.compare_findings(original, found.report)
+    list(recompute.compare_reports(found.report, original))
+    with suppress(CertificateError):
+        AuditSettings.from_dict(found.settings)
+
+
 def test_double_keys_have_no_second_reading(signer):
     payload = b'{"_type": "a", "_type": "b"}'
     raw = dsse.sign(payload, certificate.PAYLOAD_TYPE, [signer.secret]).to_bytes()
@@ -243,11 +324,13 @@ def test_no_row_of_the_data_gets_into_a_certificate(model, certify, signer, make
 def test_only_a_file_can_be_certified(model, signer, make):
     loose = replace(make.report(model()), model=ModelInfo(name="object", sha256=None, task="binary"))
     with pytest.raises(CertificateError, match="only a model in a file"):
-        certificate.issue(loose, [signer.secret], settings={})
+        certificate.issue(loose, [signer.secret], settings=make.settings)
     with pytest.raises(CertificateError, match="fairkit key new"):
-        certificate.issue(make.report(model()), [], settings={})
+        certificate.issue(make.report(model()), [], settings=make.settings)
     with pytest.raises(CertificateError, match="JSON"):
         certificate.issue(make.report(model()), [signer.secret], settings={"x": float("nan")})
+    with pytest.raises(CertificateError, match="does not have the form"):
+        certificate.issue(make.report(model()), [signer.secret], settings={})
 
 
 def test_a_file_that_is_no_certificate(tmp_path):
