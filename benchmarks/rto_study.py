@@ -234,12 +234,14 @@ def draw(results, path):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--splits", type=int, default=10)
+    parser.add_argument("--first", type=int, default=0, help="seed of the first split")
     parser.add_argument("--cache", default="build/rto-study", help="folder for the classifiers' scores")
     parser.add_argument("--plot", help="where to draw the trade-off curves")
     parser.add_argument("--json", help="where to write the figures")
     parser.add_argument("--score-only", action="store_true")
     arguments = parser.parse_args()
-    for name, seed in itertools.product(DATA, range(arguments.splits)):
+    seeds = range(arguments.first, arguments.first + arguments.splits)
+    for name, seed in itertools.product(DATA, seeds):
         cached_scores(name, seed, arguments.cache)
     if arguments.score_only:
         return
@@ -247,7 +249,7 @@ def main():
     for cell in itertools.product(DATA, CLASSIFIERS):
         found = {method: [] for method in METHODS}
         curves, reached, margins = {}, [], []
-        for seed in range(arguments.splits):
+        for seed in seeds:
             scores = cached_scores(cell[0], seed, arguments.cache)
             fit, test = (rows_of(scores, part, cell[1]) for part in ("fit", "test"))
             one, lines, ok = compare(fit, test, seed)
