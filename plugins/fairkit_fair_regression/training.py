@@ -352,7 +352,8 @@ def _weights(table: Table, groups: Groups) -> Array | None:
 
 def _without_sensitive(table: Table, groups: Groups) -> Table:
     """Leave the sensitive columns out of the features: their part is fitted, and dropped, by itself."""
-    columns = set() if groups.split is None else set(groups.split.columns)
+    columns = {name for name, split in table.groups.items() if split is groups}
+    columns |= set() if groups.split is None else set(groups.split.columns)
     kept = tuple(name for name in table.features if name not in columns)
     if not kept:
         raise DataError(f"{table.name}: constraint=seo needs features besides the sensitive columns")

@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 
 import fairkit
-
 from fairkit.errors import DataError
 from fairkit.mitigate import mitigate
 from fairkit.mitigators import Groups, Run, Table
@@ -110,9 +109,10 @@ def test_as_fairlearn_within_nu_and_with_no_more_fits(seed, share):
     worst = max(squares[groups == name].mean() for name in "abc")
     # between what is reached for nothing and what can be reached at all
     least = min(
-        ((LinearRegression().fit(frame[groups == name], target[groups == name]).predict(frame) - target) ** 2)[
-            groups == name
-        ].mean()
+        (
+            (LinearRegression().fit(frame[groups == name], target[groups == name]).predict(frame) - target)
+            ** 2
+        )[groups == name].mean()
         for name in "abc"
     )
     bound = worst - share * 0.3 * (worst - least)
@@ -168,9 +168,7 @@ def test_weights_are_rows_seen_so_often():
     again = {name: np.repeat(column, times) for name, column in columns.items()}
     repeated = second.fit(_table(again, np.repeat(target, times), np.repeat(groups, times)), Run())
     assert weighted.details["objective"] == pytest.approx(repeated.details["objective"], abs=1e-7)
-    np.testing.assert_allclose(
-        weighted.predict(columns).score, repeated.predict(columns).score, atol=2e-3
-    )
+    np.testing.assert_allclose(weighted.predict(columns).score, repeated.predict(columns).score, atol=2e-3)
 
 
 @pytest.mark.parametrize("loss", ["logistic", "absolute"])

@@ -115,7 +115,9 @@ def test_curves_are_the_lagrangian_of_every_predictor(seed):
     levels = grid.levels(rng.random(40))
     cost, values = parity.measure(levels)
     curves = parity.curves(multipliers)
-    by_rows = np.mean([curves[cell // 3, cell % 3, level] for cell, level in zip(parity.cells, levels)])
+    by_rows = np.mean(
+        [curves[cell // 3, cell % 3, level] for cell, level in zip(parity.cells, levels, strict=True)]
+    )
     assert by_rows == pytest.approx(cost + multipliers @ values, abs=1e-12)
 
 
@@ -132,13 +134,11 @@ def test_the_best_response_is_that_of_brute_force(seed):
     parity = make_parity(grid, LOSSES[0], labels, codes, 2)
     multipliers = rng.exponential(0.3, size=12)
     found = best_levels(parity.curves(multipliers)).ravel()[parity.cells]
-    cost, values = parity.measure(found)
+    own_cost, own_values = parity.measure(found)
     kinds = (labels > 0.5) * 2 + codes
-    brute = min(
-        (lambda pair: pair[0] + multipliers @ pair[1])(parity.measure(np.array(form)[kinds]))
-        for form in itertools.product(range(4), repeat=4)
-    )
-    assert cost + multipliers @ values == pytest.approx(brute, abs=1e-12)
+    forms = [parity.measure(np.array(form)[kinds]) for form in itertools.product(range(4), repeat=4)]
+    brute = min(cost + multipliers @ values for cost, values in forms)
+    assert own_cost + multipliers @ own_values == pytest.approx(brute, abs=1e-12)
 
 
 def test_netted_multipliers_give_the_same_curves_and_no_higher_price():

@@ -1,0 +1,224 @@
+"""Frontiers of test loss against statistical parity, in the form of figure 1 of Agarwal, Dudík & Wu (2019).
+
+    python benchmarks/fair_regression_frontiers.py --output DIR [--only "law school"] [--points 10]
+
+For every data set: the unconstrained learner, the baseline SEO (least squares), fairlearn's reduction under
+demographic parity (logistic loss), and this plugin's frontier, with linear learners and with trees. Prints a
+table, and writes frontiers.json and frontiers.svg.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+from fair_regression_data import SOURCES, Problem, load
+
+from fairkit.mitigators import Run, Table
+from fairkit_fair_regression.drawing import Mark, Series, panels
+from fairkit_fair_regression.frontier import Ruler, group_codes
+from fairkit_fair_regression.members import Chances, Values
+from fairkit_fair_regression.plugin import FairRegression
+
+LEARNERS = {"logistic": ("logistic", "xgboost"), "squared": ("linear", "xgboost")}
+TREES = {"max_depth": 4, "n_estimators": 100}
+"""Of XGBoost: the depth keeps trees from overfitting halves of these sizes."""
+
+
+def ours(problem: Problem, learner: str, levels: list[float], targets: str | None = None) -> list[dict]:
+    values = {
+        "epsilon": levels,
+        "loss": problem.loss,
+        "label_range": problem.label_range,
+        "settings": TREES if learner == "xgboost" else {},
+        "iterations": 25,
+    }
+    method = FairRegression.with_values(values | ({} if targets is None else {"targets": targets}))
+    table, test = Table.from_dataset(problem.train), Table.from_dataset(problem.test)
+    start = time.perf_counter()
+    model = method.fit(table, Run(learner=learner))
+    seconds = time.perf_counter() - start
+    points = model.held_out(test, 0.95)["frontier"]["points"]
+    free = fitted(problem, learner, table)
+    name = f"{learner}{' (published targets)' if targets == 'labels' else ''}"
+    found = [measured(f"unconstrained, {learner}", free, [1.0], problem, table, test)]
+    calls = model.details["oracle_calls_of_run"]
+    print(f"  {name}: {calls} oracle calls for {len(levels)} bounds, {seconds:.0f} s")
+    for point in points[1:]:
+        found.append({"method": f"ours, {name}", "bound": point["bound"], **flat(point)})
+    return found
+
+
+def flat(point: dict) -> dict:
+    return {
+        f"{part}_{key}": value
+        for part in ("train", "test")
+        for key, value in point[part].items()
+        if key != "group"
+    } | {key: point[key] for key in ("gap", "oracle_calls", "members") if key in point}
+
+
+def fitted(problem: Problem, learner: str, table: Table) -> list:
+    method = FairRegression.with_values(
+        {"loss": problem.loss, "settings": TREES if learner == "xgboost" else {}, "label_range": (0, 1)}
+    )
+    return [method.baseline(table, Run(learner=learner))]
+
+
+def measured(name, models, weights, problem, table, test, bound=None) -> dict:
+    """Measure models with their own encoders, unrounded predictions on the grid for the distances."""
+    groups = table.only_groups()
+    from fairkit_fair_regression.training import Training
+
+    method = FairRegression.with_values({"loss": problem.loss, "label_range": (0, 1)})
+    learner = "logistic" if problem.loss == "logistic" else "linear"
+    scale = Training.prepare(method, table, Run(learner=learner)).scale
+    ruler = Ruler(scale=scale, loss=models[0].loss, sensitive=None, names=groups.names, parity=True)
+    found = {"method": name, "bound": bound}
+    for part, rows in (("train", table), ("test", test)):
+        matrices = [model.encoder.transform(rows.columns) for model in models]
+        members = {
+            i: Fixed(model.members[0].predict(m)) for i, (model, m) in enumerate(zip(models, matrices, strict=True))
+        }
+        one = ruler.measure(
+            members,
+            [dict(enumerate(weights))],
+            matrices[0],
+            scale.to_unit(rows.target),
+            group_codes(rows, None, groups.names),
+            None,
+            0.95,
+        )[0]
+        found |= {f"{part}_{key}": value for key, value in one.to_dict().items() if key != "group"}
+    return found
+
+
+class Fixed:
+    def __init__(self, predictions):
+        self.predictions = predictions
+
+    def predict(self, matrix):
+        return self.predictions
+
+
+def seo(problem: Problem) -> list[dict]:
+    method = FairRegression.with_values({"constraint": "seo", "label_range": (0, 1)})
+    table, test = Table.from_dataset(problem.train), Table.from_dataset(problem.test)
+    return [measured("SEO", [method.fit(table, Run())], [1.0], problem, table, test)]
+
+
+def classification(problem: Problem, learner: str, levels: list[float]) -> list[dict]:
+    """fairlearn's exponentiated gradient under demographic parity; its members' scores are what is measured."""
+    from fairlearn.reductions import DemographicParity, ExponentiatedGradient
+
+    table, test = Table.from_dataset(problem.train), Table.from_dataset(problem.test)
+    free = fitted(problem, learner, table)[0]
+    matrix = free.encoder.transform(table.columns)
+    groups = table.only_groups()
+    found = []
+    for level in levels:
+        start = time.perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            gradient = ExponentiatedGradient(
+                estimator(learner), DemographicParity(difference_bound=level), eps=level, max_iter=20
+            )
+            gradient.fit(matrix, table.target.astype(int), sensitive_features=groups.codes)
+        weights = gradient.weights_.to_numpy(float)
+        kept = [k for k in range(len(weights)) if weights[k] > 1e-6]
+        models = [Wrapped(free.encoder, Chances(gradient.predictors_[k]), free.loss) for k in kept]
+        row = measured(
+            f"fairlearn, {learner}", models, weights[kept] / weights[kept].sum(), problem, table, test, level
+        )
+        calls, seconds = gradient.n_oracle_calls_, time.perf_counter() - start
+        print(f"  fairlearn {learner} {level:g}: {calls} oracle calls, {seconds:.0f} s")
+        found.append(row | {"oracle_calls": gradient.n_oracle_calls_})
+    return found
+
+
+class Wrapped:
+    def __init__(self, encoder, member: Chances | Values, loss):
+        self.encoder, self.members, self.loss = encoder, [member], loss
+
+
+def estimator(learner: str):
+    if learner == "logistic":
+        from sklearn.linear_model import LogisticRegression
+
+        return LogisticRegression(max_iter=2000)
+    from xgboost import XGBClassifier
+
+    return XGBClassifier(learning_rate=0.1, tree_method="hist", **TREES)
+
+
+def run(name: str, points: int) -> list[dict]:
+    problem = load(name)
+    levels = [float(f"{value:.3g}") for value in np.geomspace(0.25, 0.01, points)]
+    found = []
+    for learner in LEARNERS[problem.loss]:
+        if name == "communities & crime" and learner == "xgboost":
+            continue  # as in the paper: trees overfit a thousand rows
+        found += ours(problem, learner, levels)
+        if problem.loss == "logistic":
+            found += classification(problem, learner, [0.2, 0.1, 0.05, 0.02])
+            found += ours(problem, learner, levels, "labels")
+    return found + (seo(problem) if problem.loss == "squared" else [])
+
+
+def table_of(rows: list[dict], root: bool) -> None:
+    unit = "rmse" if root else "log-loss"
+    print(
+        f"  {'method':34} {'bound':>6} {'train ' + unit:>14} {'SP':>6} {'test ' + unit:>14} {'SP':>6} (± KS)"
+    )
+    for row in rows:
+        train, test = row["train_loss"], row["test_loss"]
+        if root:
+            train, test = train**0.5, test**0.5
+        half = row["test_disparity_interval"][1] - row["test_disparity"]
+        bound = "" if row["bound"] is None else f"{row['bound']:.3g}"
+        print(
+            f"  {row['method']:34} {bound:>6} {train:14.4f} {row['train_disparity']:6.3f} {test:14.4f} "
+            f"{row['test_disparity']:6.3f} ({half:.3f})"
+        )
+
+
+def panel(name: str, rows: list[dict]):
+    least = min(row["test_loss"] for row in rows if row["method"].startswith("unconstrained"))
+    series = []
+    for method in dict.fromkeys(row["method"] for row in rows):
+        own = [row for row in rows if row["method"] == method]
+        marks = [
+            Mark(
+                row["test_disparity"],
+                None,
+                row["test_loss"] - least,
+                tuple(end - least for end in row["test_loss_interval"]) if len(own) > 1 else None,
+            )
+            for row in own
+        ]
+        series.append(Series(method.replace(", ", " "), sorted(marks), line=len(own) > 1))
+    return series, name, "statistical parity, test", "test loss above the best unconstrained"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--only", choices=list(SOURCES))
+    parser.add_argument("--points", type=int, default=10)
+    given = parser.parse_args()
+    given.output.mkdir(parents=True, exist_ok=True)
+    results = {}
+    for name in [given.only] if given.only else list(SOURCES):
+        print(name)
+        results[name] = run(name, given.points)
+        table_of(results[name], root=load(name).loss == "squared")
+    (given.output / "frontiers.json").write_text(json.dumps(results, indent=1))
+    (given.output / "frontiers.svg").write_text(panels([panel(name, rows) for name, rows in results.items()]))
+
+
+if __name__ == "__main__":
+    main()
