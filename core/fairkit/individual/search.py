@@ -117,17 +117,32 @@ def _block_bounds(
 
 
 @numba.njit(cache=True, fastmath=_FAST, error_model="numpy")
-def _reward_bound(kind: int, low: Floats, high: Floats, lane: int, label: int, target: Floats, q: int) -> Any:
-    """Bound the reward below a lane from above; exact for a row."""
+def _block_rewards(
+    kind: int,
+    low: Floats,
+    high: Floats,
+    begin: int,
+    lanes: int,
+    label: int,
+    target: Floats,
+    q: int,
+    out: Floats,
+) -> None:
+    """Bound the rewards below some lanes from above; exact for rows.
+
+    One call for a block: a call for each lane takes longer than its work.
+    """
     if kind == LOSSES:
-        return low[label, lane]
-    if low[lane, 0] > high[lane, 0]:
-        return -np.inf
-    total = 0.0
-    for k in range(target.shape[1]):
-        gap = max(abs(low[lane, k] - target[q, k]), abs(high[lane, k] - target[q, k]))
-        total += gap * gap if kind == SQUARED else gap
-    return total / target.shape[1]
+        for t in range(lanes):
+            out[t] = low[label, begin + t]
+        return
+    share = 1.0 / target.shape[1]
+    for t in range(lanes):
+        total = 0.0
+        for k in range(target.shape[1]):
+            gap = max(high[begin + t, k] - target[q, k], target[q, k] - low[begin + t, k])
+            total += gap * gap if kind == SQUARED else gap
+        out[t] = total * share if low[begin + t, 0] <= high[begin + t, 0] else -np.inf
 
 
 @numba.njit(cache=True, parallel=True, fastmath=_FAST, error_model="numpy")
@@ -187,7 +202,7 @@ def search(  # noqa: PLR0912, PLR0915 -- one compiled loop; calls with arrays co
     for r in numba.prange(stride * stride):
         chunk = (r % stride) * stride + r // stride
         stack, level = np.empty(FANOUT * 20, np.int64), np.empty(FANOUT * 20, np.int64)
-        bound, child = np.empty(FANOUT * 20), np.empty(FANOUT)
+        bound, child, rewards = np.empty(FANOUT * 20), np.empty(FANOUT), np.empty(FANOUT)
         x = np.zeros(slack.shape[1], np.float32)
         previous = -1
         for q in range(chunk * CHUNK, min((chunk + 1) * CHUNK, m)):
@@ -197,7 +212,8 @@ def search(  # noqa: PLR0912, PLR0915 -- one compiled loop; calls with arrays co
             best, best_reward, best_cost, answer, seen = -np.inf, 0.0, 0.0, -1, 0
             for start in (own[q], guess[q], previous):
                 if start >= 0:
-                    worth = _reward_bound(kind, low, high, start, label[q], target, q)
+                    _block_rewards(kind, low, high, start, 1, label[q], target, q, child)
+                    worth = child[0]
                     far = _squared_distance(z, start, here)
                     if worth - eta * far > best:
                         best, best_reward, best_cost, answer = worth - eta * far, worth, far, start
@@ -208,17 +224,14 @@ def search(  # noqa: PLR0912, PLR0915 -- one compiled loop; calls with arrays co
                 if bound[size] <= best:
                     continue
                 begin, at_level, base = stack[size], level[size], size
-                if kind == LOSSES:
-                    for t in range(FANOUT):
-                        child[t] = low[label[q], begin + t]
-                else:
-                    for t in range(FANOUT):
-                        child[t] = _reward_bound(kind, low, high, begin + t, label[q], target, q)
+                _block_rewards(kind, low, high, begin, FANOUT, label[q], target, q, child)
                 if at_level == 0:
+                    for t in range(FANOUT):
+                        rewards[t] = child[t]
                     seen += _block_bounds(centre, begin, slack, 0, 0, x, price, best, child)
                     for t in range(FANOUT):
                         if child[t] > best:
-                            worth = _reward_bound(kind, low, high, begin + t, label[q], target, q)
+                            worth = rewards[t]
                             far = _squared_distance(z, begin + t, here)
                             if worth - eta * far > best:
                                 best, best_reward, best_cost, answer = (
