@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairkit.arrays import as_arrow, as_numpy
 from fairkit.digest import TableDigest
 from fairkit.errors import DataError, did_you_mean
 from fairkit.findings import DataInfo
@@ -70,7 +71,7 @@ class Batch:
             if name not in names:
                 hint = did_you_mean(name, names, what="columns")
                 raise DataError(f"there is no column {name!r} in the data. {hint}")
-            self._cache[name] = self._arrow.column(names.index(name)).to_numpy(zero_copy_only=False)
+            self._cache[name] = as_numpy(self._arrow.column(names.index(name)))
         return self._cache[name]
 
     def columns(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
@@ -192,10 +193,9 @@ class Dataset:
         return keep
 
     def _used(self, arrow: pa.RecordBatch) -> tuple[pa.RecordBatch, NDArray[np.bool_]]:
-        import pyarrow as pa
 
         keep = self._keep(arrow)
-        return (arrow if keep.all() else arrow.filter(pa.array(keep))), keep
+        return (arrow if keep.all() else arrow.filter(as_arrow(keep))), keep
 
     def _batch(self, arrow: pa.RecordBatch, start: int) -> Batch:
         used, keep = self._used(arrow)
@@ -293,7 +293,7 @@ def load_data(
 
 
 def _values(arrow: pa.RecordBatch, column: str) -> NDArray[Any]:
-    values: NDArray[Any] = arrow.column(arrow.schema.names.index(column)).to_numpy(zero_copy_only=False)
+    values: NDArray[Any] = as_numpy(arrow.column(arrow.schema.names.index(column)))
     return values
 
 
@@ -302,7 +302,7 @@ def _missing(column: pa.Array) -> NDArray[np.bool_]:
     import pyarrow.compute as pc
 
     nan_is_null = pa.types.is_floating(column.type)
-    flags: NDArray[np.bool_] = pc.is_null(column, nan_is_null=nan_is_null).to_numpy(zero_copy_only=False)
+    flags: NDArray[np.bool_] = as_numpy(pc.is_null(column, nan_is_null=nan_is_null))
     return flags
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fairkit.arrays import as_arrow, as_numpy, empty_text
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -76,8 +78,8 @@ class _ColumnDigest:
     def _text(self, column: pa.Array) -> None:
         import pyarrow.compute as pc
 
-        filled = pc.fill_null(column, "")
-        lengths = pc.binary_length(filled).to_numpy(zero_copy_only=False).astype("<i4")
+        filled = pc.fill_null(column, empty_text())
+        lengths = as_numpy(pc.binary_length(filled)).astype("<i4")
         self._second.update(lengths.tobytes())
         self._second_used = True
         self._values.update(_text_bytes(filled))
@@ -87,14 +89,14 @@ class _ColumnDigest:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        codes = pc.fill_null(pc.cast(column, pa.uint8()), pa.scalar(2, pa.uint8()))
-        values = codes.to_numpy(zero_copy_only=False)
+        codes = pc.fill_null(pc.cast(column, pa.uint8()), as_arrow(np.array([2], np.uint8))[0])
+        values = as_numpy(codes)
         self._values.update(values.tobytes())
         self._see("boolean", any_value=bool((values != 2).any()))
 
     def _number(self, column: pa.Array) -> None:
         whole = _large_integers(column)
-        values = column.to_numpy(zero_copy_only=False).astype("<f8") + 0.0
+        values = as_numpy(column).astype("<f8") + 0.0
         missing = np.isnan(values)
         values[missing] = np.nan
         self._values.update(values.tobytes())
@@ -114,7 +116,7 @@ def _large_integers(column: pa.Array) -> NDArray[np.int64] | None:
     extremes = pc.min_max(column)
     if max(abs(extremes["min"].as_py()), abs(extremes["max"].as_py())) <= _EXACT:
         return None
-    exact: NDArray[np.int64] = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
+    exact: NDArray[np.int64] = as_numpy(pc.fill_null(column, as_arrow(np.zeros(1, np.int64))[0]))
     return exact
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairkit.arrays import as_numpy
 from fairkit.errors import DataError
 from fairkit.roles import MISSING_GROUP, Missing, Sensitive, bin_names, value_text
 
@@ -51,7 +52,7 @@ class _ColumnCoder:
     def _values(self, column: pa.Array) -> NDArray[np.int64]:
         coded = column.dictionary_encode("encode")
         local = [self._number(value_text(value)) for value in coded.dictionary.to_pylist()]
-        places = coded.indices.to_numpy(zero_copy_only=False)
+        places = as_numpy(coded.indices)
         numbered: NDArray[np.int64] = np.asarray(local or [0], dtype=np.int64)[places]
         return numbered
 
@@ -62,7 +63,7 @@ class _ColumnCoder:
             raise DataError(
                 f"the sensitive column {self.column!r} holds text and cannot be binned; leave the bins out"
             )
-        values = column.to_numpy(zero_copy_only=False).astype(float)
+        values = as_numpy(column).astype(float)
         codes: NDArray[np.int64] = np.digitize(values, self.edges or ()).astype(np.int64)
         missing = np.isnan(values)
         if missing.any():

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairkit.arrays import as_arrow, as_numpy
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -426,22 +428,18 @@ def _distinct(
 
     Arrow's dictionary is a hash table: for scores that repeat it is ten times faster than sorting them.
     """
-    import pyarrow as pa
-
     head = scores[: 2 * limit]
     if len(head) < len(scores) and _unique_count(head) > limit:
         return None
-    coded = pa.array(scores).dictionary_encode()
-    values, order = np.unique(coded.dictionary.to_numpy(), return_inverse=True)
+    coded = as_arrow(scores).dictionary_encode()
+    values, order = np.unique(as_numpy(coded.dictionary), return_inverse=True)
     if len(values) > limit:
         return None
-    return values, order[coded.indices.to_numpy()].astype(np.int64, copy=False)
+    return values, order[as_numpy(coded.indices)].astype(np.int64, copy=False)
 
 
 def _unique_count(scores: NDArray[np.float64]) -> int:
-    import pyarrow as pa
-
-    return len(pa.array(scores).unique()) - int((scores == 0).any())  # 0 and -0 are one score
+    return len(as_arrow(scores).unique()) - int((scores == 0).any())  # 0 and -0 are one score
 
 
 def _add_up(mass: NDArray[np.float64], places: NDArray[np.int64], size: int) -> NDArray[np.float64]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -304,3 +306,22 @@ def test_the_favorable_value_in_any_spelling(favorable: Any) -> None:
         data = fairkit.load_data({"y": column}, label="y", favorable=favorable)
         assert data.read([]).favorable is not None
         assert data.read([]).favorable.tolist() == [False, True, True]
+
+
+def test_numbers_are_read_without_pandas(tmp_path: Path) -> None:
+    """Arrow's own conversions import it, which takes longer than most audits."""
+    table = pa.table(
+        {"g": np.arange(90) % 3, "y": [0.0, 1.0, None] * 30, "s": np.arange(90) / 90, "t": ["a"] * 90}
+    )
+    pq.write_table(table, tmp_path / "t.parquet")
+    pacsv.write_csv(table, tmp_path / "t.csv")
+    code = (
+        "import sys, fairkit\n"
+        "for path in sys.argv[1:]:\n"
+        "    data = fairkit.load_data(path, label='y', favorable=1, sensitive=['g'])\n"
+        "    fairkit.audit(fairkit.PredictedColumns(score='s'), data)\n"
+        "print('pandas' in sys.modules, 'pyarrow.dataset' in sys.modules)\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "t.parquet"), str(tmp_path / "t.csv")]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["False", "False"]

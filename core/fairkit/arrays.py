@@ -1,0 +1,66 @@
+"""Between numpy and Arrow: what Arrow's own conversions do, without importing pandas for numbers.
+
+`pyarrow.array`, `pyarrow.scalar` and `Array.to_numpy` import pandas where that is installed, which takes longer
+than most audits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+
+def as_numpy(column: pa.Array) -> NDArray[Any]:
+    """Give a column as numpy: whole numbers as they are, with gaps as float64 with NaN; text as objects.
+
+    Parameters
+    ----------
+    column
+        Text, numbers or booleans.
+
+    Returns
+    -------
+    array
+        Shape [n]; it may share the column's memory and must not be written to.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+        if column.null_count:
+            column = pc.fill_null(pc.cast(column, pa.float64(), safe=False), as_arrow(np.array([np.nan]))[0])
+        return _shared(column)
+    if pa.types.is_boolean(column.type) and not column.null_count:
+        return _shared(pc.cast(column, pa.uint8())).view(np.bool_)
+    values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    return values
+
+
+def as_arrow(values: NDArray[Any]) -> pa.Array:
+    """Give numbers or flags, shape [n], as an Arrow array that shares their memory; NaN stays NaN."""
+    import pyarrow as pa
+
+    if values.dtype.kind == "b":
+        return as_arrow(values.view(np.uint8)).cast(pa.bool_())
+    plain = np.ascontiguousarray(values)
+    return pa.Array.from_buffers(pa.from_numpy_dtype(plain.dtype), len(plain), [None, pa.py_buffer(plain)])
+
+
+def empty_text() -> pa.Scalar:
+    """Give the text without characters."""
+    import pyarrow as pa
+
+    offsets = pa.py_buffer(np.zeros(2, np.int32))
+    return pa.StringArray.from_buffers(1, offsets, pa.py_buffer(b""))[0]
+
+
+def _shared(column: pa.Array) -> NDArray[Any]:
+    values: NDArray[Any] = (
+        np.from_dlpack(column) if len(column) else np.empty(0, column.type.to_pandas_dtype())
+    )
+    return values
