@@ -118,7 +118,7 @@ def _spreads(rows: Rows, group: np.ndarray, n: int) -> dict[str, Callable[[float
 @pytest.mark.parametrize("shift", [0.0, 0.3])
 def test_other_disparities_are_covered(sizes: tuple[int, ...], shift: float) -> None:
     rng = np.random.default_rng(1)
-    large = _spreads(*_world(rng, tuple(size * 1_000 for size in sizes), shift), len(sizes))
+    large = _spreads(*_world(rng, tuple(size * 300 for size in sizes), shift), len(sizes))
     truth = {
         name: 0.0 if shift == 0 and "ratio" not in name else spread(0.95).value
         for name, spread in large.items()
@@ -126,12 +126,12 @@ def test_other_disparities_are_covered(sizes: tuple[int, ...], shift: float) -> 
     if shift == 0:
         truth["equalized_odds_ratio"] = 1.0
     held = dict.fromkeys(truth, 0)
-    simulations = 300
+    simulations = 200
     for _ in range(simulations):
         for name, spread in _spreads(*_world(rng, sizes, shift), len(sizes)).items():
             held[name] += _holds(spread(0.95), truth[name])
-    # five standard errors of 300 simulations below the nominal rate would be .887
-    assert {name: count for name, count in held.items() if count < 0.92 * simulations} == {}
+    # .91 is 2.6 standard errors of 200 simulations below the nominal rate
+    assert {name: count for name, count in held.items() if count < 0.91 * simulations} == {}
 
 
 def test_fractional_decisions_have_narrower_intervals_than_draws() -> None:
