@@ -12,7 +12,7 @@ import argparse
 import numpy as np
 from fairgbm_common import line, load, rates, split
 
-from fairkit.mitigate import find_mitigator
+from fairkit.mitigation import find_mitigator
 from fairkit.mitigators import Run
 
 
@@ -37,11 +37,23 @@ def main() -> None:
     chosen = parser.parse_args()
     train, rest = split(load("acs_income", 200_000), 0, 0.4)
     _, test = split(rest, 0, 0.5)
-    line("trees", "rate", "leaves", "gap", "gap LightGBM", "accuracy", "acc LightGBM", "fairness %", "fairn. LightGBM")
+    line(
+        "trees",
+        "rate",
+        "leaves",
+        "gap",
+        "gap LightGBM",
+        "accuracy",
+        "acc LightGBM",
+        "fairness %",
+        "fairn. LightGBM",
+    )
     rng, found = np.random.default_rng(0), []
     for seed in range(chosen.settings):
         settings = draw(rng)
-        method = find_mitigator("fairgbm").with_values(settings | dict(pair.split("=") for pair in chosen.set))
+        method = find_mitigator("fairgbm").with_values(
+            settings | dict(pair.split("=") for pair in chosen.set)
+        )
         after = rates(method.fit(train, Run(seed=seed)), test)
         before = rates(method.baseline(train, Run(seed=seed)), test)
         row = [after.gap, before.gap, after.accuracy, before.accuracy, ratio(after), ratio(before)]

@@ -1,6 +1,6 @@
 """UCI Adult, original split, sex constrained but not a feature, FNR constraint, 200 trees.
 
-    python benchmarks/fairgbm_adult.py [--seeds 5]
+python benchmarks/fairgbm_adult.py [--seeds 5]
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from fairgbm_common import ROLES, folder, line, rates
 
 import fairkit
-from fairkit.mitigate import find_mitigator
+from fairkit.mitigation import find_mitigator
 from fairkit.mitigators import Run, Table
 
 

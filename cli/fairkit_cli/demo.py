@@ -72,7 +72,7 @@ def _write_data() -> None:
 
 def _train() -> Any:
     from fairkit.data import load_data
-    from fairkit.mitigate import mitigate
+    from fairkit.mitigation import mitigate
 
     train, test = (load_data(f"{part}.parquet", **ROLES) for part in ("train", "test"))  # type: ignore[arg-type]
     result = mitigate("fairgbm", train, test=test, output="fair.onnx")

@@ -19,6 +19,7 @@ _PUBLIC = {
     "GroupValue": "fairkit.findings",
     "Mean": "fairkit.metrics",
     "Metric": "fairkit.metrics",
+    "MitigationResult": "fairkit.mitigation",
     "Mitigator": "fairkit.mitigators",
     "ModelError": "fairkit.errors",
     "ModelOptions": "fairkit.models",
@@ -37,6 +38,8 @@ _PUBLIC = {
     "audit": "fairkit.auditing",
     "hookimpl": "fairkit.hookspecs",
     "load_data": "fairkit.data",
+    "mitigate": "fairkit.mitigation",
+    "mitigator": "fairkit.estimators",
     "parameter": "fairkit.parameters",
 }
 
@@ -53,9 +56,11 @@ if TYPE_CHECKING:
         PluginError,
         PolicyError,
     )
+    from fairkit.estimators import mitigator
     from fairkit.findings import Finding, GroupValue, Report
     from fairkit.hookspecs import hookimpl
     from fairkit.metrics import Mean, Metric, Rate
+    from fairkit.mitigation import MitigationResult, mitigate
     from fairkit.mitigators import Mitigator
     from fairkit.models import ModelOptions, PredictedColumns
     from fairkit.onnx.model import OnnxModel
@@ -75,6 +80,7 @@ __all__ = [
     "GroupValue",
     "Mean",
     "Metric",
+    "MitigationResult",
     "Mitigator",
     "ModelError",
     "ModelOptions",
@@ -93,6 +99,8 @@ __all__ = [
     "audit",
     "hookimpl",
     "load_data",
+    "mitigate",
+    "mitigator",
     "parameter",
 ]
 

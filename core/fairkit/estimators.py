@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import DataError, MissingExtraError, ParameterError
-from fairkit.mitigate import find_mitigator
+from fairkit.mitigation import find_mitigator
 from fairkit.mitigators import Groups, Mitigator, Run, Table
 from fairkit.parameters import parse_parameters
 from fairkit.roles import Roles

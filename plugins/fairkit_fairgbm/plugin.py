@@ -10,7 +10,7 @@ import numpy as np
 
 from fairkit.errors import MissingExtraError, ParameterError, did_you_mean
 from fairkit.learners import check_target
-from fairkit.mitigate import stratified
+from fairkit.mitigation import stratified
 from fairkit.mitigators import FittedModel, Mitigator, Run, Table
 from fairkit.onnx.encode import fit_encoder
 from fairkit.parameters import parameter

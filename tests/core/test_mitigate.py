@@ -13,7 +13,7 @@ import pytest
 import fairkit
 from fairkit.errors import FairkitError, ParameterError, PluginError
 from fairkit.learners import fit_learner
-from fairkit.mitigate import as_mitigator, find_mitigator, mitigate, split_dataset, stratified
+from fairkit.mitigation import as_mitigator, find_mitigator, mitigate, split_dataset, stratified
 from fairkit.mitigators import Mitigator, Table, intersect
 from fairkit.parameters import parameter
 from fairkit.policy import Rule

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import fairkit
 from fairkit.errors import DataError, ModelError, ParameterError
-from fairkit.mitigate import mitigate
+from fairkit.mitigation import mitigate
 from fairkit.mitigators import Run, Table
 from fairkit.onnx.export import check_parity, export
 from fairkit.onnx.model import OnnxModel

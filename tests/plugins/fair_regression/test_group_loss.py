@@ -10,7 +10,7 @@ import pytest
 
 import fairkit
 from fairkit.errors import DataError
-from fairkit.mitigate import mitigate
+from fairkit.mitigation import mitigate
 from fairkit.mitigators import Groups, Run, Table
 from fairkit_fair_regression.plugin import FairRegression
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from fairkit.compare import Change
     from fairkit.findings import Report
     from fairkit.mitigators import Progress
     from fairkit.models import Task
@@ -65,6 +66,7 @@ class MitigationResult:
     fitted: FittedModel
     train_rows: int
     test_rows: int
+    changes: tuple[Change, ...] = ()
     notes: tuple[str, ...] = ()
     held_out: Mapping[str, Any] = field(default_factory=dict)
 
@@ -102,6 +104,7 @@ class MitigationResult:
             "rows": {"train": self.train_rows, "test": self.test_rows},
             "before": self.before.to_dict(),
             "after": self.after.to_dict(),
+            "changes": [change.to_dict() for change in self.changes],
             "details": dict(self.details),
             "notes": list(self.notes),
         }
@@ -185,11 +188,12 @@ def mitigate(
     content = export(fitted, table, _mitigation(method, run, base)).SerializeToString(deterministic=True)
     baseline = _baseline(method, table, run, base)
     held = _held_out(fitted, test_data, table, confidence)
+    compared = baseline if base is None or not base.external else base
     result = MitigationResult(
         plugin=method.name,
         parameters=parameters_to_dict(method.parameters),
         before=_audit(
-            baseline if base is None or not base.external else base,
+            compared,
             "before",
             test_data,
             table,
@@ -204,6 +208,7 @@ def mitigate(
         fitted=fitted,
         train_rows=len(table),
         test_rows=test_data.info().rows,
+        changes=_paired_changes(compared, content, test_data, table, method.model_options(), confidence),
         notes=(*fitted.notes, *held.pop("notes", ())),
         held_out=held,
     )
@@ -365,6 +370,29 @@ def _baseline(method: Mitigator, table: Table, run: Run, base: OnnxModel | None)
     return export(method.baseline(table, quiet), table).SerializeToString(deterministic=True)
 
 
+def _paired_changes(
+    before: bytes | OnnxModel,
+    after: bytes,
+    data: Dataset,
+    table: Table,
+    before_options: ModelOptions | None,
+    confidence: float,
+) -> tuple[Change, ...]:
+    """Compare both models on the very rows of the audits."""
+    from fairkit.compare import compare
+
+    plain = ModelOptions(task=table.task)
+    models = [_as_onnx(before, "before"), _as_onnx(after, "after")]
+    result = compare(models, data, confidence=confidence, options=(before_options or plain, plain))
+    return result.changes[0]
+
+
+def _as_onnx(content: bytes | OnnxModel, name: str) -> OnnxModel:
+    from fairkit.onnx.model import OnnxModel
+
+    return OnnxModel(content, name) if isinstance(content, bytes) else content
+
+
 def _audit(
     content: bytes | OnnxModel,
     name: str,
@@ -375,10 +403,8 @@ def _audit(
     seed: int,
     options: ModelOptions | None = None,
 ) -> Report:
-    from fairkit.onnx.model import OnnxModel
-
     return audit(
-        OnnxModel(content, name) if isinstance(content, bytes) else content,
+        _as_onnx(content, name),
         data,
         policy=policy,
         confidence=confidence,
