@@ -16,10 +16,10 @@ from fairkit_cli import options as opt
 
 if TYPE_CHECKING:
     from fairkit.config import Config
-    from fairkit.mitigate import MitigationResult
+    from fairkit.mitigation import MitigationResult
     from fairkit.mitigators import Progress
 
-FORMATS = ("table", "json")
+FORMATS = ("table", "json", "html")
 
 PluginName = Annotated[str | None, typer.Option("--plugin", metavar="NAME", help="The method.")]
 BaseModel = Annotated[
@@ -78,15 +78,15 @@ def mitigate(
     register: RegisterName = None,
     registry: RegistryFolder = None,
     output_format: Annotated[
-        str, typer.Option("--format", metavar="NAME", help="table or json.", rich_help_panel=opt.OUTPUT)
+        str, typer.Option("--format", metavar="NAME", help="table, json or html.", rich_help_panel=opt.OUTPUT)
     ] = "table",
     config: opt.ConfigFile = None,
 ) -> None:
     """Train or repair a model so that it treats people more alike; show it before and after."""
     from fairkit.config import load_config
     from fairkit.files import check_writable
-    from fairkit.mitigate import mitigate as run
-    from fairkit_cli.audit import EXIT_CODES
+    from fairkit.mitigation import mitigate as run
+    from fairkit_cli.audit import EXIT_CODES, drawing
 
     opt.check_format(output_format, FORMATS)
     settings = load_config(config)
@@ -101,7 +101,7 @@ def mitigate(
     train = opt.load_dataset(
         columns, settings, carried, file="train" if settings.data.get("train") else "path"
     )
-    with _bar(name) as progress:
+    with drawing(output_format), _bar(name) as progress:
         result = run(
             name,
             train,
@@ -226,9 +226,14 @@ def _show(result: MitigationResult, target: Path, registered: list[str], output_
         record = result.to_dict() | {"output": str(target), "registered": registered}
         print(json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False))
         return
-    from fairkit_cli.comparison import comparison
+    if output_format == "html":
+        from fairkit_cli.html.comparison import mitigation_page
 
-    sys.stdout.write(comparison(result, terminal=sys.stdout.isatty()))
+        sys.stdout.write(mitigation_page(result))
+    else:
+        from fairkit_cli.comparison import comparison
+
+        sys.stdout.write(comparison(result, terminal=sys.stdout.isatty()))
     print(f"fairkit: wrote {target}", file=sys.stderr)
     for reference in registered:
         print(f"fairkit: registered {reference}", file=sys.stderr)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from fairkit.comparing import Change, Outcome
     from fairkit.findings import Finding, Report, RuleResult, VerdictName
 
 MOST_DISPARITIES = 12
@@ -188,3 +189,59 @@ def group_table(report: Report, sensitive: str) -> tuple[list[GroupRow], list[st
         for place, group in enumerate(first)
     ]
     return rows, metrics
+
+
+PERFORMANCE = (
+    "accuracy",
+    "balanced_accuracy",
+    "roc_auc",
+    "log_loss",
+    "mean_absolute_error",
+    "mean_squared_error",
+    "r2_score",
+)
+BETWEEN = (
+    "demographic_parity_difference",
+    "equal_opportunity_difference",
+    "false_positive_rate_difference",
+    "equalized_odds_difference",
+    "accuracy_difference",
+    "mean_prediction_difference",
+    "mean_absolute_error_difference",
+    "worst_group_loss",
+)
+MEANING: Mapping[Outcome, str] = {
+    "better": "better",
+    "worse": "worse",
+    "changed": "changed",
+    "same": "within noise",
+    "undecided": "undecided",
+}
+"""What is said about a difference between two models."""
+
+
+def headline_changes(changes: Sequence[Change]) -> tuple[list[Change], list[Change]]:
+    """Give the changes that people look at first: of performance over all rows, and of disparities."""
+    performance = [
+        one
+        for one in changes
+        if one.sensitive is None and one.metric in PERFORMANCE and one.before is not None
+    ]
+    binary = any(one.metric == "demographic_parity_difference" for one in changes)
+    hidden = {"mean_prediction_difference"} if binary else set()
+    between = [
+        one
+        for one in changes
+        if one.sensitive is not None
+        and one.group is None
+        and one.metric in BETWEEN
+        and one.metric not in hidden
+    ]
+    performance.sort(key=lambda one: PERFORMANCE.index(one.metric))
+    between.sort(key=lambda one: (one.sensitive or "", BETWEEN.index(one.metric)))
+    return performance, between
+
+
+def change_name(one: Change) -> str:
+    """Name a change's metric."""
+    return f"{one.metric} ({one.parameters['class']})" if "class" in one.parameters else one.metric

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fairkit.compare import Change
+    from fairkit.comparing import Change
     from fairkit.findings import Report
     from fairkit.mitigators import Progress
     from fairkit.models import Task
@@ -379,7 +379,7 @@ def _paired_changes(
     confidence: float,
 ) -> tuple[Change, ...]:
     """Compare both models on the very rows of the audits."""
-    from fairkit.compare import compare
+    from fairkit.comparing import compare
 
     plain = ModelOptions(task=table.task)
     models = [_as_onnx(before, "before"), _as_onnx(after, "after")]

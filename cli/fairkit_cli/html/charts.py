@@ -115,7 +115,7 @@ def forest(rows: Sequence[ForestRow], title: str, *, narrow: bool, zero: bool = 
     return {
         "width": NARROW if narrow else WHOLE - beside,
         "height": {"step": 44 if narrow else 26},
-        "padding": {"left": 5 if narrow else beside, "right": 12, "top": 12 if narrow else 5, "bottom": 5},
+        "padding": {"left": 5, "right": 12, "top": 12 if narrow else 5, "bottom": 5},
         "data": {"values": values},
         "layer": layers,
     }

@@ -45,39 +45,36 @@ def report_page(report: Report) -> str:
 
 
 def header(report: Report) -> Markup:
-    """The verdict and why, in one sentence; then each rule."""
+    """What was audited; the verdict and why."""
     view = report_view(report)
-    if view.verdict is None:
-        banner = tag(
-            "p",
-            tag("strong", "No verdict"),
-            ": no policy was given. What was measured follows.",
-            class_="verdict none",
-        )
-    else:
-        word = [tag("span", MARKS[view.verdict], aria_hidden="true"), " ", WORDS[view.verdict]]
-        why = next(rule.reason for rule in view.rules if rule.verdict == view.verdict)
-        more = sum(rule.verdict == view.verdict for rule in view.rules) - 1
-        also = f" (and {more} more)" if more else ""
-        banner = tag(
-            "p", tag("strong", word), f": {view.summary}. ", why, f"{also}.", class_=f"verdict {view.verdict}"
-        )
-    rules = [
-        tag(
-            "li",
-            tag("span", f"{MARKS[rule.verdict]} {WORDS[rule.verdict]}", class_=f"badge {rule.verdict}"),
-            " ",
-            rule.reason,
-        )
-        for rule in view.rules
-    ]
     return tag(
         "header",
         tag("h1", "Fairness audit of ", name_of(report.model.name)),
         tag("p", view.subject, class_="subject"),
-        banner,
-        tag("ul", rules, class_="rules") if len(rules) > 1 else None,
+        verdict(report),
     )
+
+
+def verdict(report: Report) -> list[Markup]:
+    """The verdict and why, in one sentence; then each rule."""
+    view = report_view(report)
+    if view.verdict is None:
+        none = [tag("strong", "No verdict"), ": no policy was given. What was measured follows."]
+        return [tag("p", none, class_="verdict none")]
+    word = [tag("span", MARKS[view.verdict], aria_hidden="true"), " ", WORDS[view.verdict]]
+    decisive = [rule.reason for rule in view.rules if rule.verdict == view.verdict]
+    also = f" (and {len(decisive) - 1} more)" if len(decisive) > 1 else ""
+    why = f": {view.summary}. {decisive[0]}{also}."
+    rules = [
+        tag(
+            "li",
+            tag("span", f"{MARKS[rule.verdict]} {WORDS[rule.verdict]}", class_=f"badge {rule.verdict}"),
+            f" {rule.reason}",
+        )
+        for rule in view.rules
+    ]
+    banner = tag("p", tag("strong", word), why, class_=f"verdict {view.verdict}")
+    return [banner, tag("ul", rules, class_="rules")] if len(rules) > 1 else [banner]
 
 
 def disparity_section(report: Report) -> Markup | None:

@@ -1,0 +1,80 @@
+"""`fairkit compare`: models on the same rows, and which differences are beyond noise."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fairkit_cli import options as opt
+
+if TYPE_CHECKING:
+    from fairkit.comparing import Comparison
+
+FORMATS = ("table", "json", "html")
+
+
+@opt.expanded
+def compare(
+    models: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="A.onnx B.onnx ...", help="Model files, or names in the registry; the first is the base."
+        ),
+    ],
+    columns: opt.DataOptions,
+    task: opt.TaskName = None,
+    score_output: opt.ScoreOutput = None,
+    score_kind: opt.ScoreKindName = None,
+    favorable_class: opt.FavorableClass = None,
+    threshold: opt.Threshold = None,
+    confidence: opt.Confidence = None,
+    output_format: Annotated[
+        str, typer.Option("--format", metavar="NAME", help="table, json or html.", rich_help_panel=opt.OUTPUT)
+    ] = "table",
+    output: opt.Output = None,
+    config: opt.ConfigFile = None,
+) -> None:
+    """Compare models with the first of them on the same rows: what is better or worse beyond noise?"""
+    from fairkit.comparing import compare as run
+    from fairkit.config import load_config
+    from fairkit.files import check_writable
+    from fairkit.onnx.model import OnnxModel
+    from fairkit_cli.audit import drawing, write
+    from fairkit_cli.names import model_file
+    from fairkit_cli.progress import progress_bar
+
+    opt.check_format(output_format, FORMATS)
+    if output is not None:
+        check_writable(output)
+    settings = load_config(config)
+    told = opt.AuditOptions(
+        task=task,
+        score_output=score_output,
+        score_kind=score_kind,
+        favorable_class=favorable_class,
+        threshold=threshold,
+        confidence=confidence,
+    )
+    audited = opt.audit_settings(told, settings)
+    loaded = [OnnxModel.load(model_file(model, settings)) for model in models]
+    carried = next((model.settings for model in loaded if model.settings), {})
+    file = "test" if "test" in settings.data else "path"
+    data = opt.load_dataset(columns, settings, carried, file=file)
+    with drawing(output_format), progress_bar() as progress:
+        result = run(loaded, data, confidence=audited.confidence, options=audited.options, progress=progress)
+    write(lambda terminal: text_of(result, output_format, terminal), output)
+
+
+def text_of(result: Comparison, output_format: str, terminal: bool) -> str:
+    """Give a comparison in a format."""
+    if output_format == "json":
+        return json.dumps(result.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    if output_format == "html":
+        from fairkit_cli.html.comparison import comparison_page
+
+        return comparison_page(result)
+    from fairkit_cli.comparison import comparison_text
+
+    return comparison_text(result, terminal=terminal)

@@ -1,0 +1,188 @@
+"""Models beside each other as a page: what is better or worse beyond noise, then every number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from fairkit_cli.html.charts import ForestRow, forest
+from fairkit_cli.html.markup import Content, Markup, name_of, tag
+from fairkit_cli.html.page import facts, figure, page, section, table
+from fairkit_cli.html.svg import draw
+from fairkit_cli.view import MEANING, change_name, headline_changes, interval, number
+
+if TYPE_CHECKING:
+    from fairkit.comparing import Change, Comparison
+    from fairkit.findings import DataInfo, ModelInfo
+    from fairkit.mitigation import MitigationResult
+
+STATUS = {"better": "pass", "worse": "fail", "changed": "inconclusive"}
+_UNIT = 1.5
+
+
+def comparison_page(result: Comparison) -> str:
+    """Give a comparison as one HTML file.
+
+    Raises
+    ------
+    MissingRendererError
+        vl-convert-python is not installed.
+    """
+    base = result.models[0]
+    body: list[Content] = [
+        tag(
+            "header",
+            tag("h1", "Models beside ", name_of(base.name)),
+            tag("p", f"On the same {result.data.rows:,} rows of ", name_of(result.data.name),
+                f", with {result.confidence:.0%} intervals of the paired differences.", class_="subject"),
+        )
+    ]  # fmt: skip
+    for model, changes in zip(result.models[1:], result.changes, strict=True):
+        body.append(section_of(tag("h2", name_of(model.name)), changes, (base.name, model.name)))
+    body.append(_details(result.models, result.data, result.notes, result.confidence))
+    return page(f"Comparison with {base.name}", body)
+
+
+def mitigation_page(result: MitigationResult) -> str:
+    """Give a mitigation as one HTML file: before and after, then the audit of the result.
+
+    Raises
+    ------
+    MissingRendererError
+        vl-convert-python is not installed.
+    """
+    from fairkit_cli.html.groups import group_sections
+    from fairkit_cli.html.report import details, disparity_section, verdict
+
+    after = result.after
+    told = ", ".join(f"{key} = {value}" for key, value in result.parameters.items())
+    body: list[Content] = [
+        tag(
+            "header",
+            tag("h1", "Mitigated with ", name_of(result.plugin)),
+            tag(
+                "p",
+                f"{result.train_rows:,} rows to learn from, {result.test_rows:,} rows to measure on. {told}",
+                class_="subject",
+            ),
+            verdict(after),
+        ),
+        section_of(tag("h2", "Before and after"), result.changes, ("before", "after")),
+        disparity_section(after),
+        *group_sections(after),
+        tag("section", tag("h2", "Notes"), tag("ul", [tag("li", note) for note in result.notes]))
+        if result.notes
+        else None,
+        details(after),
+    ]
+    return page(f"Mitigation with {result.plugin}", body)
+
+
+def section_of(heading: Markup, changes: Sequence[Change], names: tuple[str, str]) -> Markup:
+    """Say in a sentence, draw and list how one model differs from another."""
+    performance, between = headline_changes(changes)
+    parts: list[Content] = [tag("p", summary([*performance, *between]), class_="verdict none")]
+    for title, chosen in (("Performance", performance), ("Disparities between groups", between)):
+        small = [one for one in chosen if _reach(one) <= _UNIT]
+        large = [one for one in chosen if _reach(one) > _UNIT]
+        for part, unit in ((small, ""), (large, ", in the metric's own unit")):
+            if part:
+                parts.append(_forest(f"{title}{unit}", part, names))
+    everything = tag(
+        "details", tag("summary", f"All {len(changes)} numbers"), change_table(changes, names, "All numbers")
+    )
+    return tag("section", heading, parts, everything)
+
+
+def summary(changes: Sequence[Change]) -> Markup:
+    """Say what is better and what is worse beyond noise."""
+    told: list[Content] = []
+    for outcome in ("better", "worse"):
+        chosen = [_where(one) for one in changes if one.outcome == outcome]
+        listed = ", ".join(chosen) if chosen else "nothing"
+        told += [tag("strong", f"{outcome.capitalize()} beyond noise"), f": {listed}. "]
+    return tag("span", told)
+
+
+def _where(one: Change) -> str:
+    return change_name(one) + (f" ({one.sensitive})" if one.sensitive else "")
+
+
+def _reach(one: Change) -> float:
+    return max(abs(end) for end in (one.interval or (0.0, 0.0)))
+
+
+def _forest(title: str, changes: Sequence[Change], names: tuple[str, str]) -> Markup:
+    rows = [
+        ForestRow(
+            name=change_name(one) + (f" · {one.sensitive}" if one.sensitive else ""),
+            value=one.difference or 0.0,
+            interval=one.interval,
+            status=STATUS.get(one.outcome, "none"),
+            tip=f"{_where(one)}: {number(one.before)} to {number(one.after)}, difference {number(one.difference)}, "
+            f"interval {interval(one.interval)}: {MEANING[one.outcome]}",
+        )
+        for one in changes
+        if one.difference is not None
+    ]
+    axis = "difference"
+    pictures = [
+        draw(
+            forest(rows, axis, narrow=narrow, zero=False),
+            title=f"{title}: differences",
+            class_="narrow" if narrow else "wide",
+        )
+        for narrow in (False, True)
+    ]
+    return figure(pictures, f"{title}: differences", change_table(changes, names, title))
+
+
+def change_table(changes: Sequence[Change], names: tuple[str, str], label: str) -> Markup:
+    """Give changes as numbers."""
+    rows: list[Sequence[Content]] = [
+        (
+            change_name(one),
+            name_of(one.sensitive) if one.sensitive else "all rows",
+            name_of(one.group) if one.group else "-",
+            number(one.before),
+            number(one.after),
+            number(one.difference),
+            interval(one.interval),
+            tag("span", MEANING[one.outcome], class_=one.outcome),
+        )
+        for one in changes
+    ]
+    columns = (
+        "metric",
+        "groups of",
+        "group",
+        name_of(names[0]),
+        name_of(names[1]),
+        "difference",
+        "interval",
+        "",
+    )
+    return table((*columns[:-1], "meaning"), rows, numeric={3, 4, 5, 6}, label=label)
+
+
+def _details(models: Sequence[ModelInfo], data: DataInfo, notes: Sequence[str], confidence: float) -> Markup:
+    told: list[tuple[str, Content]] = [
+        (f"Model {place}", [name_of(model.name), " ", tag("code", model.sha256 or "in memory")])
+        for place, model in enumerate(models, 1)
+    ]
+    told += [
+        ("Data", [name_of(data.name), " ", tag("code", data.sha256)]),
+        ("Rows", f"{data.rows:,}, {data.dropped_rows:,} left out"),
+        ("Confidence", f"{confidence:.0%}"),
+    ]
+    return section(
+        "How the numbers were made",
+        facts(told),
+        tag("ul", [tag("li", note) for note in (*notes, *data.notes)]) if (*notes, *data.notes) else None,
+        tag(
+            "p",
+            "Both models saw the same rows, so most of the noise cancels in the difference: its interval is "
+            "narrower than the two intervals of the models suggest. A difference is called better or worse where "
+            "its whole interval lies on one side of 0, under its metric, on this data.",
+        ),
+    )
