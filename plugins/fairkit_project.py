@@ -52,6 +52,8 @@ class Project(fairkit.Mitigator):
 
     def fit(self, table: Table, run: Run, **_: object) -> FittedModel:
         """Learn the subspace, and train on the projected rows."""
+        if table.groups and all(len(groups.names) == 1 for groups in table.groups.values()):
+            return self.baseline(table, run)
         return fit_learner(
             self.learner(run),
             table,
@@ -94,13 +96,16 @@ def learn_projection(table: Table, strength: float = 0.1) -> LinearEncoding:
 def _columns(table: Table) -> tuple[dict[str, NDArray[Any]], list[str]]:
     """Give the features and sensitive columns, and the latter's names.
 
-    Groups without columns behind them (a series of sensitive values beside the features) are text columns.
+    Groups without columns behind them (a series of sensitive values beside the features) are text columns;
+    one group of everybody is nothing to project out.
     """
     if not table.groups:
         raise fairkit.DataError(f"{table.name}: project needs a sensitive column; name it with --sensitive")
     columns: dict[str, NDArray[Any]] = {name: table.columns[name] for name in table.features}
     sensitive: dict[str, NDArray[Any]] = {}
     for name, groups in table.groups.items():
+        if len(groups.names) == 1:
+            continue
         if groups.split is None:
             sensitive[f"(sensitive) {name}"] = np.array(groups.names, dtype=object)[groups.codes]
         else:

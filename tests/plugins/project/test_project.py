@@ -1,0 +1,133 @@
+"""Project: what is taken out is the fair metric's subspace; on Adult, consistency under sex and race is 1."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fairkit
+from fairkit.individual.learn import subspace
+from fairkit.mitigators import Run, Table
+from fairkit.onnx.export import export
+from fairkit.onnx.runtime import open_session, run_columns
+from fairkit_project import Project, learn_projection
+
+
+def _data(n=800):
+    rng = np.random.default_rng(0)
+    sex = rng.choice(["f", "m"], n)
+    race = rng.choice(["a", "b", "c"], n)
+    age = rng.integers(20, 60, n)
+    height = 165 + 12 * (sex == "m") + 4 * rng.normal(size=n)
+    skill = rng.normal(size=n)
+    skill[::23] = np.nan
+    town = np.where(rng.random(n) < 0.2 + 0.5 * (race == "a"), "north", "south")
+    good = np.where(0.1 * (height - 170) + np.nan_to_num(skill) + rng.normal(size=n) > 0, "yes", "no")
+    columns = {"sex": sex, "race": race, "age": age, "height": height, "skill": skill, "town": town}
+    columns |= {f"test{k}": rng.normal(size=n) + 0.3 * k * (race == "b") for k in range(5)}
+    return fairkit.load_data(
+        columns | {"good": good}, label="good", favorable="yes", sensitive=["sex", "race", "age:30:45"]
+    )
+
+
+def test_the_result_is_the_orthogonal_complement_in_the_features_own_axes():
+    table = Table.from_dataset(_data())
+    encoding = learn_projection(table)
+    metric = subspace(table.columns, ["sex", "race", "age"])
+    x = metric.encoder.encode(table.columns)
+    expected = x @ (metric.matrix @ metric.matrix.T)
+    own = metric.encoder.places(["sex", "race", "age"])
+    assert np.abs(expected[:, own]).max() < 1e-9
+    assert np.abs(encoding.transform(table.columns) - np.delete(expected, own, axis=1)).max() < 1e-5
+    # a projector: applying it twice changes nothing
+    assert np.abs(encoding.matrix @ encoding.matrix - encoding.matrix).max() < 1e-9
+    assert encoding.names[:5] == ["height", "skill", "skill=(missing)", "town=south", "test0"]
+
+
+def test_nothing_is_left_that_predicts_the_sensitive_column_linearly():
+    from sklearn.linear_model import LogisticRegression
+
+    data = _data()
+    table = Table.from_dataset(data)
+    male = table.columns["sex"] == "m"
+
+    def accuracy(z):
+        return LogisticRegression(max_iter=2_000).fit(z, male).score(z, male)
+
+    z = learn_projection(table, strength=1e-3).transform(table.columns)
+    x = np.column_stack([table.columns["height"], table.columns["town"] == "north"]).astype(float)
+    assert accuracy((x - x.mean(axis=0)) / x.std(axis=0)) > 0.9
+    assert accuracy(z) < 0.7
+
+
+@pytest.mark.parametrize("learner", ["xgboost", "logistic"])
+def test_the_file_projects_itself_and_never_reads_the_sensitive_columns(learner):
+    table = Table.from_dataset(_data())
+    model = Project().fit(table, Run(learner=learner))
+    proto = export(model, table)
+    read = {"height", "skill", "town", *(f"test{k}" for k in range(5))}
+    assert {entry.name for entry in proto.graph.input} == read
+    new = {f"test{k}": np.linspace(-k, k, 300) for k in range(5)} | {
+        "height": np.linspace(140, 210, 300),
+        "skill": np.where(np.arange(300) % 7 == 0, np.nan, np.linspace(-3, 3, 300)),
+        "town": np.array(["north", "south", "west"] * 100, dtype=object),
+    }
+    got = run_columns(open_session(proto), new)["score"].ravel()
+    assert np.abs(got - model.predict(new).score).max() < 1e-5
+
+
+def test_a_batch_and_single_rows_get_the_same_score():
+    table = Table.from_dataset(_data(300))
+    proto = export(Project().fit(table, Run(learner="xgboost")), table)
+    session = open_session(proto)
+    together = run_columns(session, table.columns)["score"]
+    alone = [
+        run_columns(session, {k: v[i : i + 1] for k, v in table.columns.items()})["score"] for i in range(60)
+    ]
+    assert np.abs(together[:60] - np.concatenate(alone)).max() < 1e-6
+
+
+def test_groups_without_columns_behind_them():
+    pytest.importorskip("sklearn")
+    from fairkit.estimators import mitigator
+
+    table = Table.from_dataset(_data())
+    X = np.column_stack([table.columns["height"], np.nan_to_num(table.columns["skill"])])
+    male = table.columns["sex"] == "m"
+    fitted = mitigator("project")(learner="logistic").fit(X, table.target, sensitive_features=male)
+    score = fitted.predict_proba(X)[:, 1]
+    plain = mitigator("project")(learner="logistic").fit(X, table.target, sensitive_features=None)
+    assert abs(score[male].mean() - score[~male].mean()) < 0.15
+    assert score.shape == plain.predict_proba(X)[:, 1].shape
+
+
+def test_only_sensitive_features_is_a_clear_error():
+    data = fairkit.load_data(
+        {"sex": ["f", "m"] * 20, "good": ["yes", "no", "no", "yes"] * 10},
+        label="good",
+        favorable="yes",
+        sensitive="sex",
+    )
+    with pytest.raises(fairkit.DataError, match="all features are sensitive"):
+        Project().fit(Table.from_dataset(data), Run())
+
+
+def test_on_adult_sex_and_race_change_no_decision(public_data):
+    data = fairkit.load_data(
+        public_data / "adult.parquet",
+        label="income",
+        favorable=">50K",
+        sensitive=["sex", "race"],
+        drop=["split", "fnlwgt", "education", "native-country"],
+    )
+    from fairkit.mitigation import mitigate
+
+    result = mitigate(
+        "project", data, holdout=0.5, learner="xgboost", settings={"n_estimators": 20}, threads=1
+    )
+    report = fairkit.audit(
+        result.onnx, data, auditors=["consistency"], parameters={"consistency": {"flip": ["sex+race"]}}
+    )
+    assert report.find("consistency").value == 1.0
+    assert report.findings[0].parameters
+    assert result.after.find("gap_rms", "sex").value < result.before.find("gap_rms", "sex").value
