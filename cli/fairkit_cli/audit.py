@@ -55,7 +55,10 @@ def run_audit(
 
     config = load_config(config_file)
     settings = opt.audit_settings(typed, config)
-    loaded = OnnxModel.load(model_file(model, config))
+    path = model_file(model, config)
+    loaded = OnnxModel.load(path)
+    if path != Path(model):
+        loaded.name = model  # a name in the registry says more than the file's digest
     dataset = opt.load_dataset(
         data, config, loaded.settings, file="test" if "test" in config.data else "path"
     )

@@ -207,17 +207,14 @@ def _register(
     import tempfile
 
     from fairkit_registry.location import locate
-    from fairkit_registry.store import Registry
+    from fairkit_registry.lookup import register_pair
 
     path = config.registry.get("path")
     place = locate(folder, configured=None if path is None else config.file(str(path)))
-    with Registry(place, create=True) as store, tempfile.TemporaryDirectory() as temporary:
+    with tempfile.TemporaryDirectory() as temporary:
         base = Path(temporary) / "before.onnx"
         base.write_bytes(result.baseline_onnx)
-        first = store.add(name, base, tags=("before",), notes=f"before {result.plugin}")
-        second = store.add(
-            name, target, parent=first.reference, tags=("mitigated",), notes=f"mitigated with {result.plugin}"
-        )
+        first, second = register_pair(name, base, target, place, method=result.plugin)
     return [first.reference, second.reference]
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from fairkit.config import Config
-
-_NAME = re.compile(r"^[a-z0-9][a-z0-9._-]*(@[A-Za-z0-9._-]+)?$")
 
 
 def model_file(model: str, config: Config) -> Path:
@@ -17,9 +14,10 @@ def model_file(model: str, config: Config) -> Path:
 
     A path that exists wins. Raises what the registry raises for a name that it does not hold.
     """
+    from fairkit_registry.names import is_reference
+
     path = Path(model)
-    looks_like_file = path.suffix == ".onnx" or "/" in model or path.exists()
-    if looks_like_file or not _NAME.match(model):
+    if path.exists() or not is_reference(model):
         return path
     from fairkit_registry.location import locate
     from fairkit_registry.lookup import resolve

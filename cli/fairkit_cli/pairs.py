@@ -49,7 +49,9 @@ def _side_by_side(finding: Finding, pair: Mapping[str, Any], place: int) -> list
     from rich.text import Text
 
     epsilon = _text(finding.parameters.get("epsilon"))
-    title = f"{finding.auditor}, epsilon {epsilon}: pair {place}, squared fair distance {_text(pair['distance'])}"
+    title = (
+        f"{finding.auditor}, epsilon {epsilon}: pair {place}, squared fair distance {_text(pair['distance'])}"
+    )
     grid = Table(box=None, pad_edge=False)
     grid.add_column("")
     grid.add_column(f"row {pair['from']}", justify="right")

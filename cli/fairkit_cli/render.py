@@ -45,12 +45,15 @@ def to_text(parts: Iterable[RenderableType], *, terminal: bool) -> str:
 
 
 def _parts(report: Report) -> list[RenderableType]:
+    from fairkit_cli.pairs import pairs
+
     view = report_view(report)
     parts: list[RenderableType] = [_verdict(view), _subject(view), ""]
     parts += _bars(report)
     for sensitive in report.data.groups:
         parts += _groups(report, sensitive)
     parts += _others(report)
+    parts += pairs(report)
     parts += _notes(view)
     return parts
 

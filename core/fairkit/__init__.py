@@ -14,6 +14,7 @@ _PUBLIC = {
     "ConfigError": "fairkit.errors",
     "DataError": "fairkit.errors",
     "Dataset": "fairkit.data",
+    "FairMetric": "fairkit.individual.metric",
     "FairkitError": "fairkit.errors",
     "Finding": "fairkit.findings",
     "GroupValue": "fairkit.findings",
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from fairkit.estimators import mitigator
     from fairkit.findings import Finding, GroupValue, Report
     from fairkit.hookspecs import hookimpl
+    from fairkit.individual.metric import FairMetric
     from fairkit.metrics import Mean, Metric, Rate
     from fairkit.mitigation import MitigationResult, mitigate
     from fairkit.mitigators import Mitigator
@@ -75,6 +77,7 @@ __all__ = [
     "ConfigError",
     "DataError",
     "Dataset",
+    "FairMetric",
     "FairkitError",
     "Finding",
     "GroupValue",

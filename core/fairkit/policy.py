@@ -180,6 +180,11 @@ def _judge_finding(rule: Rule, finding: Finding, confidence: float) -> tuple[Ver
         return "inconclusive", f"{_what(finding)} has no interval"
     low, high = interval
     bound = finding.evidence.get("upper_confidence_bound") if rule.maximum is not None else None
+    if bound is not None and confidence != finding.confidence:
+        return (
+            "inconclusive",
+            f"{_what(finding)} has no upper bound at the adjusted confidence {confidence:.4f}",
+        )
     if bound is not None:
         high = float(bound)
     shown = f"{_what(finding)} is {finding.value:.4g}, interval [{low:.4g}, {high:.4g}]"
