@@ -15,7 +15,6 @@ from fairkit.parameters import parse_parameters
 from fairkit.roles import Roles
 
 if TYPE_CHECKING:
-
     from numpy.typing import NDArray
 
     from fairkit.mitigators import FittedModel, Prediction
