@@ -82,7 +82,8 @@ def measured(name, models, weights, problem, table, test, bound=None) -> dict:
     for part, rows in (("train", table), ("test", test)):
         matrices = [model.encoder.transform(rows.columns) for model in models]
         members = {
-            i: Fixed(model.members[0].predict(m)) for i, (model, m) in enumerate(zip(models, matrices, strict=True))
+            i: Fixed(model.members[0].predict(m))
+            for i, (model, m) in enumerate(zip(models, matrices, strict=True))
         }
         one = ruler.measure(
             members,
@@ -149,7 +150,7 @@ def estimator(learner: str):
     if learner == "logistic":
         from sklearn.linear_model import LogisticRegression
 
-        return LogisticRegression(max_iter=2000)
+        return LogisticRegression(solver="newton-cholesky")
     from xgboost import XGBClassifier
 
     return XGBClassifier(learning_rate=0.1, tree_method="hist", **TREES)
