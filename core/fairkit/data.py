@@ -139,6 +139,12 @@ class Dataset:
         """The digest of the table's content (see `fairkit.digest.TableDigest`)."""
         return self.profile.sha256
 
+    @property
+    def splits(self) -> tuple[Sensitive, ...]:
+        """The ways to split people, with the bins that the first pass found."""
+        self.profile  # noqa: B018 -- the pass that finds the bins
+        return tuple(coder.split for coder in self._coders.values())
+
     def group_names(self, sensitive: str) -> list[str]:
         """Give the groups' names; a batch's group indices point into this list."""
         self.profile  # noqa: B018 -- the pass that finds the groups

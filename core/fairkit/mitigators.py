@@ -435,9 +435,7 @@ class Mitigator(ABC):
 
 def fixed_roles(data: Dataset) -> Roles:
     """Give a dataset's roles with the bins that its first pass found and the features by name."""
-    data.profile  # noqa: B018 -- the pass that finds the bins
-    splits = tuple(data._coders[split.name].split for split in data.roles.sensitive)
-    return dataclasses.replace(data.roles, sensitive=splits, features=data.features)
+    return dataclasses.replace(data.roles, sensitive=data.splits, features=data.features)
 
 
 def _sensitive_columns(roles: Roles) -> list[str]:
