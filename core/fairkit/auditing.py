@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fairkit import plugins
 from fairkit.auditors import AuditContext, Auditor, Progress, no_progress
 from fairkit.errors import ParameterError
-from fairkit.findings import Report
+from fairkit.findings import Finding, Report
 from fairkit.models import ModelOptions, PythonModel, Scorer
 from fairkit.parameters import parse_parameters
 from fairkit.policy import Adjustment, Rule, judge
@@ -100,21 +100,21 @@ def audit(
     if seed < 0:
         raise ParameterError(f"seed={seed} is negative; seeds are 0 or more")
     chosen, used, notes = _choose_auditors(auditors, parameters or {})
+    metrics, clashes = plugins.metrics_of(used)
     scorer = as_model(model).bind(data, options or ModelOptions())
     context = AuditContext(
         dataset=data,
         scorer=scorer,
-        metrics=tuple(metric for plugin in used for metric in plugin.metrics),
+        metrics=tuple(metrics),
         confidence=confidence,
         seed=seed,
         progress=progress,
     )
     _check_tasks(chosen, scorer)
-    findings = [
-        finding
-        for auditor, total in zip(chosen, _measure(chosen, context), strict=True)
-        for finding in auditor.findings(total, context)
-    ]
+    findings: list[Finding] = []
+    for auditor, total in zip(chosen, _measure(chosen, context, used), strict=True):
+        with plugins.blame(_owner(auditor, used), f"the auditor {auditor.name!r} made its findings"):
+            findings += auditor.findings(total, context)
     results, verdict = judge(policy, findings, confidence=confidence, adjustment=adjustment)
     return Report(
         model=scorer.info,
@@ -125,7 +125,7 @@ def audit(
         seed=seed,
         confidence=confidence,
         adjustment=adjustment,
-        environment=_environment(used, notes),
+        environment=_environment(used, [*notes, *clashes]),
     )
 
 
@@ -158,18 +158,24 @@ def _check_tasks(auditors: Sequence[Auditor], scorer: Scorer) -> None:
             )
 
 
-def _measure(auditors: Sequence[Auditor], context: AuditContext) -> list[Any]:
+def _owner(auditor: Auditor, used: Sequence[plugins.Plugin]) -> plugins.Found:
+    return next(plugin.found for plugin in used if type(auditor) in plugin.auditors)
+
+
+def _measure(auditors: Sequence[Auditor], context: AuditContext, used: Sequence[plugins.Plugin]) -> list[Any]:
     """Stream the data once; every auditor adds up what it measures."""
     extra = [column for auditor in auditors for column in auditor.columns(context)]
     columns = list(dict.fromkeys([*context.scorer.columns, *extra]))
     rows = context.dataset.profile.rows
     totals: list[Any] = [None] * len(auditors)
+    owners = [_owner(auditor, used) for auditor in auditors]
     done = 0
     for batch in context.dataset.batches(columns):
         predictions = context.scorer.predict(batch.columns(context.scorer.columns))
         for place, auditor in enumerate(auditors):
-            part = auditor.measure(batch, predictions, context)
-            totals[place] = part if totals[place] is None else totals[place] + part
+            with plugins.blame(owners[place], f"the auditor {auditor.name!r} measured a batch"):
+                part = auditor.measure(batch, predictions, context)
+                totals[place] = part if totals[place] is None else totals[place] + part
         done += len(batch)
         context.progress("scoring rows", done, rows)
     return totals

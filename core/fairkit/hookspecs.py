@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 PROJECT = "fairkit"
 """The pluggy project, and the entry-point group in which plugins are found."""
 
+INTERFACE = 1
+"""The version of the plugin interface; a plugin's module may say which it was written for: FAIRKIT_INTERFACE = 1."""
+
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairkit import plugins
 from fairkit.auditing import audit
 from fairkit.data import BATCH_ROWS, Dataset
 from fairkit.errors import DataError, ParameterError, PluginError, did_you_mean
@@ -184,8 +185,9 @@ def mitigate(
     table = Table.from_dataset(train_data, task)
     _check_task(method, table)
     run = Run(seed=seed, threads=threads, learner=learner, progress=progress)
-    fitted = method.fit(table, run, validation=None, model=base)
-    content = export(fitted, table, _mitigation(method, run, base)).SerializeToString(deterministic=True)
+    with plugins.blame(plugins.owner_of(method.name), f"the method {method.name!r} trained its model"):
+        fitted = method.fit(table, run, validation=None, model=base)
+        content = export(fitted, table, _mitigation(method, run, base)).SerializeToString(deterministic=True)
     baseline = _baseline(method, table, run, base)
     held = _held_out(fitted, test_data, table, confidence)
     compared = baseline if base is None or not base.external else base
@@ -252,8 +254,6 @@ def find_mitigator(plugin: str | type[Mitigator]) -> type[Mitigator]:
     """
     if not isinstance(plugin, str):
         return plugin
-    from fairkit import plugins
-
     loaded = plugins.load(plugin)
     if not loaded.mitigators:
         names = [row.found.name for row in plugins.explain_all() if "mitigator" in row.kinds]

@@ -1,17 +1,20 @@
-"""Finding plugins by entry point, loading one at a time, and saying why one does not load."""
+"""Finding plugins by entry point or file, loading one at a time, and saying why one does not load."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import inspect
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import pluggy
 
 from fairkit import hookspecs
-from fairkit.errors import MissingExtraError, PluginError, did_you_mean
+from fairkit.errors import FairkitError, MissingExtraError, PluginError, did_you_mean
 
 if TYPE_CHECKING:
     from fairkit.auditors import Auditor
@@ -19,12 +22,20 @@ if TYPE_CHECKING:
     from fairkit.mitigators import Mitigator
     from fairkit.promotions import PromotionCheck
 
+FILES = "FAIRKIT_PLUGINS"
+"""The environment variable that names plugin files, for plugins that are not packaged (yet)."""
+FILE = "file"
+"""What stands for the distribution of a plugin that is a file."""
+
 Kind = Literal["metric", "auditor", "mitigator", "promotion check"]
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An installed plugin, not imported: its name, where it is, and whose it is."""
+    """A plugin that is there, not imported: its name, where it is, and whose it is.
+
+    `distribution` and `version` are ``file`` and the start of the file's sha256 for a plugin that is a file.
+    """
 
     name: str
     target: str
@@ -89,7 +100,7 @@ class Row:
 
 
 def find() -> list[Found]:
-    """List the installed plugins by name, ours first, without importing any."""
+    """List the plugins by name, ours first, without importing any: installed ones and files."""
     entries = importlib.metadata.entry_points(group=hookspecs.PROJECT)
     found = {
         Found(
@@ -100,6 +111,7 @@ def find() -> list[Found]:
         )
         for entry in entries
     }
+    found |= set(_files())
     return sorted(found, key=lambda plugin: (not plugin.built_in, plugin.name, plugin.distribution))
 
 
@@ -150,6 +162,50 @@ def third_party() -> tuple[list[Plugin], list[str]]:
     return loaded, failures
 
 
+def metrics_of(loaded: Iterable[Plugin]) -> tuple[list[type[Metric]], list[str]]:
+    """Give the metrics of loaded plugins; one whose name another has already is left out, with a sentence."""
+    owners: dict[str, Found] = {}
+    metrics, clashes = [], []
+    for plugin in sorted(loaded, key=lambda plugin: not plugin.found.built_in):
+        for metric in plugin.metrics:
+            owner = owners.setdefault(metric.name, plugin.found)
+            if owner is plugin.found:
+                metrics.append(metric)
+                continue
+            clashes.append(
+                f"the metric {metric.name!r} of the plugin {plugin.found.name!r} ({plugin.found.distribution}) is "
+                f"left out: {owner.name!r} ({owner.distribution}) has one of that name"
+            )
+    return metrics, clashes
+
+
+@contextmanager
+def blame(found: Found, doing: str) -> Iterator[None]:
+    """Turn what somebody else's plugin raises into one message that names it; ours are bugs and stay as they are.
+
+    Raises
+    ------
+    PluginError
+        The plugin raised something that is no `FairkitError`.
+    """
+    try:
+        yield
+    except (FairkitError, MemoryError):
+        raise
+    except Exception as error:
+        if found.built_in:
+            raise
+        raise PluginError(
+            f"the plugin {found.name!r} of {found.distribution} {found.version} failed while {doing} "
+            f"({type(error).__name__}: {_one_line(error)}); this is for its author to mend"
+        ) from error
+
+
+def owner_of(name: str) -> Found:
+    """Give the plugin of that name, or a stand-in for a class that was passed without one."""
+    return next((found for found in find() if found.name == name), Found(name, "", "no distribution", "0"))
+
+
 def find_auditor(name: str, among: Iterable[Plugin] = ()) -> tuple[type[Auditor], Plugin]:
     """Find an auditor by its name: in the plugin of that name, else among loaded plugins.
 
@@ -173,15 +229,33 @@ def find_auditor(name: str, among: Iterable[Plugin] = ()) -> tuple[type[Auditor]
 
 
 def _duplicate(named: list[Found]) -> str:
-    owners = " and ".join(f"{plugin.distribution} {plugin.version}" for plugin in named)
-    return (
-        f"two plugins have the name {named[0].name!r}: {owners}; "
-        f"uninstall one of them: pip uninstall {named[-1].distribution}"
+    owners = " and ".join(
+        plugin.target if plugin.distribution == FILE else f"{plugin.distribution} {plugin.version}"
+        for plugin in named
     )
+    last = named[-1]
+    mend = (
+        f"rename the file {last.target}"
+        if last.distribution == FILE
+        else f"uninstall one of them: pip uninstall {last.distribution}"
+    )
+    return f"two plugins have the name {named[0].name!r}: {owners}; {mend}"
+
+
+def _files() -> Iterator[Found]:
+    """Give the plugins that are files: ``my_metric.py`` is the plugin ``my-metric``."""
+    import hashlib
+
+    for text in filter(None, os.environ.get(FILES, "").split(os.pathsep)):
+        path = Path(text).expanduser().resolve()
+        content = path.read_bytes() if path.is_file() else b""
+        digest = hashlib.sha256(content).hexdigest()[:12]
+        yield Found(path.stem.replace("_", "-"), str(path), FILE, digest)
 
 
 def _load(found: Found) -> Plugin:
     module = _import(found)
+    _check_interface(found, module)
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     try:
@@ -199,11 +273,51 @@ def _load(found: Found) -> Plugin:
     )
 
 
-def _import(found: Found) -> Any:
-    entries = importlib.metadata.entry_points(group=hookspecs.PROJECT, name=found.name)
-    entry = next(entry for entry in entries if entry.value == found.target)
+def _check_interface(found: Found, module: Any) -> None:
+    """Raise PluginError where a plugin says that it was written for another version of the interface."""
+    wanted = getattr(module, "FAIRKIT_INTERFACE", hookspecs.INTERFACE)
+    if wanted == hookspecs.INTERFACE:
+        return
+    newer = isinstance(wanted, int) and wanted > hookspecs.INTERFACE
+    raise PluginError(
+        _broken(
+            found,
+            f"it is written for version {wanted} of the plugin interface, this fairkit has {hookspecs.INTERFACE}",
+            "pip install --upgrade fairkit" if newer else None,
+        )
+    )
+
+
+def _load_file(path: Path) -> Any:
+    """Import a file under a name of its own, once in a process."""
+    import importlib.util
+    import sys
+
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no such file: {path} (named in {FILES})")
+    name = f"fairkit_file_{path.stem}"
+    loaded = sys.modules.get(name)
+    if loaded is not None and getattr(loaded, "__file__", None) == str(path):
+        return loaded
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no Python file (named in {FILES})")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
     try:
-        return entry.load()
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _import(found: Found) -> Any:
+    try:
+        if found.distribution == FILE:
+            return _load_file(Path(found.target))
+        entries = importlib.metadata.entry_points(group=hookspecs.PROJECT, name=found.name)
+        return next(entry for entry in entries if entry.value == found.target).load()
     except MissingExtraError as error:
         raise PluginError(
             f"the plugin {found.name!r} of {found.distribution} does not load: {error}"
@@ -217,6 +331,8 @@ def _import(found: Found) -> Any:
 
 
 def _broken(found: Found, why: str, mend: str | None = None) -> str:
+    if found.distribution == FILE:
+        return f"the plugin {found.name!r} does not load ({why}); mend it in {found.target}"
     command = mend or f"pip install --upgrade {found.distribution}"
     return (
         f"the plugin {found.name!r} of {found.distribution} {found.version} does not load ({why}); "
@@ -273,5 +389,5 @@ def _bases() -> dict[str, type[Any]]:
 
 
 def _one_line(error: BaseException) -> str:
-    text = str(error).strip()
-    return text.splitlines()[0].strip() if text else type(error).__name__
+    """Give an error's text on one line, without the paths that pluggy's messages end with."""
+    return " ".join(str(error).split()) or type(error).__name__
