@@ -10,7 +10,6 @@ import pytest
 
 import fairkit
 from fairkit.errors import DataError
-from fairkit.mitigation import mitigate
 from fairkit.mitigators import Groups, Run, Table
 from fairkit_fair_regression.plugin import FairRegression
 
@@ -199,7 +198,7 @@ def test_out_of_reach_writes_nothing(tmp_path):
     columns, target, groups = _random(6)
     data = fairkit.load_data({**columns, "y": target, "g": groups.astype(object)}, label="y", sensitive="g")
     with pytest.raises(DataError, match=r"smallest that can be reached .* is 0\.\d{6}"):
-        mitigate(
+        fairkit.mitigate(
             "fair-regression",
             data,
             learner="linear",

@@ -10,7 +10,6 @@ import pytest
 
 import fairkit
 from fairkit.errors import DataError, ParameterError
-from fairkit.mitigation import mitigate
 from fairkit.mitigators import Groups, Run, Table
 from fairkit.onnx.runtime import open_session, run_columns
 from fairkit_fair_regression.plugin import FairRegression
@@ -51,7 +50,7 @@ def _table(rows=600, seed=0, weights=None, two=False):
 
 @pytest.fixture(scope="module")
 def result():
-    return mitigate(
+    return fairkit.mitigate(
         "fair-regression",
         _data(),
         test=_data(seed=1),
@@ -151,7 +150,7 @@ def test_the_frontier_reuses_predictors_and_is_kept_and_drawn(result, tmp_path):
 
 def test_the_same_input_gives_the_same_bytes():
     first, second = (
-        mitigate("fair-regression", _data(600), learner="linear", epsilon=0.1).onnx for _ in range(2)
+        fairkit.mitigate("fair-regression", _data(600), learner="linear", epsilon=0.1).onnx for _ in range(2)
     )
     assert first == second
 
@@ -191,7 +190,7 @@ LEARNERS = [
 @pytest.mark.parametrize(("learner", "settings"), LEARNERS)
 def test_every_learner_reaches_parity_and_becomes_onnx(learner, settings):
     data = _data(700)
-    found = mitigate(
+    found = fairkit.mitigate(
         "fair-regression", data, test=data, learner=learner, epsilon=0.08, iterations=3, threads=1, **settings
     )
     assert found.details["violation"] <= 0.005
@@ -202,7 +201,7 @@ def test_every_learner_reaches_parity_and_becomes_onnx(learner, settings):
 def test_classes_are_served_with_the_logistic_loss(learner):
     data = _data(800, two=True)
     settings = {} if learner == "logistic" else {"settings.n_estimators": 10}
-    found = mitigate(
+    found = fairkit.mitigate(
         "fair-regression", data, test=data, learner=learner, epsilon=0.05, iterations=3, threads=1, **settings
     )
     assert found.details["loss"] == "logistic"
@@ -260,7 +259,7 @@ def test_any_estimator_of_scikit_learn_from_python():
     from sklearn.linear_model import BayesianRidge, HuberRegressor
 
     data = _data(500)
-    found = mitigate("fair-regression", data, test=data, learner=BayesianRidge(), epsilon=0.1)
+    found = fairkit.mitigate("fair-regression", data, test=data, learner=BayesianRidge(), epsilon=0.1)
     assert found.after.find("statistical_parity_ks", "g").value <= 0.11
     assert found.details["learner"] == "BayesianRidge"
     given = FairRegression(FairRegression.Parameters(epsilon=(0.1,)), estimator=HuberRegressor())
