@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from fairkit.errors import FairkitError
-from fairkit_cli import audit, certify, compare, demo, init, mitigate, plugins, registry
+from fairkit_cli import audit, certify, compare, demo, frontier, init, mitigate, plugins, registry
 
 USAGE = 2
 INTERRUPTED = 130
@@ -64,6 +64,7 @@ def _main(
 app.command("audit")(audit.audit)
 app.command("compare")(compare.compare)
 app.command("demo")(demo.demo)
+app.command("frontier")(frontier.frontier)
 app.command("init")(init.init)
 app.command("mitigate")(mitigate.mitigate)
 app.command("certify")(certify.certify)

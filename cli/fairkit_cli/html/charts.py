@@ -261,3 +261,50 @@ def gap_curve(points: Sequence[Spec], metric: str, *, narrow: bool) -> Spec:
         "data": {"values": list(points)},
         "layer": [band, line, dots],
     }
+
+
+def tradeoff(values: Sequence[Spec], x_title: str, y_title: str, *, narrow: bool) -> Spec:
+    """Draw points with intervals on both axes, the front as a line, the picked point in a ring."""
+    order = [str(i) for i in range(len(COLOURS))]
+    group = {"field": "g", "type": "nominal", "legend": None}
+    colour = {**group, "scale": {"domain": order, "range": list(COLOURS)}}
+    shape = {**group, "scale": {"domain": order, "range": list(SHAPES)}}
+    x = _axis("x", x_title, scale={"zero": False, "nice": True})
+    y = _axis("y", y_title, scale={"zero": False, "nice": True})
+    bar = {"type": "rule", "opacity": 0.35, "strokeWidth": 1.5}
+    layers: list[Spec] = [
+        {
+            "transform": [{"filter": "datum.front"}],
+            "mark": {"type": "line", "color": "var(--line)", "strokeWidth": 2, "strokeDash": [4, 3]},
+            "encoding": {"x": x, "y": y, "order": {"field": "x", "type": "quantitative"}},
+        },
+        {
+            "mark": bar,
+            "encoding": {"x": {**x, "field": "x0"}, "x2": {"field": "x1"}, "y": y, "color": colour},
+        },
+        {
+            "mark": bar,
+            "encoding": {"x": x, "y": {**y, "field": "y0"}, "y2": {"field": "y1"}, "color": colour},
+        },
+        {
+            "transform": [{"filter": "datum.picked"}],
+            "mark": {"type": "point", "size": 420, "stroke": "var(--ink)", "strokeWidth": 2, "opacity": 1},
+            "encoding": {"x": x, "y": y},
+        },
+        {
+            "mark": {"type": "point", "filled": True, "size": 90, "opacity": 1},
+            "encoding": {
+                "x": x,
+                "y": y,
+                "color": colour,
+                "shape": shape,
+                "description": {"field": "tip", "type": "nominal"},
+            },
+        },
+    ]
+    return {
+        "width": NARROW - 40 if narrow else WHOLE - 80,
+        "height": 300 if narrow else 440,
+        "data": {"values": list(values)},
+        "layer": layers,
+    }

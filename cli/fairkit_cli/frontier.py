@@ -1,0 +1,261 @@
+"""`fairkit frontier`: train along a parameter, and see what fairness costs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fairkit.errors import ParameterError
+from fairkit_cli import options as opt
+
+if TYPE_CHECKING:
+    from fairkit.config import Config
+    from fairkit.frontiers import Frontier
+    from fairkit.sweeps import Sweep
+
+FORMATS = ("table", "json", "html")
+INTERRUPTED = 130
+
+Plugins = Annotated[
+    list[str] | None,
+    typer.Option("--plugin", metavar="NAME", help="A method; repeatable, all in one picture."),
+]
+Vary = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--vary",
+        metavar="KEY=A,B,C",
+        help="Values to try; KEY=LOW:HIGH:N is a range, :log makes it logarithmic. PLUGIN.KEY with several.",
+    ),
+]
+Search = Annotated[
+    list[str] | None,
+    typer.Option("--search", metavar="KEY=LOW:HIGH", help="Let an optimiser choose; :log for a log scale."),
+]
+Budget = Annotated[int, typer.Option("--budget", metavar="N", min=1, help="Points of each search.")]
+Performance = Annotated[
+    str | None, typer.Option("--performance", metavar="METRIC", help="The vertical axis; default accuracy.")
+]
+Disparity = Annotated[
+    str | None,
+    typer.Option(
+        "--metric",
+        metavar="METRIC:COL",
+        help="The horizontal axis; default demographic_parity_difference of the first sensitive column.",
+    ),
+]
+Limit = Annotated[
+    float | None,
+    typer.Option("--limit", metavar="X", help="Pick the best performance with a disparity of at most X."),
+]
+Alpha = Annotated[
+    float,
+    typer.Option(
+        "--alpha",
+        metavar="A",
+        min=0,
+        max=1,
+        help="Else pick the largest A · performance + (1-A) · (1 - disparity).",
+    ),
+]
+Jobs = Annotated[
+    int | None, typer.Option("--jobs", metavar="N", min=1, help="Points at a time; default: all cores.")
+]
+StateFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--state",
+        metavar="FILE",
+        help="Keeps finished points: run again to go on.",
+        rich_help_panel=opt.OUTPUT,
+    ),
+]
+Model = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", metavar="OUT.onnx", help="Where the picked model goes.", rich_help_panel=opt.OUTPUT
+    ),
+]
+Page = Annotated[
+    Path | None,
+    typer.Option(
+        "--report",
+        metavar="FILE",
+        help="Write the result there, not to the screen.",
+        rich_help_panel=opt.OUTPUT,
+    ),
+]
+
+
+@opt.expanded
+def frontier(
+    plugin: Plugins = None,
+    *,
+    vary: Vary = None,
+    search: Search = None,
+    budget: Budget = 20,
+    assignments: opt.Assignments = None,
+    columns: opt.DataOptions,
+    test: Annotated[
+        str | None,
+        typer.Option(
+            "--test",
+            metavar="FILE",
+            help="Rows for the picked point; else some are held out.",
+            rich_help_panel=opt.DATA,
+        ),
+    ] = None,
+    holdout: Annotated[
+        float | None,
+        typer.Option(
+            "--holdout",
+            metavar="SHARE",
+            help="Shares for validation and for test; default 0.2.",
+            rich_help_panel=opt.DATA,
+        ),
+    ] = None,
+    performance: Performance = None,
+    metric: Disparity = None,
+    limit: Limit = None,
+    alpha: Alpha = 0.75,
+    learner: Annotated[
+        str | None, typer.Option("--learner", metavar="NAME", help="For methods that take one.")
+    ] = None,
+    jobs: Jobs = None,
+    threads: Annotated[
+        int | None, typer.Option("--threads", metavar="N", help="Threads of each training.")
+    ] = None,
+    confidence: opt.Confidence = None,
+    seed: opt.Seed = None,
+    state: StateFile = None,
+    output: Model = None,
+    output_format: Annotated[
+        str, typer.Option("--format", metavar="NAME", help="table, json or html.", rich_help_panel=opt.OUTPUT)
+    ] = "table",
+    report: Page = None,
+    config: opt.ConfigFile = None,
+) -> None:
+    """Train along parameters, draw accuracy against fairness, pick a model by rule."""
+    import dataclasses
+
+    from fairkit.config import load_config
+    from fairkit.files import check_writable, write_atomic
+    from fairkit.frontiers import Choice
+    from fairkit.frontiers import frontier as run
+    from fairkit_cli.audit import drawing, write
+    from fairkit_cli.progress import progress_bar
+
+    opt.check_format(output_format, FORMATS)
+    for target in (output, report, state):
+        if target is not None:
+            check_writable(target)
+    settings = load_config(config)
+    sweeps = read_sweeps(plugin or [], vary or [], search or [], assignments or [], settings)
+    audited = opt.audit_settings(opt.AuditOptions(confidence=confidence, seed=seed), settings)
+    data = opt.load_dataset(columns, settings, file="train" if settings.data.get("train") else "path")
+    held = None
+    if test is not None or (columns.data is None and settings.data.get("test")):
+        held = opt.load_dataset(dataclasses.replace(columns, data=test), settings, file="test")
+    try:
+        with drawing(output_format), progress_bar() as progress:
+            result = run(
+                sweeps,
+                data,
+                test=held,
+                holdout=0.2 if holdout is None else holdout,
+                performance=performance,
+                disparity=metric,
+                choice=Choice(limit=limit, alpha=alpha),
+                budget=budget,
+                learner=learner,
+                seed=audited.seed,
+                jobs=jobs,
+                threads=threads,
+                confidence=audited.confidence,
+                state=state,
+                progress=progress,
+            )
+    except KeyboardInterrupt as error:
+        kept = (
+            f"finished points are kept in {state}; run again to go on"
+            if state
+            else "name --state FILE to keep points"
+        )
+        print(f"\nfairkit: interrupted; {kept}", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED) from error
+    if output is not None and result.model is not None:
+        write_atomic(output, result.model)
+        print(f"fairkit: wrote {output}", file=sys.stderr)
+    write(lambda terminal: text_of(result, output_format, terminal), report)
+
+
+def read_sweeps(
+    plugins: Sequence[str], vary: Sequence[str], search: Sequence[str], fixed: Sequence[str], config: Config
+) -> list[Sweep]:
+    """Sort ``PLUGIN.KEY=...`` by plugin; with one plugin its name may be left out.
+
+    Raises
+    ------
+    ParameterError
+        No plugin is named, or a key names none of them.
+    """
+    from fairkit.parameters import split_assignment
+    from fairkit.sweeps import Bounds, Sweep, parse_values
+
+    names = opt.split_names(plugins) or [str(name) for name in [config.mitigate.get("plugin")] if name]
+    if not names:
+        raise ParameterError("which methods? Give --plugin NAME, repeatable; `fairkit plugins` lists them")
+    parts: dict[str, dict[str, dict[str, Any]]] = {
+        name: {"vary": {}, "search": {}, "fixed": {}} for name in names
+    }
+
+    def place(kind: str, texts: Sequence[str]) -> None:
+        for text in texts:
+            key, value = split_assignment(text)
+            owner = next((name for name in names if key.startswith(f"{name}.")), None)
+            if owner is None and len(names) > 1:
+                raise ParameterError(
+                    f"whose parameter is {key!r}? Write PLUGIN.{key}=..., one of {', '.join(names)}"
+                )
+            short = key if owner is None else key.removeprefix(f"{owner}.")
+            read: Any = value
+            if kind == "vary":
+                read = parse_values(value, short)
+            elif kind == "search":
+                read = Bounds.parse(value, short)
+            parts[owner or names[0]][kind][short] = read
+
+    place("vary", vary)
+    place("search", search)
+    place("fixed", fixed)
+    return [
+        Sweep(
+            plugin=name,
+            vary=part["vary"],
+            search=part["search"],
+            fixed={
+                key: value
+                for key, value in (dict(config.mitigators.get(name, {})) | part["fixed"]).items()
+                if (key not in part["vary"] and key not in part["search"]) or key in part["fixed"]
+            },
+        )
+        for name, part in parts.items()
+    ]
+
+
+def text_of(result: Frontier, output_format: str, terminal: bool) -> str:
+    """Give a frontier in a format."""
+    if output_format == "json":
+        return json.dumps(result.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    if output_format == "html":
+        from fairkit_cli.html.frontier import frontier_page
+
+        return frontier_page(result)
+    from fairkit_cli.frontier_text import frontier_text
+
+    return frontier_text(result, terminal=terminal)
