@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from fairkit.errors import PolicyError, did_you_mean
-from fairkit.findings import Finding, RuleResult, VerdictName
+from fairkit.findings import Finding, Interval, RuleResult, VerdictName
 
 Adjustment = Literal["bonferroni", "benjamini-hochberg"]
 
@@ -169,28 +169,13 @@ def _judge_rule(
 
 def _judge_finding(rule: Rule, finding: Finding, confidence: float) -> tuple[VerdictName, str]:
     """Judge one finding; the reason names the numbers."""
-    if finding.inconclusive is not None:
-        return "inconclusive", finding.inconclusive
-    interval = finding.interval
-    if finding.interval_at is not None and confidence != finding.confidence:
-        interval = finding.interval_at(confidence)
-    elif confidence != finding.confidence:
-        return "inconclusive", f"{_what(finding)} has no interval at the adjusted confidence {confidence:.4f}"
-    if finding.value is None or interval is None:
-        return "inconclusive", f"{_what(finding)} has no interval"
+    interval, reason = _usable_interval(rule, finding, confidence)
+    if interval is None:
+        return "inconclusive", reason
     low, high = interval
-    bound = finding.evidence.get("upper_confidence_bound") if rule.maximum is not None else None
-    if bound is not None and confidence != finding.confidence:
-        return (
-            "inconclusive",
-            f"{_what(finding)} has no upper bound at the adjusted confidence {confidence:.4f}",
-        )
-    if bound is not None:
-        high = float(bound)
     shown = f"{_what(finding)} is {finding.value:.4g}, interval [{low:.4g}, {high:.4g}]"
     if rule.maximum is not None:
-        limit, kept, broken = rule.maximum, high <= rule.maximum, low > rule.maximum
-        told = "at most"
+        limit, kept, broken, told = rule.maximum, high <= rule.maximum, low > rule.maximum, "at most"
     else:
         limit = float(rule.minimum or 0.0)
         kept, broken, told = low >= limit, high < limit, "at least"
@@ -199,6 +184,21 @@ def _judge_finding(rule: Rule, finding: Finding, confidence: float) -> tuple[Ver
     if broken:
         return "fail", f"{shown}: none of it {told} {limit:g}"
     return "inconclusive", f"{shown}: it holds the limit {limit:g}; more rows would narrow it"
+
+
+def _usable_interval(rule: Rule, finding: Finding, confidence: float) -> tuple[Interval | None, str]:
+    """Give the interval that a rule is judged by, or why there is none."""
+    if finding.inconclusive is not None:
+        return None, finding.inconclusive
+    bound = finding.evidence.get("upper_confidence_bound") if rule.maximum is not None else None
+    interval = finding.interval
+    if confidence != finding.confidence:
+        if finding.interval_at is None or bound is not None:
+            return None, f"{_what(finding)} has no interval at the adjusted confidence {confidence:.4f}"
+        interval = finding.interval_at(confidence)
+    if finding.value is None or interval is None:
+        return None, f"{_what(finding)} has no interval"
+    return (interval if bound is None else (interval[0], float(bound))), ""
 
 
 def _what(finding: Finding) -> str:
