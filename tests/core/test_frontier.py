@@ -1,0 +1,196 @@
+"""Frontiers: the front and the picks by hand, resumed runs, failed points, processes, searches, bad input."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+import fairkit
+from fairkit import frontier_work, frontiers
+from fairkit.datasets.loans import loans_table
+from fairkit.frontier_points import Measure, Point, State, point_key
+from fairkit.frontiers import Choice, frontier, pareto, pick
+from fairkit.sweeps import Bounds, Sweep, parse_values
+
+AXES = ("gap:sex", "accuracy")
+REWEIGH = Sweep(plugin="reweigh", vary={"strength": [0, 0.5, 1]})
+
+
+def loans(rows: int = 900, seed: int = 1) -> fairkit.Dataset:
+    return fairkit.load_data(
+        loans_table(rows, seed), label="decision", favorable="approved", sensitive=["sex"], name="loans"
+    )
+
+
+def run(*sweeps: Sweep, **more: object) -> frontiers.Frontier:
+    return frontier(sweeps or (REWEIGH,), loans(), **{"learner": "logistic", "jobs": 1, "threads": 1} | more)
+
+
+def point(gap: float, accuracy: float, better: str = "higher") -> Point:
+    measures = {
+        "gap:sex": Measure(value=gap, interval=None, better="lower"),
+        "accuracy": Measure(value=accuracy, interval=None, better=better),
+    }
+    return Point(plugin="p", parameters={"gap": gap}, status="done", measures=measures)
+
+
+FAILED = Point(plugin="p", parameters={}, status="failed", error="no")
+POINTS = [FAILED, point(0.2, 0.9), point(0.1, 0.8), point(0.15, 0.7), point(0.1, 0.8), point(0.05, 0.6)]
+
+
+def test_the_front_has_the_points_that_none_beats():
+    assert pareto(POINTS, AXES) == [5, 2, 1]
+    errors = [point(0.1, 3.0, "lower"), point(0.1, 2.0, "lower"), point(0.2, 2.5, "lower")]
+    assert pareto(errors, AXES) == [1]
+    assert pareto([FAILED], AXES) == []
+
+
+def test_picks_by_rule():
+    assert pick(POINTS, AXES, Choice(limit=0.16)) == (2, "")
+    assert pick(POINTS, AXES, Choice(alpha=1.0)) == (1, "")
+    assert pick(POINTS, AXES, Choice(alpha=0.0)) == (5, "")
+    place, remark = pick(POINTS, AXES, Choice(limit=0.01))
+    assert place == 5
+    assert "No point keeps the limit 0.01" in remark
+    assert pick([FAILED], AXES, Choice())[0] is None
+
+
+def test_values_and_ranges():
+    assert parse_values("a, b,c", "k") == ["a", "b", "c"]
+    assert parse_values("0:1:5", "k") == [0, 0.25, 0.5, 0.75, 1]
+    assert parse_values("0.01:100:5:log", "k") == [0.01, 0.1, 1, 10, 100]
+    grid = Sweep(plugin="p", vary={"a": [1, 2], "b": ["x", "y"]}, fixed={"c": 0}).settings()
+    assert grid == [{"c": 0, "a": a, "b": b} for a in (1, 2) for b in ("x", "y")]
+
+
+@pytest.mark.parametrize(
+    "text", ["1,,2", "", "0:1", "1:0:5", "0:1:1", "0:1:2.5", "0:1:5:log", "a:b:c", "0:1:5:6"]
+)
+def test_values_that_make_no_sense(text: str):
+    with pytest.raises(fairkit.ParameterError, match="k="):
+        parse_values(text, "k")
+
+
+@pytest.mark.parametrize("text", ["1", "1:0", "0:1:log", "a:b", "1:2:3"])
+def test_bounds_that_make_no_sense(text: str):
+    with pytest.raises(fairkit.ParameterError, match="k="):
+        Bounds.parse(text, "k")
+
+
+def test_the_picked_model_is_reported_on_rows_that_had_no_part_in_it():
+    result = run()
+    assert [p.name for p in result.points] == [
+        "baseline", "reweigh (strength = 0)", "reweigh (strength = 0.5)", "reweigh (strength = 1)",
+    ]  # fmt: skip
+    assert sum(result.rows) == 900
+    assert result.chosen is not None
+    assert result.test is not None
+    assert result.model is not None
+    assert result.test.model.sha256 == result.points[result.chosen].sha256
+    assert result.test.data.rows == result.rows[2]
+    baseline, same = result.points[0].measures, result.points[1].measures
+    assert baseline["accuracy"] == same["accuracy"]
+    gaps = [result.axes(p)[0].value for p in result.points[1:]]
+    assert gaps[2] < gaps[0]
+    validation = {p.measures["selection_rate"].interval for p in result.points}
+    assert None not in validation
+
+
+def test_interrupted_and_resumed_gives_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    whole = run(state=tmp_path / "whole.json")
+    real, trained = frontier_work.train, []
+
+    def stops(setup: frontier_work.Setup, job: frontier_work.Job) -> tuple[Point, bytes | None]:
+        if len(trained) == 2:
+            raise KeyboardInterrupt
+        trained.append(job)
+        return real(setup, job)
+
+    monkeypatch.setattr(frontier_work, "train", stops)
+    with pytest.raises(KeyboardInterrupt):
+        run(state=tmp_path / "state.json")
+    kept = json.loads((tmp_path / "state.json").read_text())
+    assert len(kept["points"]) == 2
+    again = []
+    monkeypatch.setattr(frontier_work, "train", lambda setup, job: again.append(job) or real(setup, job))
+    resumed = run(state=tmp_path / "state.json")
+    assert len(again) == 2
+    assert plain(resumed) == plain(whole)
+    assert resumed.model == whole.model
+
+
+def plain(result: frontiers.Frontier) -> dict[str, object]:
+    """All but the times."""
+    return dataclasses.replace(
+        result, points=tuple(dataclasses.replace(p, seconds=0) for p in result.points)
+    ).to_dict()
+
+
+def test_processes_give_the_same_as_one(tmp_path: Path):
+    sweep = Sweep(plugin="reweigh", vary={"strength": [0, 1]})
+    assert plain(run(sweep, jobs=2)) == plain(run(sweep, jobs=1))
+
+
+def test_a_failed_point_is_shown_and_the_rest_goes_on(monkeypatch: pytest.MonkeyPatch):
+    real = frontier_work._fit
+
+    def breaks(setup: frontier_work.Setup, plugin: str, parameters: dict[str, object]) -> bytes:
+        if parameters.get("strength") == 0.5:
+            raise ZeroDivisionError("half")
+        return real(setup, plugin, parameters)
+
+    monkeypatch.setattr(frontier_work, "_fit", breaks)
+    result = run()
+    assert [p.status for p in result.points] == ["done", "done", "failed", "done"]
+    assert result.points[2].error == "ZeroDivisionError: half"
+    assert "1 of 4 points failed" in result.notes[-1]
+    assert 2 not in result.front
+
+
+def test_a_damaged_model_is_trained_again(tmp_path: Path):
+    sweep = Sweep(plugin="reweigh")
+    first = run(sweep, state=tmp_path / "s.json")
+    file = tmp_path / "s.json.models" / f"{first.points[1].sha256}.onnx"
+    file.write_bytes(b"damaged")
+    assert run(sweep, state=tmp_path / "s.json").points[1].sha256 == first.points[1].sha256
+    assert file.read_bytes() != b"damaged"
+
+
+def test_a_state_of_other_rows_is_refused(tmp_path: Path):
+    State(tmp_path / "s.json", {"train": "a", "seed": 0}).add(FAILED, None)
+    with pytest.raises(fairkit.DataError, match=r"points of another run: train differs; remove it"):
+        State(tmp_path / "s.json", {"train": "b", "seed": 0})
+    (tmp_path / "s.json").write_text("{not json")
+    with pytest.raises(fairkit.DataError, match="not the state of a frontier"):
+        State(tmp_path / "s.json", {})
+
+
+def test_points_come_back_from_json():
+    assert [Point.from_dict(json.loads(json.dumps(p.to_dict()))) for p in POINTS] == POINTS
+    assert point_key("p", {"a": 0.5, "b": 1}) == point_key("p", {"b": "1", "a": "0.5"})
+
+
+def test_a_search_is_repeated_from_its_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("optuna", reason="searches need optuna: pip install 'fairkit[search]'")
+    sweep = Sweep(plugin="reweigh", search={"strength": Bounds(low=0, high=1)})
+    first = run(sweep, budget=5, state=tmp_path / "s.json")
+    assert len({p.parameters["strength"] for p in first.points[1:]}) == 5
+    monkeypatch.setattr(frontier_work, "train", lambda *_: pytest.fail("trained again"))
+    assert plain(run(sweep, budget=5, state=tmp_path / "s.json")) == plain(first)
+
+
+def test_errors_come_before_training(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(frontier_work, "train", lambda *_: pytest.fail("trained"))
+    with pytest.raises(fairkit.ParameterError, match="strength"):
+        run(Sweep(plugin="reweigh", vary={"strenght": [1]}))
+    with pytest.raises(fairkit.ParameterError, match="strength"):
+        run(Sweep(plugin="reweigh", vary={"strength": ["much"]}))
+    with pytest.raises(fairkit.PluginError, match="reweigh"):
+        run(Sweep(plugin="reweihg"))
+    with pytest.raises(fairkit.ParameterError, match="give it once"):
+        Sweep(plugin="reweigh", fixed={"strength": 1}, vary={"strength": [1]})
+    with pytest.raises(fairkit.ParameterError, match="at least one"):
+        frontier([], loans())
