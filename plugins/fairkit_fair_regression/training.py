@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -118,12 +118,11 @@ class Training:
         pool.add(free)
         pool.add(oracle.constant())
 
-        def solved(level: float) -> Solution:
+        def solved(level: float, settings: Settings) -> Solution:
             bounds = oracle.parity.bounds(self.method.group_bounds(level, self.groups.names))
-            settings = self._settings(pool)
             return solve(pool, bounds, oracle.respond, settings, simplify=netted, watch=self._watch(level))
 
-        return self._assembled(pool, {level: solved(level) for level in self.method.levels()})
+        return self._assembled(pool, self._sweep(pool, solved))
 
     def _group_loss(self) -> FairRegressionModel:
         oracle = GroupLossOracle(
@@ -141,13 +140,26 @@ class Training:
         pool.add(oracle.respond(zeros))
         pool.calls, pool.answered = 1, [zeros]
 
-        def solved(level: float) -> Solution:
+        def solved(level: float, settings: Settings) -> Solution:
             zeta = self.method.group_bounds(level, self.groups.names)
-            return solve_group_loss(
-                pool, zeta, oracle, self._settings(pool), self.groups.names, self._watch(level)
-            )
+            return solve_group_loss(pool, zeta, oracle, settings, self.groups.names, self._watch(level))
 
-        return self._assembled(pool, {level: solved(level) for level in self.method.levels()})
+        return self._assembled(pool, self._sweep(pool, solved))
+
+    def _sweep(self, pool: Pool, solved: Callable[[float, Settings], Solution]) -> dict[float, Solution]:
+        """Solve for every bound, and then again with the predictors that the other bounds found.
+
+        The last round asks for no more best responses: every mixture is the best of the same predictors, so
+        that the loss cannot rise with the bound.
+        """
+        settings = self._settings(pool)
+        found = {level: solved(level, settings) for level in self.method.levels()}
+        if len(found) == 1:
+            return found
+        for iterations in (settings.iterations, 0):
+            again = dataclasses.replace(settings, least=0, iterations=iterations)
+            found = {level: _joined(first, solved(level, again)) for level, first in found.items()}
+        return found
 
     def _assembled(self, pool: Pool, found: dict[float, Solution]) -> FairRegressionModel:
         """Make the model of the chosen bound, with the frontier where there are several."""
@@ -358,6 +370,16 @@ def _without_sensitive(table: Table, groups: Groups) -> Table:
     if not kept:
         raise DataError(f"{table.name}: constraint=seo needs features besides the sensitive columns")
     return dataclasses.replace(table, features=kept)
+
+
+def _joined(first: Solution, second: Solution) -> Solution:
+    """Give the second solution with the work of both."""
+    return dataclasses.replace(
+        second,
+        iterations=first.iterations + second.iterations,
+        calls=first.calls + second.calls,
+        history=first.history + second.history,
+    )
 
 
 def _told(solution: Solution) -> dict[str, Any]:
