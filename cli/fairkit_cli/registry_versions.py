@@ -26,6 +26,7 @@ class ShowFormat(StrEnum):
     json = "json"
     markdown = "markdown"
     cyclonedx = "cyclonedx"
+    html = "html"
 
 
 def add(
@@ -126,7 +127,9 @@ def show(
     registry: RegistryOption = None,
     format: Annotated[
         ShowFormat,
-        typer.Option("--format", help="markdown: a model card; cyclonedx: an ML bill of materials."),
+        typer.Option(
+            "--format", help="markdown: a model card; cyclonedx: an ML bill of materials; html: its audit."
+        ),
     ] = ShowFormat.table,
 ) -> None:
     """Show a version with its certificates; or write its model card or bill of materials."""
@@ -147,6 +150,11 @@ def show(
         found = describe.certificates_of(store, version)
         aliases = [one.alias for one in store.aliases(version.name) if one.version == version.version]
         file = store.blobs.path(version.model)
+    if format is ShowFormat.html:
+        from fairkit_cli.html.report import certificate_page
+
+        typer.echo(certificate_page(version.reference, found), nl=False)
+        return
     if format is ShowFormat.json:
         record = {"aliases": aliases, "path": str(file), "evidence": [one.to_dict() for one in found]}
         print_json(version.to_dict() | record)

@@ -113,11 +113,35 @@ def _fit(setup: Setup, plugin: str, parameters: Mapping[str, Any]) -> bytes:
         return export(plain, setup.table).SerializeToString(deterministic=True)
     method = as_mitigator(plugin, parameters)
     _check_task(method, setup.table)
-    base = OnnxModel(setup.base, "base") if method.stage == "post" and setup.base is not None else None
+    base = None
+    if method.stage == "post" and setup.base is not None:
+        base = OnnxModel(scores_only(setup.base), BASELINE)
     if not method.learners:
         run = Run(seed=setup.seed, threads=setup.threads)
     fitted = method.fit(setup.table, run, validation=None, model=base)
     return export(fitted, setup.table, _mitigation(method, run, base)).SerializeToString(deterministic=True)
+
+
+def scores_only(content: bytes) -> bytes:
+    """Give an exported model with its score as the one output: what a post-processing rule is put on.
+
+    The rule brings a ``score`` and decisions of its own, so the old score gets another name.
+    """
+    import onnx
+
+    model = onnx.load_from_string(content)
+    outputs = [output for output in model.graph.output if output.name == "score"]
+    if not outputs:
+        return content
+    del model.graph.output[:]
+    model.graph.output.extend(outputs)
+    for names in [part for node in model.graph.node for part in (node.input, node.output)]:
+        for place, name in enumerate(names):
+            if name == "score":
+                names[place] = "base_score"
+    model.graph.output[0].name = "base_score"
+    stripped: bytes = model.SerializeToString(deterministic=True)
+    return stripped
 
 
 def _measure(setup: Setup, content: bytes) -> dict[str, Measure]:

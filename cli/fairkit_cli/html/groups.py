@@ -33,7 +33,7 @@ def _section(report: Report, sensitive: str) -> Markup | None:
         for finding in report.findings
         if finding.metric == "statistical_parity_ks"
         and finding.sensitive == sensitive
-        and "histogram" in finding.evidence
+        and finding.evidence.get("histogram", {}).get("edges")
     ]
     if not any(parts):
         return None
@@ -99,9 +99,9 @@ def _scores(report: Report, finding: Finding) -> Markup:
     names = [name for name in groups if name in names]
     about = f" (class {finding.parameters['class']})" if "class" in finding.parameters else ""
     figures = [_densities(histogram, names, report, about)]
-    if finding.evidence.get("roc"):
+    if any(finding.evidence.get("roc", {}).values()):
         figures.append(_roc(finding.evidence["roc"], names, about))
-    if finding.evidence.get("calibration"):
+    if any(finding.evidence.get("calibration", {}).values()):
         figures.append(_calibration(finding.evidence["calibration"], names, about))
     rest = len(groups) - len(names)
     more = (

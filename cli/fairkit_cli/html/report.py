@@ -15,6 +15,7 @@ from fairkit_cli.view import disparities, interval, metric_name, number, report_
 
 if TYPE_CHECKING:
     from fairkit.findings import Finding, Report
+    from fairkit_registry.certificate import Certificate
 
 MARKS = {"pass": "✓", "fail": "✗", "inconclusive": "?"}
 WORDS = {"pass": "Pass", "fail": "Fail", "inconclusive": "Inconclusive"}
@@ -42,6 +43,44 @@ def report_page(report: Report) -> str:
         details(report),
     ]
     return page(f"Fairness audit of {report.model.name}", body)
+
+
+def certificate_page(reference: str, certificates: Sequence[Certificate]) -> str:
+    """Give the audit that a registry version's newest certificate states, verified ones first, as one HTML file.
+
+    Raises
+    ------
+    CertificateError
+        The version has no certificate, so there is nothing to show.
+    """
+    from fairkit_registry.errors import CertificateError
+
+    if not certificates:
+        raise CertificateError(
+            f"{reference} has no certificate, so there is no audit to show; make one with `fairkit certify`"
+        )
+    chosen = next((one for one in certificates if one.verified), certificates[0])
+    report = chosen.report
+    state = (
+        "signature verified with a trusted key"
+        if chosen.verified
+        else "signature NOT verified: no trusted key"
+    )
+    told: list[tuple[str, Content]] = [
+        ("Version", name_of(reference)),
+        ("Certificate", [tag("code", chosen.sha256), f", audited {chosen.audited_at}, as the signer says"]),
+        ("Signature", state),
+        ("Certificates of this version", str(len(certificates))),
+    ]
+    body: list[Content] = [
+        header(report),
+        facts(told),
+        disparity_section(report),
+        *group_sections(report),
+        individual_section(report),
+        details(report),
+    ]
+    return page(f"Fairness audit of {reference}", body)
 
 
 def header(report: Report) -> Markup:
