@@ -25,10 +25,12 @@ def frontier_page(result: Frontier) -> str:
         vl-convert-python is not installed.
     """
     train, validation, test = result.rows
+    upright = _axis(result.performance)
+    title = f"{upright[0].upper()}{upright[1:]} against {_axis(result.disparity)}"
     body: list[Content] = [
         tag(
             "header",
-            tag("h1", f"{_axis(result.performance)} against {_axis(result.disparity)}"),
+            tag("h1", title),
             tag("p", f"{len(result.points)} points, {train:,} rows to learn from, measured on {validation:,} "
                 f"validation rows with {result.confidence:.0%} intervals", class_="subject"),
             tag("p", _picked(result), class_="verdict none"),
@@ -39,7 +41,7 @@ def frontier_page(result: Frontier) -> str:
         heading = tag("h2", f"The picked point beside the baseline, on {test:,} test rows")
         body.append(section_of(heading, result.changes, ("baseline", "picked")))
     body.append(_details(result))
-    return page(f"{_axis(result.performance)} against {_axis(result.disparity)}", body)
+    return page(title, body)
 
 
 def _axis(name: str) -> str:

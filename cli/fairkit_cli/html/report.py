@@ -73,7 +73,7 @@ def certificate_page(reference: str, certificates: Sequence[Certificate]) -> str
         ("Certificates of this version", str(len(certificates))),
     ]
     body: list[Content] = [
-        header(report),
+        header(report, reference),
         facts(told),
         disparity_section(report),
         *group_sections(report),
@@ -83,12 +83,12 @@ def certificate_page(reference: str, certificates: Sequence[Certificate]) -> str
     return page(f"Fairness audit of {reference}", body)
 
 
-def header(report: Report) -> Markup:
+def header(report: Report, name: str | None = None) -> Markup:
     """What was audited; the verdict and why."""
     view = report_view(report)
     return tag(
         "header",
-        tag("h1", "Fairness audit of ", name_of(report.model.name)),
+        tag("h1", "Fairness audit of ", name_of(name or report.model.name)),
         tag("p", view.subject, class_="subject"),
         verdict(report),
     )

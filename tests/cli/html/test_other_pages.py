@@ -157,6 +157,24 @@ def test_frontier_on_the_command_line(tmp_path: Path):
     assert invoke("frontier", "--vary", "strength=1", *common[10:]).exit_code == 2
 
 
+def test_the_page_of_a_registry_version(loans_model: Any, tmp_path: Path, faults: Callable[..., list[str]]):
+    key, certificate, registry = (str(tmp_path / name) for name in ("key", "cert.json", "registry"))
+    assert invoke("key", "new", key).exit_code == 0
+    model, data = str(loans_model.path), str(loans_model.data)
+    rule = ("--max", "demographic_parity_difference:sex=0.5")
+    invoke("certify", model, "--data", data, *DATA, *rule, "--key", key, "--output", certificate)
+    invoke("registry", "add", "credit", model, "--certificate", certificate, "--registry", registry)
+    page = invoke("registry", "show", "credit@1", "--format", "html", "--registry", registry).stdout
+    assert faults(page) == []
+    assert "<h1>Fairness audit of <bdi>credit@1</bdi></h1>" in page
+    assert "signature NOT verified" in page
+    assert "Largest disparities between groups" in page
+    invoke("registry", "add", "bare", model, "--registry", registry)
+    refused = invoke("registry", "show", "bare@1", "--format", "html", "--registry", registry)
+    assert refused.exit_code == 2
+    assert refused.stdout == ""
+
+
 @pytest.mark.parametrize("command", ["audit", "compare", "frontier"])
 def test_help_says_html(command: str):
     assert "html" in invoke(command, "--help").stdout
