@@ -40,7 +40,7 @@ class Grid:
 
     def levels(self, predictions: NDArray[np.floating]) -> Codes:
         """Give each prediction's level, 0 to N; in float32, as the exported graph computes it."""
-        scaled = np.asarray(predictions, dtype=np.float32) * np.float32(self.size)
+        scaled = np.clip(predictions, 0, 1).astype(np.float32) * np.float32(self.size)
         return np.asarray(np.clip(np.floor(scaled), 0, self.size), dtype=np.int64)
 
     def losses(self, loss: Loss, labels: Array) -> Array:

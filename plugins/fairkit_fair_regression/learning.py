@@ -176,16 +176,7 @@ class Learner:
         self, matrix: Matrix, target: Array, weights: Array | None, task: Task, settings: Mapping[str, Any]
     ) -> Any:
         if isinstance(self.base, str):
-            return fit_estimator(
-                self.base,
-                matrix,
-                target,
-                weights=weights,
-                task=task,
-                run=self.run,
-                categorical=self.categorical,
-                settings={**settings, **self.settings},
-            )
+            return self._fit_named(matrix, target, weights, task, {**settings, **self.settings})
         from sklearn.base import clone
 
         model = clone(self.base)
@@ -198,6 +189,27 @@ class Learner:
                 "estimator that takes them, or constraint=sp with oracle=ls on rows without weights"
             )
         return model.fit(matrix, labels, sample_weight=weights)
+
+    def _fit_named(
+        self, matrix: Matrix, target: Array, weights: Array | None, task: Task, settings: Mapping[str, Any]
+    ) -> Any:
+        try:
+            return fit_estimator(
+                self.base,
+                matrix,
+                target,
+                weights=weights,
+                task=task,
+                run=self.run,
+                categorical=self.categorical,
+                settings=settings,
+            )
+        except TypeError as error:
+            if not self.settings:
+                raise
+            raise ParameterError(
+                f"fair-regression: the learner {self.name} does not take the settings {sorted(self.settings)}: {error}"
+            ) from error
 
 
 _CELLS = 200_000_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,6 +12,7 @@ from fairkit.errors import DataError, ParameterError, did_you_mean
 from fairkit.learners import check_target
 from fairkit.mitigators import FittedModel, Mitigator, Run, Table
 from fairkit.parameters import parameter
+from fairkit.policy import Rule
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -140,6 +141,15 @@ class FairRegression(Mitigator):
             self.parameters.zeta if self.parameters.constraint == "bgl" else self.parameters.epsilon
         )
         return found
+
+    def promises(self) -> Sequence[Rule]:
+        """Name the bound on the distance of distributions, under parity."""
+        chosen = self.parameters
+        if chosen.constraint != "sp":
+            return ()
+        level = self.levels()[0] if chosen.choose is None else chosen.choose
+        most = max([level, *(float(value) for value in chosen.bounds.values())])
+        return (Rule(metric="statistical_parity_ks", maximum=most),)
 
     def learner(self, run: Run) -> str:
         """Give the learner's name, or the estimator's type."""

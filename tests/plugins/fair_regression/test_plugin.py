@@ -347,6 +347,16 @@ def _fails(values, match, table=None, learner="linear", error=ParameterError):
         FairRegression.with_values(values).fit(table or _table(200), Run(learner=learner, threads=1))
 
 
+def test_parity_is_promised_at_the_chosen_bound():
+    def limits(values):
+        return [(rule.metric, rule.maximum) for rule in FairRegression.with_values(values).promises()]
+
+    assert limits({"epsilon": "0.1,0.05"}) == [("statistical_parity_ks", 0.1)]
+    assert limits({"epsilon": "0.1,0.05", "choose": 0.05}) == [("statistical_parity_ks", 0.05)]
+    assert limits({"epsilon": 0.05, "bounds.a": 0.2}) == [("statistical_parity_ks", 0.2)]
+    assert limits({"constraint": "bgl", "zeta": 0.1}) == []
+
+
 def test_bad_input_is_told():
     _fails({"label_range": [1, 3]}, r"labels leave the declared range 1 to 3", error=DataError)
     _fails({"label_range": [4, 0]}, "is no range")
@@ -365,6 +375,7 @@ def test_bad_input_is_told():
     _fails({"oracle": "ls"}, "predicts classes", learner="logistic")
     _fails({"loss": "quantile"}, "cannot minimise", learner="forest")
     _fails({}, "cannot use the learner 'mlp'", learner="mlp")
+    _fails({"settings.n_estimators": 5}, r"linear does not take the settings \['n_estimators'\]")
 
 
 def test_a_group_too_small_for_the_grid_is_told():
