@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +61,10 @@ class Project(fairkit.Mitigator):
             settings=self.parameters.settings,
             encoder=learn_projection(table, self.parameters.strength),
         )
+
+    def promises(self) -> Sequence[fairkit.Rule]:
+        """Changing the sensitive columns changes no decision."""
+        return (fairkit.Rule(metric="consistency", minimum=1.0),)
 
     def baseline(self, table: Table, run: Run) -> FittedModel:
         """Train on the features as they are."""

@@ -183,9 +183,10 @@ def _mover(
 def spread_ratio(values: Array, limits: Limits, confidence: float) -> Spread:
     """Estimate min / max of independent nonnegative group values, with its interval.
 
-    The pairs' ratios have Donner & Zou's limits. NaN where all values are 0.
+    The pairs' ratios have Donner & Zou's limits. NaN where all values are 0, and where one is negative: means of
+    a number of either sign have no ratio.
     """
-    if len(values) < 2 or values.max() <= 0:
+    if len(values) < 2 or values.max() <= 0 or values.min() < 0:
         return Spread(math.nan, math.nan, math.nan)
     a, b = _ordered_pairs(len(values))
     inner, outer = spread_quantiles(len(values), confidence)

@@ -15,13 +15,14 @@ from fairkit.parameters import parse_parameters
 from fairkit.roles import Roles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     import onnx
     from numpy.typing import NDArray
 
     from fairkit.data import Dataset
     from fairkit.onnx.model import OnnxModel
+    from fairkit.policy import Rule
     from fairkit.roles import Sensitive
 
 Stage = Literal["pre", "in", "post"]
@@ -413,6 +414,14 @@ class Mitigator(ABC):
     def model_options(self) -> ModelOptions | None:
         """Give what the user said about the base model's outputs; None where there is no base model."""
         return None
+
+    def promises(self) -> Sequence[Rule]:
+        """Name the limits that a trained model keeps under these parameters; the contract checks test them.
+
+        A rule holds up to chance on rows like those that the method was trained on, for the split that it worked
+        on. Leave this as it is where nothing is promised about the model's decisions.
+        """
+        return ()
 
     def learner(self, run: Run) -> str:
         """Give the chosen learner's name, checked.

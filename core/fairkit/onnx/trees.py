@@ -41,7 +41,8 @@ def round_down(threshold: float) -> float:
     For every float32 x, ``x <= round_down(t)`` is the same as ``x <= t``: rounding to the nearest would
     move some rows to the other side.
     """
-    near = np.float32(threshold)
+    with np.errstate(over="ignore"):  # a threshold beyond float32 becomes the largest float32 below
+        near = np.float32(threshold)
     if float(near) > threshold:
         near = np.nextafter(near, np.float32(-np.inf))
     return float(near)

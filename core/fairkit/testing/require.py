@@ -1,0 +1,42 @@
+"""How a check says that a contract is broken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from fairkit.errors import FairkitError
+
+
+class ContractError(AssertionError):
+    """A plugin does not do what its interface says; the message says what, where, and how to mend it."""
+
+
+def require(condition: object, message: str) -> None:
+    """Raise `ContractError` with the message unless the condition holds."""
+    if not condition:
+        raise ContractError(message)
+
+
+@contextmanager
+def only_fairkit_errors(doing: str, *, needed: bool = False) -> Iterator[None]:
+    """Let a `FairkitError` pass quietly and turn any other exception into `ContractError`.
+
+    Parameters
+    ----------
+    doing
+        What was tried, for the message: "parameters of the wrong type were given".
+    needed
+        Whether there must be an error.
+    """
+    try:
+        yield
+    except FairkitError as error:
+        require(len(str(error)) > 10, f"{doing}: the error says nothing: {error!r}")
+        return
+    except Exception as error:
+        raise ContractError(
+            f"{doing}: it raised {type(error).__name__}: {error}. What users can cause is a FairkitError that "
+            "says what is wrong and how to mend it"
+        ) from error
+    require(not needed, f"{doing}: nothing was raised; this needs a FairkitError")

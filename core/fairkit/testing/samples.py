@@ -1,0 +1,107 @@
+"""Small data sets made by formula, and models on them, for the checks of plugins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from fairkit.data import Dataset, load_data
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Task = Literal["binary", "multiclass", "regression"]
+
+FAVORABLE = "yes"
+NUMBERS = ("age", "income", "hours", "tenure", "debt")
+COLUMNS = ("sex", "race", *NUMBERS, "job")
+"""The columns of the sample data besides its label."""
+_TYPICAL = (44.0, 33.0, 39.0, 6.0, 0.4)
+_SLOPES = (0.03, 0.08, 0.05, 0.04, -0.9)
+
+
+def sample_data(
+    task: Task = "binary", *, rows: int = 600, seed: int = 0, sensitive: tuple[str, ...] = ("sex", "race")
+) -> Dataset:
+    """Draw people whose outcome depends on what they do and on who they are.
+
+    Parameters
+    ----------
+    task
+        The label ``good`` is ``yes`` or ``no``; one of ``high``, ``low``, ``middle``; or a number.
+    rows, seed
+        How many, and which draw.
+    sensitive
+        Names among ``sex`` and ``race``.
+
+    Returns
+    -------
+    Dataset
+        Text: ``sex``, ``race`` (three values), ``job`` (some missing). Numbers: ``age`` (whole), ``income``
+        (some missing), ``hours``, ``tenure``, ``debt``. Women and two of
+        the races have the favorable outcome less often than their numbers would say.
+    """
+    rng = np.random.default_rng([seed, rows])
+    sex = np.array(["female", "male"], dtype=object)[(rng.random(rows) < 0.55).astype(int)]
+    race = np.array(["A", "B", "C"], dtype=object)[rng.choice(3, rows, p=[0.6, 0.25, 0.15])]
+    job = np.array(["clerk", "maker", "seller"], dtype=object)[rng.choice(3, rows, p=[0.4, 0.35, 0.25])]
+    age = rng.integers(18, 70, rows)
+    income = np.round(20 + 8 * (sex == "male") + 0.2 * age + 6 * rng.standard_normal(rows), 2)
+    hours = np.round(38 + 3 * (job == "maker") + 4 * rng.standard_normal(rows), 1)
+    tenure = np.round(6 + 2 * (sex == "male") + 3 * rng.standard_normal(rows), 1)
+    debt = np.round(0.4 + 0.05 * (race != "A") + 0.2 * rng.standard_normal(rows), 3)
+    numbers = np.column_stack([age, income, hours, tenure, debt])
+    index = (numbers - _TYPICAL) @ np.array(_SLOPES) + 0.8 * (sex == "male") - 0.6 * (race != "A")
+    index += 0.7 * rng.standard_normal(rows)
+    income[rng.random(rows) < 0.05] = np.nan
+    job[rng.random(rows) < 0.05] = None
+    values = (sex, race, age, income, hours, tenure, debt, job)
+    columns: dict[str, NDArray[np.generic]] = dict(zip(COLUMNS, values, strict=True))
+    columns["good"] = _label(task, index)
+    return load_data(
+        columns,
+        label="good",
+        favorable=FAVORABLE if task == "binary" else None,
+        sensitive=list(sensitive),
+        name=f"{rows} sample rows",
+    )
+
+
+def sample_model(task: Task = "binary") -> bytes:
+    """Give an ONNX model on the sample data: a linear index of its numbers, its jobs and of being male.
+
+    It has one output, ``score`` (multiclass: ``probabilities``), and says nothing about the data: roles come with
+    the data. A missing number is taken as typical.
+    """
+    from fairkit.onnx.encode import Encoder, NumberColumn, TextColumn
+    from fairkit.onnx.estimators import add_linear, add_link
+    from fairkit.onnx.graph import GraphBuilder
+
+    numbers = [NumberColumn(name, shift=at, fill=at) for name, at in zip(NUMBERS, _TYPICAL, strict=True)]
+    texts = [
+        TextColumn("sex", ("male",), "onehot"),
+        TextColumn("job", ("clerk", "maker", "seller"), "onehot"),
+    ]
+    encoder = Encoder((*numbers, *texts))
+    slopes = np.array([*_SLOPES, 0.8, 0.1, -0.1, 0.0])
+    graph = GraphBuilder()
+    matrix = encoder.add_to(graph)
+    if task == "multiclass":
+        margin = add_linear(graph, matrix, np.stack([slopes, -slopes, 0 * slopes]), [-0.3, -0.3, 0.3])
+    else:
+        margin = add_linear(graph, matrix, slopes, [-0.2])
+    if task == "multiclass":
+        graph.output("probabilities", add_link(graph, margin, task), width=None)
+    else:
+        graph.output("score", add_link(graph, margin, task))
+    return bytes(graph.build().SerializeToString(deterministic=True))
+
+
+def _label(task: Task, index: NDArray[np.float64]) -> NDArray[np.generic]:
+    if task == "regression":
+        return np.round(index, 4)
+    if task == "multiclass":
+        names = np.array(["low", "middle", "high"], dtype=object)
+        return np.asarray(names[(index > -0.4).astype(int) + (index > 0.4)])
+    return np.where(index > 0.2, FAVORABLE, "no").astype(object)
