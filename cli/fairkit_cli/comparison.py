@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fairkit.comparing import Change, Comparison
     from fairkit.mitigation import MitigationResult
 
+_KS = "statistical_parity_ks"
 _STYLES = {"better": "green", "worse": "red", "changed": "yellow"}
 
 
@@ -36,11 +37,33 @@ def _mitigation(result: MitigationResult) -> list[RenderableType]:
     )
     parts: list[RenderableType] = [Text(head, style="bold"), ""]
     parts += change_tables(result.changes, ("before", "after"), after.confidence)
+    parts += _distances(result)
     if after.verdict is not None:
         parts.append(Text(f"Policy after: {after.verdict}", style="bold"))
         parts += [Text(f"  {rule.verdict}: {rule.reason}") for rule in after.policy]
     parts += [Text(f"· {note}") for note in dict.fromkeys([*result.notes, *after.data.notes])]
     return parts
+
+
+def _distances(result: MitigationResult) -> list[RenderableType]:
+    """Show the largest distances of score distributions; they have intervals of their own, not paired ones."""
+    from rich.table import Table
+
+    before = {one.sensitive: one for one in result.before.findings if one.metric == _KS}
+    found = [one for one in result.after.findings if one.metric == _KS and one.sensitive in before]
+    if not found:
+        return []
+    title = f"Distributions of scores ({result.after.confidence:.0%} intervals)"
+    grid = Table(box=None, pad_edge=False, title_justify="left", title=title)
+    grid.title_style = "bold"
+    grid.add_column("metric", no_wrap=True)
+    grid.add_column("groups of")
+    for name in ("before", "after"):
+        grid.add_column(name, justify="right", no_wrap=True)
+    for one in found:
+        cells = [f"{number(each.value)} {interval(each.interval)}" for each in (before[one.sensitive], one)]
+        grid.add_row(one.metric, str(one.sensitive), *cells)
+    return [grid, ""]
 
 
 def _comparison(result: Comparison) -> list[RenderableType]:
