@@ -67,7 +67,7 @@ def forest(rows: Sequence[ForestRow], title: str, *, narrow: bool, zero: bool = 
     colour = {**status, "scale": {"domain": list(STATUS), "range": [c for c, _ in STATUS.values()]}}
     shape = {**status, "scale": {"domain": list(STATUS), "range": [s for _, s in STATUS.values()]}}
     tip = {"field": "tip", "type": "nominal"}
-    beside = min(290, 7 * max(len(name) for name in names.values()) + 20)
+    beside = 7 * max(len(name) for name in names.values()) + 20
     names_at = {"align": "left", "dy": -15} if narrow else {"align": "right", "dx": -8}
     layers: list[Spec] = [
         {
@@ -91,7 +91,7 @@ def forest(rows: Sequence[ForestRow], title: str, *, narrow: bool, zero: bool = 
             },
         },
         {
-            "mark": {"type": "text", "baseline": "middle", "limit": 300 if narrow else 290, **names_at},
+            "mark": {"type": "text", "baseline": "middle", **names_at},
             "encoding": {"text": {"field": "name"}, "y": y, "x": {"value": 0}},
         },
     ]

@@ -95,7 +95,7 @@ def _pairs(finding: Finding) -> Markup:
 
 
 def _pair(place: int, pair: Mapping[str, Any]) -> Markup:
-    """One pair: what differs first, then the model's numbers, then what is the same."""
+    """One pair: what differs, then the model's numbers; folded, what is the same."""
     rows: list[Sequence[Content]] = [
         (name_of(column), *(tag("bdi", shown(cell), class_="differs") for cell in cells))
         for column, cells in pair.get("differs", {}).items()
@@ -103,9 +103,7 @@ def _pair(place: int, pair: Mapping[str, Any]) -> Markup:
     for key, name in (("scores", "the model's score"), ("losses", "the metric's loss or output")):
         if key in pair:
             rows.append((tag("strong", name), *(tag("strong", shown(cell)) for cell in pair[key])))
-    rows += [(name_of(column), *[name_of(shown(cell))] * 2) for column, cell in pair.get("same", {}).items()][
-        :MOST_COLUMNS
-    ]
+    same = [(name_of(column), name_of(shown(cell))) for column, cell in pair.get("same", {}).items()]
     told = ", ".join(
         f"{key.replace('_', ' ')} {number(value)}"
         for key, value in pair.items()
@@ -114,7 +112,11 @@ def _pair(place: int, pair: Mapping[str, Any]) -> Markup:
     names = [_called(pair.get(end)) for end in ("from", "to")]
     label = f"Pair {place}: {names[0]} and {names[1]}"
     body = table(("column", *names), rows, label=label) if rows else None
-    return tag("figure", tag("figcaption", label, f" ({told})" if told else ""), body)
+    folded = None
+    if same:
+        numbers = table(("column", "both"), same[:MOST_COLUMNS], label=f"{label}: what is the same")
+        folded = tag("details", tag("summary", f"The same in {len(same)} columns"), numbers)
+    return tag("figure", tag("figcaption", label, f" ({told})" if told else ""), body, folded)
 
 
 def _called(who: Any) -> str:

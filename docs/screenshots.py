@@ -1,0 +1,88 @@
+"""Write docs/images/{report,report-dark,frontier,comparison}.png: run the commands, and photograph their pages.
+
+Needs chromium (or chrome) on PATH and the extras html and those of the plugins. Run it with
+``python docs/screenshots.py``; with file names as arguments only those pictures are made. The commands are
+printed as they are run.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+IMAGES = Path(__file__).parent / "images"
+FAIRKIT = str(Path(sys.executable).with_name("fairkit"))
+RULES = "--max demographic_parity_difference:sex=0.1 --max equal_opportunity_difference:ethnicity=0.3 --min accuracy=0.8"
+
+COMMANDS = {
+    "report.html": f"audit plain.onnx --data test.parquet --sensitive sex,ethnicity {RULES} --format html --output report.html",
+    "comparison.html": "compare plain.onnx fair.onnx --data test.parquet --format html --output comparison.html",
+    "frontier.html": (
+        "frontier --plugin fairgbm,rto,reweigh --vary fairgbm.tolerance=0,0.05,0.1 --vary rto.rho=0.45:0.6:4 "
+        "--vary reweigh.strength=0:1:4 --set fairgbm.n_estimators=100 --set fairgbm.constraint=positive_rate "
+        "--data train.parquet --test test.parquet --label decision --favorable approved --sensitive sex "
+        "--limit 0.05 --state frontier.json --format html --report frontier.html"
+    ),
+}
+PICTURES = {
+    "report.png": ("report.html", 980, 1150, False),
+    "report-dark.png": ("report.html", 980, 1150, True),
+    "comparison.png": ("comparison.html", 980, 900, False),
+    "frontier.png": ("frontier.html", 980, 920, False),
+}
+
+
+def browser() -> str:
+    """Find the browser."""
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        path = shutil.which(name)
+        if path:
+            return path
+    raise SystemExit("no chromium on PATH: apt-get install chromium")
+
+
+def photograph(page: Path, target: Path, width: int, height: int, dark: bool) -> None:
+    """Take a picture of the top of a page."""
+    flags = (
+        "--headless --no-sandbox --disable-gpu --hide-scrollbars --no-first-run --disable-background-networking "
+        f"--disable-component-update --disable-sync --window-size={width},{height} "
+        f"--blink-settings=preferredColorScheme={0 if dark else 1}"
+    )
+    with tempfile.TemporaryDirectory() as profile:
+        subprocess.run(
+            [
+                browser(),
+                *flags.split(),
+                f"--user-data-dir={profile}",
+                f"--screenshot={target}",
+                page.as_uri(),
+            ],
+            check=True,
+            capture_output=True,
+            timeout=120,
+        )
+
+
+def main(wanted: list[str]) -> None:
+    """Run what the wanted pictures need, and take them."""
+    pictures = {name: PICTURES[name] for name in wanted or PICTURES}
+    with tempfile.TemporaryDirectory() as folder:
+        here = Path(folder) / "loans"
+        subprocess.run([FAIRKIT, "demo", "--keep", str(here)], check=True, stdout=subprocess.DEVNULL)
+        for page in sorted({picture[0] for picture in pictures.values()}):
+            sys.stdout.write(f"$ fairkit {COMMANDS[page]}\n")
+            sys.stdout.flush()
+            done = subprocess.run([FAIRKIT, *shlex.split(COMMANDS[page])], cwd=here, check=False)
+            if done.returncode not in (0, 1, 3):  # a policy that is not met is no reason to stop
+                raise SystemExit(done.returncode)
+        IMAGES.mkdir(exist_ok=True)
+        for name, (page, width, height, dark) in pictures.items():
+            photograph(here / page, IMAGES / name, width, height, dark)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
