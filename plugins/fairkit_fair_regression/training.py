@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.errors import DataError, ParameterError
+from fairkit.errors import ParameterError
 from fairkit_fair_regression.frontier import Frontier, Point, Ruler
 from fairkit_fair_regression.grid import Grid
 from fairkit_fair_regression.group_loss import solve_group_loss
 from fairkit_fair_regression.learning import Learner, learner_encoder
-from fairkit_fair_regression.losses import Loss
 from fairkit_fair_regression.model import FairRegressionModel, Scale
 from fairkit_fair_regression.oracles import (
     GroupLossOracle,
@@ -25,6 +24,7 @@ from fairkit_fair_regression.oracles import (
     fit_loss,
 )
 from fairkit_fair_regression.parity import make_parity, netted
+from fairkit_fair_regression.preparing import choose_loss, choose_range, row_weights, without_sensitive
 from fairkit_fair_regression.solver import Pool, Settings, Solution, solve
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from fairkit.mitigators import Groups, Run, Table
     from fairkit.onnx.encode import Encoder
+    from fairkit_fair_regression.losses import Loss
     from fairkit_fair_regression.members import Member
     from fairkit_fair_regression.oracles import OracleName, Targets
     from fairkit_fair_regression.plugin import FairRegression
@@ -64,9 +65,9 @@ class Training:
         """Check the table, scale the labels, encode the rows."""
         method.check_table(table)
         groups = table.only_groups(method.parameters.sensitive)
-        loss, notes = _loss(method, table)
-        low, high = _range(method, table)
-        used = _without_sensitive(table, groups) if method.parameters.constraint == "seo" else table
+        loss, notes = choose_loss(method, table)
+        low, high = choose_range(method, table)
+        used = without_sensitive(table, groups) if method.parameters.constraint == "seo" else table
         base = method._base(run)
         encoder = learner_encoder(base, used)
         grid = Grid(method.parameters.grid) if method.parameters.constraint == "sp" else None
@@ -85,7 +86,7 @@ class Training:
             learner=learner,
             matrix=encoder.transform(used.columns),
             labels=scale.to_unit(used.target),
-            weights=_weights(table, groups),
+            weights=row_weights(table, groups),
             notes=notes,
         )
 
@@ -316,60 +317,6 @@ class Training:
         if solution.violation > 0.005:
             notes.append(f"On the training rows the bound {level:g} is exceeded by {solution.violation:.3g}.")
         return tuple(notes)
-
-
-def _loss(method: FairRegression, table: Table) -> tuple[Loss, tuple[str, ...]]:
-    """Choose the loss, and say what is unusual about it."""
-    chosen = method.parameters.loss
-    two = len(np.unique(table.target)) == 2
-    if method.parameters.constraint == "seo" and chosen not in (None, "squared"):
-        raise ParameterError("fair-regression: constraint=seo is least squares: leave out the loss")
-    if chosen == "logistic" and not two:
-        raise DataError(
-            f"{table.name}: the logistic loss is for labels of two values, and {table.roles.label or 'the label'!r} "
-            f"has {len(np.unique(table.target))}; use loss=squared, absolute or quantile"
-        )
-    if chosen is None:
-        binary = table.task == "binary" and method.parameters.constraint != "seo"
-        chosen = "logistic" if binary else "squared"
-    notes: tuple[str, ...] = ()
-    if two and chosen != "logistic":
-        notes = (
-            f"The label has two values, and the loss is {chosen}: predictions are fitted as numbers between them "
-            "(loss=logistic fits probabilities).",
-        )
-    return Loss(chosen, method.parameters.quantile), notes
-
-
-def _range(method: FairRegression, table: Table) -> tuple[float, float]:
-    declared = method.parameters.label_range
-    if declared:
-        return float(declared[0]), float(declared[1])
-    if table.task == "binary":
-        return 0.0, 1.0
-    return float(table.target.min()), float(table.target.max())
-
-
-def _weights(table: Table, groups: Groups) -> Array | None:
-    """Give the weights with mean 1, checked: every group has rows, and some weight."""
-    mass = np.bincount(groups.codes, table.weights, len(groups.names))
-    if (mass <= 0).any():
-        empty = groups.names[int((mass <= 0).argmax())]
-        raise DataError(
-            f"{table.name}: the group {empty!r} has no training rows (or no weight); leave it out, or merge it "
-            "with another group"
-        )
-    return None if table.weights is None else table.weights / table.weights.mean()
-
-
-def _without_sensitive(table: Table, groups: Groups) -> Table:
-    """Leave the sensitive columns out of the features: their part is fitted, and dropped, by itself."""
-    columns = {name for name, split in table.groups.items() if split is groups}
-    columns |= set() if groups.split is None else set(groups.split.columns)
-    kept = tuple(name for name in table.features if name not in columns)
-    if not kept:
-        raise DataError(f"{table.name}: constraint=seo needs features besides the sensitive columns")
-    return dataclasses.replace(table, features=kept)
 
 
 def _joined(first: Solution, second: Solution) -> Solution:

@@ -1,0 +1,74 @@
+"""Choices that the data settle: the loss, the label's range, weights, and the features of the baseline."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fairkit.errors import DataError, ParameterError
+from fairkit_fair_regression.losses import Loss
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit.mitigators import Groups, Table
+    from fairkit_fair_regression.plugin import FairRegression
+
+    Array = NDArray[np.float64]
+
+
+def choose_loss(method: FairRegression, table: Table) -> tuple[Loss, tuple[str, ...]]:
+    """Choose the loss, and say what is unusual about it."""
+    chosen = method.parameters.loss
+    two = len(np.unique(table.target)) == 2
+    if method.parameters.constraint == "seo" and chosen not in (None, "squared"):
+        raise ParameterError("fair-regression: constraint=seo is least squares: leave out the loss")
+    if chosen == "logistic" and not two:
+        raise DataError(
+            f"{table.name}: the logistic loss is for labels of two values, and {table.roles.label or 'the label'!r} "
+            f"has {len(np.unique(table.target))}; use loss=squared, absolute or quantile"
+        )
+    if chosen is None:
+        binary = table.task == "binary" and method.parameters.constraint != "seo"
+        chosen = "logistic" if binary else "squared"
+    notes: tuple[str, ...] = ()
+    if two and chosen != "logistic":
+        notes = (
+            f"The label has two values, and the loss is {chosen}: predictions are fitted as numbers between them "
+            "(loss=logistic fits probabilities).",
+        )
+    return Loss(chosen, method.parameters.quantile), notes
+
+
+def choose_range(method: FairRegression, table: Table) -> tuple[float, float]:
+    """Give the label's range: declared, 0 to 1 for classes, else observed."""
+    declared = method.parameters.label_range
+    if declared:
+        return float(declared[0]), float(declared[1])
+    if table.task == "binary":
+        return 0.0, 1.0
+    return float(table.target.min()), float(table.target.max())
+
+
+def row_weights(table: Table, groups: Groups) -> Array | None:
+    """Give the weights with mean 1, checked: every group has rows, and some weight."""
+    mass = np.bincount(groups.codes, table.weights, len(groups.names))
+    if (mass <= 0).any():
+        empty = groups.names[int((mass <= 0).argmax())]
+        raise DataError(
+            f"{table.name}: the group {empty!r} has no training rows (or no weight); leave it out, or merge it "
+            "with another group"
+        )
+    return None if table.weights is None else table.weights / table.weights.mean()
+
+
+def without_sensitive(table: Table, groups: Groups) -> Table:
+    """Leave the sensitive columns out of the features: their part is fitted, and dropped, by itself."""
+    columns = {name for name, split in table.groups.items() if split is groups}
+    columns |= set() if groups.split is None else set(groups.split.columns)
+    kept = tuple(name for name in table.features if name not in columns)
+    if not kept:
+        raise DataError(f"{table.name}: constraint=seo needs features besides the sensitive columns")
+    return dataclasses.replace(table, features=kept)
