@@ -10,7 +10,7 @@ import typer
 from fairkit_cli import options as opt
 
 if TYPE_CHECKING:
-    from fairkit.comparing import Comparison
+    from fairkit.comparisons import Comparison
 
 FORMATS = ("table", "json", "html")
 

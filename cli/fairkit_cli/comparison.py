@@ -11,7 +11,7 @@ from fairkit_cli.view import MEANING, change_name, headline_changes, interval, n
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from fairkit.comparing import Change, Comparison
+    from fairkit.comparisons import Change, Comparison
     from fairkit.mitigation import MitigationResult
 
 _KS = "statistical_parity_ks"

@@ -145,7 +145,7 @@ def frontier(
 
     from fairkit.config import load_config
     from fairkit.files import check_writable, write_atomic
-    from fairkit.frontiers import Choice
+    from fairkit.frontier_choice import Choice
     from fairkit.frontiers import frontier as run
     from fairkit_cli.audit import drawing, write
     from fairkit_cli.progress import progress_bar

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fairkit.comparing import Change, Outcome
+    from fairkit.comparisons import Change, Outcome
     from fairkit.findings import Finding, Report, RuleResult, VerdictName
 
 MOST_DISPARITIES = 12

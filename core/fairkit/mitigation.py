@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fairkit.comparing import Change
+    from fairkit.comparisons import Change
     from fairkit.findings import Report
     from fairkit.mitigators import Progress
     from fairkit.models import Task

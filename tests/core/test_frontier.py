@@ -11,8 +11,9 @@ import pytest
 import fairkit
 from fairkit import frontier_work, frontiers
 from fairkit.datasets.loans import loans_table
+from fairkit.frontier_choice import Choice, pareto, pick
 from fairkit.frontier_points import Measure, Point, State, point_key
-from fairkit.frontiers import Choice, frontier, pareto, pick
+from fairkit.frontiers import frontier
 from fairkit.sweeps import Bounds, Sweep, parse_values
 
 AXES = ("gap:sex", "accuracy")

@@ -12,7 +12,7 @@ from fairkit_cli.html.svg import draw
 from fairkit_cli.view import MEANING, change_name, headline_changes, interval, number
 
 if TYPE_CHECKING:
-    from fairkit.comparing import Change, Comparison
+    from fairkit.comparisons import Change, Comparison
     from fairkit.findings import DataInfo, ModelInfo
     from fairkit.mitigation import MitigationResult
 
