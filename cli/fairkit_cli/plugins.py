@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairkit_cli import options as opt
+from fairkit_cli import plugins_check, plugins_new
 
 if TYPE_CHECKING:
     from fairkit.plugins import Plugin, Row
@@ -53,6 +54,10 @@ def show(name: Name, output_format: opt.Format = "table") -> None:
     _print_record(record)
 
 
+app.command("new")(plugins_new.new)
+app.command("check")(plugins_check.check)
+
+
 def describe(plugin: Plugin) -> dict[str, Any]:
     """Give what there is to know about a plugin, as plain values."""
     found = plugin.found
@@ -64,6 +69,7 @@ def describe(plugin: Plugin) -> dict[str, Any]:
         "auditors": [_configurable(cls) for cls in plugin.auditors],
         "mitigators": [_configurable(cls) for cls in plugin.mitigators],
         "metrics": [_metric(cls) for cls in plugin.metrics],
+        "promotion_checks": [_check(cls) for cls in plugin.promotion_checks],
     }
 
 
@@ -77,6 +83,10 @@ def _configurable(cls: Any) -> dict[str, Any]:
         "citation": cls.citation,
         "parameters": [parameter._asdict() for parameter in describe_parameters(cls.Parameters)],
     }
+
+
+def _check(cls: Any) -> dict[str, str]:
+    return {"name": cls.name, "summary": (inspect.getdoc(cls) or "").split("\n")[0]}
 
 
 def _metric(cls: Any) -> dict[str, Any]:
@@ -125,6 +135,8 @@ def _print_record(record: dict[str, Any]) -> None:
             parts += [Text(f"tasks: {', '.join(entry['tasks'])}")]
             parts += [Text(f"citation: {entry['citation']}")] if entry["citation"] else []
             parts += [_parameters(entry["parameters"])] if entry["parameters"] else []
+    for check in record["promotion_checks"]:
+        parts += ["", Text(f"promotion check {check['name']}: {check['summary']}")]
     if record["metrics"]:
         grid = Table(box=None, pad_edge=False)
         for column in ("metric", "better", "what the ends mean"):

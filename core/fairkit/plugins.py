@@ -128,9 +128,7 @@ def load(name: str) -> Plugin:
     if not named:
         hint = did_you_mean(name, [plugin.name for plugin in installed], what="plugins")
         raise PluginError(f"there is no plugin {name!r}. {hint}")
-    if len(named) > 1:
-        raise PluginError(_duplicate(named))
-    return _load(named[0])
+    return _load_of(named[0], named)
 
 
 def explain_all() -> list[Row]:
@@ -138,12 +136,8 @@ def explain_all() -> list[Row]:
     installed = find()
     rows = []
     for plugin in installed:
-        twins = [other for other in installed if other.name == plugin.name]
-        if len(twins) > 1:
-            rows.append(Row(plugin, (), _duplicate(twins)))
-            continue
         try:
-            rows.append(Row(plugin, _load(plugin).kinds, None))
+            rows.append(Row(plugin, _load_of(plugin, installed).kinds, None))
         except PluginError as error:
             rows.append(Row(plugin, (), str(error)))
     return rows
@@ -152,11 +146,12 @@ def explain_all() -> list[Row]:
 def third_party() -> tuple[list[Plugin], list[str]]:
     """Load the plugins that others installed; those that do not load become sentences."""
     loaded, failures = [], []
-    for row in find():
-        if row.built_in:
+    installed = find()
+    for plugin in installed:
+        if plugin.built_in:
             continue
         try:
-            loaded.append(load(row.name))
+            loaded.append(_load_of(plugin, installed))
         except PluginError as error:
             failures.append(str(error))
     return loaded, failures
@@ -228,6 +223,14 @@ def find_auditor(name: str, among: Iterable[Plugin] = ()) -> tuple[type[Auditor]
     raise PluginError(f"there is no auditor {name!r}. {hint}")
 
 
+def _load_of(plugin: Found, installed: list[Found]) -> Plugin:
+    """Load one of the installed plugins; a name that two have is nobody's, but ours are never taken away."""
+    twins = [other for other in installed if other.name == plugin.name]
+    if len(twins) > 1 and not plugin.built_in:
+        raise PluginError(_duplicate(twins))
+    return _load(plugin)
+
+
 def _duplicate(named: list[Found]) -> str:
     owners = " and ".join(
         plugin.target if plugin.distribution == FILE else f"{plugin.distribution} {plugin.version}"
@@ -243,14 +246,14 @@ def _duplicate(named: list[Found]) -> str:
 
 
 def _files() -> Iterator[Found]:
-    """Give the plugins that are files: ``my_metric.py`` is the plugin ``my-metric``."""
+    """Give the plugins that are files: ``my_metric.py`` and ``fairkit_my_metric.py`` are the plugin ``my-metric``."""
     import hashlib
 
     for text in filter(None, os.environ.get(FILES, "").split(os.pathsep)):
         path = Path(text).expanduser().resolve()
         content = path.read_bytes() if path.is_file() else b""
         digest = hashlib.sha256(content).hexdigest()[:12]
-        yield Found(path.stem.replace("_", "-"), str(path), FILE, digest)
+        yield Found(path.stem.removeprefix("fairkit_").replace("_", "-"), str(path), FILE, digest)
 
 
 def _load(found: Found) -> Plugin:

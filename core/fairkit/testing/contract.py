@@ -159,10 +159,10 @@ def _outcome(check: Check) -> Outcome:
 def _all_checks(plugin: Plugin, settings: Mapping[str, Any]) -> Iterator[Check]:
     for function in plugin_checks.CHECKS:
         yield _check(function, plugin.found.name, plugin)
-    configurables: list[Any] = [*plugin.auditors, *plugin.mitigators]
-    for configurable in configurables:
-        for parameters_check in parameter_checks.CHECKS:
-            yield _check(parameters_check, configurable.name, configurable)
+    for kind, classes in (("auditor", plugin.auditors), ("mitigator", plugin.mitigators)):
+        for cls in classes:
+            for parameters_check in parameter_checks.CHECKS:
+                yield _check(parameters_check, f"{kind} {cls.name}", cls)
     for metric in plugin.metrics:
         for metric_check in metric_checks.CHECKS:
             yield _check(metric_check, metric.name, metric)

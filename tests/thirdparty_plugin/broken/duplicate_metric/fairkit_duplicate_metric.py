@@ -1,0 +1,22 @@
+"""Its metric has the name of one that ships with fairkit."""
+
+from __future__ import annotations
+
+import fairkit
+
+
+class Share(fairkit.Mean):
+    """The mean score."""
+
+    name = "accuracy"
+    range = (0.0, 1.0)
+    meaning = "0: nobody has a chance; 1: everybody has."
+    needs = frozenset({"score"})
+
+    def per_row(self, rows):
+        return rows.score
+
+
+@fairkit.hookimpl
+def fairkit_metrics():
+    return [Share]

@@ -1,0 +1,164 @@
+"""Drawing lots: a method that leaves decisions to chance, and two ways to see it.
+
+Everything here is by somebody else: it uses public names of fairkit only (docs/plugins/public-names.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import fairkit
+from fairkit.learners import fit_learner
+from fairkit.mitigators import FittedModel, Prediction, Run, Table
+
+if TYPE_CHECKING:
+    import onnx
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+FAIRKIT_INTERFACE = 1
+_FLOAT, _INT64 = 1, 7
+
+
+class MeanMargin(fairkit.Mean):
+    """The mean distance of the score from 1/2."""
+
+    name = "mean_margin"
+    better = "none"
+    range = (0.0, 0.5)
+    meaning = "0: the model is sure of nobody; 0.5: of everybody."
+    needs = frozenset({"score"})
+
+    def per_row(self, rows: fairkit.Rows) -> Floats:
+        """Give the distance for each row."""
+        return np.abs(rows.score - 0.5)
+
+
+class Lots(fairkit.Auditor):
+    """Says how many decisions are left to chance, and how much."""
+
+    name = "lots"
+    summary = "The share of decisions left to chance."
+    tasks = frozenset({"binary"})
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Parameters:
+        """What can be set with --set lots.KEY=VALUE."""
+
+        certain: float = fairkit.parameter(
+            0.0, help="A chance nearer than this to 0 or 1 counts as decided.", minimum=0, maximum=0.5
+        )
+
+    def measure(self, batch: Any, predictions: Any, context: fairkit.AuditContext) -> Floats:
+        """Count rows, rows left to chance, and the variance that chance adds."""
+        chance = predictions.decision
+        drawn = np.minimum(chance, 1 - chance) > self.parameters.certain
+        return np.array([len(batch), drawn.sum(), (chance * (1 - chance)).sum()], dtype=float)
+
+    def findings(self, total: Floats, context: fairkit.AuditContext) -> list[fairkit.Finding]:
+        """Give the share; it is of these very rows, so it has no interval."""
+        rows, drawn, variance = total.tolist()
+        return [
+            fairkit.Finding(
+                auditor=self.name,
+                metric="share_by_lot",
+                value=drawn / rows,
+                confidence=context.confidence,
+                parameters={"certain": self.parameters.certain},
+                evidence={"expected_changes_in_a_second_draw": 2 * variance},
+                notes=("No interval: the share is of these very rows.",),
+            )
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LotsModel(FittedModel):
+    """A model whose decision is replaced by a lot with some chance."""
+
+    inner: Any
+    share: float
+    rate: float
+    details: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
+
+    def predict(self, columns: Mapping[str, NDArray[Any]]) -> Prediction:
+        """Mix the inner model's decision with the lot."""
+        said = self.inner.predict(columns)
+        chance = (1 - self.share) * said.decision_probability + self.share * self.rate
+        return Prediction(score=said.score, decision_probability=chance)
+
+    def to_onnx(self) -> onnx.ModelProto:
+        """Give the inner model's graph with the lot behind it."""
+        from fairkit.onnx.graph import GraphBuilder
+
+        graph = GraphBuilder()
+        inner = self.inner.to_onnx()
+        kinds = {1: "float", 8: "string"}
+        feeds = {
+            entry.name: graph.input(entry.name, kinds[entry.type.tensor_type.elem_type])
+            for entry in inner.graph.input
+        }
+        outputs = graph.inline(inner, feeds)
+        decided = graph.node("Mul", [outputs["decision_probability"], graph.constant([[1 - self.share]])])
+        chance = graph.node("Add", [decided, graph.constant([[self.share * self.rate]])])
+        drawn = graph.node("Less", [graph.input("u", "float"), chance])
+        graph.output("score", outputs["score"])
+        graph.output("decision_probability", chance)
+        graph.output("decision", graph.node("Cast", [drawn], to=_INT64), "int64")
+        return graph.build()
+
+
+class DrawLots(fairkit.Mitigator):
+    """Replace a share of a learner's decisions by lots with one chance for everybody.
+
+    The difference between the groups' selection rates is at most 1 - share, whatever the learner does.
+    """
+
+    name = "lots"
+    stage = "in"
+    tasks = ("binary",)
+    citation = "Nobody, Drawing lots, 2024"
+    learners = ("logistic", "lightgbm")
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Parameters:
+        """What can be set with --set KEY=VALUE."""
+
+        share: float = fairkit.parameter(
+            0.95, help="The share of decisions made by lot.", minimum=0, maximum=1
+        )
+
+    def fit(self, table: Table, run: Run, **_: object) -> FittedModel:
+        """Train the learner; the lot's chance is the share of favorable outcomes."""
+        inner = fit_learner(self.learner(run), table, run)
+        rate = float(np.average(table.target, weights=table.weights))
+        return LotsModel(
+            inner=inner, share=self.parameters.share, rate=rate, details={"chance_of_the_lot": rate}
+        )
+
+    def promises(self) -> Sequence[fairkit.Rule]:
+        """Bound the difference by what is not left to chance."""
+        return (fairkit.Rule(metric="demographic_parity_difference", maximum=1 - self.parameters.share),)
+
+
+@fairkit.hookimpl
+def fairkit_metrics() -> list[type[fairkit.Metric]]:
+    """Offer the metric."""
+    return [MeanMargin]
+
+
+@fairkit.hookimpl
+def fairkit_auditors() -> list[type[fairkit.Auditor]]:
+    """Offer the auditor."""
+    return [Lots]
+
+
+@fairkit.hookimpl
+def fairkit_mitigators() -> list[type[fairkit.Mitigator]]:
+    """Offer the method."""
+    return [DrawLots]
