@@ -166,7 +166,7 @@ def run(name: str, points: int) -> list[dict]:
         found += ours(problem, learner, levels)
         if problem.loss == "logistic":
             found += classification(problem, learner, [0.2, 0.1, 0.05, 0.02])
-            found += ours(problem, learner, levels, "labels")
+            found += ours(problem, learner, levels, "labels")[1:]
     return found + (seo(problem) if problem.loss == "squared" else [])
 
 

@@ -11,7 +11,10 @@ import numpy as np
 
 WIDTH, HEIGHT = 460.0, 320.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64.0, 16.0, 34.0, 46.0
-COLOURS = ("#1b5e9b", "#c0392b", "#2e8b57", "#8e44ad", "#d68910", "#566573")
+COLOURS = (
+    *("#1b5e9b", "#c0392b", "#2e8b57", "#8e44ad", "#d68910", "#566573", "#16a085"),
+    *("#7b241c", "#5dade2", "#b7950b"),
+)
 
 
 class Mark(NamedTuple):
@@ -110,7 +113,7 @@ class _Axis(NamedTuple):
         step = 10 ** np.floor(np.log10(span / 4))
         step *= next(factor for factor in (1, 2, 5, 10) if span / (step * factor) <= 6)
         first = np.ceil(self.low / step)
-        return [float(k * step) for k in np.arange(first, np.floor(self.high / step + 1e-9) + 1)]
+        return [float(k * step) + 0.0 for k in np.arange(first, np.floor(self.high / step + 1e-9) + 1)]
 
 
 def _panel(series: Sequence[Series], title: str, x: str, y: str) -> str:
@@ -186,7 +189,7 @@ def _legend(series: Sequence[Series], colours: Mapping[str, str]) -> list[str]:
         top = _TOP + 8 + 14 * row
         colour = colours[one.name.split(",")[0]]
         dash = ' stroke-dasharray="5 3"' if one.dashed else ""
-        left = WIDTH - _RIGHT - 150
+        left = WIDTH - _RIGHT - 190
         out.append(f'<path d="M{left:g} {top:g}h18" stroke="{colour}" stroke-width="2"{dash}/>')
         out.append(f'<text x="{left + 24:g}" y="{top + 4:g}">{escape(one.name)}</text>')
     return out
