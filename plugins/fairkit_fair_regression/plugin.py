@@ -173,13 +173,6 @@ class FairRegression(Mitigator):
             )
         return found
 
-    def promises(self) -> Sequence[Rule]:
-        """Bound the distance between distributions by epsilon, where that is one number for all groups."""
-        chosen = self.parameters
-        if chosen.constraint != "sp" or len(chosen.epsilon) != 1 or chosen.bounds:
-            return ()
-        return (Rule(metric="statistical_parity_ks", maximum=chosen.epsilon[0]),)
-
     def fit(
         self, table: Table, run: Run, *, validation: Table | None = None, model: OnnxModel | None = None
     ) -> FittedModel:
