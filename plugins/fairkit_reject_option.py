@@ -13,6 +13,8 @@ from fairkit.parameters import parameter
 from fairkit.postprocess import PostParameters, PostProcessor, Solution
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from fairkit.mitigators import Run
@@ -75,6 +77,10 @@ class RejectOption(PostProcessor):
         tolerance: float = parameter(
             0.0, help="The difference between groups that is allowed beside chance.", minimum=0
         )
+
+    def promises(self) -> Sequence[fairkit.Rule]:
+        """Bound the difference of selection rates by the tolerance."""
+        return (fairkit.Rule(metric="demographic_parity_difference", maximum=self.parameters.tolerance),)
 
     def solve(self, rows: ScoredRows, validation: ScoredRows | None, run: Run) -> Solution:
         """Choose the band on the validation rows, or on the fit rows where there are none."""

@@ -186,6 +186,11 @@ class ThresholdOptimizer(PostProcessor):
         )
         epsilon: float = parameter(0.0, help="The difference allowed between groups.", minimum=0)
 
+    def promises(self) -> Sequence[fairkit.Rule]:
+        """Bound the difference of the constrained rates by epsilon."""
+        metric = f"{self.parameters.constraint}_difference"
+        return (fairkit.Rule(metric=metric, maximum=self.parameters.epsilon),)
+
     def solve(self, rows: ScoredRows, validation: ScoredRows | None, run: Run) -> Solution:
         """Find the hulls, solve the program, and mix the pooled population's rules to the same rates."""
         constraint, epsilon = self.parameters.constraint, self.parameters.epsilon

@@ -418,8 +418,8 @@ class Mitigator(ABC):
     def promises(self) -> Sequence[Rule]:
         """Name the limits that a trained model keeps under these parameters; the contract checks test them.
 
-        A rule holds up to chance on rows like those that the method was trained on, for the split that it worked
-        on. Leave this as it is where nothing is promised about the model's decisions.
+        A rule holds up to chance on new rows like those that the method was trained on, for the split that it
+        worked on. Leave this as it is where nothing is promised about the model's decisions.
         """
         return ()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,6 +14,7 @@ from fairkit.mitigation import stratified
 from fairkit.mitigators import FittedModel, Mitigator, Run, Table
 from fairkit.onnx.encode import fit_encoder
 from fairkit.parameters import parameter
+from fairkit.policy import Rule
 
 if TYPE_CHECKING:
     from fairkit.mitigators import Groups
@@ -147,6 +148,22 @@ class FairGBM(Mitigator):
             raise ParameterError("fairgbm: a random forest has no rounds to constrain; leave out boosting=rf")
         if kind == "dart" and (self.parameters.iterate != "last" or self.parameters.early_stopping):
             raise ParameterError("fairgbm: dart changes earlier trees, so it goes with iterate=last alone")
+
+    def promises(self) -> Sequence[Rule]:
+        """Bound the differences of the constrained rates by their tolerances."""
+        metrics = {
+            "fnr": ("equal_opportunity_difference",),
+            "fpr": ("false_positive_rate_difference",),
+            "both": ("equal_opportunity_difference", "false_positive_rate_difference"),
+            "positive_rate": ("demographic_parity_difference",),
+        }
+        chosen = self.parameters
+        tolerances = np.broadcast_to(chosen.tolerance, len(chosen.constraint)).tolist()
+        return tuple(
+            Rule(metric=metric, maximum=tolerance)
+            for name, tolerance in zip(chosen.constraint, tolerances, strict=True)
+            for metric in metrics[name]
+        )
 
     def fit(
         self, table: Table, run: Run, *, validation: Table | None = None, model: OnnxModel | None = None

@@ -11,6 +11,7 @@ import numpy as np
 from fairkit.errors import DataError, ParameterError
 from fairkit.onnx.rules import Piece
 from fairkit.parameters import parameter
+from fairkit.policy import Rule
 from fairkit.postprocess import PostParameters, PostProcessor, Solution
 from fairkit_rto.constraints import (
     Constraint,
@@ -25,6 +26,8 @@ from fairkit_rto.constraints import (
 from fairkit_rto.selection import Choice, Wishes, choose
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from fairkit.mitigators import Run
@@ -82,6 +85,13 @@ class RandomizedThresholds(PostProcessor):
         """Refuse a rate where there is none."""
         if self.parameters.constraint == "covariance" and self.parameters.rho is not None:
             raise ParameterError("rto: constraint=covariance has no common rate; leave rho out")
+
+    def promises(self) -> Sequence[Rule]:
+        """Bound the difference of the constrained rates by epsilon; a covariance is no rate."""
+        if self.parameters.constraint == "covariance":
+            return ()
+        allowed = self.parameters.tolerance if self.parameters.epsilon is None else self.parameters.epsilon
+        return (Rule(metric=f"{self.parameters.constraint}_difference", maximum=allowed),)
 
     def solve(self, rows: ScoredRows, validation: ScoredRows | None, run: Run) -> Solution:
         """Choose what is not given, then find the thresholds on all rows."""
