@@ -34,7 +34,16 @@ class Environment:
             "--quiet",
             "--disable-pip-version-check",
         ]
-        command = [sys.executable, "-m", "pip", "--python", str(self.python), "install", *options, *map(str, projects)]
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "--python",
+            str(self.python),
+            "install",
+            *options,
+            *map(str, projects),
+        ]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         assert result.returncode == 0, result.stderr
 

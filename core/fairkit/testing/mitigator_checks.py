@@ -51,9 +51,8 @@ class Trained:
         return self.cls.with_values(self.settings)
 
     @staticmethod
-    @functools.cache
     def table(task: Task) -> Table:
-        """The sample rows of a task, with one sensitive column."""
+        """The sample rows of a task, with one sensitive column; drawn anew, since a method may change them."""
         return Table.from_dataset(sample_data(task, sensitive=("sex",)))
 
     def base(self, task: Task) -> Any:
