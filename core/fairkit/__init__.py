@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 _PUBLIC = {
     "Auditor": "fairkit.auditors",
+    "Choice": "fairkit.frontier_choice",
+    "Sweep": "fairkit.sweeps",
+    "frontier": "fairkit.frontiers",
+    "compare": "fairkit.comparing",
     "AuditContext": "fairkit.auditors",
     "ConfigError": "fairkit.errors",
     "DataError": "fairkit.errors",
@@ -47,6 +51,7 @@ _PUBLIC = {
 if TYPE_CHECKING:
     from fairkit.auditing import audit
     from fairkit.auditors import AuditContext, Auditor
+    from fairkit.comparing import compare
     from fairkit.data import Dataset, load_data
     from fairkit.errors import (
         ConfigError,
@@ -59,6 +64,8 @@ if TYPE_CHECKING:
     )
     from fairkit.estimators import mitigator
     from fairkit.findings import Finding, GroupValue, Report
+    from fairkit.frontier_choice import Choice
+    from fairkit.frontiers import frontier
     from fairkit.hookspecs import hookimpl
     from fairkit.individual.metric import FairMetric
     from fairkit.metrics import Mean, Metric, Rate
@@ -70,10 +77,12 @@ if TYPE_CHECKING:
     from fairkit.policy import Rule
     from fairkit.promotions import Promotion, PromotionCheck, Remark
     from fairkit.statistics import Rows
+    from fairkit.sweeps import Sweep
 
 __all__ = [
     "AuditContext",
     "Auditor",
+    "Choice",
     "ConfigError",
     "DataError",
     "Dataset",
@@ -99,7 +108,10 @@ __all__ = [
     "Report",
     "Rows",
     "Rule",
+    "Sweep",
     "audit",
+    "compare",
+    "frontier",
     "hookimpl",
     "load_data",
     "mitigate",

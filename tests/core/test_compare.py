@@ -77,7 +77,9 @@ def test_intervals_are_as_wide_as_those_of_a_row_bootstrap():
         found = result.find(*key)
         assert found.interval is not None
         width = found.interval[1] - found.interval[0]
-        assert width == pytest.approx(2 * 1.96 * np.std(values), rel=0.28), key  # four standard errors of 80 draws
+        assert width == pytest.approx(2 * 1.96 * np.std(values), rel=0.28), (
+            key
+        )  # four standard errors of 80 draws
 
 
 def test_pairing_narrows_the_interval():

@@ -9,6 +9,7 @@ import numpy as np
 from fairkit.data import load_data
 from fairkit.errors import ModelError
 from fairkit.onnx.compose import ScoreHead, compose
+from fairkit.onnx.feeds import RANDOM_INPUT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -93,6 +94,10 @@ class BaseModel:
 
     def _head(self, options: ModelOptions) -> ScoreHead:
         reading, name = self._scorer.reading, self.model.name
+        if reading is None and all(graph_input.name != RANDOM_INPUT for graph_input in self.model.inputs):
+            return ScoreHead(
+                output="score"
+            )  # a deterministic model of ours: its decisions make way for the rule's
         if reading is None:
             raise ModelError(
                 f"{name} decides by a randomized rule already; repair the model that this rule was put on"
