@@ -81,7 +81,7 @@ class GroupAuditor(Auditor):
         """What can be set with --set group.KEY=VALUE."""
 
         min_group: int = parameter(30, help="A smaller group makes findings inconclusive.", minimum=1)
-        loss: Literal["logistic", "squared", "zero_one", "absolute"] | None = parameter(
+        loss: Literal["logistic", "zero_one", "squared", "absolute"] | None = parameter(
             None, help="The loss of worst_group_loss; by default logistic, and squared in regression."
         )
         exact_scores: int = parameter(
