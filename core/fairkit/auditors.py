@@ -68,12 +68,16 @@ class Auditor(ABC):
     A complete example::
 
         from dataclasses import dataclass
+
+        import numpy as np
+
         import fairkit
 
         class Coverage(fairkit.Auditor):
             \"\"\"The share of rows whose score is far from the threshold.\"\"\"
 
             name = "coverage"
+            tasks = frozenset({"binary"})
 
             @dataclass(frozen=True, slots=True, kw_only=True)
             class Parameters:

@@ -185,6 +185,7 @@ def mitigate(
     table = Table.from_dataset(train_data, task)
     _check_task(method, table)
     run = Run(seed=seed, threads=threads, learner=learner, progress=progress)
+    method.learner(run)  # refuses what the method cannot use before anything is trained
     with plugins.blame(plugins.owner_of(method.name), f"the method {method.name!r} trained its model"):
         fitted = method.fit(table, run, validation=None, model=base)
         content = export(fitted, table, _mitigation(method, run, base)).SerializeToString(deterministic=True)

@@ -110,7 +110,9 @@ def match_inputs(
     """
     feeds: dict[str, Feed] = {}
     for graph_input in inputs:
-        if graph_input.width in (1, None) and not (len(inputs) == 1 and given):
+        # a lone input may hold all the features that were named, whatever it is called
+        whole = len(inputs) == 1 and given and graph_input.width in (None, len(features))
+        if graph_input.width in (1, None) and not whole:
             column = _column_for(graph_input.name, columns)
             if column is not None:
                 feeds[graph_input.name] = Feed(graph_input, (column,))

@@ -161,7 +161,7 @@ def check_mitigator_learners(trained: Trained) -> None:
     for task in trained.tasks[:1]:
         table = trained.table(task).take(np.arange(300))
         with only_fairkit_errors("an unknown learner was asked for", needed=True):
-            trained.fit(table, run=Run(learner="no-such-learner"))
+            trained.make().learner(Run(learner="no-such-learner"))
         for learner in trained.cls.learners:
             with only_fairkit_errors(f"{task}: the learner {learner!r} was asked for"):
                 exported(trained.fit(table, run=Run(learner=learner, threads=1)), table)
