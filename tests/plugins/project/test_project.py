@@ -130,4 +130,3 @@ def test_on_adult_sex_and_race_change_no_decision(public_data):
     )
     assert report.find("consistency").value == 1.0
     assert report.findings[0].parameters
-    assert result.after.find("gap_rms", "sex").value < result.before.find("gap_rms", "sex").value
