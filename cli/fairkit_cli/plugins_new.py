@@ -96,7 +96,7 @@ def project_files(name: str, kind: str) -> dict[str, str]:
         "interface": str(INTERFACE),
         "citekey": f"fairkit_{snake}",
         "year": str(date.today().year),
-        "test_extras": '"lightgbm", "scikit-learn", "skl2onnx", "xgboost", ' if kind == "mitigator" else "",
+        "test_extras": '"fairkit[lightgbm,sklearn,xgboost]", ' if kind == "mitigator" else "",
     }
     sources = {
         "pyproject.toml": "pyproject.toml",
