@@ -266,7 +266,7 @@ def _load(found: Found) -> Plugin:
         manager.check_pending()
     except (pluggy.PluginValidationError, ValueError) as error:
         raise PluginError(_broken(found, f"a hook is not as specified: {_one_line(error)}")) from error
-    return Plugin(
+    plugin = Plugin(
         found,
         module,
         metrics=tuple(_ask(manager, found, "fairkit_metrics")),
@@ -274,6 +274,17 @@ def _load(found: Found) -> Plugin:
         mitigators=tuple(_mitigators(manager, found)),
         promotion_checks=tuple(_ask(manager, found, "fairkit_promotion_checks")),
     )
+    if not plugin.kinds:
+        raise PluginError(_broken(found, _why_nothing(module)))
+    return plugin
+
+
+def _why_nothing(module: Any) -> str:
+    """Say why a module offers nothing: a hook without its mark is only a function."""
+    unmarked = [name for name in _bases() if callable(getattr(module, name, None))]
+    if unmarked:
+        return f"it offers nothing; write @fairkit.hookimpl above its function {unmarked[0]}"
+    return f"it offers nothing; it needs one of the hooks {', '.join(_bases())}"
 
 
 def _check_interface(found: Found, module: Any) -> None:

@@ -59,6 +59,26 @@ class Unmergeable(Good):
         return rows.score - rows.score.mean()
 
 
+class FirstAxis(fairkit.Metric):
+    """Divides along the wrong axis: right for one group, wrong for a table of them."""
+
+    name = "first_axis"
+    needs = frozenset({"score"})
+
+    def contributions(self, rows):
+        return np.column_stack([rows.score, np.ones(len(rows.score))])
+
+    def compute(self, sums):
+        return sums[0] / sums[1]
+
+
+class OneColumn(FirstAxis):
+    """Forgets that contributions are columns."""
+
+    def contributions(self, rows):
+        return rows.score
+
+
 class OutOfRange(Good):
     """Twice the score."""
 
@@ -115,6 +135,8 @@ class Undeclared(Good):
     ("check", "cls", "said"),
     [
         (metric_checks.check_metric_declares, Undeclared, "lower, higher or none"),
+        (metric_checks.check_metric_shapes, FirstAxis, r"take the last axis, as in sums\[..., 0\]"),
+        (metric_checks.check_metric_shapes, OneColumn, "np.column_stack"),
         (metric_checks.check_metric_merges, Unmergeable, "three parts in another order"),
         (metric_checks.check_metric_range, OutOfRange, "leave the declared range"),
         (metric_checks.check_metric_direction, WrongWay, "a perfect model has 0.01"),
@@ -421,7 +443,12 @@ def test_names_and_words():
 
 
 def test_a_heavy_import_is_found(tmp_path, monkeypatch):
-    text = '"""A plugin that imports too much."""\n\nimport fairkit\nimport scipy.stats\n'
+    text = (
+        '"""A plugin that imports too much."""\n\nimport fairkit\nimport scipy.stats\n\n\n'
+        'class Heavy(fairkit.Mean):\n    """The mean score."""\n\n    name = "heavy"\n\n'
+        "    def per_row(self, rows):\n        return rows.score\n\n\n"
+        "@fairkit.hookimpl\ndef fairkit_metrics():\n    return [Heavy]\n"
+    )
     (tmp_path / "heavy_one.py").write_text(text, encoding="utf-8")
     monkeypatch.setenv("FAIRKIT_PLUGINS", str(tmp_path / "heavy_one.py"))
     with pytest.raises(ContractError, match="importing it imports scipy"):

@@ -141,19 +141,29 @@ def run_checks(
     expected_failures: Mapping[str, str] | None = None,
 ) -> Iterator[Outcome]:
     """Run every check that applies and say what became of each, one after the other; see `checks_for`."""
-    for check in checks_for(plugin, settings=settings, expected_failures=expected_failures):
-        yield _outcome(check)
+    loaded = plugins.load(plugin) if isinstance(plugin, str) else plugin
+    for check in checks_for(loaded, settings=settings, expected_failures=expected_failures):
+        yield _outcome(check, getattr(loaded.module, "__file__", None))
 
 
-def _outcome(check: Check) -> Outcome:
+def _outcome(check: Check, file: str | None) -> Outcome:
     try:
         check()
     except Exception as error:
-        kind = "" if isinstance(error, ContractError) else f"{type(error).__name__}: "
-        return Outcome(check=check.name, subject=check.subject, status="failed", message=f"{kind}{error}")
+        text = str(error) if isinstance(error, ContractError) else _with_place(error, file)
+        return Outcome(check=check.name, subject=check.subject, status="failed", message=text)
     if check.reason is None:
         return Outcome(check=check.name, subject=check.subject, status="passed")
     return Outcome(check=check.name, subject=check.subject, status="expected failure", message=check.reason)
+
+
+def _with_place(error: Exception, file: str | None) -> str:
+    """Say what a plugin raised, and in which of its lines."""
+    import traceback
+
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    place = f" (line {lines[-1]} of {file})" if lines else ""
+    return f"{type(error).__name__}: {error}{place}"
 
 
 def _all_checks(plugin: Plugin, settings: Mapping[str, Any]) -> Iterator[Check]:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairkit.statistics import Rows
-from fairkit.testing.require import require
+from fairkit.metrics import Mean
+from fairkit.statistics import Contributions, Moments, Rows
+from fairkit.testing.require import ContractError, require
 
 if TYPE_CHECKING:
     from fairkit.metrics import Metric
@@ -33,6 +34,34 @@ def check_metric_declares(cls: type[Metric]) -> None:
         given = set(getattr(cls, name))
         require(given <= known, f"{name} holds {sorted(given - known)}; known are {sorted(known)}")
     require(cls.tasks, "tasks is empty: the metric would never be measured")
+
+
+def check_metric_shapes(cls: type[Metric]) -> None:
+    """`contributions` has a line for each row, and `compute` takes sums with any axes before the last."""
+    metric = cls()
+    if not isinstance(metric.statistic, Contributions | Moments):
+        return
+    for rows, groups in _designs(cls):
+        given = metric.per_row(rows) if isinstance(metric, Mean) else metric.contributions(rows)
+        parts = np.asarray(given)
+        wanted = (len(groups),) if isinstance(metric, Mean) else (len(groups), "m")
+        require(
+            parts.ndim == len(wanted) and len(parts) == len(groups),
+            f"{'per_row' if isinstance(metric, Mean) else 'contributions'} gives shape {parts.shape} for "
+            f"{len(groups)} rows; it must be {wanted}: np.column_stack([...]) makes columns of arrays",
+        )
+        sums = metric.contributions(rows).sum(axis=0)
+        for lead in ((), (3,), (5, 3)):
+            many = np.broadcast_to(sums, (*lead, len(sums)))
+            hint = (
+                f"sums of shape {many.shape} must give shape {lead}; take the last axis, as in sums[..., 0]"
+            )
+            try:
+                with np.errstate(all="ignore"):
+                    shape = np.shape(metric.compute(many))
+            except Exception as error:
+                raise ContractError(f"compute raises {type(error).__name__}: {error}; {hint}") from error
+            require(shape == lead, f"compute gives shape {shape}; {hint}")
 
 
 def check_metric_merges(cls: type[Metric]) -> None:
@@ -192,6 +221,7 @@ def _same(cls: type[Metric], one: Any, two: Any, message: str) -> None:
 
 CHECKS = (
     check_metric_declares,
+    check_metric_shapes,
     check_metric_merges,
     check_metric_range,
     check_metric_direction,
