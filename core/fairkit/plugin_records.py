@@ -1,0 +1,88 @@
+"""What is known about a plugin: where it is, what it offers, or why it does not load."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from fairkit.auditors import Auditor
+    from fairkit.metrics import Metric
+    from fairkit.mitigators import Mitigator
+    from fairkit.promotions import PromotionCheck
+
+FILES = "FAIRKIT_PLUGINS"
+"""The environment variable that names plugin files, for plugins that are not packaged (yet)."""
+FILE = "file"
+"""What stands for the distribution of a plugin that is a file."""
+
+Kind = Literal["metric", "auditor", "mitigator", "promotion check"]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A plugin that is there, not imported: its name, where it is, and whose it is.
+
+    `distribution` and `version` are ``file`` and the start of the file's sha256 for a plugin that is a file.
+    """
+
+    name: str
+    target: str
+    distribution: str
+    version: str
+
+    @property
+    def built_in(self) -> bool:
+        """Whether it ships with fairkit."""
+        return self.distribution == "fairkit"
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """A loaded plugin and the classes that its hooks gave."""
+
+    found: Found
+    module: Any
+    metrics: tuple[type[Metric], ...] = ()
+    auditors: tuple[type[Auditor], ...] = ()
+    mitigators: tuple[type[Mitigator], ...] = ()
+    promotion_checks: tuple[type[PromotionCheck], ...] = ()
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """What it offers."""
+        offered: list[tuple[Kind, Any]] = [
+            ("metric", self.metrics),
+            ("auditor", self.auditors),
+            ("mitigator", self.mitigators),
+            ("promotion check", self.promotion_checks),
+        ]
+        return tuple(kind for kind, classes in offered if classes)
+
+    def to_dict(self) -> dict[str, str]:
+        """Give what a report says about it."""
+        return {
+            "name": self.found.name,
+            "distribution": self.found.distribution,
+            "version": self.found.version,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of ``fairkit plugins``: a plugin with what it offers, or with the reason why it does not load."""
+
+    found: Found
+    kinds: tuple[Kind, ...]
+    reason: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the JSON form."""
+        return {
+            "name": self.found.name,
+            "kinds": list(self.kinds),
+            "distribution": self.found.distribution,
+            "version": self.found.version,
+            "loadable": self.reason is None,
+            "reason": self.reason,
+        }
