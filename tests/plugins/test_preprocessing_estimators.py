@@ -27,7 +27,7 @@ def test_methods_that_need_no_group_at_prediction_bring_rates_together(name, peo
 
     fair = Fair(learner="logistic").fit(X, y, sensitive_features=s)
     plain = Fair(learner="logistic").fit(X, y)
-    assert gap(fair) < 0.6 * gap(plain)
+    assert gap(fair) < 0.75 * gap(plain)
 
 
 @pytest.mark.parametrize("name", ["correlation-remover", "disparate-impact-remover"])
