@@ -103,8 +103,6 @@ def test_each_interface_is_documented_with_what_it_has(interface):
         for name in (*vars(base), *inspect.get_annotations(base))
         if not name.startswith("_")
     }
-    # what is told in the docstrings alone: rarely overridden
-    own -= {"held_out", "attachments", "runner"}
     missing = sorted(
         name
         for name in own
