@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.arrays import as_arrow, as_numpy
-from fairkit.digest import TableDigest
+from fairkit.arrays import as_numpy
 from fairkit.errors import DataError, did_you_mean
 from fairkit.findings import DataInfo
-from fairkit.groups import GroupCoder, quartile_edges
-from fairkit.roles import Missing, Roles, Sensitive, require_columns, same_value, value_text
+from fairkit.profiling import BATCH_ROWS, Profile, cells, choose_bins, take_tally, used_rows
+from fairkit.roles import Missing, Roles, Sensitive, require_columns, same_value
 from fairkit.sources import Source, open_source
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-BATCH_ROWS = 65_536
-MAX_GROUP_VALUES = 20
-"""A numeric sensitive column with more distinct values than this is binned at its quartiles."""
+    from fairkit.groups import GroupCoder
+    from fairkit.profiling import Bins, Tally
 
-_MAX_CLASSES = 1_000
+__all__ = ["BATCH_ROWS", "Batch", "Dataset", "Profile", "load_data"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,19 +75,6 @@ class Batch:
         return {name: self.column(name) for name in names}
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
-    """What one pass over the table found: digest, sizes, label values."""
-
-    sha256: str
-    rows: int
-    dropped_rows: int
-    groups: Mapping[str, Mapping[str, int]]
-    label_values: tuple[Any, ...]
-    label_range: tuple[float, float] | None
-    notes: tuple[str, ...]
-
-
 class Dataset:
     """A table with roles, made by `load_data`. It is read in batches and checked in the first pass.
 
@@ -102,8 +85,9 @@ class Dataset:
     def __init__(self, source: Source, roles: Roles) -> None:
         self.source = source
         self.roles = roles
-        self._coders = {split.name: GroupCoder(split, roles.missing) for split in roles.sensitive}
+        self._coders: dict[str, GroupCoder] = {}
         self._profile: Profile | None = None
+        self._start = 0
 
     @property
     def name(self) -> str:
@@ -131,8 +115,28 @@ class Dataset:
             has one group, or a number that must be finite is not.
         """
         if self._profile is None:
-            self._profile = _take_profile(self)
+            self.learn(take_tally)
+        assert self._profile is not None  # noqa: S101 -- learned just now
         return self._profile
+
+    @property
+    def profiled(self) -> bool:
+        """Whether the first pass was made."""
+        return self._profile is not None
+
+    def learn(self, pass_over: Callable[[Source, Roles, Bins], Tally]) -> None:
+        """Make the first pass, with a function that gives the tally of all rows."""
+        bins, notes = choose_bins(self.source, self.roles)
+        tally = pass_over(self.source, self.roles, bins)
+        self._profile = tally.profile(self.name, notes)
+        self._coders = tally.coders
+
+    def part(self, source: Source, start: int) -> Dataset:
+        """Give a part of the table, whose first row is number `start`, with the whole table's groups and profile."""
+        self.profile  # noqa: B018 -- parts are read with what the first pass found
+        view = Dataset(source, self.roles)
+        view._coders, view._profile, view._start = self._coders, self._profile, start
+        return view
 
     @property
     def sha256(self) -> str:
@@ -154,7 +158,7 @@ class Dataset:
         """Read the rows that are used, in order, with the given columns besides those that have a role."""
         self.profile  # noqa: B018 -- groups must be known before rows are coded
         wanted = [*columns, *self._role_columns()]
-        start = 0
+        start = self._start
         for arrow in self.source.batches(wanted or self.columns[:1], rows):
             batch = self._batch(arrow, start)
             start += arrow.num_rows
@@ -168,7 +172,7 @@ class Dataset:
         wanted = list(self.features if columns is None else columns)
         self.profile  # noqa: B018 -- groups must be known before rows are coded
         parts = list(self.source.batches([*wanted, *self._role_columns()] or self.columns[:1], BATCH_ROWS))
-        return self._batch(pa.Table.from_batches(parts).combine_chunks().to_batches()[0], 0)
+        return self._batch(pa.Table.from_batches(parts).combine_chunks().to_batches()[0], self._start)
 
     def info(self) -> DataInfo:
         """Give what a report says about the data."""
@@ -187,29 +191,13 @@ class Dataset:
         named = [roles.label, roles.weights, *(c for split in roles.sensitive for c in split.columns)]
         return list(dict.fromkeys(column for column in named if column is not None))
 
-    def _keep(self, arrow: pa.RecordBatch) -> NDArray[np.bool_]:
-        """Tell which rows are used: those with a label, and with sensitive values unless kept."""
-        needed = [self.roles.label, self.roles.weights]
-        if self.roles.missing == "drop":
-            needed += [c for split in self.roles.sensitive for c in split.columns]
-        keep = np.ones(arrow.num_rows, dtype=bool)
-        for column in dict.fromkeys(needed):
-            if column is not None:
-                keep &= ~_missing(arrow.column(arrow.schema.names.index(column)))
-        return keep
-
-    def _used(self, arrow: pa.RecordBatch) -> tuple[pa.RecordBatch, NDArray[np.bool_]]:
-
-        keep = self._keep(arrow)
-        return (arrow if keep.all() else arrow.filter(as_arrow(keep))), keep
-
     def _batch(self, arrow: pa.RecordBatch, start: int) -> Batch:
-        used, keep = self._used(arrow)
-        label = None if self.roles.label is None else _values(used, self.roles.label)
+        used, keep = used_rows(arrow, self.roles)
+        label = None if self.roles.label is None else cells(used, self.roles.label)
         favorable = None
         if label is not None and self.roles.favorable is not None:
             favorable = label == self._favorable_cell()
-        weights = None if self.roles.weights is None else _values(used, self.roles.weights).astype(float)
+        weights = None if self.roles.weights is None else cells(used, self.roles.weights).astype(float)
         return Batch(
             rows=start + np.flatnonzero(keep),
             groups={name: coder.encode(used) for name, coder in self._coders.items()},
@@ -241,8 +229,8 @@ def load_data(
     Parameters
     ----------
     data
-        A CSV or Parquet file, a folder of Parquet files, a pandas or polars data frame, a pyarrow Table,
-        or a dict of arrays.
+        A CSV or Parquet file, a folder of such files or a glob (``"loans/*.parquet"``), a pandas or polars data
+        frame, a pyarrow Table, a dict of arrays, or a Dask DataFrame (see `fairkit.distributed`).
     label
         The outcome column.
     favorable
@@ -296,151 +284,3 @@ def load_data(
         missing=missing,
     )
     return Dataset(source, roles)
-
-
-def _values(arrow: pa.RecordBatch, column: str) -> NDArray[Any]:
-    values: NDArray[Any] = as_numpy(arrow.column(arrow.schema.names.index(column)))
-    return values
-
-
-def _missing(column: pa.Array) -> NDArray[np.bool_]:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    nan_is_null = pa.types.is_floating(column.type)
-    flags: NDArray[np.bool_] = as_numpy(pc.is_null(column, nan_is_null=nan_is_null))
-    return flags
-
-
-class _Pass:
-    """The first pass over a table: everything that must be known before the model is run."""
-
-    def __init__(self, dataset: Dataset) -> None:
-        self.dataset = dataset
-        self.roles = dataset.roles
-        self.digest = TableDigest(dataset.columns)
-        self.used = 0
-        self.labels: Counter[Any] = Counter()
-        self.label_low, self.label_high = math.inf, -math.inf
-        self.label_numeric = False
-
-    def add(self, arrow: pa.RecordBatch) -> None:
-        self.digest.update(arrow)
-        used, _ = self.dataset._used(arrow)
-        self.used += used.num_rows
-        for coder in self.dataset._coders.values():
-            coder.learn(used)
-        if self.roles.label is not None:
-            self._count_labels(used.column(used.schema.names.index(self.roles.label)))
-            self._add_label(_values(used, self.roles.label))
-        if self.roles.weights is not None:
-            self._check_weights(_values(used, self.roles.weights))
-
-    def _count_labels(self, label: pa.Array) -> None:
-        import pyarrow.compute as pc
-
-        if len(self.labels) <= _MAX_CLASSES:
-            for entry in pc.value_counts(label).to_pylist():
-                self.labels[entry["values"]] += entry["counts"]
-
-    def _add_label(self, label: NDArray[Any]) -> None:
-        if label.dtype.kind in "if" and len(label):
-            self.label_numeric = True
-            if not np.isfinite(label).all():
-                self._refuse_infinite(str(self.roles.label), int((~np.isfinite(label)).sum()))
-            self.label_low = min(self.label_low, float(label.min()))
-            self.label_high = max(self.label_high, float(label.max()))
-
-    def _check_weights(self, weights: NDArray[Any]) -> None:
-        name = str(self.roles.weights)
-        if weights.dtype.kind not in "if":
-            raise DataError(
-                f"{self.dataset.name}: the weights column {name!r} holds text; weights are numbers"
-            )
-        if not np.isfinite(weights).all():
-            self._refuse_infinite(name, int((~np.isfinite(weights)).sum()))
-        if len(weights) and weights.min() < 0:
-            raise DataError(
-                f"{self.dataset.name}: {int((weights < 0).sum())} weights in column {name!r} are negative; "
-                "weights are 0 or more"
-            )
-
-    def _refuse_infinite(self, column: str, count: int) -> None:
-        raise DataError(
-            f"{self.dataset.name}: column {column!r} holds {count} infinite numbers; "
-            "replace them or remove the rows"
-        )
-
-    def profile(self, notes: Sequence[str]) -> Profile:
-        if self.digest.rows == 0:
-            raise DataError(f"{self.dataset.name} has a header but no rows")
-        if self.used == 0:
-            raise DataError(
-                f"{self.dataset.name}: none of the {self.digest.rows} rows has both a label and sensitive values"
-            )
-        classes: tuple[Any, ...] = ()
-        if len(self.labels) <= _MAX_CLASSES:
-            classes = tuple(sorted(self.labels, key=lambda v: (isinstance(v, str), v)))
-        self._check_label(classes)
-        for coder in self.dataset._coders.values():
-            coder.finish(self.dataset.name)
-        return Profile(
-            sha256=self.digest.hexdigest(),
-            rows=self.used,
-            dropped_rows=self.digest.rows - self.used,
-            groups={name: coder.sizes() for name, coder in self.dataset._coders.items()},
-            label_values=classes,
-            label_range=(self.label_low, self.label_high) if self.label_numeric else None,
-            notes=tuple(notes),
-        )
-
-    def _check_label(self, classes: Sequence[Any]) -> None:
-        name = self.roles.label
-        if name is None:
-            return
-        if len(classes) == 1:
-            raise DataError(
-                f"{self.dataset.name}: the label column {name!r} holds one value only, {value_text(classes[0])!r}; "
-                "an audit needs rows with different outcomes"
-            )
-        favorable = self.roles.favorable
-        if favorable is None or any(same_value(value, favorable) for value in classes):
-            return
-        known = [value_text(value) for value in classes]
-        hint = did_you_mean(str(favorable), known, what=f"values of {name!r}")
-        raise DataError(
-            f"{self.dataset.name}: the label column {name!r} never has the favorable value {favorable!r}. {hint}"
-        )
-
-
-def _take_profile(dataset: Dataset) -> Profile:
-    notes = _choose_bins(dataset)
-    while True:
-        reading = _Pass(dataset)
-        for coder in dataset._coders.values():
-            coder.reset()
-        try:
-            for arrow in dataset.source.batches(dataset.columns, BATCH_ROWS):
-                reading.add(arrow)
-        except DataError as error:
-            if not dataset.source.widen(str(error.__cause__ or error)):
-                raise
-        else:
-            return reading.profile(notes)
-
-
-def _choose_bins(dataset: Dataset) -> list[str]:
-    """Bin numeric sensitive columns that have many values, at the quartiles of the first rows."""
-    notes = []
-    for name, coder in dataset._coders.items():
-        for column in coder.unbinned():
-            head = next(iter(dataset.source.batches([column], BATCH_ROWS)), None)
-            edges = None if head is None else quartile_edges(_values(head, column), MAX_GROUP_VALUES)
-            if edges is None:
-                continue
-            coder.bin(column, edges)
-            shown = ":".join([column, *(value_text(edge) for edge in edges)])
-            notes.append(
-                f"{name}: numeric with many values, binned at the quartiles of its first rows ({shown})"
-            )
-    return notes

@@ -107,17 +107,6 @@ class GroupCoder:
         for column in self._columns:
             column.reset()
 
-    def unbinned(self) -> list[str]:
-        """The columns without bin edges."""
-        return [coder.column for coder in self._columns if coder.edges is None]
-
-    def bin(self, column: str, edges: tuple[float, ...]) -> None:
-        """Bin a column at the edges."""
-        self.split = self.split.with_edges(column, edges)
-        self._columns = [
-            _ColumnCoder(c, e) for c, e in zip(self.split.columns, self.split.edges, strict=True)
-        ]
-
     def learn(self, arrow: pa.RecordBatch) -> None:
         """Count the groups of one batch.
 
@@ -131,6 +120,25 @@ class GroupCoder:
         cells = np.bincount(np.ravel_multi_index(codes, shape), minlength=0) if codes[0].size else np.empty(0)
         for cell in np.flatnonzero(cells):
             self._counts[tuple(int(i) for i in np.unravel_index(cell, shape))] += int(cells[cell])
+        self._check_count()
+
+    def merge(self, other: GroupCoder) -> None:
+        """Add what another coder of the same split learned from other rows.
+
+        Raises
+        ------
+        DataError
+            There are more than `MAX_GROUPS` groups.
+        """
+        numbers = [
+            {place: coder._number(name) for name, place in others.index.items()}
+            for coder, others in zip(self._columns, other._columns, strict=True)
+        ]
+        for cell, count in other._counts.items():
+            self._counts[tuple(number[i] for number, i in zip(numbers, cell, strict=True))] += count
+        self._check_count()
+
+    def _check_count(self) -> None:
         if len(self._counts) > MAX_GROUPS:
             raise DataError(
                 f"the sensitive column {self.split.name!r} has more than {MAX_GROUPS} groups; "

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import DataError
+from fairkit.parts import ChosenPart, CsvPart, ParquetPart, Part, TablePart, common_types
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
-
-Reader = Callable[[list[str], int], Iterable["pa.RecordBatch"]]
-"""Gives the named columns in batches of about so many rows."""
-
-NULL_SPELLINGS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "#N/A")
-"""What a CSV cell may hold to be read as missing."""
-
-_BLOCK = 1 << 22
+    from numpy.typing import NDArray
 
 _RAGGED = re.compile(r"CSV parse error: (.*)")
 _TWICE = re.compile(r"CSV file contained multiple columns named (.*)")
@@ -30,14 +25,22 @@ _CONVERSION = re.compile(r"In CSV column #(\d+)(?: \('(.*?)'\))?: .*conversion e
 class Source:
     """A table that can be read again and again, in batches, without holding it in memory.
 
-    `types` may widen while a CSV file is read for the first time: a column that began with whole
+    `types` may widen while CSV files are read for the first time: a column that began with whole
     numbers and goes on with text is text.
+
+    Attributes
+    ----------
+    name
+        What reports call the table.
+    types
+        Every column's type, in the table's order.
+    parts
+        Its parts, in order.
     """
 
     name: str
     types: dict[str, pa.DataType]
-    _read: Reader
-    _csv: Path | None = None
+    parts: tuple[Part, ...]
 
     @property
     def columns(self) -> list[str]:
@@ -54,19 +57,32 @@ class Source:
         DataError
             The file is damaged, or a CSV row has the wrong number of cells.
         """
+        for part in self.parts:
+            yield from self._part_batches(part, list(dict.fromkeys(columns)), rows)
+
+    def _part_batches(self, part: Part, columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
         try:
-            for batch in self._read(list(dict.fromkeys(columns)), rows):
+            for batch in part.read(columns, rows, self.types):
                 for start in range(0, batch.num_rows, rows):
-                    yield plain(batch.slice(start, rows), self.name)
+                    yield plain(self._widened(batch.slice(start, rows)), self.name)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
-            raise self._explain(error) from error
+            raise _unreadable(self._where(part), error, "") from error
+
+    def of(self, part: Part) -> Source:
+        """Give one part as a table of its own, with the whole table's types."""
+        return Source(self._where(part), self.types, (part,))
+
+    def chosen(self, masks: Sequence[NDArray[np.bool_]], name: str) -> Source:
+        """Give the table of some rows: a mask for each part."""
+        chosen = tuple(ChosenPart(part, mask) for part, mask in zip(self.parts, masks, strict=True))
+        return Source(name, self.types, chosen)
 
     def widen(self, message: str) -> bool:
         """Make the column that a CSV conversion error names one type wider; False if it names none."""
         found = _CONVERSION.search(message)
-        if found is None or self._csv is None:
+        if found is None or not any(isinstance(part, CsvPart) for part in self.parts):
             return False
         import pyarrow as pa
 
@@ -78,12 +94,26 @@ class Source:
         self.types[column] = wider  # the reader looks here
         return True
 
-    def _explain(self, error: Exception) -> DataError:
-        return _unreadable(self.name, error, "")
+    def _where(self, part: Part) -> str:
+        return self.name if len(self.parts) == 1 else f"{self.name}, part {part.name}"
+
+    def _widened(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Give columns that are narrower in this part the whole table's type."""
+        import pyarrow as pa
+
+        if len(self.parts) == 1:
+            return batch
+        arrays = []
+        for column, field in zip(batch.columns, batch.schema, strict=True):
+            wanted = self.types[field.name]
+            wanted = wanted.value_type if pa.types.is_dictionary(wanted) else wanted
+            numbers = pa.types.is_floating(wanted) and pa.types.is_integer(field.type)
+            arrays.append(column.cast(wanted) if numbers or pa.types.is_null(field.type) else column)
+        return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
 
 
 def open_source(data: Any, name: str | None = None) -> Source:
-    """Open a CSV or Parquet file, a folder of Parquet files, a data frame or an Arrow table.
+    """Open a CSV or Parquet file, a folder or glob of such files, a data frame or an Arrow table.
 
     Raises
     ------
@@ -103,48 +133,41 @@ def open_source(data: Any, name: str | None = None) -> Source:
 def _open_path(path: Path) -> Source:
     import pyarrow as pa
 
-    if not path.exists():
-        near = sorted(p.name for p in path.parent.glob("*") if p.suffix in {".csv", ".parquet"})
-        hint = f" In that folder there are: {', '.join(near[:8])}." if near else ""
-        raise DataError(f"there is no data file {str(path)!r}.{hint}")
-    files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
-    if not files:
-        raise DataError(f"the folder {str(path)!r} holds no .parquet file")
-    if path.is_file() and path.stat().st_size == 0:
-        raise DataError(f"{path.name} is empty (0 bytes)")
-    parquet = _looks_like_parquet(files[0])
-    try:
-        if len(files) > 1:
-            return _open_folder(path.name, files)
-        return _open_parquet(path.name, files[0]) if parquet else _open_csv(path)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OSError, UnicodeDecodeError) as error:
-        raise _unreadable(path.name, error, " as Parquet" if parquet else " as CSV") from error
+    files = _files(path)
+    if len(files) == 1 and files[0].stat().st_size == 0:
+        raise DataError(f"{files[0].name} is empty (0 bytes)")
+    parts: list[Part] = []
+    for file in files:
+        parquet = _looks_like_parquet(file)
+        parts.append(ParquetPart(file) if parquet else CsvPart(file))
+        try:
+            _check_names(file.name, parts[-1].schema())
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OSError, UnicodeDecodeError) as error:
+            where = file.name if len(files) == 1 else f"{path.name}, part {file.name}"
+            raise _unreadable(where, error, " as Parquet" if parquet else " as CSV") from error
+    return Source(path.name, common_types(parts, path.name), tuple(parts))
 
 
-def _open_parquet(name: str, path: Path) -> Source:
-    """One file, read page by page, whatever the size of its row groups."""
-    import pyarrow.parquet as pq
+def _files(path: Path) -> list[Path]:
+    """Give the files of a table, by name: the file, a folder's Parquet (else CSV) files, or a glob's."""
+    if path.is_dir():
+        found = sorted(path.rglob("*.parquet")) or sorted(path.rglob("*.csv"))
+        if not found:
+            raise DataError(f"the folder {str(path)!r} holds no .parquet file and no .csv file")
+        return found
+    if path.exists():
+        return [path]
+    if any(sign in str(path) for sign in "*?["):
+        import glob
 
-    def read(columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
-        with pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20) as file:
-            for batch in file.iter_batches(rows, columns=columns):
-                yield batch.select(columns)
-
-    return _source(name, pq.read_schema(path), read)
-
-
-def _open_folder(name: str, files: Sequence[Path]) -> Source:
-    import pyarrow.dataset as pads  # it imports pandas where that is installed: only here
-
-    arrow = pads.dataset([str(file) for file in files], format="parquet")
-    scan = pads.ParquetFragmentScanOptions(pre_buffer=False, use_buffered_stream=True)
-    ahead = {"batch_readahead": 1, "fragment_readahead": 1, "fragment_scan_options": scan}
-
-    def read(columns: list[str], rows: int) -> Iterable[pa.RecordBatch]:
-        batches: Iterable[pa.RecordBatch] = arrow.scanner(columns, batch_size=rows, **ahead).to_batches()
-        return batches
-
-    return _source(name, arrow.schema, read)
+        matches = glob.glob(str(path), recursive=True)  # noqa: PTH207 -- Path.glob takes no absolute pattern
+        found = sorted(Path(file) for file in matches if Path(file).is_file())
+        if found:
+            return found
+        raise DataError(f"no data file matches {str(path)!r}")
+    near = sorted(p.name for p in path.parent.glob("*") if p.suffix in {".csv", ".parquet"})
+    hint = f" In that folder there are: {', '.join(near[:8])}." if near else ""
+    raise DataError(f"there is no data file {str(path)!r}.{hint}")
 
 
 def _unreadable(name: str, error: Exception, form: str) -> DataError:
@@ -189,42 +212,14 @@ def _open_memory(data: Any, name: str) -> Source:
             raise
         reason = str(error).strip().splitlines()[0]
         raise DataError(f"the data frame cannot be read: {reason}") from error
-    return _source(name, table.schema, lambda columns, rows: table.select(columns).to_batches(rows))
+    _check_names(name, table.schema)
+    part = TablePart(name, table)
+    return Source(name, common_types([part], name), (part,))
 
 
-def _open_csv(path: Path) -> Source:
-    """A CSV file, read in blocks; the first one tells the columns' types, and later ones may widen them."""
-    import pyarrow as pa
-    import pyarrow.csv as pacsv
-
-    def reader(columns: list[str] | None) -> Any:
-        convert = pacsv.ConvertOptions(
-            null_values=list(NULL_SPELLINGS),
-            strings_can_be_null=True,
-            include_columns=columns,
-            column_types=None if columns is None else source.types,
-        )
-        return pacsv.open_csv(
-            path, read_options=pacsv.ReadOptions(block_size=_BLOCK), convert_options=convert
-        )
-
-    def read(columns: list[str], rows: int) -> Iterator[pa.RecordBatch]:
-        with reader(columns) as stream:
-            yield from stream
-
-    with reader(None) as stream:
-        source = _source(path.name, stream.schema, read)
-    source._csv = path
-    for column, kind in source.types.items():
-        if pa.types.is_temporal(kind):
-            source.types[column] = pa.string()
-    return source
-
-
-def _source(name: str, schema: pa.Schema, read: Reader) -> Source:
+def _check_names(name: str, schema: pa.Schema) -> None:
     if len(set(schema.names)) != len(schema.names):
         raise DataError(f"{name}: two columns have the name {_repeated(schema.names)!r}; rename one")
-    return Source(name, {field.name: field.type for field in schema}, read)
 
 
 def _repeated(names: Sequence[str]) -> str:
