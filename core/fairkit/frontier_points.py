@@ -42,7 +42,9 @@ class Point:
     sha256
         Of the model's file.
     seconds
-        What training and audit took.
+        What training and audit took; of points that were trained together, an equal part.
+    family
+        What it was trained together with, as a digest; empty where it was trained alone.
     """
 
     plugin: str
@@ -52,11 +54,12 @@ class Point:
     measures: Mapping[str, Measure] = field(default_factory=dict)
     sha256: str | None = None
     seconds: float = 0.0
+    family: str = ""
 
     @property
     def key(self) -> str:
-        """What tells it from other points: a digest of plugin and parameters."""
-        return point_key(self.plugin, self.parameters)
+        """What tells it from other points: a digest of plugin, parameters and family."""
+        return point_key(self.plugin, self.parameters, self.family)
 
     @property
     def name(self) -> str:
@@ -78,6 +81,7 @@ class Point:
             "measures": measures,
             "sha256": self.sha256,
             "seconds": round(self.seconds, 3),
+            "family": self.family,
         }
 
     @classmethod
@@ -90,10 +94,11 @@ class Point:
         return cls(**{**record, "measures": measures})
 
 
-def point_key(plugin: str, parameters: Mapping[str, Any]) -> str:
+def point_key(plugin: str, parameters: Mapping[str, Any], family: str = "") -> str:
     """Give a digest of what a point tries; ``"0.5"`` and 0.5 are the same."""
     plain = {key: str(value) for key, value in sorted(parameters.items())}
-    return hashlib.sha256(json.dumps([plugin, plain]).encode()).hexdigest()[:24]
+    told: list[Any] = [plugin, plain, family] if family else [plugin, plain]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:24]
 
 
 def measures_of(report: Report) -> dict[str, Measure]:

@@ -6,12 +6,12 @@ import pickle
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fairkit.errors import FairkitError
-from fairkit.frontier_points import Measure, Point, measures_of
+from fairkit.frontier_points import Measure, Point, measures_of, point_key
 from fairkit.models import ModelOptions
 
 if TYPE_CHECKING:
@@ -23,7 +23,32 @@ if TYPE_CHECKING:
 
 BASELINE = "baseline"
 Job = tuple[str, Mapping[str, Any]]
+Trained = tuple[Point, bytes | None]
 Done = Callable[[Point, bytes | None], None]
+
+
+class Family(NamedTuple):
+    """Points that are trained together: of one plugin, apart in one parameter.
+
+    Attributes
+    ----------
+    jobs
+        The plugin and parameters of each; one that has nothing to share stands alone.
+    key
+        A digest of the whole family, which belongs to what its points are; empty for one that stands alone.
+    """
+
+    jobs: tuple[Job, ...]
+    key: str = ""
+
+    def point_keys(self) -> list[str]:
+        """Give the keys of the points."""
+        return [point_key(plugin, parameters, self.key) for plugin, parameters in self.jobs]
+
+    @property
+    def name(self) -> str:
+        """What tells it from other families."""
+        return " ".join(self.point_keys())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +91,7 @@ class Setup:
     base: bytes | None = field(default=None, repr=False)
 
 
-def train(setup: Setup, job: Job) -> tuple[Point, bytes | None]:
+def train(setup: Setup, job: Job) -> Trained:
     """Train and audit one point; whatever goes wrong becomes a failed point.
 
     Parameters
@@ -95,6 +120,33 @@ def train(setup: Setup, job: Job) -> tuple[Point, bytes | None]:
     return done, content
 
 
+def train_family(setup: Setup, family: Family) -> list[Trained]:
+    """Train the points of a family together; where that fails, one by one, so that the good ones stay.
+
+    Returns
+    -------
+    list
+        As `train`, in the order of the jobs; each is told an equal part of the time.
+    """
+    trained = _train_together(setup, family.jobs) if len(family.jobs) > 1 else None
+    trained = trained or [train(setup, job) for job in family.jobs]
+    return [(replace(point, family=family.key), content) for point, content in trained]
+
+
+def _train_together(setup: Setup, jobs: Sequence[Job]) -> list[Trained] | None:
+    started = time.perf_counter()
+    try:
+        contents = _fit_together(setup, jobs)
+        measures = [_measure(setup, content) for content in contents]
+    except Exception:
+        return None  # each is told its own error
+    seconds = (time.perf_counter() - started) / len(jobs)
+    return [
+        (Point(plugin=job[0], parameters=job[1], status="done", measures=one, seconds=seconds), content)
+        for job, content, one in zip(jobs, contents, measures, strict=True)
+    ]
+
+
 def _failed(job: Job, error: str, started: float) -> Point:
     seconds = time.perf_counter() - started
     return Point(plugin=job[0], parameters=job[1], status="failed", error=error, seconds=seconds)
@@ -102,46 +154,38 @@ def _failed(job: Job, error: str, started: float) -> Point:
 
 def _fit(setup: Setup, plugin: str, parameters: Mapping[str, Any]) -> bytes:
     from fairkit.learners import fit_learner
+    from fairkit.mitigators import Run
+    from fairkit.onnx.export import export
+
+    if plugin == BASELINE:
+        run = Run(seed=setup.seed, threads=setup.threads, learner=setup.learner)
+        plain = fit_learner(setup.learner or "lightgbm", setup.table, run)
+        return export(plain, setup.table).SerializeToString(deterministic=True)
+    return _fit_together(setup, [(plugin, parameters)])[0]
+
+
+def _fit_together(setup: Setup, jobs: Sequence[Job]) -> list[bytes]:
+    """Train points of one plugin in one call, and give their files."""
     from fairkit.mitigation import _check_task, _mitigation, as_mitigator
     from fairkit.mitigators import Run
     from fairkit.onnx.export import export
     from fairkit.onnx.model import OnnxModel
 
-    run = Run(seed=setup.seed, threads=setup.threads, learner=setup.learner)
-    if plugin == BASELINE:
-        plain = fit_learner(setup.learner or "lightgbm", setup.table, run)
-        return export(plain, setup.table).SerializeToString(deterministic=True)
-    method = as_mitigator(plugin, parameters)
-    _check_task(method, setup.table)
+    methods = [as_mitigator(plugin, parameters) for plugin, parameters in jobs]
+    first = methods[0]
+    _check_task(first, setup.table)
     base = None
-    if method.stage == "post" and setup.base is not None:
-        base = OnnxModel(scores_only(setup.base), BASELINE)
-    if not method.learners:
-        run = Run(seed=setup.seed, threads=setup.threads)
-    fitted = method.fit(setup.table, run, validation=None, model=base)
-    return export(fitted, setup.table, _mitigation(method, run, base)).SerializeToString(deterministic=True)
-
-
-def scores_only(content: bytes) -> bytes:
-    """Give an exported model with its score as the one output: what a post-processing rule is put on.
-
-    The rule brings a ``score`` and decisions of its own, so the old score gets another name.
-    """
-    import onnx
-
-    model = onnx.load_from_string(content)
-    outputs = [output for output in model.graph.output if output.name == "score"]
-    if not outputs:
-        return content
-    del model.graph.output[:]
-    model.graph.output.extend(outputs)
-    for names in [part for node in model.graph.node for part in (node.input, node.output)]:
-        for place, name in enumerate(names):
-            if name == "score":
-                names[place] = "base_score"
-    model.graph.output[0].name = "base_score"
-    stripped: bytes = model.SerializeToString(deterministic=True)
-    return stripped
+    if first.stage == "post" and setup.base is not None:
+        base = OnnxModel(setup.base, BASELINE)
+    run = Run(seed=setup.seed, threads=setup.threads, learner=setup.learner if first.learners else None)
+    if len(methods) == 1:
+        models = [first.fit(setup.table, run, validation=None, model=base)]
+    else:
+        models = list(type(first).fit_together(methods, setup.table, run, validation=None, model=base))
+    return [
+        export(fitted, setup.table, _mitigation(method, run, base)).SerializeToString(deterministic=True)
+        for fitted, method in zip(models, methods, strict=True)
+    ]
 
 
 def _measure(setup: Setup, content: bytes) -> dict[str, Measure]:
@@ -156,14 +200,14 @@ def _measure(setup: Setup, content: bytes) -> dict[str, Measure]:
     return measures_of(report)
 
 
-def run_all(setup: Setup, jobs: Sequence[Job], processes: int, done: Done, folder: Path) -> None:
+def run_all(setup: Setup, families: Sequence[Family], processes: int, done: Done, folder: Path) -> None:
     """Train all points, each told to `done` as it finishes.
 
     Parameters
     ----------
     setup
         What the points share.
-    jobs
+    families
         What to try.
     processes
         How many at a time; 1 stays in this process.
@@ -177,9 +221,10 @@ def run_all(setup: Setup, jobs: Sequence[Job], processes: int, done: Done, folde
     KeyboardInterrupt
         The user stopped it: running points are given up, finished ones were told.
     """
-    if processes <= 1 or len(jobs) <= 1:
-        for job in jobs:
-            done(*train(setup, job))
+    if processes <= 1 or len(families) <= 1:
+        for family in families:
+            for trained in train_family(setup, family):
+                done(*trained)
         return
     import multiprocessing
 
@@ -187,14 +232,17 @@ def run_all(setup: Setup, jobs: Sequence[Job], processes: int, done: Done, folde
     shared.write_bytes(pickle.dumps(setup, protocol=5))
     context = multiprocessing.get_context("spawn")  # threads of other libraries do not survive a fork
     pool = ProcessPoolExecutor(
-        min(processes, len(jobs)), mp_context=context, initializer=_start, initargs=(str(shared),)
+        min(processes, len(families)), mp_context=context, initializer=_start, initargs=(str(shared),)
     )
     try:
-        left: set[Future[tuple[Point, bytes | None]]] = {pool.submit(_train_shared, job) for job in jobs}
+        # the largest first, so that none is left alone at the end
+        queue = sorted(families, key=lambda family: len(family.jobs), reverse=True)
+        left: set[Future[list[Trained]]] = {pool.submit(_train_shared, family) for family in queue}
         while left:
             ended, left = wait(left, return_when=FIRST_COMPLETED)
             for future in ended:
-                done(*future.result())
+                for trained in future.result():
+                    done(*trained)
     except BaseException:
         for process in list((pool._processes or {}).values()):
             process.terminate()
@@ -214,5 +262,5 @@ def _start(path: str) -> None:
     _shared["setup"] = pickle.loads(Path(path).read_bytes())  # noqa: S301 -- written by the parent just now
 
 
-def _train_shared(job: Job) -> tuple[Point, bytes | None]:
-    return train(_shared["setup"], job)
+def _train_shared(family: Family) -> list[Trained]:
+    return train_family(_shared["setup"], family)

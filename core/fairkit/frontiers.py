@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +12,9 @@ from fairkit.auditing import audit
 from fairkit.auditors import Progress, no_progress
 from fairkit.errors import ParameterError, did_you_mean
 from fairkit.frontier_choice import Choice, pareto, pick
-from fairkit.frontier_points import Measure, Point, State, point_key
-from fairkit.frontier_work import BASELINE, Job, Rows, Setup, run_all
+from fairkit.frontier_points import Measure, Point, State
+from fairkit.frontier_runner import Runner
+from fairkit.frontier_work import BASELINE, Rows, Setup
 from fairkit.mitigation import find_mitigator, split_dataset
 from fairkit.mitigators import Table
 from fairkit.models import ModelOptions
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from fairkit.findings import Report
 
 SCHEMA = "fairkit.frontier/1"
-BATCH = 4
-"""A search asks for so many points at a time, whatever the number of processes, so that it can be repeated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +185,7 @@ def frontier(
         "roles": str(table.roles),
     }
     kept = State(None if state is None else Path(state), about)
-    runner = _Runner(setup, kept, processes, progress)
+    runner = Runner(setup, kept, processes, progress)
     points = runner.everything(sweeps, budget, axes)
     _check_axes(points, axes)
     return _result(points, axes, choice or Choice(), held, kept, setup, learning.info().rows)
@@ -223,86 +221,6 @@ def _check_axes(points: Sequence[Point], axes: tuple[str, str]) -> None:
             raise ParameterError(
                 f"no point has the metric {name!r}. {did_you_mean(name, known, what='metrics')}"
             )
-
-
-class _Runner:
-    """Asks for points, from the state where they are and by training where not."""
-
-    def __init__(self, setup: Setup, kept: State, processes: int, progress: Progress) -> None:
-        self.setup, self.kept, self.processes, self.progress = setup, kept, processes, progress
-        self.total = self.finished = 0
-
-    def everything(self, sweeps: Sequence[Sweep], budget: int, axes: tuple[str, str]) -> list[Point]:
-        """Give the baseline, then the points of every sweep."""
-        import dataclasses
-
-        grids = [(s.plugin, settings) for s in sweeps if not s.search for settings in s.settings()]
-        searches = [sweep for sweep in sweeps if sweep.search]
-        self.total = 1 + len(grids) + budget * len(searches)
-        baseline = self.points([(BASELINE, {})])
-        self.setup = dataclasses.replace(self.setup, base=self.kept.model(baseline[0]))
-        points = baseline + self.points(grids)
-        for sweep in searches:
-            points += self.search(sweep, budget, axes)
-        return points
-
-    def points(self, jobs: Sequence[Job]) -> list[Point]:
-        """Give the points of some jobs, in their order."""
-        keys = [point_key(*job) for job in jobs]
-        missing = {key: job for key, job in zip(keys, jobs, strict=True) if self.kept.finished(key) is None}
-        self.finished += len(keys) - len(missing)
-        self._tell()
-        with tempfile.TemporaryDirectory() as folder:
-            run_all(self.setup, list(missing.values()), self.processes, self._done, Path(folder))
-        return [self.kept.points[key] for key in keys]
-
-    def _done(self, point: Point, model: bytes | None) -> None:
-        self.kept.add(point, model)
-        self.finished += 1
-        self._tell()
-
-    def _tell(self) -> None:
-        self.progress("training points", self.finished, self.total)
-
-    def search(self, sweep: Sweep, budget: int, axes: tuple[str, str]) -> list[Point]:
-        """Let an optimiser choose settings; replayed from the state it asks for the same ones again."""
-        optuna = _optuna()
-        study = optuna.create_study(
-            directions=["minimize", "maximize"], sampler=optuna.samplers.TPESampler(seed=self.setup.seed)
-        )
-        space = _space(sweep, optuna)
-        found: list[Point] = []
-        while len(found) < budget:
-            trials = [study.ask(space) for _ in range(min(BATCH, budget - len(found)))]
-            jobs = [(sweep.plugin, dict(sweep.fixed) | trial.params) for trial in trials]
-            for trial, point in zip(trials, self.points(jobs), strict=True):
-                measures = [point.measures.get(name) for name in axes]
-                if None in measures:
-                    study.tell(trial, state=optuna.trial.TrialState.FAIL)
-                else:
-                    flat, upright = (m for m in measures if m is not None)
-                    study.tell(trial, [flat.value, upright.value * (-1 if upright.better == "lower" else 1)])
-                found.append(point)
-        return found
-
-
-def _optuna() -> Any:
-    try:
-        import optuna
-    except ImportError as error:
-        raise ParameterError("a search needs the package optuna: pip install 'fairkit[search]'") from error
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    return optuna
-
-
-def _space(sweep: Sweep, optuna: Any) -> dict[str, Any]:
-    method = find_mitigator(sweep.plugin)
-    return {
-        key: optuna.distributions.IntDistribution(int(bounds.low), int(bounds.high), log=bounds.log)
-        if is_whole(method.Parameters, key)
-        else optuna.distributions.FloatDistribution(bounds.low, bounds.high, log=bounds.log)
-        for key, bounds in sweep.search.items()
-    }
 
 
 def _result(

@@ -348,6 +348,9 @@ class Mitigator(ABC):
         Where the method was published.
     learners
         The names of the learners that it takes, first the default; empty where the method is its own.
+    together
+        Parameters along which several models are learned in one go, for less than one by one; see
+        `fit_together`.
 
     Notes
     -----
@@ -361,6 +364,7 @@ class Mitigator(ABC):
     tasks: ClassVar[tuple[Task, ...]] = ("binary",)
     citation: ClassVar[str] = ""
     learners: ClassVar[tuple[str, ...]] = ()
+    together: ClassVar[tuple[str, ...]] = ()
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Parameters:
@@ -404,6 +408,40 @@ class Mitigator(ABC):
         KeyboardInterrupt
             The user stopped it; nothing is kept.
         """
+
+    @classmethod
+    def fit_together(
+        cls,
+        methods: Sequence[Self],
+        table: Table,
+        run: Run,
+        *,
+        validation: Table | None = None,
+        model: OnnxModel | None = None,
+    ) -> Sequence[FittedModel]:
+        """Learn several models that differ in one parameter of `together`, as a frontier asks for them.
+
+        Override it where they can share work. Each must be as good a model for its parameters as `fit` gives,
+        and all the same for the same methods in the same order.
+
+        Parameters
+        ----------
+        methods
+            Of this class.
+        table, run, validation, model
+            As for `fit`.
+
+        Returns
+        -------
+        sequence of FittedModel
+            One for each method, in their order.
+
+        Raises
+        ------
+        FairkitError
+            One of them cannot be learned: they are then learned one by one.
+        """
+        return [method.fit(table, run, validation=validation, model=model) for method in methods]
 
     def baseline(self, table: Table, run: Run) -> FittedModel:
         """Train the same learner without mitigation, for the comparison before and after."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
@@ -33,6 +34,7 @@ class FairRegression(Mitigator):
     tasks = ("regression", "binary")
     citation = "Agarwal, Dudík, Wu: Fair Regression, ICML 2019, arXiv:1905.12843"
     learners = ("lightgbm", "xgboost", "linear", "logistic", "forest")
+    together = ("epsilon", "zeta")
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Parameters:
@@ -180,6 +182,29 @@ class FairRegression(Mitigator):
         from fairkit_fair_regression.training import Training
 
         return Training.prepare(self, table, run).fit()
+
+    @classmethod
+    def fit_together(
+        cls,
+        methods: Sequence[Self],
+        table: Table,
+        run: Run,
+        *,
+        validation: Table | None = None,
+        model: OnnxModel | None = None,
+    ) -> Sequence[FittedModel]:
+        """Solve for all bounds with the same predictors; see `Mitigator.fit_together`."""
+        from fairkit_fair_regression.training import Training
+
+        first = methods[0]
+        bound = "zeta" if first.parameters.constraint == "bgl" else "epsilon"
+        listed = [method.levels() for method in methods]
+        levels = tuple(one[0] for one in listed if len(one) == 1)
+        whole = [dataclasses.replace(method.parameters, **{bound: levels}) for method in methods]
+        shared = len(set(levels)) == len(methods) > 1 and all(one == whole[0] for one in whole)
+        if first.parameters.constraint == "seo" or not shared:
+            return super().fit_together(methods, table, run, validation=validation, model=model)
+        return Training.prepare(cls(whole[0], estimator=first.estimator), table, run).fit_each()
 
     def baseline(self, table: Table, run: Run) -> FittedModel:
         """Train one predictor with the same learner and loss, without constraints."""

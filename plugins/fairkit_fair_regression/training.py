@@ -92,10 +92,21 @@ class Training:
 
     def fit(self) -> FairRegressionModel:
         """Solve for every bound, and give the chosen mixture."""
-        kind = self.method.parameters.constraint
-        if kind == "seo":
+        if self.method.parameters.constraint == "seo":
             return self._seo()
-        return self._group_loss() if kind == "bgl" else self._parity()
+        pool, found = self._solved()
+        chosen = self.method.parameters.choose
+        level = next(iter(found)) if chosen is None else chosen
+        frontier = self._frontier(pool, found, level) if len(found) > 1 else None
+        return self._assembled(pool, found, level, frontier)
+
+    def fit_each(self) -> list[FairRegressionModel]:
+        """Solve for every bound, and give all mixtures, in the order of the bounds."""
+        pool, found = self._solved()
+        return [self._assembled(pool, found, level) for level in found]
+
+    def _solved(self) -> tuple[Pool, dict[float, Solution]]:
+        return self._group_loss() if self.method.parameters.constraint == "bgl" else self._parity()
 
     def unconstrained(self) -> FairRegressionModel:
         """Fit one predictor without constraints; it is not rounded to the grid."""
@@ -110,7 +121,7 @@ class Training:
         self.scale = dataclasses.replace(self.scale, grid=None)
         return self._model([member], (1.0,))
 
-    def _parity(self) -> FairRegressionModel:
+    def _parity(self) -> tuple[Pool, dict[float, Solution]]:
         oracle = self._parity_oracle()
         check_cover(self.groups.codes, self.groups.names, oracle.parity.grid.size, self.table.name)
         free, pool = oracle.unconstrained(), Pool()
@@ -123,9 +134,9 @@ class Training:
             bounds = oracle.parity.bounds(self.method.group_bounds(level, self.groups.names))
             return solve(pool, bounds, oracle.respond, settings, simplify=netted, watch=self._watch(level))
 
-        return self._assembled(pool, self._sweep(pool, solved))
+        return pool, self._sweep(pool, solved)
 
-    def _group_loss(self) -> FairRegressionModel:
+    def _group_loss(self) -> tuple[Pool, dict[float, Solution]]:
         oracle = GroupLossOracle(
             learner=self.learner,
             loss=self.loss,
@@ -145,7 +156,7 @@ class Training:
             zeta = self.method.group_bounds(level, self.groups.names)
             return solve_group_loss(pool, zeta, oracle, settings, self.groups.names, self._watch(level))
 
-        return self._assembled(pool, self._sweep(pool, solved))
+        return pool, self._sweep(pool, solved)
 
     def _sweep(self, pool: Pool, solved: Callable[[float, Settings], Solution]) -> dict[float, Solution]:
         """Solve for every bound, and then again with the predictors that the other bounds found.
@@ -162,13 +173,12 @@ class Training:
             found = {level: _joined(first, solved(level, again)) for level, first in found.items()}
         return found
 
-    def _assembled(self, pool: Pool, found: dict[float, Solution]) -> FairRegressionModel:
-        """Make the model of the chosen bound, with the frontier where there are several."""
-        chosen = self.method.parameters.choose
-        level = next(iter(found)) if chosen is None else chosen
+    def _assembled(
+        self, pool: Pool, found: dict[float, Solution], level: float, frontier: Frontier | None = None
+    ) -> FairRegressionModel:
+        """Make the model of one bound."""
         solution = found[level]
         members = [pool.responses[place].member for place in solution.places]
-        frontier = self._frontier(pool, found, level) if len(found) > 1 else None
         details = {
             "constraint": self.method.parameters.constraint,
             "loss": self.loss.name,

@@ -195,3 +195,58 @@ def test_errors_come_before_training(monkeypatch: pytest.MonkeyPatch):
         Sweep(plugin="reweigh", fixed={"strength": 1}, vary={"strength": [1]})
     with pytest.raises(fairkit.ParameterError, match="at least one"):
         frontier([], loans())
+
+
+BOUNDS = Sweep(
+    plugin="fair-regression", vary={"epsilon": ["0.02", "0.05", "0.2"]}, fixed={"iterations": 4, "grid": 10}
+)
+
+
+def test_a_plugin_that_can_trains_along_its_parameter_in_one_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    from fairkit import learners
+
+    fits, real = [], learners.fit_estimator
+    for module in ("fairkit.learners", "fairkit_fair_regression.learning"):
+        monkeypatch.setattr(f"{module}.fit_estimator", lambda *a, **k: fits.append(1) or real(*a, **k))
+    together = run(BOUNDS, state=tmp_path / "s.json")
+    shared = len(fits)
+    fits.clear()
+    apart = run(*(dataclasses.replace(BOUNDS, vary={"epsilon": [e]}) for e in BOUNDS.vary["epsilon"]))
+    assert [p.status for p in together.points] == ["done"] * 4
+    assert shared < len(fits)
+    assert [p.parameters for p in together.points] == [p.parameters for p in apart.points]
+    assert {len(p.family) for p in together.points[1:]} == {24}
+    assert {p.family for p in apart.points} == {""}
+    fits.clear()
+    assert plain(run(BOUNDS, state=tmp_path / "s.json")) == plain(together)
+    assert not fits
+    # a point that is lost is found again with its family: alone it would be another one
+    file = tmp_path / "s.json.models" / f"{together.points[2].sha256}.onnx"
+    file.unlink()
+    assert plain(run(BOUNDS, state=tmp_path / "s.json")) == plain(together)
+    assert fits
+
+
+def test_families_differ_in_one_parameter_and_a_failed_one_is_trained_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    from fairkit.frontier_runner import families_of
+
+    wide = dataclasses.replace(BOUNDS, vary={"epsilon": [0.1, 0.2], "nu": [0.01, 0.02]})
+    families = families_of(wide)
+    assert [[job[1]["nu"] for job in family.jobs] for family in families] == [[0.01] * 2, [0.02] * 2]
+    assert len({family.key for family in families}) == 2
+    assert [len(family.jobs) for family in families_of(REWEIGH)] == [1, 1, 1]
+    real = frontier_work._fit_together
+
+    def breaks(setup: frontier_work.Setup, jobs: list[frontier_work.Job]) -> list[bytes]:
+        if any(parameters.get("epsilon") == "0.05" for _, parameters in jobs):
+            raise fairkit.DataError("five")
+        return real(setup, jobs)
+
+    monkeypatch.setattr(frontier_work, "_fit_together", breaks)
+    result = run(BOUNDS)
+    assert [p.status for p in result.points] == ["done", "done", "failed", "done"]
+    assert result.points[2].error == "five"

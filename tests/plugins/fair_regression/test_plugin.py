@@ -161,6 +161,23 @@ def test_choose_takes_another_point_of_the_list():
     assert model.details["bound"] == 0.3
 
 
+def test_bounds_solved_together_are_as_good_as_alone_and_need_fewer_predictors():
+    table, run = _table(), Run(learner="linear", threads=1)
+    methods = [FairRegression.with_values({"epsilon": e}) for e in (0.05, 0.3, 0.1)]
+    together = FairRegression.fit_together(methods, table, run)
+    alone = [method.fit(table, run) for method in methods]
+    assert [model.details["bound"] for model in together] == [0.05, 0.3, 0.1]
+    for one, other in zip(together, alone, strict=True):
+        assert one.details["violation"] <= 0.005
+        assert one.details["objective"] <= other.details["objective"] + other.details["gap"]
+        assert one.frontier is None
+    calls = [model.details["oracle_calls_of_run"] for model in (*together, *alone)]
+    assert calls[0] == calls[1] == calls[2] < sum(calls[3:])
+    different = [methods[0], FairRegression.with_values({"epsilon": 0.3, "grid": 20})]
+    found = FairRegression.fit_together(different, table, run)
+    assert found[1].weights == different[1].fit(table, run).weights
+
+
 def test_a_bound_of_its_own_for_one_group():
     from fairkit_fair_regression.grid import Grid
     from fairkit_fair_regression.parity import disparities
