@@ -6,12 +6,20 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fairkit_cli.render import to_text
-from fairkit_cli.view import MEANING, change_name, headline_changes, interval, number
+from fairkit_cli.view import (
+    MEANING,
+    change_name,
+    headline_changes,
+    interval,
+    metric_name,
+    number,
+)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from fairkit.comparisons import Change, Comparison
+    from fairkit.findings import Finding
     from fairkit.mitigation import MitigationResult
 
 _KS = "statistical_parity_ks"
@@ -37,7 +45,7 @@ def _mitigation(result: MitigationResult) -> list[RenderableType]:
     )
     parts: list[RenderableType] = [Text(head, style="bold"), ""]
     parts += change_tables(result.changes, ("before", "after"), after.confidence)
-    parts += _distances(result)
+    parts += _distances(result) + _others(result)
     if after.verdict is not None:
         parts.append(Text(f"Policy after: {after.verdict}", style="bold"))
         parts += [Text(f"  {rule.verdict}: {rule.reason}") for rule in after.policy]
@@ -47,22 +55,51 @@ def _mitigation(result: MitigationResult) -> list[RenderableType]:
 
 def _distances(result: MitigationResult) -> list[RenderableType]:
     """Show the largest distances of score distributions; they have intervals of their own, not paired ones."""
-    from rich.table import Table
-
     before = {one.sensitive: one for one in result.before.findings if one.metric == _KS}
     found = [one for one in result.after.findings if one.metric == _KS and one.sensitive in before]
-    if not found:
+    rows = [(one.metric, one.sensitive, before[one.sensitive], one) for one in found]
+    return _two_audits("Distributions of scores", rows, result)
+
+
+def _others(result: MitigationResult) -> list[RenderableType]:
+    """Show what other auditors than ``group`` found, such as a certificate, before and after."""
+    rows = [(metric_name(after), after.sensitive, before, after) for before, after in other_findings(result)]
+    return _two_audits("Individual fairness", rows, result)
+
+
+def other_findings(result: MitigationResult) -> list[tuple[Finding, Finding]]:
+    """Pair what other auditors than ``group`` found before and after a mitigation, such as a certificate."""
+
+    def key(finding: Finding) -> tuple[str, str, str | None]:
+        return finding.auditor, metric_name(finding), finding.sensitive
+
+    before = {key(one): one for one in result.before.findings}
+    return [
+        (before[key(one)], one)
+        for one in result.after.findings
+        if one.auditor != "group" and key(one) in before
+    ]
+
+
+def _two_audits(
+    title: str, rows: Sequence[tuple[str, str | None, Finding, Finding]], result: MitigationResult
+) -> list[RenderableType]:
+    from rich.table import Table
+
+    if not rows:
         return []
-    title = f"Distributions of scores ({result.after.confidence:.0%} intervals)"
+    title = f"{title} ({result.after.confidence:.0%} intervals)"
     grid = Table(box=None, pad_edge=False, title_justify="left", title=title)
     grid.title_style = "bold"
     grid.add_column("metric", no_wrap=True)
-    grid.add_column("groups of")
+    grouped = any(sensitive is not None for _, sensitive, _, _ in rows)
+    if grouped:
+        grid.add_column("groups of")
     for name in ("before", "after"):
         grid.add_column(name, justify="right", no_wrap=True)
-    for one in found:
-        cells = [f"{number(each.value)} {interval(each.interval)}" for each in (before[one.sensitive], one)]
-        grid.add_row(one.metric, str(one.sensitive), *cells)
+    for metric, sensitive, before, after in rows:
+        cells = [f"{number(one.value)} {interval(one.interval)}" for one in (before, after)]
+        grid.add_row(metric, *([str(sensitive or "-")] if grouped else []), *cells)
     return [grid, ""]
 
 

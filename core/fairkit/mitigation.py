@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -192,20 +193,17 @@ def mitigate(
     baseline = _baseline(method, table, run, base)
     held = _held_out(fitted, test_data, table, confidence)
     compared = baseline if base is None or not base.external else base
+    with TemporaryDirectory() as folder:
+        auditors = fitted.audits(Path(folder))
+        before = _audit(
+            compared, "before", test_data, table, policy, confidence, seed, auditors, method.model_options()
+        )
+        after = _audit(content, "after", test_data, table, policy, confidence, seed, auditors)
     result = MitigationResult(
         plugin=method.name,
         parameters=parameters_to_dict(method.parameters),
-        before=_audit(
-            compared,
-            "before",
-            test_data,
-            table,
-            policy,
-            confidence,
-            seed,
-            method.model_options(),
-        ),
-        after=_audit(content, "after", test_data, table, policy, confidence, seed),
+        before=before,
+        after=after,
         onnx=content,
         baseline_onnx=baseline,
         fitted=fitted,
@@ -402,11 +400,14 @@ def _audit(
     policy: Sequence[Rule],
     confidence: float,
     seed: int,
+    auditors: Mapping[str, Mapping[str, Any]],
     options: ModelOptions | None = None,
 ) -> Report:
     return audit(
         _as_onnx(content, name),
         data,
+        auditors=("group", *auditors),
+        parameters=auditors,
         policy=policy,
         confidence=confidence,
         seed=seed,

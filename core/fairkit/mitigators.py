@@ -16,6 +16,7 @@ from fairkit.roles import Roles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     import onnx
     from numpy.typing import NDArray
@@ -267,6 +268,14 @@ class FittedModel(ABC):
 
         Audits need nothing from here; it is for what only the method knows, such as a frontier. Sentences
         under ``"notes"`` are shown with the model's own.
+        """
+        return {}
+
+    def audits(self, folder: Path) -> Mapping[str, Mapping[str, Any]]:
+        """Name the auditors, besides ``group``, that show what the method is for, each with its parameters.
+
+        The models before and after are audited by them on the held-out rows. Files that their parameters name,
+        such as a fair metric, are written to `folder`, which is removed afterwards.
         """
         return {}
 

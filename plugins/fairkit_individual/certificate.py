@@ -12,7 +12,7 @@ import numpy as np
 from fairkit.auditors import AuditContext, Auditor
 from fairkit.errors import MissingExtraError, ParameterError
 from fairkit.findings import Finding
-from fairkit_individual.choice import make_metric, metric_columns, sensitive_columns
+from fairkit_individual.choice import make_metric, metric_columns, metric_name, sensitive_columns
 from fairkit_individual.collect import Collected, Rows, collect
 from fairkit_individual.evidence import pairs, shared_columns
 from fairkit_individual.rewards import shown_scores
@@ -167,7 +167,7 @@ class CertificateAuditor(Auditor):
             parameters={
                 "epsilon": solution.epsilon,
                 **self._told(context),
-                "metric": self.parameters.metric,
+                "metric": metric_name(self.parameters.metric),
                 "metric_sha256": metric.sha256,
                 "columns": list(metric.columns),
                 "queries": asked,

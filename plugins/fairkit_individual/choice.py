@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 KINDS = ("subspace", "euclidean")
 
 
+def metric_name(kind: str) -> str:
+    """Give what a report says: a kind, or a file's name without its folder (the digest tells which metric)."""
+    return kind if kind in KINDS else Path(kind).name
+
+
 def sensitive_columns(context: AuditContext) -> list[str]:
     """The raw columns behind the sensitive roles, each once."""
     return list(dict.fromkeys(c for split in context.dataset.roles.sensitive for c in split.columns))

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from fairkit_cli.comparison import other_findings
 from fairkit_cli.html.charts import ForestRow, forest
 from fairkit_cli.html.markup import Content, Markup, name_of, tag
 from fairkit_cli.html.page import facts, figure, page, section, table
 from fairkit_cli.html.svg import draw
-from fairkit_cli.view import MEANING, change_name, headline_changes, interval, number
+from fairkit_cli.view import MEANING, change_name, headline_changes, interval, metric_name, number
 
 if TYPE_CHECKING:
     from fairkit.comparisons import Change, Comparison
@@ -68,6 +69,7 @@ def mitigation_page(result: MitigationResult) -> str:
             verdict(after),
         ),
         section_of(tag("h2", "Before and after"), result.changes, ("before", "after")),
+        _others(result),
         disparity_section(after),
         *group_sections(after),
         tag("section", tag("h2", "Notes"), tag("ul", [tag("li", note) for note in result.notes]))
@@ -92,6 +94,20 @@ def section_of(heading: Markup, changes: Sequence[Change], names: tuple[str, str
         "details", tag("summary", f"All {len(changes)} numbers"), change_table(changes, names, "All numbers")
     )
     return tag("section", heading, parts, everything)
+
+
+def _others(result: MitigationResult) -> Markup | None:
+    """List what other auditors than ``group`` found before and after, each with its own interval."""
+    pairs = other_findings(result)
+    if not pairs:
+        return None
+    rows = [
+        [metric_name(after), *(f"{number(one.value)} {interval(one.interval)}" for one in (before, after))]
+        for before, after in pairs
+    ]
+    label = f"Individual fairness, with {result.after.confidence:.0%} intervals"
+    shown = table(["metric", "before", "after"], rows, numeric={1, 2}, label=label)
+    return tag("section", tag("h2", "Individual fairness"), shown)
 
 
 def summary(changes: Sequence[Change]) -> Markup:
