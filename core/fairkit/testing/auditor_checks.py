@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -140,7 +141,7 @@ def check_auditor_inputs_unchanged(audited: Audited) -> None:
 
 
 def check_auditor_errors(audited: Audited) -> None:
-    """Data without sensitive columns, and data with one row of a group, is audited or refused with a FairkitError."""
+    """Data without groups, a group of one row, a model without scores: audited, or refused with a FairkitError."""
     from fairkit.data import load_data
 
     for task in audited.tasks:
@@ -159,6 +160,11 @@ def check_auditor_errors(audited: Audited) -> None:
         )
         with only_fairkit_errors(f"{task}: data with a group of one row was audited"):
             _run_on(audited, tiny, task)
+        if task != "regression":
+            with only_fairkit_errors(
+                f"{task}: a model without scores was audited (predictions.score is None)"
+            ):
+                _finish(audited.make(), audited.context(sample_data(task), task), scores=False)
 
 
 def check_auditor_leaves_nothing(audited: Audited) -> None:
@@ -183,8 +189,11 @@ def _run_on(audited: Audited, data: Dataset, task: Task) -> None:
     _finish(audited.make(), audited.context(data, task))
 
 
-def _finish(auditor: Auditor, context: AuditContext) -> None:
-    parts = [auditor.measure(*pair, context) for pair in _batches(auditor, context, BATCH_ROWS)]
+def _finish(auditor: Auditor, context: AuditContext, *, scores: bool = True) -> None:
+    pairs = _batches(auditor, context, BATCH_ROWS)
+    if not scores:
+        pairs = ((batch, replace(said, score=None, probabilities=None, logits=None)) for batch, said in pairs)
+    parts = [auditor.measure(batch, said, context) for batch, said in pairs]
     auditor.findings(functools.reduce(lambda one, other: one + other, parts), context)
 
 
