@@ -126,16 +126,18 @@ class ConsistencyAuditor(Auditor):
 
     def __init__(self, parameters: Any = None) -> None:
         super().__init__(parameters)
-        self._flips: dict[str, list[Combination]] | None = None
+        self._flips: dict[str, list[Combination]] = {}
 
     def columns(self, context: AuditContext) -> Sequence[str]:
         """Every flipped column."""
         return [column for name in self._names(context) for column in name.split("+")]
 
+    def begin(self, context: AuditContext) -> None:
+        """Find the values that the columns are set to."""
+        self._flips = {name: self._combinations(name, context) for name in self._names(context)}
+
     def measure(self, batch: Batch, predictions: Predictions, context: AuditContext) -> AllFlips:
         """Score every copy of the batch's rows."""
-        if self._flips is None:
-            self._flips = {name: self._combinations(name, context) for name in self._names(context)}
         columns = batch.columns(context.scorer.columns)
         return AllFlips(
             {
@@ -170,7 +172,7 @@ class ConsistencyAuditor(Auditor):
         return [dict(zip(columns, choice, strict=True)) for choice in itertools.product(*values)]
 
     def _values(self, column: str, context: AuditContext) -> list[Any]:
-        observed = _observed(column, context)
+        observed = context.distinct(column)
         wished = self.parameters.values.get(column)
         if wished is None:
             if len(observed) > MOST_VALUES:
@@ -190,23 +192,9 @@ class ConsistencyAuditor(Auditor):
         """Turn the totals into two findings for every flip."""
         found = []
         for name, flips in total.by_name.items():
-            combinations = (self._flips or {})[name]
+            combinations = self._flips[name]
             found += _findings(self.name, name, flips, combinations, context)
         return found
-
-
-def _observed(column: str, context: AuditContext) -> list[Any]:
-    """The column's distinct values in the rows that are used."""
-    seen: dict[Any, None] = {}
-    for batch in context.dataset.batches([column]):
-        values = batch.column(column)
-        known = [
-            v for v in set(values.tolist()) if v is not None and not (isinstance(v, float) and math.isnan(v))
-        ]
-        seen.update(dict.fromkeys(known))
-        if len(seen) > 10_000:
-            break
-    return sorted(seen, key=lambda value: (isinstance(value, str), value))
 
 
 def _as_cell(wish: Any, column: str, observed: Sequence[Any]) -> Any:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit import plugins
 from fairkit.auditors import AuditContext, Auditor, Progress, no_progress
+from fairkit.engines import opened
 from fairkit.errors import ParameterError
 from fairkit.findings import Finding, Report
 from fairkit.models import ModelOptions, PythonModel, Scorer
@@ -18,6 +19,7 @@ from fairkit.policy import Adjustment, Rule, judge
 
 if TYPE_CHECKING:
     from fairkit.data import Dataset
+    from fairkit.engines import Engine
     from fairkit.models import Model
 
 
@@ -57,6 +59,8 @@ def audit(
     seed: int = 0,
     options: ModelOptions | None = None,
     progress: Progress = no_progress,
+    engine: Engine | str | None = None,
+    scheduler: str | None = None,
 ) -> Report:
     """Audit a model on a dataset.
 
@@ -84,6 +88,11 @@ def audit(
         What cannot be guessed about the model.
     progress
         Told about long work.
+    engine
+        ``"dask"`` spreads the work over a cluster, with the same findings (see `fairkit.engines.opened`); None: this
+        machine.
+    scheduler
+        The cluster's address; None starts one on this machine.
 
     Returns
     -------
@@ -101,20 +110,26 @@ def audit(
         raise ParameterError(f"seed={seed} is negative; seeds are 0 or more")
     chosen, used, notes = _choose_auditors(auditors, parameters or {})
     metrics, clashes = plugins.metrics_of(used)
-    scorer = as_model(model).bind(data, options or ModelOptions())
-    context = AuditContext(
-        dataset=data,
-        scorer=scorer,
-        metrics=tuple(metrics),
-        confidence=confidence,
-        seed=seed,
-        progress=progress,
-    )
-    _check_tasks(chosen, scorer)
-    findings: list[Finding] = []
-    for auditor, total in zip(chosen, _measure(chosen, context, used), strict=True):
-        with plugins.blame(_owner(auditor, used), f"the auditor {auditor.name!r} made its findings"):
-            findings += auditor.findings(total, context)
+    with opened(engine, scheduler) as running:
+        if running is not None:
+            running.check(used)
+            if not data.profiled:
+                data.learn(running.tally)
+        scorer = as_model(model).bind(data, options or ModelOptions())
+        context = AuditContext(
+            dataset=data,
+            scorer=scorer,
+            metrics=tuple(metrics),
+            confidence=confidence,
+            seed=seed,
+            progress=progress,
+            engine=running,
+        )
+        _check_tasks(chosen, scorer)
+        findings: list[Finding] = []
+        for auditor, total in zip(chosen, _measure(chosen, context, used), strict=True):
+            with plugins.blame(_owner(auditor, used), f"the auditor {auditor.name!r} made its findings"):
+                findings += auditor.findings(total, context)
     results, verdict = judge(policy, findings, confidence=confidence, adjustment=adjustment)
     return Report(
         model=scorer.info,
@@ -166,9 +181,14 @@ def _measure(auditors: Sequence[Auditor], context: AuditContext, used: Sequence[
     """Stream the data once; every auditor adds up what it measures."""
     extra = [column for auditor in auditors for column in auditor.columns(context)]
     columns = list(dict.fromkeys([*context.scorer.columns, *extra]))
+    owners = [_owner(auditor, used) for auditor in auditors]
+    for auditor, owner in zip(auditors, owners, strict=True):
+        with plugins.blame(owner, f"the auditor {auditor.name!r} prepared"):
+            auditor.begin(context)
+    if context.engine is not None:
+        return context.engine.measure(auditors, context, columns, used)
     rows = context.dataset.profile.rows
     totals: list[Any] = [None] * len(auditors)
-    owners = [_owner(auditor, used) for auditor in auditors]
     done = 0
     for batch in context.dataset.batches(columns):
         predictions = context.scorer.predict(batch.columns(context.scorer.columns))

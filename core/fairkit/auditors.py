@@ -11,6 +11,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from fairkit.data import Batch, Dataset
+    from fairkit.engines import Engine
     from fairkit.findings import Finding
     from fairkit.metrics import Metric
     from fairkit.models import Predictions, Scorer, Task
@@ -41,6 +42,8 @@ class AuditContext:
         For `rng`.
     progress
         Tell it about long work.
+    engine
+        What spreads the work over machines; None on one machine.
     """
 
     dataset: Dataset
@@ -49,10 +52,28 @@ class AuditContext:
     confidence: float = 0.95
     seed: int = 0
     progress: Progress = field(default=no_progress, compare=False)
+    engine: Engine | None = field(default=None, compare=False)
+
+    def distinct(self, column: str, most: int = 10_000) -> list[Any]:
+        """Give a column's distinct values in the rows that are used, text last; a few more than `most` at most."""
+        if self.engine is not None:
+            return self.engine.distinct(self.dataset, column, most)
+        return distinct(self.dataset, column, most)
 
     def rng(self, purpose: str) -> np.random.Generator:
         """Make a generator from the seed, its own for every purpose."""
         return np.random.default_rng([self.seed, *purpose.encode()])
+
+
+def distinct(dataset: Dataset, column: str, most: int) -> list[Any]:
+    """Give a column's distinct values in the rows that are used; see `AuditContext.distinct`."""
+    seen: dict[Any, None] = {}
+    for batch in dataset.batches([column]):
+        values = set(batch.column(column).tolist())
+        seen.update(dict.fromkeys(v for v in values if v is not None and v == v))  # noqa: PLR0124 -- not NaN
+        if len(seen) > most:
+            break
+    return sorted(seen, key=lambda value: (isinstance(value, str), value))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +86,8 @@ class Auditor(ABC):
 
     `measure` turns each batch into a partial result; partial results add up with ``+``, in any order, so
     that an audit can stream, and run on several machines; `findings` turns the total into findings.
+    What `measure` needs to know about all rows it learns in `begin`: on a cluster copies of the auditor measure,
+    and what they change in themselves is not seen elsewhere.
     A complete example::
 
         from dataclasses import dataclass
@@ -84,6 +107,8 @@ class Auditor(ABC):
                 margin: float = fairkit.parameter(0.1, help="How far from 0.5.", minimum=0)
 
             def measure(self, batch, predictions, context):
+                if predictions.score is None:
+                    raise fairkit.ModelError("coverage needs scores, and this model gives decisions only")
                 far = abs(predictions.score - 0.5) > self.parameters.margin
                 return np.array([far.sum(), len(batch)])
 
@@ -107,6 +132,9 @@ class Auditor(ABC):
         The tasks that it can look at.
     citation
         Where the method is published.
+    spread
+        Whether partial results are as large as the rows. On a cluster they then stay on the workers, and
+        `findings` is given a `fairkit.engines.Spread` of them instead of their sum.
     """
 
     name: ClassVar[str]
@@ -114,6 +142,7 @@ class Auditor(ABC):
     Parameters: ClassVar[type] = NoParameters
     tasks: ClassVar[frozenset[Task]] = frozenset({"binary", "multiclass", "regression"})
     citation: ClassVar[str] = ""
+    spread: ClassVar[bool] = False
 
     def __init__(self, parameters: Any = None) -> None:
         self.parameters = self.Parameters() if parameters is None else parameters
@@ -121,6 +150,9 @@ class Auditor(ABC):
     def columns(self, context: AuditContext) -> Sequence[str]:
         """Name the columns that `measure` reads besides the model's."""
         return ()
+
+    def begin(self, context: AuditContext) -> None:  # noqa: B027 -- most auditors need nothing
+        """Prepare, once, before any batch is measured."""
 
     @abstractmethod
     def measure(self, batch: Batch, predictions: Predictions, context: AuditContext) -> Any:

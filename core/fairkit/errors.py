@@ -34,6 +34,10 @@ class ConfigError(FairkitError, ValueError):
     """A `fairkit.toml` that cannot be read or has unknown keys."""
 
 
+class EngineError(FairkitError, RuntimeError):
+    """A cluster that cannot be reached or used, or workers that were lost."""
+
+
 class PluginError(FairkitError, ImportError):
     """A plugin that is unknown, does not load, or breaks its contract."""
 
@@ -43,6 +47,10 @@ class MissingExtraError(PluginError):
 
     def __init__(self, library: str, extra: str) -> None:
         super().__init__(f"{library} is not installed; mend it with: pip install 'fairkit[{extra}]'")
+        self.library, self.extra = library, extra
+
+    def __reduce__(self) -> tuple[type[MissingExtraError], tuple[str, str]]:
+        return type(self), (self.library, self.extra)
 
 
 def did_you_mean(name: str, choices: Iterable[str], *, what: str = "") -> str:

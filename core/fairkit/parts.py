@@ -45,14 +45,25 @@ class Part(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ParquetPart:
-    """A Parquet file, read page by page, whatever the size of its row groups."""
+    """A Parquet file, or a run of its row groups, read page by page, whatever the size of the groups.
+
+    Attributes
+    ----------
+    path
+        The file.
+    groups
+        The first row group and the one after the last; None for all.
+    """
 
     path: Path
+    groups: tuple[int, int] | None = None
 
     @property
     def name(self) -> str:
         """The file's name."""
-        return self.path.name
+        if self.groups is None:
+            return self.path.name
+        return f"{self.path.name}, row groups {self.groups[0]} to {self.groups[1] - 1}"
 
     def schema(self) -> pa.Schema:
         """Read the file's schema."""
@@ -62,17 +73,38 @@ class ParquetPart:
 
     def rows(self) -> int | None:
         """Read the number of rows from the file's end."""
-        import pyarrow.parquet as pq
+        return sum(self._sizes())
 
-        return int(pq.read_metadata(self.path).num_rows)
+    def split(self, most: int) -> list[ParquetPart]:
+        """Cut at row groups into parts of about `most` rows; a file of one row group stays whole."""
+        sizes = self._sizes()
+        if sum(sizes) <= most or len(sizes) < 2:
+            return [self]
+        first = 0 if self.groups is None else self.groups[0]
+        parts, begin, rows = [], 0, 0
+        for place, size in enumerate(sizes):
+            if rows and rows + size > most:
+                parts.append(ParquetPart(self.path, (first + begin, first + place)))
+                begin, rows = place, 0
+            rows += size
+        return [*parts, ParquetPart(self.path, (first + begin, first + len(sizes)))]
 
     def read(self, columns: Sequence[str], rows: int, types: Types) -> Iterator[pa.RecordBatch]:
         """Read batches."""
         import pyarrow.parquet as pq
 
+        groups = None if self.groups is None else range(*self.groups)
         with pq.ParquetFile(self.path, pre_buffer=False, buffer_size=1 << 20) as file:
-            for batch in file.iter_batches(rows, columns=list(columns)):
+            for batch in file.iter_batches(rows, row_groups=groups, columns=list(columns)):
                 yield batch.select(list(columns))
+
+    def _sizes(self) -> list[int]:
+        """The rows of each row group."""
+        import pyarrow.parquet as pq
+
+        known = pq.read_metadata(self.path)
+        groups = range(known.num_row_groups) if self.groups is None else range(*self.groups)
+        return [int(known.row_group(group).num_rows) for group in groups]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -92,17 +93,19 @@ class Tally:
             self._check_weights(cells(used, self.roles.weights))
 
     def __add__(self, other: Tally) -> Tally:
-        """Join; the first summand is used up."""
-        self.digest = self.digest + other.digest
-        self.used += other.used
-        for name, coder in self.coders.items():
+        joined = copy.copy(self)
+        joined.digest = self.digest + other.digest
+        joined.used = self.used + other.used
+        joined.coders = copy.deepcopy(self.coders)
+        for name, coder in joined.coders.items():
             coder.merge(other.coders[name])
-        if len(self.labels) <= MAX_CLASSES:
-            self.labels.update(other.labels)
-        self.label_low = min(self.label_low, other.label_low)
-        self.label_high = max(self.label_high, other.label_high)
-        self.label_numeric = self.label_numeric or other.label_numeric
-        return self
+        joined.labels = Counter(self.labels)
+        if len(joined.labels) <= MAX_CLASSES:
+            joined.labels.update(other.labels)
+        joined.label_low = min(self.label_low, other.label_low)
+        joined.label_high = max(self.label_high, other.label_high)
+        joined.label_numeric = self.label_numeric or other.label_numeric
+        return joined
 
     def _count_labels(self, label: pa.Array) -> None:
         import pyarrow.compute as pc
@@ -205,10 +208,9 @@ def choose_bins(source: Source, roles: Roles) -> tuple[Bins, list[str]]:
     for split in roles.sensitive:
         binned = split
         for column, edges in zip(split.columns, split.edges, strict=True):
-            head = None
-            if edges is None:
-                head = next((b for b in source.batches([column], BATCH_ROWS) if b.num_rows), None)
-            found = None if head is None else quartile_edges(cells(head, column), MAX_GROUP_VALUES)
+            if edges is not None:
+                continue
+            found = quartile_edges(_head(source, column), MAX_GROUP_VALUES)
             if found is None:
                 continue
             binned = binned.with_edges(column, found)
@@ -218,6 +220,17 @@ def choose_bins(source: Source, roles: Roles) -> tuple[Bins, list[str]]:
             )
         bins[split.name] = binned
     return bins, notes
+
+
+def _head(source: Source, column: str) -> NDArray[Any]:
+    """Give a column's first `BATCH_ROWS` cells, however the table is cut."""
+    parts, rows = [np.empty(0)], 0
+    for batch in source.batches([column], BATCH_ROWS):
+        parts.append(cells(batch, column)[: BATCH_ROWS - rows])
+        rows += len(parts[-1])
+        if rows == BATCH_ROWS:
+            break
+    return np.concatenate(parts[1:] or parts)
 
 
 def used_rows(arrow: pa.RecordBatch, roles: Roles) -> tuple[pa.RecordBatch, NDArray[np.bool_]]:

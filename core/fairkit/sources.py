@@ -36,11 +36,14 @@ class Source:
         Every column's type, in the table's order.
     parts
         Its parts, in order.
+    counts
+        The rows of every part, once they are known.
     """
 
     name: str
     types: dict[str, pa.DataType]
     parts: tuple[Part, ...]
+    counts: tuple[int, ...] | None = None
 
     @property
     def columns(self) -> list[str]:
@@ -74,6 +77,15 @@ class Source:
         """Give one part as a table of its own, with the whole table's types."""
         return Source(self._where(part), self.types, (part,))
 
+    def split(self, most: int) -> Source:
+        """Cut large Parquet files at their row groups into parts of about `most` rows."""
+        parts = [
+            piece
+            for part in self.parts
+            for piece in (part.split(most) if isinstance(part, ParquetPart) else [part])
+        ]
+        return self if len(parts) == len(self.parts) else Source(self.name, self.types, tuple(parts))
+
     def chosen(self, masks: Sequence[NDArray[np.bool_]], name: str) -> Source:
         """Give the table of some rows: a mask for each part."""
         chosen = tuple(ChosenPart(part, mask) for part, mask in zip(self.parts, masks, strict=True))
@@ -101,7 +113,7 @@ class Source:
         """Give columns that are narrower in this part the whole table's type."""
         import pyarrow as pa
 
-        if len(self.parts) == 1:
+        if all(field.type == self.types[field.name] for field in batch.schema):
             return batch
         arrays = []
         for column, field in zip(batch.columns, batch.schema, strict=True):
@@ -122,6 +134,10 @@ def open_source(data: Any, name: str | None = None) -> Source:
     """
     if isinstance(data, Source):
         return data
+    if hasattr(data, "to_delayed") and hasattr(data, "_meta"):
+        from fairkit.distributed.frames import open_frame
+
+        return open_frame(data, name or "Dask data frame")
     source = (
         _open_path(Path(data)) if isinstance(data, str | Path) else _open_memory(data, name or "data frame")
     )

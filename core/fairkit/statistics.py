@@ -263,6 +263,10 @@ class ScoreTable:
         self.low, self.high, self.limit = low, high, limit
         self._raw = raw
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Count the rows before the table goes to another process: totals travel, rows do not."""
+        return self._counted().__dict__
+
     @classmethod
     def of(cls, raw: _Raw, low: float, high: float, limit: int) -> ScoreTable:
         """Make a table of rows that are counted later."""

@@ -40,6 +40,13 @@ class OnnxModel:
         self._threads = threads
         self._session: Any = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_session": None, "proto": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ |= state
+        self.proto = safety.parse(self.content, self.name)
+
     @classmethod
     def load(cls, model: str | Path | bytes | onnx.ModelProto, *, threads: int | None = None) -> OnnxModel:
         """Load a model from a path, bytes or a proto.
@@ -66,6 +73,10 @@ class OnnxModel:
             loaded = cls(content, "model in memory", None, threads)
         loaded.session  # noqa: B018 -- a model that cannot be run is refused here
         return loaded
+
+    def use_threads(self, threads: int) -> None:
+        """Let onnxruntime use so many threads, unless the session runs already."""
+        self._threads = threads
 
     @property
     def session(self) -> Any:

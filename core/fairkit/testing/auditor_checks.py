@@ -208,6 +208,7 @@ def _interrupts() -> Iterator[None]:
 
 def _batches(auditor: Auditor, context: AuditContext, rows: int) -> Iterator[tuple[Batch, Predictions]]:
     columns = list(dict.fromkeys([*context.scorer.columns, *auditor.columns(context)]))
+    auditor.begin(context)
     for batch in context.dataset.batches(columns, rows):
         yield batch, context.scorer.predict(batch.columns(context.scorer.columns))
 
