@@ -27,6 +27,7 @@ def audit(
     ],
     columns: opt.DataOptions,
     typed: opt.AuditOptions,
+    where: opt.EngineOptions,
     output_format: opt.Format = "table",
     output: opt.Output = None,
     config: opt.ConfigFile = None,
@@ -38,13 +39,17 @@ def audit(
 
         check_writable(output)
     with drawing(output_format):
-        report = run_audit(model, columns, typed, config)
+        report = run_audit(model, columns, typed, config, where)
     show(report, output_format, output)
     raise typer.Exit(EXIT_CODES[report.verdict])
 
 
 def run_audit(
-    model: str, data: opt.DataOptions, typed: opt.AuditOptions, config_file: Path | None = None
+    model: str,
+    data: opt.DataOptions,
+    typed: opt.AuditOptions,
+    config_file: Path | None = None,
+    where: opt.EngineOptions | None = None,
 ) -> Report:
     """Do what the command does up to the report."""
     from fairkit.auditing import audit as run
@@ -63,7 +68,8 @@ def run_audit(
         data, config, loaded.settings, file="test" if "test" in config.data else "path"
     )
     with progress_bar() as progress:
-        return run(loaded, dataset, progress=progress, **settings.arguments())
+        engine = (where or opt.EngineOptions()).arguments()
+        return run(loaded, dataset, progress=progress, **engine, **settings.arguments())
 
 
 def show(report: Report, output_format: str, output: Path | None) -> None:

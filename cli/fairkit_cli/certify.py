@@ -50,6 +50,7 @@ def certify(
     output: Annotated[Path, typer.Option("--output", metavar="FILE", help="The certificate.")],
     columns: opt.DataOptions,
     typed: opt.AuditOptions,
+    where: opt.EngineOptions,
     output_format: opt.Format = "table",
     config: opt.ConfigFile = None,
 ) -> None:
@@ -75,7 +76,7 @@ def certify(
     dataset = opt.load_dataset(columns, settings, loaded.settings, file=file)
     told = _settings(opt.audit_settings(typed, settings), dataset.roles.to_dict())
     with progress_bar() as progress:
-        signed, report = run(loaded, dataset, told, secrets, progress=progress)
+        signed, report = run(loaded, dataset, told, secrets, progress=progress, **where.arguments())
     write_whole(output, signed)
     if output_format == "json":
         print(json.dumps(report.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))

@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from fairkit.policy import Adjustment, Rule
 
 DATA = "Data"
+ENGINE = "Engine"
 MODEL = "Model"
 POLICY = "Policy"
 OUTPUT = "Output"
 
 DataFile = Annotated[
-    str | None, typer.Option("--data", metavar="FILE", help="CSV or Parquet file.", rich_help_panel=DATA)
+    str | None, typer.Option("--data", metavar="FILE", help="CSV or Parquet: a file, a folder or a glob.", rich_help_panel=DATA)
 ]
 Label = Annotated[
     str | None, typer.Option("--label", metavar="COL", help="Outcome column.", rich_help_panel=DATA)
@@ -143,6 +144,26 @@ ConfigFile = Annotated[
 ]
 
 
+EngineName = Annotated[
+    str | None,
+    typer.Option(
+        "--engine",
+        metavar="NAME",
+        help="dask spreads the work over processes or machines; default: this process.",
+        rich_help_panel=ENGINE,
+    ),
+]
+SchedulerAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="Of a Dask cluster, as tcp://host:8786; default: one on this machine.",
+        rich_help_panel=ENGINE,
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataOptions:
     """The data options of a command as they were typed; None where nothing was."""
@@ -175,8 +196,20 @@ class AuditOptions:
     seed: Seed = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """Where the work is done; None: in this process."""
+
+    engine: EngineName = None
+    scheduler: SchedulerAddress = None
+
+    def arguments(self) -> dict[str, str | None]:
+        """Give keyword arguments for `fairkit.audit`."""
+        return {"engine": self.engine, "scheduler": self.scheduler}
+
+
 def expanded(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a command take `DataOptions` and `AuditOptions` as parameters: each of their fields becomes an option.
+    """Let a command take `DataOptions`, `AuditOptions` and `EngineOptions` as parameters: each of their fields becomes an option.
 
     typer reads a command's options from its signature; this writes the fields into it, in place of the parameter.
     """

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from fairkit.auditors import Progress
     from fairkit.data import Dataset
+    from fairkit.engines import Engine
     from fairkit.findings import Report
     from fairkit.onnx.model import OnnxModel
     from fairkit_registry.settings import AuditSettings
@@ -33,6 +34,8 @@ def certify(
     *,
     audited_at: datetime | None = None,
     progress: Progress | None = None,
+    engine: Engine | str | None = None,
+    scheduler: str | None = None,
 ) -> tuple[bytes, Report]:
     """Audit a model and sign what is found, whatever the verdict.
 
@@ -48,6 +51,8 @@ def certify(
         By default now.
     progress
         Told about long work.
+    engine, scheduler
+        Where the audit is made, as for `fairkit.audit`; the certificate does not depend on it.
 
     Returns
     -------
@@ -66,7 +71,7 @@ def certify(
             f"{model.name} keeps weights in other files, which its digest does not cover; save it as one file: "
             "onnx.save_model(onnx.load(path), out, save_as_external_data=False)"
         )
-    report = settings.run(model, dataset, progress=progress)
+    report = settings.run(model, dataset, progress=progress, engine=engine, scheduler=scheduler)
     signed = issue(
         report,
         secrets,

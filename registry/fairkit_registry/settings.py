@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from fairkit.auditors import Progress
     from fairkit.data import Dataset
+    from fairkit.engines import Engine
     from fairkit.findings import Report
 
 
@@ -93,7 +94,15 @@ class AuditSettings:
 
         return load_data(data, **self.data)
 
-    def run(self, model: Any, dataset: Dataset, *, progress: Progress | None = None) -> Report:
+    def run(
+        self,
+        model: Any,
+        dataset: Dataset,
+        *,
+        progress: Progress | None = None,
+        engine: Engine | str | None = None,
+        scheduler: str | None = None,
+    ) -> Report:
         """Audit a model (a path, or an `OnnxModel`) with these settings.
 
         Raises
@@ -116,6 +125,8 @@ class AuditSettings:
             seed=self.seed,
             options=ModelOptions(**self.model),
             progress=progress or no_progress,
+            engine=engine,
+            scheduler=scheduler,
         )
 
 
