@@ -133,7 +133,7 @@ class Metric(ABC):
     @property
     def statistic(self) -> Statistic:
         """The totals that the metric is a function of; by default the sums of its contributions."""
-        return Contributions(f"contributions of {type(self).__qualname__}", self.contributions)
+        return Contributions(_key(self), self.contributions)
 
     def estimate(self, totals: Any, rng: np.random.Generator) -> Estimate:
         """Compute the number in every group with limits from a bootstrap of the totals.
@@ -222,7 +222,7 @@ class Mean(Metric):
     @property
     def statistic(self) -> Statistic:
         """The sums of the contributions, without building them."""
-        return Moments(f"contributions of {type(self).__qualname__}", self.per_row)
+        return Moments(_key(self), self.per_row)
 
     def compute(self, sums: Array) -> Array:
         """Divide."""
@@ -242,6 +242,12 @@ class Mean(Metric):
             return np.clip(mean - half, *self.range), np.clip(mean + half, *self.range)
 
         return Estimate(mean, limits)
+
+
+def _key(metric: Metric) -> str:
+    """Name a metric's own totals: classes of one name may stand in several modules."""
+    cls = type(metric)
+    return f"contributions of {cls.__module__}.{cls.__qualname__} {cls.name}"
 
 
 def _quiet(function: Any, sums: Array) -> Array:
