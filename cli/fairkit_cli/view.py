@@ -134,6 +134,8 @@ def _notes(report: Report) -> tuple[str, ...]:
     for finding in shown:
         place = f"{finding.sensitive}: " if finding.sensitive and finding.auditor == "group" else ""
         notes += [f"{place}{note}" for note in finding.notes]
+    for finding in report.findings:  # a metric that failed has no place among the disparities
+        notes += finding.notes if finding.auditor == "group" and "error" in finding.evidence else ()
     notes += [f"Not loaded: {reason}" for reason in report.environment.get("plugins_not_loaded", ())]
     return tuple(dict.fromkeys(notes))
 

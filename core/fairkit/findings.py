@@ -107,6 +107,14 @@ class Finding:
     inconclusive: str | None = None
     interval_at: Callable[[float], Interval | None] | None = field(default=None, compare=False, repr=False)
 
+    def __str__(self) -> str:
+        """Give the number and its interval on one line; `repr` gives everything."""
+        place = f" of {self.sensitive}" if self.sensitive else ""
+        place += f" ({self.parameters['class']})" if "class" in self.parameters else ""
+        value = "not defined" if self.value is None else f"{self.value:.4g}"
+        ends = "" if self.interval is None else f" [{self.interval[0]:.4g}, {self.interval[1]:.4g}]"
+        return f"{self.metric}{place}: {value}{ends}"
+
     def to_dict(self) -> dict[str, Any]:
         """Give the JSON form of the report schema."""
         return {
@@ -253,6 +261,12 @@ class Report:
     confidence: float = 0.95
     adjustment: str | None = None
     environment: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """Give a line for the model, the data and the verdict, and one for each finding."""
+        verdict = f": {self.verdict}" if self.verdict else ""
+        head = f"{self.model.name} ({self.model.task}) on {self.data.name}, {self.data.rows:,} rows{verdict}"
+        return "\n".join([head, *map(str, self.findings)])
 
     def find(
         self,

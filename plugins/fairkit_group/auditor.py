@@ -265,7 +265,8 @@ class _Section:
         return self.context.scorer.task == "multiclass" and self.label is None
 
     def _failed(self, cls: type[Metric], error: Exception) -> Finding:
-        told = f"The metric {cls.name} of {cls.__module__} failed: {type(error).__name__}: {error}"
+        cause = f"{type(error).__name__}: {error}"
+        told = f"The metric {cls.name} of {cls.__module__} failed: {cause}"
         return Finding(
             auditor=self.auditor.name,
             metric=cls.name,
@@ -273,6 +274,7 @@ class _Section:
             value=None,
             confidence=self.context.confidence,
             parameters=self.parameters,
+            evidence={"error": cause},
             notes=(told,),
             inconclusive=told,
         )
