@@ -110,11 +110,14 @@ def _print_rows(rows: list[Row]) -> None:
 
     grid = Table(box=None, pad_edge=False)
     for column in ("name", "kinds", "version", "distribution", "loads"):
-        grid.add_column(column)
+        grid.add_column(column, no_wrap=column in ("name", "distribution"))
     for row in rows:
-        loads = "yes" if row.reason is None else f"no: {row.reason}"
+        loads = "yes" if row.reason is None else "no"
         grid.add_row(row.found.name, ", ".join(row.kinds), row.found.version, row.found.distribution, loads)
     sys.stdout.write(to_text([grid], terminal=sys.stdout.isatty()))
+    # not folded: what mends it is to be copied
+    for reason in dict.fromkeys(row.reason for row in rows if row.reason is not None):
+        print(f"\n{reason}")
 
 
 def _print_record(record: dict[str, Any]) -> None:

@@ -23,10 +23,11 @@ _SUMMARIES = {
     "auditor": "The share of rows whose score is near the threshold.",
     "mitigator": "Rows weighted so that every group counts the same.",
 }
+_DATA = "--data loans.csv --label decision --favorable approved --sensitive sex"
 _USAGE = {
-    "metric": "fairkit audit model.onnx --data loans.csv   # every audit measures it now",
-    "auditor": "fairkit audit model.onnx --data loans.csv --auditor {name}",
-    "mitigator": "fairkit mitigate --plugin {name} --data loans.csv --output fair.onnx",
+    "metric": f"fairkit audit model.onnx {_DATA}   # every audit measures it now",
+    "auditor": f"fairkit audit model.onnx {_DATA} --auditor {{name}}",
+    "mitigator": f"fairkit mitigate --plugin {{name}} {_DATA} --output fair.onnx",
 }
 
 NewName = Annotated[str, typer.Argument(metavar="NAME", help="What users will type: lower-case-words.")]
@@ -38,11 +39,15 @@ Folder = Annotated[
 
 def new(name: NewName, kind: Kind = "metric", output: Folder = None) -> None:
     """Write a new plugin project: installable, documented, with passing tests."""
+    from fairkit import plugins
+
     folder = write_project(name, kind, output)
     print(f"{folder} is a plugin that works. Next:\n")
     print(
         f"    cd {folder}\n    pip install --editable '.[test]'\n    pytest\n    fairkit plugins show {name}"
     )
+    if any(found.name == name and found.distribution == plugins.FILE for found in plugins.find()):
+        print(f"\n{plugins.FILES} names a file of that name: take it out before you install the project.")
 
 
 def write_project(name: str, kind: str, output: Path | None = None) -> Path:
@@ -120,7 +125,10 @@ def _check_name(name: str) -> None:
         raise ParameterError(
             f"{name!r} cannot be a plugin's name: it is lower case words joined by hyphens, such as score-gap"
         )
-    taken = next((found for found in plugins.find() if found.name == name), None)
+    # a file of that name is how most plugins begin
+    taken = next(
+        (found for found in plugins.find() if found.name == name and found.distribution != plugins.FILE), None
+    )
     if taken is not None:
         raise ParameterError(
             f"{taken.distribution} has a plugin {name!r} already; two of one name cannot be installed together"

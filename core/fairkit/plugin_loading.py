@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import importlib.metadata
 import inspect
+import re
 from pathlib import Path
 from typing import Any
 
 import pluggy
 
 from fairkit import hookspecs
-from fairkit.errors import MissingExtraError, PluginError
+from fairkit.errors import MissingExtraError, PluginError, did_you_mean
 from fairkit.plugin_records import FILE, FILES, Found, Plugin
+
+_SETS = {
+    "needs": {"decision", "score"},
+    "tasks": {"binary", "multiclass", "regression"},
+    "between": {"difference", "ratio", "extreme"},
+}
+"""What a metric may declare: an audit asks for it before it calls the metric."""
 
 
 def load_found(found: Found) -> Plugin:
@@ -30,7 +38,7 @@ def load_found(found: Found) -> Plugin:
         manager.register(module, name=found.name)
         manager.check_pending()
     except (pluggy.PluginValidationError, ValueError) as error:
-        raise PluginError(_broken(found, f"a hook is not as specified: {one_line(error)}")) from error
+        raise PluginError(_broken(found, f"a hook is not as specified: {_hook_error(error)}")) from error
     plugin = Plugin(
         found,
         module,
@@ -42,6 +50,13 @@ def load_found(found: Found) -> Plugin:
     if not plugin.kinds:
         raise PluginError(_broken(found, _why_nothing(module)))
     return plugin
+
+
+def _hook_error(error: Exception) -> str:
+    """Say what pluggy found wrong with a hook; for a name that is not a hook's, which one may be meant."""
+    told = one_line(error)
+    unknown = re.match(r"unknown hook '(\w+)'", told)
+    return f"{unknown[0]}. {did_you_mean(unknown[1], list(_bases()), what='hooks')}" if unknown else told
 
 
 def _why_nothing(module: Any) -> str:
@@ -67,13 +82,19 @@ def _check_interface(found: Found, module: Any) -> None:
     )
 
 
+def _check_file(found: Found) -> None:
+    if not Path(found.target).is_file():
+        raise PluginError(
+            f"the plugin {found.name!r} does not load (there is no file {found.target}); "
+            f"mend the path in {FILES}, or take it out"
+        )
+
+
 def _load_file(path: Path) -> Any:
     """Import a file under a name of its own, once in a process."""
     import importlib.util
     import sys
 
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no such file: {path} (named in {FILES})")
     name = f"fairkit_file_{path.stem}"
     loaded = sys.modules.get(name)
     if loaded is not None and getattr(loaded, "__file__", None) == str(path):
@@ -92,6 +113,8 @@ def _load_file(path: Path) -> Any:
 
 
 def _import(found: Found) -> Any:
+    if found.distribution == FILE:
+        _check_file(found)
     try:
         if found.distribution == FILE:
             return _load_file(Path(found.target))
@@ -140,6 +163,15 @@ def _ask(manager: pluggy.PluginManager, found: Found, hook: str) -> list[type[An
             raise PluginError(_broken(found, f"{cls.__name__} does not define {missing}"))
         if not isinstance(getattr(cls, "name", None), str):
             raise PluginError(_broken(found, f"{cls.__name__} has no name"))
+        for attribute, known in _SETS.items() if hook == "fairkit_metrics" else ():
+            given = getattr(cls, attribute)
+            if isinstance(given, str) or not set(given) <= known:
+                raise PluginError(
+                    _broken(
+                        found,
+                        f"{cls.__name__}.{attribute} is {given!r}; it is a set of {', '.join(sorted(known))}",
+                    )
+                )
     return classes
 
 

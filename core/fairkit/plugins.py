@@ -63,7 +63,7 @@ def load(name: str) -> Plugin:
     installed = find()
     named = [plugin for plugin in installed if plugin.name == name]
     if not named:
-        hint = did_you_mean(name, [plugin.name for plugin in installed], what="plugins")
+        hint = _offered_as(name) or did_you_mean(name, [plugin.name for plugin in installed], what="plugins")
         raise PluginError(f"there is no plugin {name!r}. {hint}")
     return _load_of(named[0], named)
 
@@ -160,6 +160,19 @@ def find_auditor(name: str, among: Iterable[Plugin] = ()) -> tuple[type[Auditor]
     raise PluginError(f"there is no auditor {name!r}. {hint}")
 
 
+def _offered_as(name: str) -> str:
+    """Say which plugin has an auditor, a metric or a check of that name; empty where none has."""
+    for row in explain_all():
+        if row.reason is not None:
+            continue
+        plugin = load(row.found.name)
+        for kind in ("auditors", "metrics", "promotion_checks"):
+            if any(cls.name == name for cls in getattr(plugin, kind)):
+                what = kind.removesuffix("s").replace("_", " ")
+                return f"The {what} {name!r} is of the plugin {plugin.found.name!r}."
+    return ""
+
+
 def _load_of(plugin: Found, installed: list[Found]) -> Plugin:
     """Load one of the installed plugins; a name that two have is nobody's, but ours are never taken away."""
     twins = [other for other in installed if other.name == plugin.name]
@@ -175,7 +188,7 @@ def _duplicate(named: list[Found]) -> str:
     )
     last = named[-1]
     mend = (
-        f"rename the file {last.target}"
+        f"rename the file {last.target}, or take it out of {FILES}"
         if last.distribution == FILE
         else f"uninstall one of them: pip uninstall {last.distribution}"
     )
@@ -188,6 +201,5 @@ def _files() -> Iterator[Found]:
 
     for text in filter(None, os.environ.get(FILES, "").split(os.pathsep)):
         path = Path(text).expanduser().resolve()
-        content = path.read_bytes() if path.is_file() else b""
-        digest = hashlib.sha256(content).hexdigest()[:12]
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12] if path.is_file() else ""
         yield Found(path.stem.removeprefix("fairkit_").replace("_", "-"), str(path), FILE, digest)

@@ -69,7 +69,11 @@ def test_the_table_shows_the_reasons(broken):
     result = broken.fairkit("plugins")
     assert result.returncode == 0
     assert "Traceback" not in result.stdout + result.stderr
-    assert "pip install no_such_library" in " ".join(result.stdout.split())
+    # whole, on a line of its own: to be copied
+    (line,) = [line for line in result.stdout.splitlines() if "pip install no_such_library" in line]
+    assert line.startswith("the plugin 'broken-dependency' of fairkit-missing-dependency 0.5 does not load")
+    row = next(line for line in result.stdout.splitlines() if line.startswith("broken-dependency"))
+    assert row.split()[-1] == "no"
 
 
 def test_show_and_check_of_a_broken_one_say_why_and_exit_with_2(broken):
@@ -99,6 +103,15 @@ def test_an_audit_goes_on_and_tells(broken, loans):
     assert fallen
     assert all(finding["value"] is None for finding in fallen)
     assert "the metric fell" in " ".join(fallen[0]["notes"])
+
+
+def test_the_terminal_tells_of_a_metric_that_failed(broken, loans):
+    model, data = loans
+    result = broken.fairkit("audit", model, "--data", data, *ROLES)
+    assert result.returncode == 0, result.stderr
+    notes = " ".join(result.stdout.partition("\nNotes\n")[2].split())
+    assert notes.count("The metric falls of fairkit_raises_in_the_middle failed") == 1
+    assert "ZeroDivisionError: the metric fell" in notes
 
 
 def test_an_auditor_that_raises_is_named_and_ends_its_own_audit_only(broken, loans):

@@ -81,6 +81,21 @@ def test_no_file_is_run_that_is_not_named(tmp_path, monkeypatch):
             "hooks return lists of Metric classes",
         ),
         ("syntax.py", "def\n", "SyntaxError"),
+        (
+            "misspelt.py",
+            TEXT.replace("fairkit_metrics", "fairkit_metric"),
+            "unknown hook 'fairkit_metric'. Did you mean 'fairkit_metrics'",
+        ),
+        (
+            "text_needs.py",
+            TEXT.replace('frozenset({"score"})', '"score"'),
+            "MeanOfScores.needs is 'score'; it is a set of decision, score",
+        ),
+        (
+            "odd_tasks.py",
+            TEXT.replace("    needs", '    tasks = {"binary", "ranking"}\n    needs'),
+            "it is a set of binary, multiclass, regression",
+        ),
         ("needs_more.py", "import no_such_library\n", "it needs no_such_library, which is not installed"),
         ("later.py", TEXT + "\nFAIRKIT_INTERFACE = 2\n", "is written for version 2 of the plugin interface"),
     ],
@@ -98,7 +113,44 @@ def test_a_file_that_is_not_there_is_a_row(write, tmp_path):
     write("my_scores_four.py", TEXT, str(tmp_path / "nowhere.py"))
     rows = {row.found.name: row for row in plugins.explain_all()}
     assert rows["my-scores-four"].reason is None
-    assert "there is no such file" in rows["nowhere"].reason
+    assert f"there is no file {tmp_path / 'nowhere.py'}" in rows["nowhere"].reason
+    assert rows["nowhere"].found.version == ""
+
+
+def test_two_files_with_one_class_name_do_not_share_their_totals(write, tmp_path):
+    from fairkit.testing import sample_data, sample_model
+
+    (tmp_path / "halves.py").write_text(
+        TEXT.replace("mean_of_scores", "half_of_scores").replace("return rows.score", "return rows.score / 2")
+    )
+    write("my_scores_five.py", TEXT, str(tmp_path / "halves.py"))
+    report = fairkit.audit(sample_model(), sample_data())
+    for sensitive in (None, "sex"):
+        tail = "" if sensitive is None else "_difference"
+        whole, half = (report.find(f"{name}_of_scores{tail}", sensitive).value for name in ("mean", "half"))
+        assert whole > 0.01
+        assert half == pytest.approx(whole / 2, rel=1e-12)
+
+
+def test_who_asks_for_a_metric_or_an_auditor_is_told_the_plugin(write):
+    write("my_scores_six.py", TEXT)
+    with pytest.raises(
+        fairkit.PluginError, match="The metric 'mean_of_scores' is of the plugin 'my-scores-six'"
+    ):
+        plugins.load("mean_of_scores")
+    with pytest.raises(fairkit.PluginError, match="The metric 'accuracy' is of the plugin 'group'"):
+        plugins.load("accuracy")
+
+
+def test_all_that_is_not_documented_is_said_at_once(write):
+    from fairkit.testing import run_checks
+
+    text = TEXT.replace('"""Scores as they are."""', "").replace('"""The mean score."""', '"""Mean."""')
+    write("bare_scores.py", text.replace("0: nobody has a chance; 1: everybody has.", ""))
+    (message,) = [one.message for one in run_checks("bare-scores") if one.check == "check_documented"]
+    assert "its module has no docstring" in message
+    assert "MeanOfScores has too short a docstring ('Mean.')" in message
+    assert "MeanOfScores.meaning is empty" in message
 
 
 def test_a_file_cannot_take_the_name_of_one_of_ours(write):
@@ -107,6 +159,17 @@ def test_a_file_cannot_take_the_name_of_one_of_ours(write):
     (row,) = [row for row in plugins.explain_all() if row.found.distribution == "file"]
     assert "two plugins have the name 'group'" in row.reason
     assert "rename the file" in row.reason
+    assert "or take it out of FAIRKIT_PLUGINS" in row.reason
+
+
+def test_a_project_may_take_the_name_of_a_file(write, tmp_path, monkeypatch, capsys):
+    from fairkit_cli import plugins_new
+
+    write("my_scores_seven.py", TEXT)
+    monkeypatch.chdir(tmp_path)
+    plugins_new.new("my-scores-seven")
+    assert (tmp_path / "fairkit-my-scores-seven" / "fairkit_my_scores_seven.py").is_file()
+    assert "FAIRKIT_PLUGINS names a file of that name: take it out" in capsys.readouterr().out
 
 
 def test_the_checks_say_in_which_line_a_plugin_raised(write):
