@@ -131,10 +131,26 @@ class Undeclared(Good):
     better = "up"
 
 
+class ReadsDecisions(Good):
+    """Reads decisions without saying so."""
+
+    def per_row(self, rows):
+        return np.abs(rows.decision - rows.score)
+
+
+class ScalarMean(Good):
+    """Makes the mean itself."""
+
+    def per_row(self, rows):
+        return rows.score.mean()
+
+
 @pytest.mark.parametrize(
     ("check", "cls", "said"),
     [
         (metric_checks.check_metric_declares, Undeclared, "lower, higher or none"),
+        (metric_checks.check_metric_needs, ReadsDecisions, "without decision it raises TypeError"),
+        (metric_checks.check_metric_shapes, ScalarMean, r"must be \(100,\): one number for each row"),
         (metric_checks.check_metric_shapes, FirstAxis, r"take the last axis, as in sums\[..., 0\]"),
         (metric_checks.check_metric_shapes, OneColumn, "np.column_stack"),
         (metric_checks.check_metric_merges, Unmergeable, "three parts in another order"),
@@ -214,6 +230,14 @@ class Trips(Fine):
         return [self.finding(value=value, notes=("Whatever.",))]
 
 
+class ReadsScores(Fine):
+    """Takes for granted that there are scores."""
+
+    def measure(self, batch, predictions, context):
+        said = predictions.probabilities if predictions.score is None else predictions.score
+        return np.array([said.sum(), 1.0])
+
+
 class Writes(Fine):
     """Leaves a file."""
 
@@ -230,6 +254,7 @@ class Writes(Fine):
         (auditor_checks.check_auditor_deterministic, RandomAuditor, "draw only from context.rng"),
         (auditor_checks.check_auditor_inputs_unchanged, Overwrites, "predictions.score was changed"),
         (auditor_checks.check_auditor_errors, Trips, "ZeroDivisionError"),
+        (auditor_checks.check_auditor_errors, ReadsScores, "a model without scores was audited"),
         (auditor_checks.check_auditor_leaves_nothing, Writes, "left files behind: work/found.txt"),
     ],
 )

@@ -45,10 +45,15 @@ def check_metric_shapes(cls: type[Metric]) -> None:
         given = metric.per_row(rows) if isinstance(metric, Mean) else metric.contributions(rows)
         parts = np.asarray(given)
         wanted = (len(groups),) if isinstance(metric, Mean) else (len(groups), "m")
+        what, hint = (
+            ("per_row", "one number for each row; fairkit makes the mean")
+            if isinstance(metric, Mean)
+            else ("contributions", "np.column_stack([...]) makes columns of arrays")
+        )
         require(
             parts.ndim == len(wanted) and len(parts) == len(groups),
-            f"{'per_row' if isinstance(metric, Mean) else 'contributions'} gives shape {parts.shape} for "
-            f"{len(groups)} rows; it must be {wanted}: np.column_stack([...]) makes columns of arrays",
+            f"{what} gives shape {parts.shape} for {len(groups)} rows; it must be "
+            f"({', '.join(map(str, wanted))}{',' * (len(wanted) == 1)}): {hint}",
         )
         sums = metric.contributions(rows).sum(axis=0)
         for lead in ((), (3,), (5, 3)):
@@ -62,6 +67,26 @@ def check_metric_shapes(cls: type[Metric]) -> None:
             except Exception as error:
                 raise ContractError(f"compute raises {type(error).__name__}: {error}; {hint}") from error
             require(shape == lead, f"compute gives shape {shape}; {hint}")
+
+
+def check_metric_needs(cls: type[Metric]) -> None:
+    """The metric reads no more of decisions and scores than `needs` names: a model may give only those."""
+    for rows, groups in _designs(cls):
+        given = {name: getattr(rows, name) if name in cls.needs else None for name in ("decision", "score")}
+        if all(given[name] is getattr(rows, name) for name in given):
+            continue
+        missing = sorted(name for name, values in given.items() if values is None)
+        cls().estimate(
+            _total(cls, rows, groups), np.random.default_rng(0)
+        )  # what this raises is no matter of needs
+        try:
+            total = _total(cls, Rows(outcome=rows.outcome, **given), groups)
+            cls().estimate(total, np.random.default_rng(0))
+        except Exception as error:
+            raise ContractError(
+                f"needs={set(cls.needs) or '{}'}, but without {' and '.join(missing)} it raises "
+                f"{type(error).__name__}: {error}; name in `needs` what it reads of rows"
+            ) from error
 
 
 def check_metric_merges(cls: type[Metric]) -> None:
@@ -221,6 +246,7 @@ def _same(cls: type[Metric], one: Any, two: Any, message: str) -> None:
 
 CHECKS = (
     check_metric_declares,
+    check_metric_needs,
     check_metric_shapes,
     check_metric_merges,
     check_metric_range,

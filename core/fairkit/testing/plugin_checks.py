@@ -38,6 +38,9 @@ HEAVY = (
 )
 """What no plugin imports before it is used."""
 
+SENTENCE = 11
+"""Fewer characters than this say nothing."""
+
 _WORDS = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _SNAKE = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 _BASES: tuple[type[Any], ...] = (Auditor, Metric, Mean, Rate, Mitigator, PromotionCheck)
@@ -93,23 +96,29 @@ def check_names(plugin: Plugin) -> None:
 def check_documented(plugin: Plugin) -> None:
     """The module and each class begin with a sentence of their own; mitigators and metrics say more."""
     sentence = (inspect.getdoc(plugin.module) or "").split("\n")[0]
-    require(len(sentence) > 10, "its module has no docstring: `fairkit plugins show` prints the first line")
+    missing = []
+    if len(sentence) < SENTENCE:
+        missing.append(f"its module has {_short(sentence)}: `fairkit plugins show` prints the first line")
     for cls in (*plugin.metrics, *plugin.auditors, *plugin.mitigators, *plugin.promotion_checks):
         inherited = any(cls.__doc__ == base.__doc__ for base in _BASES)
-        first = (cls.__doc__ or "").strip().split("\n")[0]
-        require(
-            len(first) > 10 and not inherited,
-            f"{cls.__name__} has no docstring: its first line says what it does",
-        )
-    for metric in plugin.metrics:
-        require(
-            len(metric.meaning) > 10,
-            f"{metric.__name__}.meaning is empty: one sentence on what 0, 1 or the ends of the range mean",
-        )
-    for mitigator in plugin.mitigators:
-        require(
-            len(mitigator.citation) > 5, f"{mitigator.__name__}.citation is empty: who published it, where?"
-        )
+        first = "" if inherited else (cls.__doc__ or "").strip().split("\n")[0]
+        if len(first) < SENTENCE:
+            missing.append(f"{cls.__name__} has {_short(first)}: its first line says what it does")
+    missing += [
+        f"{metric.__name__}.meaning is empty or short: one sentence on what 0, 1 or the ends of the range mean"
+        for metric in plugin.metrics
+        if len(metric.meaning) < SENTENCE
+    ]
+    missing += [
+        f"{mitigator.__name__}.citation is empty: who published it, where?"
+        for mitigator in plugin.mitigators
+        if len(mitigator.citation) <= 5
+    ]
+    require(not missing, "; ".join(missing))
+
+
+def _short(text: str) -> str:
+    return f"too short a docstring ({text!r})" if text else "no docstring"
 
 
 def _others(plugin: Plugin) -> list[Plugin]:
