@@ -25,7 +25,10 @@ POLICY = "Policy"
 OUTPUT = "Output"
 
 DataFile = Annotated[
-    str | None, typer.Option("--data", metavar="FILE", help="CSV or Parquet: a file, a folder or a glob.", rich_help_panel=DATA)
+    str | None,
+    typer.Option(
+        "--data", metavar="FILE", help="CSV or Parquet: a file, a folder or a glob.", rich_help_panel=DATA
+    ),
 ]
 Label = Annotated[
     str | None, typer.Option("--label", metavar="COL", help="Outcome column.", rich_help_panel=DATA)
@@ -203,13 +206,13 @@ class EngineOptions:
     engine: EngineName = None
     scheduler: SchedulerAddress = None
 
-    def arguments(self) -> dict[str, str | None]:
+    def arguments(self) -> dict[str, Any]:
         """Give keyword arguments for `fairkit.audit`."""
         return {"engine": self.engine, "scheduler": self.scheduler}
 
 
 def expanded(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a command take `DataOptions`, `AuditOptions` and `EngineOptions` as parameters: each of their fields becomes an option.
+    """Let a command take `DataOptions`, `AuditOptions`, `EngineOptions` as parameters: their fields become options.
 
     typer reads a command's options from its signature; this writes the fields into it, in place of the parameter.
     """
