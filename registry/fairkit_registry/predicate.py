@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+from fairkit_registry import charts
 from fairkit_registry.errors import CertificateError
 from fairkit_registry.jsonio import fingerprint
 
@@ -59,7 +60,7 @@ def build(
 ) -> dict[str, Any]:
     """Give the predicate: the report's own keys, and beside them the settings and the rest."""
     body = report.to_dict()
-    body["findings"] = [without_rows(finding) for finding in body["findings"]]
+    body["findings"] = public_findings(body["findings"])
     body |= {
         "settings": dict(settings),
         "mitigation": None if mitigation is None else dict(mitigation),
@@ -69,11 +70,29 @@ def build(
     return body | {"checksums": checksums(body)}
 
 
+def public_findings(findings: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Give findings as a certificate has them: without rows, score charts compact and within their budget.
+
+    What is public already stays as it is.
+    """
+    left, public = charts.MOST_BYTES, []
+    for finding in findings:
+        evidence, less = charts.within(charts.compacted(finding), left)
+        left -= charts.size_of(evidence)
+        notes = list(finding["notes"])
+        if less:
+            notes.append(
+                "not in the certificate, to keep it small: curves of the scores, or their distribution"
+            )
+        public.append(without_rows({**finding, "evidence": evidence, "notes": notes}))
+    return public
+
+
 def without_rows(finding: Mapping[str, Any]) -> dict[str, Any]:
     """Give a finding without anything in its evidence that could be a row of the data.
 
-    Numbers, lists of numbers and tables of them stay; so do pairs by row number. An item of a list keeps
-    only row numbers and measurements. Whatever is left out is named in the notes.
+    Numbers and lists of numbers stay; so do pairs by row number. An item of a list keeps only row numbers and
+    measurements. Whatever is left out is named in the notes.
     """
     dropped: set[str] = set()
     evidence = {}

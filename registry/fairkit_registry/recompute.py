@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from fairkit_registry import charts
 from fairkit_registry.errors import VerificationError
-from fairkit_registry.predicate import without_rows
+from fairkit_registry.predicate import public_findings
 from fairkit_registry.settings import AuditSettings
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from fairkit_registry.certificate import Certificate
 
 TOLERANCE = 1e-9
+ROUNDED = 2e-5
+"""For what charts are drawn from, which is kept to five digits."""
 _SHOWN = 8
 
 
@@ -66,8 +69,9 @@ def recompute(
 
 def compare_reports(signed: Report, again: Report) -> Iterator[str]:
     """Say in sentences where two reports differ by more than the tolerance."""
-    then = [without_rows(finding.to_dict()) for finding in signed.findings]
-    now = [without_rows(finding.to_dict()) for finding in again.findings]
+    then = public_findings([finding.to_dict() for finding in signed.findings])
+    now = public_findings([finding.to_dict() for finding in again.findings])
+    _forget_what_was_not_kept(then, now)
     if len(then) != len(now):
         yield f"there were {len(then)} findings and now there are {len(now)}"
     for one, other in zip(then, now, strict=False):
@@ -87,22 +91,32 @@ def compare_reports(signed: Report, again: Report) -> Iterator[str]:
     yield from _differences(dict(signed.data.groups), dict(again.data.groups), "the groups' sizes")
 
 
-def _differences(then: Any, now: Any, where: str) -> Iterator[str]:
+def _forget_what_was_not_kept(then: list[dict[str, Any]], now: list[dict[str, Any]]) -> None:
+    """Compare no charts that the certificate does not have: older ones have none."""
+    for one, other in zip(then, now, strict=False):
+        if not set(charts.COMPACT) & set(one["evidence"]):
+            for finding in (one, other):
+                left_out = (*charts.COMPACT, *charts.CHARTS)
+                finding["evidence"] = {k: v for k, v in finding["evidence"].items() if k not in left_out}
+
+
+def _differences(then: Any, now: Any, where: str, tolerance: float = TOLERANCE) -> Iterator[str]:
     if isinstance(then, Mapping) and isinstance(now, Mapping):
         for key in sorted(set(then) | set(now)):
             if key != "notes":  # sentences quote rounded numbers; the numbers themselves are compared
-                yield from _differences(then.get(key), now.get(key), f"{where} {key}")
+                allowed = ROUNDED if key in charts.COMPACT else tolerance
+                yield from _differences(then.get(key), now.get(key), f"{where} {key}", allowed)
     elif isinstance(then, list | tuple) and isinstance(now, list | tuple) and len(then) == len(now):
         for number, (one, other) in enumerate(zip(then, now, strict=True)):
-            yield from _differences(one, other, f"{where}[{number}]")
-    elif not _same(then, now):
+            yield from _differences(one, other, f"{where}[{number}]", tolerance)
+    elif not _same(then, now, tolerance):
         yield f"{where} was {then!r} and is {now!r}"
 
 
-def _same(then: Any, now: Any) -> bool:
+def _same(then: Any, now: Any, tolerance: float) -> bool:
     numbers = isinstance(then, int | float) and isinstance(now, int | float)
     if numbers and not isinstance(then, bool) and not isinstance(now, bool):
-        return bool(abs(then - now) <= TOLERANCE * max(1.0, abs(then)))
+        return bool(abs(then - now) <= tolerance * max(1.0, abs(then)))
     return bool(then == now)
 
 

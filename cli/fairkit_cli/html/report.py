@@ -53,6 +53,7 @@ def certificate_page(reference: str, certificates: Sequence[Certificate]) -> str
     CertificateError
         The version has no certificate, so there is nothing to show.
     """
+    from fairkit_registry.charts import expanded
     from fairkit_registry.errors import CertificateError
 
     if not certificates:
@@ -60,7 +61,7 @@ def certificate_page(reference: str, certificates: Sequence[Certificate]) -> str
             f"{reference} has no certificate, so there is no audit to show; make one with `fairkit certify`"
         )
     chosen = next((one for one in certificates if one.verified), certificates[0])
-    report = chosen.report
+    report = expanded(chosen.report)
     state = (
         "signature verified with a trusted key"
         if chosen.verified

@@ -169,6 +169,15 @@ def test_the_page_of_a_registry_version(loans_model: Any, tmp_path: Path, faults
     assert "<h1>Fairness audit of <bdi>credit@1</bdi></h1>" in page
     assert "signature NOT verified" in page
     assert "Largest disparities between groups" in page
+    audit = invoke("audit", model, "--data", data, *DATA, *rule, "--format", "html").stdout
+    for chart in (
+        "Distribution of the score in each group",
+        "ROC curve of each group",
+        "Calibration of each group",
+    ):
+        assert chart in audit
+        assert page.count(chart) == audit.count(chart)
+    assert page.count("<svg") == audit.count("<svg")
     invoke("registry", "add", "bare", model, "--registry", registry)
     refused = invoke("registry", "show", "bare@1", "--format", "html", "--registry", registry)
     assert refused.exit_code == 2
