@@ -200,6 +200,10 @@ def test_the_score_of_the_other_label(frame):
     fitted = fit(linear(), table_of(frame), favorable_class=0)
     np.testing.assert_allclose(fitted.predict(table_of(frame).columns).score, 1 - scores_of(frame), atol=1e-6)
     export(fitted, table_of(frame))
+    # a note about the model says what to type here, not what an audit would take
+    noted = " ".join(fit(linear(), table_of(frame)).notes)
+    assert "(--set favorable_class=0 reverses it)" in noted
+    assert "--favorable-class" not in noted
 
 
 def test_labels_only(frame):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -48,9 +49,12 @@ class BaseModel:
 
     def __init__(self, model: OnnxModel, table: Table, options: ModelOptions) -> None:
         self.model = model
-        self._scorer = cast("OnnxScorer", model.bind(_label_sample(table), options))
+        try:
+            self._scorer = cast("OnnxScorer", model.bind(_label_sample(table), options))
+        except ModelError as error:
+            raise ModelError(_as_settings(str(error))) from error
         self.head = self._head(options)
-        self.notes = self._scorer.info.notes
+        self.notes = tuple(map(_as_settings, self._scorer.info.notes))
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -163,3 +167,15 @@ def _free_name(name: str, taken: Mapping[str, Any]) -> str:
     while name in taken:
         name += "_"
     return name
+
+
+def _as_settings(text: str) -> str:
+    """Name the options of an audit as the parameters that they are of a method: ``--set score_kind=logit``."""
+    for option, values, name, example in (
+        ("--score-output", r"\S+", "score_output", "NAME"),
+        ("--score-kind", "logit|probability", "score_kind", "KIND"),
+        ("--favorable-class", r"\d+", "favorable_class", "K"),
+    ):
+        text = re.sub(rf"{option} ({values})", rf"--set {name}=\1", text)
+        text = text.replace(option, f"--set {name}={example}")
+    return text

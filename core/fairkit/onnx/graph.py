@@ -21,7 +21,7 @@ ML_OPSET = 3
 IR_VERSION = 8
 ROWS = "rows"
 """The name of the free first dimension."""
-RESERVED = ("score", "decision_probability", "decision", "u")
+RESERVED = ("score", "decision_probability", "decision", "member_scores", "u")
 """Names of fairkit's own outputs and input, which no column may bear."""
 
 ElementType = Literal["float", "string", "int64"]
@@ -45,7 +45,7 @@ class GraphBuilder:
         ModelError
             The name is one of fairkit's outputs.
         """
-        if name in RESERVED[:3]:
+        if name in RESERVED[:-1]:
             raise ModelError(
                 f"a column cannot be called {name!r}: the exported model gives an output that name"
             )
