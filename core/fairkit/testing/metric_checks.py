@@ -72,15 +72,17 @@ def check_metric_shapes(cls: type[Metric]) -> None:
 def check_metric_needs(cls: type[Metric]) -> None:
     """The metric reads no more of decisions and scores than `needs` names: a model may give only those."""
     for rows, groups in _designs(cls):
-        given = {name: getattr(rows, name) if name in cls.needs else None for name in ("decision", "score")}
-        if all(given[name] is getattr(rows, name) for name in given):
+        decision, score = (
+            getattr(rows, name) if name in cls.needs else None for name in ("decision", "score")
+        )
+        if decision is rows.decision and score is rows.score:
             continue
-        missing = sorted(name for name, values in given.items() if values is None)
+        missing = sorted({"decision", "score"} - cls.needs)
         cls().estimate(
             _total(cls, rows, groups), np.random.default_rng(0)
         )  # what this raises is no matter of needs
         try:
-            total = _total(cls, Rows(outcome=rows.outcome, **given), groups)
+            total = _total(cls, Rows(outcome=rows.outcome, decision=decision, score=score), groups)
             cls().estimate(total, np.random.default_rng(0))
         except Exception as error:
             raise ContractError(
