@@ -77,10 +77,9 @@ def check_metric_needs(cls: type[Metric]) -> None:
         )
         if decision is rows.decision and score is rows.score:
             continue
-        missing = sorted({"decision", "score"} - cls.needs)
-        cls().estimate(
-            _total(cls, rows, groups), np.random.default_rng(0)
-        )  # what this raises is no matter of needs
+        missing = sorted({"decision", "score"} - set(cls.needs))
+        # what this raises is no matter of needs
+        cls().estimate(_total(cls, rows, groups), np.random.default_rng(0))
         try:
             total = _total(cls, Rows(outcome=rows.outcome, decision=decision, score=score), groups)
             cls().estimate(total, np.random.default_rng(0))
