@@ -90,6 +90,14 @@ def _squared_distance(z: Floats, i: int, j: int) -> Any:
 
 
 @numba.njit(cache=True, fastmath=_FAST, error_model="numpy")
+def _squared_gap(z: Floats, i: int, asked: Floats, j: int) -> Any:
+    total = 0.0
+    for c in range(z.shape[1]):
+        total += (z[i, c] - asked[j, c]) ** 2
+    return total
+
+
+@numba.njit(cache=True, fastmath=_FAST, error_model="numpy")
 def _block_bounds(
     centre: Singles,
     begin: int,
@@ -157,10 +165,13 @@ def search(  # noqa: PLR0912, PLR0915 -- one compiled loop; calls with arrays co
     low: Floats,
     high: Floats,
     eta: float,
+    asked: Floats,
+    asked_centre: Singles,
     own: Ints,
     label: Ints,
     target: Floats,
     guess: Ints,
+    floor: Floats,
 ) -> tuple[Ints, Floats, Floats, int]:
     """Answer all queries.
 
@@ -172,19 +183,24 @@ def search(  # noqa: PLR0912, PLR0915 -- one compiled loop; calls with arrays co
         `LOSSES` with `lane_maxima` (twice), or `SQUARED` or `ABSOLUTE` with `lane_ranges`.
     eta
         η ≥ 0.
+    asked, asked_centre
+        Coordinates of the rows that queries stand for, and the same rounded as the tree's centres: the tree's own
+        `z` and `centre`, or those of rows that are not in it.
     own
-        Shape (m,): each query's place in the tree; best in increasing order.
+        Shape (m,): each query's row in `asked`; best in an order in which neighbours are alike.
     label
         Shape (m,): each query's loss vector (losses).
     target
         Shape (m, K): each query's target (outputs); otherwise of shape (m, 0).
     guess
-        Shape (m,): a place that is likely the answer.
+        Shape (m, 2): places that are likely the answer, or -1.
+    floor
+        Shape (m,): only rows worth more than this are looked for; -inf for all.
 
     Returns
     -------
     place : array of shape (m,)
-        The best row's place.
+        The best row's place; -1 where none is worth more than the floor.
     reward, cost : arrays of shape (m,)
         Its R_i and squared distance.
     looks : int
@@ -208,13 +224,13 @@ def search(  # noqa: PLR0912, PLR0915 -- one compiled loop; calls with arrays co
         for q in range(chunk * CHUNK, min((chunk + 1) * CHUNK, m)):
             here = own[q]
             for c in range(slack.shape[1]):
-                x[c] = centre[here, c]
-            best, best_reward, best_cost, answer, seen = -np.inf, 0.0, 0.0, -1, 0
-            for start in (own[q], guess[q], previous):
+                x[c] = asked_centre[here, c]
+            best, best_reward, best_cost, answer, seen = floor[q], 0.0, 0.0, -1, 0
+            for start in (guess[q, 0], guess[q, 1], previous):
                 if start >= 0:
                     _block_rewards(kind, low, high, start, 1, label[q], target, q, child)
                     worth = child[0]
-                    far = _squared_distance(z, start, here)
+                    far = _squared_gap(z, start, asked, here)
                     if worth - eta * far > best:
                         best, best_reward, best_cost, answer = worth - eta * far, worth, far, start
             size = 1
@@ -232,7 +248,7 @@ def search(  # noqa: PLR0912, PLR0915 -- one compiled loop; calls with arrays co
                     for t in range(FANOUT):
                         if child[t] > best:
                             worth = rewards[t]
-                            far = _squared_distance(z, begin + t, here)
+                            far = _squared_gap(z, begin + t, asked, here)
                             if worth - eta * far > best:
                                 best, best_reward, best_cost, answer = (
                                     worth - eta * far,

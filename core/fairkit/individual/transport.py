@@ -316,6 +316,7 @@ class Transport:
         order = np.argsort(self._rank[queries], kind="stable")
         chosen = queries[order]
         tree = self.tree
+        own = tree.place[self.where[chosen]]
         place, reward, cost, looks = search(
             tree.z,
             tree.centre,
@@ -327,10 +328,13 @@ class Transport:
             self._low,
             self._high,
             float(eta),
-            tree.place[self.where[chosen]],
+            tree.z,
+            tree.centre,
+            own,
             self.label[chosen],
             self.target[chosen],
-            tree.place[guess[order]],
+            np.stack([own, tree.place[guess[order]]], axis=1),
+            np.full(len(own), -np.inf),
         )
         self.looks += int(looks)
         back = np.empty_like(order)

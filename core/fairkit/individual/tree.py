@@ -73,6 +73,43 @@ class SupportTree:
     shrink: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Frame:
+    """How coordinates become bounding ones: less the mean, and rotated where there are more than `WIDTH`.
+
+    Any mean and any rotation give valid bounds, so that one frame serves several sets of rows.
+
+    Attributes
+    ----------
+    mean
+        Shape (d,).
+    axes
+        Shape (d, d), orthonormal columns, those of large variance first; None for no rotation.
+    """
+
+    mean: Floats
+    axes: Floats | None
+
+    @classmethod
+    def of(cls, z: Floats) -> Frame:
+        """Fit a frame to rows, shape (n, d)."""
+        mean: Floats = z.mean(axis=0)
+        if z.shape[1] <= WIDTH:
+            return cls(mean=mean, axes=None)
+        _, axes = np.linalg.eigh((z - mean).T @ (z - mean))
+        return cls(mean=mean, axes=np.ascontiguousarray(axes[:, ::-1]))
+
+    def bounding(self, z: Floats) -> Floats:
+        """Give the bounding coordinates of rows, shape (n, min(d, WIDTH))."""
+        centred: Floats = z - self.mean
+        if self.axes is None:
+            return centred
+        rotated = centred @ self.axes
+        rest = np.sqrt(np.einsum("ij,ij->i", rotated[:, WIDTH - 1 :], rotated[:, WIDTH - 1 :]))
+        out: Floats = np.column_stack([rotated[:, : WIDTH - 1], rest])
+        return out
+
+
 def bounding_coordinates(z: Floats) -> Floats:
     """Give at most `WIDTH` coordinates whose distances never exceed those of z.
 
@@ -89,17 +126,16 @@ def bounding_coordinates(z: Floats) -> Floats:
     -------
     array of shape (n, min(d, WIDTH))
     """
-    centred: Floats = z - z.mean(axis=0)
-    if z.shape[1] <= WIDTH:
-        return centred
-    _, axes = np.linalg.eigh(centred.T @ centred)
-    rotated = centred @ axes[:, ::-1]
-    rest = np.sqrt(np.einsum("ij,ij->i", rotated[:, WIDTH - 1 :], rotated[:, WIDTH - 1 :]))
-    out: Floats = np.column_stack([rotated[:, : WIDTH - 1], rest])
-    return out
+    return Frame.of(z).bounding(z)
 
 
-def build_tree(z: Floats, bounding: Floats, extra: Floats | None = None, scale: float = 0.0) -> SupportTree:
+def build_tree(
+    z: Floats,
+    bounding: Floats,
+    extra: Floats | None = None,
+    scale: float = 0.0,
+    reach: Floats | None = None,
+) -> SupportTree:
     """Build the tree; O(n d + n log n) time, O(n d) memory.
 
     Parameters
@@ -114,6 +150,9 @@ def build_tree(z: Floats, bounding: Floats, extra: Floats | None = None, scale: 
     scale
         η: how much a unit of squared distance weighs against a unit of `extra`. A node is split on z's
         widest axis where ``η · variance`` is above the standard deviation of every row of `extra`.
+    reach
+        Shape (b,): the largest magnitudes of bounding coordinates that will be asked for, where these are not
+        those of the tree's own rows.
 
     Returns
     -------
@@ -124,7 +163,8 @@ def build_tree(z: Floats, bounding: Floats, extra: Floats | None = None, scale: 
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
     placed = bounding[order]
-    slack = _padded(SLACK * np.abs(bounding).max(axis=0, initial=0.0)[None, :])
+    largest = np.abs(bounding).max(axis=0, initial=0.0)
+    slack = _padded(SLACK * (largest if reach is None else np.maximum(largest, reach))[None, :])
     first = _first_lanes(len(z))
     centre = np.zeros((first[-1], slack.shape[1]), np.float32)
     half = np.zeros((first[-1] - first[1], slack.shape[1]), np.float32)
