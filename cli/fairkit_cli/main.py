@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated, Any
 
@@ -59,6 +60,8 @@ def _main(
     Exit codes: 0 done (with a policy: pass), 1 the policy or a verification failed, 2 bad usage or input,
     3 the policy is inconclusive.
     """
+    # threads that wait by spinning slow each other down many times over where others work too
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 app.command("audit")(audit.audit)

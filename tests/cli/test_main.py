@@ -1,0 +1,18 @@
+"""What the command sets before any subcommand runs."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from fairkit_cli.main import _main
+
+
+@pytest.mark.parametrize(("given", "wanted"), [(None, "passive"), ("active", "active")])
+def test_threads_wait_quietly_unless_told_otherwise(monkeypatch, given, wanted):
+    monkeypatch.setenv("OMP_WAIT_POLICY", given or "")
+    if given is None:
+        monkeypatch.delenv("OMP_WAIT_POLICY")
+    _main()
+    assert os.environ["OMP_WAIT_POLICY"] == wanted
