@@ -19,7 +19,9 @@ from fairkit import hookspecs, plugins
 from fairkit.auditors import Auditor
 from fairkit.metrics import Mean, Metric, Rate
 from fairkit.mitigators import FittedModel, Mitigator
+from fairkit.postprocess import PostProcessor
 from fairkit.promotions import PromotionCheck
+from fairkit.statistics import Statistic
 from fairkit.testing import (
     auditor_checks,
     metric_checks,
@@ -41,7 +43,7 @@ HOOKS = {
 }
 """Every hook, and where a loaded plugin has what it gave."""
 
-INTERFACES = (Metric, Mean, Rate, Auditor, Mitigator, FittedModel, PromotionCheck)
+INTERFACES = (Metric, Mean, Rate, Statistic, Auditor, Mitigator, PostProcessor, FittedModel, PromotionCheck)
 
 
 def text_of(page: str) -> str:
