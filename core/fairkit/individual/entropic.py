@@ -50,6 +50,7 @@ def entropic_plan(
     epsilon: float,
     gamma: float,
     *,
+    weights: Floats | None = None,
     eta: float | None = None,
     precision: float = 1e-10,
 ) -> EntropicSolution:
@@ -69,6 +70,8 @@ def entropic_plan(
         ε > 0; as ε falls to 0 no finite η is enough, since every row keeps some mass for its neighbours.
     gamma
         γ > 0, in units of the loss.
+    weights
+        Shape (n,): nonnegative weights of the rows that move; equal by default. They are scaled to sum 1.
     eta
         About which η to expect.
     precision
@@ -88,13 +91,14 @@ def entropic_plan(
     values = np.atleast_2d(np.asarray(values, dtype=np.float64))
     group, first = same_rows(np.column_stack([z, values.T]))
     code, inverse = np.unique(labels * len(first) + group, return_inverse=True)
+    mass = np.full(len(z), 1.0 / len(z)) if weights is None else weights / weights.sum()
     classes = _Classes(
         z=np.asarray(z, dtype=np.float64)[first],
         values=values[:, first],
         count=np.bincount(group).astype(np.float64),
         where=code % len(first),
         label=code // len(first),
-        mass=np.bincount(inverse) / len(z),
+        mass=np.bincount(inverse, weights=mass),
     )
     high = _root(classes, epsilon, gamma, eta, precision)
     value, cost, arrived = _evaluate(classes, high, gamma)

@@ -47,6 +47,19 @@ def test_the_plan_is_the_softmax():
     np.testing.assert_allclose(found.label_weights, arrived, atol=1e-12)
 
 
+def test_a_weight_of_two_is_a_row_twice():
+    z, values, labels = problem(0)
+    weights = np.random.default_rng(1).integers(1, 4, 60)
+    twice = np.repeat(np.arange(60), weights)
+    # the support gets the same rows twice as well: a row of weight 0 that is there to be moved to
+    zero = (np.arange(len(twice)) == np.searchsorted(twice, twice)).astype(float)
+    one = entropic_plan(z[twice], values[:, twice], labels[twice], 0.1, 0.05, weights=zero * weights[twice])
+    two = entropic_plan(z[twice], values[:, twice], labels[twice], 0.1, 0.05)
+    assert one.value == pytest.approx(two.value, abs=1e-12)
+    assert one.eta == pytest.approx(two.eta, rel=1e-8)
+    np.testing.assert_allclose(one.label_weights, two.label_weights, atol=1e-12)
+
+
 def test_bad_parameters():
     z, values, labels = problem(0)
     with pytest.raises(ParameterError, match="gamma"):
