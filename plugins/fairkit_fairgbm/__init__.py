@@ -9,6 +9,9 @@ from fairkit.hookspecs import hookimpl
 if TYPE_CHECKING:
     from fairkit.mitigators import Mitigator
 
+# equal opportunity is a limit on a smooth stand-in of the rate: at tolerance 0 a real gap may stay
+FAIRKIT_CHECK_SETTINGS = {"tolerance": 0.05}
+
 
 @hookimpl
 def fairkit_mitigators() -> list[type[Mitigator]]:
