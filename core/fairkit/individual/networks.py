@@ -1,0 +1,215 @@
+"""Torch networks as the search for worst cases sees them: one linear step at the root, and what comes behind it.
+
+A row x becomes the root u = root(x), an affine function of x; the outputs are tail(u). A search that moves x
+along some axes moves u along their images, so that its steps never touch x itself. Fully connected networks
+have their first layer at the root and hand-written derivatives; any other module is its own tail.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from fairkit.errors import ModelError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Tensor = Any
+Activation = str | None
+
+
+class Network(Protocol):
+    """What the search needs of a network."""
+
+    def root(self, x: Tensor) -> Tensor:
+        """Give u for rows x, shape (n, d) to (n, h)."""
+
+    def image(self, axes: Tensor) -> Tensor:
+        """Give the linear part of `root` applied to axes, shape (d, a) to (a, h): u moves by c · image."""
+
+    def tail(self, u: Tensor) -> tuple[Tensor, Any]:
+        """Give the outputs, shape (n, K), and what `slope` needs."""
+
+    def slope(self, saved: Any, up: Tensor) -> Tensor:
+        """Give the gradient of <up, outputs> in u, shape (n, h)."""
+
+
+class DenseNetwork:
+    """A fully connected network with derivatives written by hand.
+
+    Parameters
+    ----------
+    layers
+        For each layer its weight (out, in), its bias (out,) and the name of the activation behind it.
+
+    Notes
+    -----
+    The derivative of an activation is computed from its output, so that nothing else is kept.
+    """
+
+    def __init__(self, layers: Sequence[tuple[Tensor, Tensor, Activation]]) -> None:
+        self.layers = list(layers)
+
+    def root(self, x: Tensor) -> Tensor:
+        """See `Network`."""
+        import torch
+
+        weight, bias, _ = self.layers[0]
+        return torch.addmm(bias, x, weight.t())
+
+    def image(self, axes: Tensor) -> Tensor:
+        """See `Network`."""
+        return (self.layers[0][0] @ axes).t()
+
+    def tail(self, u: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """See `Network`; what is kept are the outputs of every layer."""
+        import torch
+
+        first = self.layers[0][2]
+        value = u if first is None else getattr(torch, first)(u)
+        kept = [value]
+        for weight, bias, activation in self.layers[1:]:
+            value = torch.addmm(bias, value, weight.t())
+            if activation is not None:
+                value = getattr(torch, f"{activation}_")(value)
+            kept.append(value)
+        return value, kept
+
+    def slope(self, saved: list[Tensor], up: Tensor) -> Tensor:
+        """See `Network`."""
+        for place in range(len(self.layers) - 1, 0, -1):
+            weight, _, activation = self.layers[place]
+            up = _descend(up, saved[place], activation) @ weight
+        return _descend(up, saved[0], self.layers[0][2])
+
+    def parameter_slopes(
+        self, x: Tensor, saved: list[Tensor], up: Tensor, into: Sequence[tuple[Tensor, Tensor]]
+    ) -> None:
+        """Write the gradient of <up, outputs> in every weight and bias into given tensors."""
+        import torch
+
+        for place in range(len(self.layers) - 1, -1, -1):
+            weight, _, activation = self.layers[place]
+            up = _descend(up, saved[place], activation)
+            torch.mm(up.t(), x if place == 0 else saved[place - 1], out=into[place][0])
+            torch.sum(up, dim=0, out=into[place][1])
+            if place:
+                up = up @ weight
+
+
+class ModuleNetwork:
+    """Any module, by automatic differentiation; the root is the row itself."""
+
+    def __init__(self, module: Any) -> None:
+        self.module = module
+
+    def root(self, x: Tensor) -> Tensor:
+        """See `Network`."""
+        return x
+
+    def image(self, axes: Tensor) -> Tensor:
+        """See `Network`."""
+        return axes.t()
+
+    def tail(self, u: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """See `Network`; what is kept is the graph."""
+        import torch
+
+        with torch.enable_grad():
+            leaf = u.detach().requires_grad_(True)
+            out = as_matrix(self.module(leaf))
+        return out.detach(), (leaf, out)
+
+    def slope(self, saved: tuple[Tensor, Tensor], up: Tensor) -> Tensor:
+        """See `Network`."""
+        import torch
+
+        leaf, out = saved
+        if not out.requires_grad:
+            return torch.zeros_like(leaf)
+        (found,) = torch.autograd.grad(out, leaf, up, retain_graph=True, allow_unused=True)
+        return torch.zeros_like(leaf) if found is None else found
+
+
+def as_network(module: Any) -> DenseNetwork | ModuleNetwork:
+    """See a module as the search does: with hand-written derivatives where it is fully connected."""
+    layers = dense_layers(module)
+    return ModuleNetwork(module) if layers is None else DenseNetwork(layers)
+
+
+def dense_layers(module: Any) -> list[tuple[Tensor, Tensor, Activation]] | None:
+    """Give the layers of a chain of linear layers, each with at most one known activation; else None.
+
+    The tensors are the module's own.
+    """
+    from torch import nn
+
+    names = {nn.ReLU: "relu", nn.Tanh: "tanh", nn.Sigmoid: "sigmoid"}
+    if type(module) is nn.Linear:
+        module = nn.Sequential(module)
+    if type(module) is not nn.Sequential:
+        return None
+    layers: list[tuple[Tensor, Tensor, Activation]] = []
+    for part in module:
+        if type(part) is nn.Linear and part.bias is not None:
+            layers.append((part.weight.detach(), part.bias.detach(), None))
+        elif type(part) in names and layers and layers[-1][2] is None:
+            layers[-1] = (layers[-1][0], layers[-1][1], names[type(part)])
+        elif type(part) is not nn.Identity:
+            return None
+    return layers or None
+
+
+def as_matrix(outputs: Tensor) -> Tensor:
+    """Give outputs of shape (n,) or (n, K) as a matrix."""
+    return outputs.reshape(len(outputs), -1)
+
+
+def check_module(module: Any, width: int, outputs: Sequence[int]) -> int:
+    """Run a module on two rows and give its number of outputs.
+
+    Parameters
+    ----------
+    module
+        A `torch.nn.Module`.
+    width
+        The number of features d.
+    outputs
+        The numbers of outputs that are accepted.
+
+    Raises
+    ------
+    ModelError
+        It fails on rows of this width, or its outputs have another shape.
+    """
+    import torch
+
+    first = next(iter(module.parameters()), torch.zeros(()))
+    training = module.training
+    try:
+        module.eval()
+        with torch.no_grad():
+            shape = tuple(module(torch.zeros(2, width, dtype=first.dtype, device=first.device)).shape)
+    except Exception as error:
+        raise ModelError(
+            f"the torch module fails on rows of {width} features: {str(error).splitlines()[0]}"
+        ) from error
+    finally:
+        module.train(training)
+    found = 1 if len(shape) == 1 else shape[-1]
+    if not shape or shape[0] != 2 or len(shape) > 2 or found not in outputs:
+        wanted = " or ".join("[2] or [2, 1]" if count == 1 else f"[2, {count}]" for count in outputs)
+        raise ModelError(f"the torch module gives the shape {list(shape)} for 2 rows; it must give {wanted}")
+    return found
+
+
+def _descend(up: Tensor, output: Tensor, activation: Activation) -> Tensor:
+    import torch
+
+    if activation is None:
+        return up
+    if activation == "relu":
+        return torch.ops.aten.threshold_backward(up, output, 0)
+    if activation == "tanh":
+        return torch.ops.aten.tanh_backward(up, output)
+    return torch.ops.aten.sigmoid_backward(up, output)
