@@ -1,0 +1,58 @@
+"""Fully connected networks by their widths, drawn from a seed."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+
+def fully_connected(width: int, hidden: Sequence[int], outputs: int, *, seed: int) -> Any:
+    """Make a network with ReLU between its layers.
+
+    Parameters
+    ----------
+    width, hidden, outputs
+        The number of features, of units in each hidden layer, of outputs.
+    seed
+        Of the first weights; the global generator stays as it is.
+
+    Returns
+    -------
+    torch.nn.Sequential
+    """
+    import torch
+    from torch import nn
+
+    sizes = [width, *hidden, outputs]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        layers: list[Any] = []
+        for before, after in itertools.pairwise(sizes):
+            layers += [nn.Linear(before, after), nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+def in_units(module: Any, scale: float, shift: float) -> Any:
+    """Put a network that learned scaled numbers back into their unit: the outputs times scale, plus shift."""
+    import torch
+
+    from fairkit.individual.networks import dense_layers
+
+    with torch.no_grad():
+        if dense_layers(module) is not None:
+            last = [part for part in module.modules() if isinstance(part, torch.nn.Linear)][-1]
+            if list(module.modules())[-1] is last:
+                last.weight.mul_(scale)
+                last.bias.mul_(scale).add_(shift)
+                return module
+        affine = torch.nn.Linear(1, 1)
+        affine.weight.fill_(scale)
+        affine.bias.fill_(shift)
+    return torch.nn.Sequential(module, _Column(), affine)
+
+
+def _Column() -> Any:  # noqa: N802 - it stands for a module
+    import torch
+
+    return torch.nn.Sequential(torch.nn.Flatten(0), torch.nn.Unflatten(0, (-1, 1)))

@@ -1,0 +1,219 @@
+"""Counterfactuals: other versions of a row, by named columns that take other values, or given with the rows."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from fairkit.errors import DataError, ParameterError, did_you_mean
+from fairkit.roles import same_value, value_text
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit.onnx.encode import Encoder
+
+Tensor = Any
+Columns = Mapping[str, "NDArray[Any]"]
+
+MOST_VALUES = 50
+"""A column with more distinct values is not flipped through all of them."""
+
+
+class Counterfactuals(Protocol):
+    """What counterfactual logit pairing needs."""
+
+    def draw(self, x: Tensor, rows: NDArray[np.int64], rng: np.random.Generator) -> Tensor:
+        """Give one random counterfactual of each row of a batch, shape (b, d).
+
+        Parameters
+        ----------
+        x
+            The batch, shape (b, d).
+        rows
+            Shape (b,): the rows' numbers.
+        rng
+            Draws.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """Columns that change together, and the combinations of values that they take."""
+
+    columns: tuple[str, ...]
+    combinations: tuple[tuple[Any, ...], ...]
+
+
+def find_flips(
+    names: Sequence[str], columns: Columns, values: Mapping[str, Any], readable: Sequence[str]
+) -> list[Flip]:
+    """Read the names of flips, ``sex+race`` for columns that change together.
+
+    Parameters
+    ----------
+    names
+        The flips.
+    columns
+        Raw columns by name.
+    values
+        The values of some columns; all that occur by default.
+    readable
+        The columns that the network reads.
+
+    Raises
+    ------
+    ParameterError
+        No flip is named, a column is unknown or not read, has one value or more than `MOST_VALUES`.
+    """
+    if not names:
+        raise ParameterError("counterfactuals need the columns to flip: name them, as in --set flip=sex,race")
+    unused = [name for name in values if name not in {part for flip in names for part in flip.split("+")}]
+    if unused:
+        raise ParameterError(f"values.{unused[0]} belongs to no flip; add it, as in flip={unused[0]}")
+    found = []
+    for name in names:
+        parts = tuple(name.split("+"))
+        for part in parts:
+            if part not in readable:
+                hint = did_you_mean(part, readable, what="columns")
+                raise ParameterError(
+                    f"flip={name}: the network reads no column {part!r}, so nothing changes. {hint}"
+                )
+        options = [_options(part, columns[part], values.get(part)) for part in parts]
+        combinations = tuple(itertools.product(*options))
+        if len(combinations) < 2:
+            raise ParameterError(f"flip={name} has one combination of values only; there is no other version")
+        found.append(Flip(parts, combinations))
+    return found
+
+
+def _options(name: str, values: NDArray[Any], wanted: Any) -> list[Any]:
+    present = _distinct(values)
+    if wanted is None:
+        if len(present) > MOST_VALUES:
+            raise ParameterError(
+                f"flip: the column {name!r} has {len(present)} distinct values; name some, as in values.{name}=A,B"
+            )
+        return present
+    listed = [part.strip() for part in wanted.split(",")] if isinstance(wanted, str) else list(wanted)
+    chosen = []
+    for value in listed:
+        same = [one for one in present if same_value(one, value) or value_text(one) == str(value)]
+        if not same:
+            hint = did_you_mean(str(value), [value_text(one) for one in present], what="values")
+            raise ParameterError(f"flip: the column {name!r} has no value {value!r}. {hint}")
+        chosen.append(same[0])
+    return chosen
+
+
+def _distinct(values: NDArray[Any]) -> list[Any]:
+    """The values that occur, in order, missing ones aside."""
+    known = {value for value in values.tolist() if value is not None and value == value}  # noqa: PLR0124 - NaN
+    return sorted(known, key=lambda value: (isinstance(value, str), value))
+
+
+class ColumnFlips:
+    """Counterfactuals of encoded rows, by flips of raw columns.
+
+    Parameters
+    ----------
+    flips
+        From `find_flips`.
+    encoder
+        Raw columns to features.
+    columns
+        The training rows, raw.
+    """
+
+    def __init__(self, flips: Sequence[Flip], encoder: Encoder, columns: Columns) -> None:
+        self._flips = [_encoded(flip, encoder, columns) for flip in flips]
+
+    def draw(self, x: Tensor, rows: NDArray[np.int64], rng: np.random.Generator) -> Tensor:
+        """See `Counterfactuals`: a random flip, and a random combination other than the row's own."""
+        import torch
+
+        which = rng.integers(len(self._flips), size=len(rows))
+        other = x.clone()
+        for place, (places, values, own) in enumerate(self._flips):
+            here = np.flatnonzero(which == place)
+            if not len(here):
+                continue
+            mine = own[rows[here]]
+            inside = mine >= 0
+            choice = (rng.random(len(here)) * (len(values) - inside)).astype(np.int64)
+            choice += inside & (choice >= mine)
+            at = torch.as_tensor(here, device=x.device)[:, None], torch.as_tensor(places, device=x.device)
+            other[at] = torch.as_tensor(values[choice], device=x.device, dtype=x.dtype)
+        return other
+
+
+def _encoded(
+    flip: Flip, encoder: Encoder, columns: Columns
+) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.int64]]:
+    """Give the features of a flip, their values (combinations, features), and each row's own combination or -1."""
+    places, start = {}, 0
+    for column in encoder.columns:
+        places[column.name] = np.arange(start, start + len(column.outputs))
+        start += len(column.outputs)
+    by_name = {column.name: column for column in encoder.columns}
+    pieces = []
+    for place, name in enumerate(flip.columns):
+        cells = [combination[place] for combination in flip.combinations]
+        raw: NDArray[Any] = np.array(cells, dtype=columns[name].dtype)
+        pieces.append(by_name[name].transform(raw))
+    own = np.full(len(columns[flip.columns[0]]), -1)
+    for number, combination in enumerate(flip.combinations):
+        same = [columns[name] == value for name, value in zip(flip.columns, combination, strict=True)]
+        own[np.logical_and.reduce(same)] = number
+    return np.concatenate([places[name] for name in flip.columns]), np.concatenate(pieces, axis=1), own
+
+
+class GivenCounterfactuals:
+    """Counterfactuals that came with the rows, such as embeddings of sentences with swapped words.
+
+    Parameters
+    ----------
+    features
+        Shape (p, d): the counterfactual rows.
+    source
+        Shape (p,): the row that each belongs to. A row without any is paired with itself.
+    rows
+        How many rows there are.
+
+    Raises
+    ------
+    DataError
+        The shapes do not fit, or a source is no row.
+    """
+
+    def __init__(self, features: NDArray[Any], source: NDArray[np.int64], rows: int) -> None:
+        self.features = np.asarray(features, dtype=np.float32)
+        source = np.asarray(source, dtype=np.int64)
+        if self.features.ndim != 2 or source.shape != (len(self.features),) or not len(source):
+            raise DataError(
+                f"counterfactuals of shape {self.features.shape} and sources of shape {source.shape} do not fit; "
+                "give one row of features and one source for each"
+            )
+        if source.min() < 0 or source.max() >= rows:
+            raise DataError(
+                f"a counterfactual belongs to row {source.max()}, but there are {rows} rows, from 0"
+            )
+        self._order = np.argsort(source, kind="stable")
+        self._first = np.searchsorted(source[self._order], np.arange(rows + 1))
+
+    def draw(self, x: Tensor, rows: NDArray[np.int64], rng: np.random.Generator) -> Tensor:
+        """See `Counterfactuals`."""
+        import torch
+
+        first, count = self._first[rows], self._first[rows + 1] - self._first[rows]
+        have = np.flatnonzero(count > 0)
+        choice = first[have] + (rng.random(len(have)) * count[have]).astype(np.int64)
+        other = x.clone()
+        taken = self.features[self._order[choice]]
+        other[torch.as_tensor(have, device=x.device)] = torch.as_tensor(taken, device=x.device, dtype=x.dtype)
+        return other

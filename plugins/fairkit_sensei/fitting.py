@@ -1,0 +1,267 @@
+"""From a table to a network: metric, features, validation rows, one training for each ρ."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.errors import DataError, ModelError
+from fairkit.individual.geometry import Geometry
+from fairkit.learners import check_target
+from fairkit.mitigation import stratified
+from fairkit_sensei.architecture import fully_connected, in_units
+from fairkit_sensei.counterfactuals import ColumnFlips, find_flips
+from fairkit_sensei.devices import device_for
+from fairkit_sensei.frontier import Frontier, Yardstick
+from fairkit_sensei.metric import make_metric, plain_encoder, sensitive_columns, shared_features
+from fairkit_sensei.model import NetworkModel
+from fairkit_sensei.training import Rows, Settings, Trained, train
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from fairkit.individual.metric import FairMetric
+    from fairkit.mitigators import Progress, Run, Table
+    from fairkit.onnx.encode import Encoder
+    from fairkit_sensei.counterfactuals import Flip
+
+HELD_OUT = 0.1
+"""The share of the training rows that choose the epoch, where no validation rows are given."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Fitting:
+    """What all trainings of one run share."""
+
+    table: Table
+    run: Run
+    parameters: Any
+    module: Any
+    settings: Settings
+    encoder: Encoder
+    rows: Rows
+    validation: Rows | None
+    metric: FairMetric | None
+    geometry: Geometry | None
+    flips: Sequence[Flip]
+    flipped: ColumnFlips | None
+    scale: tuple[float, float]
+    notes: tuple[str, ...]
+
+    @classmethod
+    def prepare(
+        cls,
+        table: Table,
+        run: Run,
+        parameters: Any,
+        *,
+        module: Any = None,
+        metric: FairMetric | None = None,
+        validation: Table | None = None,
+    ) -> Fitting:
+        """Check the table, and learn what is needed before the network is trained.
+
+        Raises
+        ------
+        FairkitError
+            See `fairkit_sensei.training.train` and `fairkit_sensei.metric`.
+        """
+        check_target(table)
+        device_for(parameters.device)
+        settings, notes = _settings(table, parameters, metric)
+        flips = []
+        if settings.method == "clp" or parameters.metric in ("face", "explore"):
+            flips = find_flips(parameters.flip, table.columns, parameters.values, table.features)
+        if settings.method in ("sensei", "sensr"):
+            if metric is None:
+                metric = make_metric(
+                    parameters.metric, table, flips, strength=parameters.strength, rank=parameters.rank
+                )
+            encoder, matrix = shared_features(metric, table)
+        else:
+            metric, matrix, encoder = None, None, plain_encoder(table)
+        scale = (1.0, 0.0)
+        if table.task == "regression":
+            scale = (float(table.target.std()), float(table.target.mean()))
+        inside, outside = _split(table, validation, run.seed)
+        features = encoder.transform(inside.columns)
+        return cls(
+            table=table,
+            run=run,
+            parameters=parameters,
+            module=module,
+            settings=settings,
+            encoder=encoder,
+            rows=_rows(features, inside, scale),
+            validation=None if outside is None else _rows(encoder.transform(outside.columns), outside, scale),
+            metric=metric,
+            geometry=None if matrix is None else Geometry.learn(features.astype(np.float64), matrix),
+            flips=flips,
+            flipped=ColumnFlips(flips, encoder, inside.columns) if settings.method == "clp" else None,
+            scale=scale,
+            notes=notes,
+        )
+
+    def fit(self) -> NetworkModel:
+        """Train for every ρ, and give the chosen network."""
+        rhos: tuple[float, ...] = self.parameters.rho
+        chosen = rhos[0] if self.parameters.choose is None else self.parameters.choose
+        if self.settings.method in ("sensr", "erm"):
+            rhos = (chosen,)
+        found = [self._train(rho, place, len(rhos)) for place, rho in enumerate(rhos)]
+        best = found[rhos.index(chosen)]
+        frontier, train_points = None, []
+        if len(rhos) > 1:
+            yardstick = Yardstick(
+                task=self.table.task,
+                encoder=self.encoder,
+                geometry=self.geometry,
+                epsilon=self.settings.epsilon,
+                flips=self.flips,
+                seed=self.run.seed,
+            )
+            frontier = Frontier(
+                rhos=rhos,
+                modules=tuple(one.module for one in found),
+                chosen=chosen,
+                yardstick=yardstick,
+            )
+            train_points = frontier.measure(self.table, 0.95)
+        details: dict[str, Any] = {
+            "history": [dict(record) for record in best.history],
+            "kept_epoch": best.best,
+            "rho": chosen,
+        }
+        if self.metric is not None and self.geometry is not None:
+            details["metric_sha256"] = self.metric.sha256
+            details["free_directions"] = int(self.geometry.free.shape[1])
+        if frontier is not None:
+            details["frontier"] = frontier.to_dict(train_points, None)
+        notes = [*self.notes, *(note for one in found for note in one.notes)]
+        return NetworkModel(
+            encoder=self.encoder,
+            estimator=best.module,
+            task=self.table.task,
+            details=_plain(details),
+            notes=tuple(dict.fromkeys(notes)),
+            metric=self.metric,
+            frontier=frontier,
+            train=train_points,
+        )
+
+    def _train(self, rho: float, place: int, count: int) -> Trained:
+        epochs = self.settings.epochs
+
+        def progress(step: int, total: int, **values: float) -> None:
+            self.run.progress(place * epochs + step, count * epochs, **values)
+
+        found = train_network(
+            self.module,
+            self.rows,
+            dataclasses.replace(self.settings, rho=rho),
+            hidden=self.parameters.hidden,
+            classes=len(self.table.classes),
+            geometry=self.geometry,
+            counterfactuals=self.flipped,
+            validation=self.validation,
+            regression=self.table.task == "regression",
+            scale=self.scale,
+            seed=self.run.seed,
+            threads=self.run.threads,
+            progress=progress,
+        )
+        self.run.progress((place + 1) * epochs, count * epochs)
+        return found
+
+
+def train_network(
+    module: Any,
+    rows: Rows,
+    settings: Settings,
+    *,
+    hidden: Sequence[int],
+    classes: int,
+    geometry: Geometry | None,
+    counterfactuals: Any,
+    validation: Rows | None,
+    regression: bool,
+    scale: tuple[float, float],
+    seed: int,
+    threads: int | None,
+    progress: Progress,
+) -> Trained:
+    """Train a copy of a module, or a fully connected network, whose outputs are in the target's unit at the end."""
+    width = rows.x.shape[1]
+    if module is None:
+        network = fully_connected(width, hidden, 1 if regression else classes, seed=seed)
+    else:
+        network = copy.deepcopy(module)
+        if not hasattr(network, "parameters"):
+            raise ModelError(f"a {type(module).__name__} is no torch module; give a torch.nn.Module")
+    found = train(
+        network,
+        rows,
+        settings,
+        geometry=geometry,
+        counterfactuals=counterfactuals,
+        validation=validation,
+        regression=regression,
+        seed=seed,
+        threads=threads,
+        progress=progress,
+    )
+    if regression and scale != (1.0, 0.0):
+        found = dataclasses.replace(found, module=in_units(found.module, *scale).eval())
+    return found
+
+
+def _settings(table: Table, parameters: Any, metric: FairMetric | None) -> tuple[Settings, tuple[str, ...]]:
+    names = {field.name for field in dataclasses.fields(Settings)} - {"rho"}
+    settings = Settings(**{name: getattr(parameters, name) for name in names if hasattr(parameters, name)})
+    nothing = (
+        settings.method in ("sensei", "sensr")
+        and metric is None
+        and parameters.metric == "subspace"
+        and bool(table.groups)
+        and not sensitive_columns(table)
+    )
+    if not nothing:
+        return settings, ()
+    note = "All rows are in one group: no sensitive directions can be learned, and the plain network was trained."
+    return dataclasses.replace(settings, method="erm"), (note,)
+
+
+def _split(table: Table, validation: Table | None, seed: int) -> tuple[Table, Table | None]:
+    """Hold out validation rows, evenly from every class, where none are given and there are enough."""
+    if validation is not None:
+        return table, validation
+    classes = np.zeros(len(table), dtype=np.int64)
+    if table.task != "regression":
+        classes = table.target.astype(np.int64)
+    held = stratified(classes, HELD_OUT, np.random.default_rng([seed, 3]))
+    if held.sum() < 30:
+        return table, None
+    kept, outside = table.take(~held), table.take(held)
+    if np.unique(kept.target).size < np.unique(table.target).size and table.task != "regression":
+        raise DataError(f"{table.name}: a class has too few rows to learn from")
+    return kept, outside
+
+
+def _rows(features: NDArray[np.float32], table: Table, scale: tuple[float, float]) -> Rows:
+    if not np.isfinite(features).all():
+        raise DataError(f"{table.name}: encoded features hold numbers that are not finite")
+    return Rows(x=features, target=(table.target - scale[1]) / scale[0], weights=table.weights)
+
+
+def _plain(value: Any) -> Any:
+    """Make numbers JSON can hold: what is not finite becomes None."""
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value

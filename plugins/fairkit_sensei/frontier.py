@@ -1,0 +1,221 @@
+"""The frontier over several ρ: performance against how differently similar people are treated."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.intervals import student, two_sided
+from fairkit_sensei.counterfactuals import ColumnFlips
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from fairkit.individual.geometry import Geometry
+    from fairkit.mitigators import Table
+    from fairkit.models import Task
+    from fairkit.onnx.encode import Encoder
+    from fairkit_sensei.counterfactuals import Flip
+
+    Array = NDArray[np.float64]
+
+MEASURED_ROWS = 2_000
+"""Disparities are measured on at most so many rows, drawn from the seed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """A network on some rows.
+
+    Attributes
+    ----------
+    performance, performance_interval
+        Balanced accuracy; in regression the mean squared error.
+    disparity, disparity_interval
+        The regulariser: R(ε) as far as the search finds it (SenSeI eq. 2.2), or the mean d_Y between a row and a
+        random counterfactual. Of the network's own outputs, squared.
+    rows
+        How many rows the disparity was measured on.
+    """
+
+    performance: float
+    performance_interval: tuple[float, float]
+    disparity: float
+    disparity_interval: tuple[float, float]
+    rows: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give plain JSON values."""
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in dataclasses.asdict(self).items()
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Yardstick:
+    """How networks are measured.
+
+    Attributes
+    ----------
+    task, encoder
+        What the numbers mean, and from raw columns to features.
+    geometry, epsilon
+        For R(ε); None under counterfactual logit pairing.
+    flips
+        For the mean over counterfactuals; used where there is no geometry.
+    seed
+        Which rows are measured.
+    """
+
+    task: Task
+    encoder: Encoder
+    geometry: Geometry | None
+    epsilon: float
+    flips: Sequence[Flip]
+    seed: int
+
+    def measure(self, module: Any, table: Table, confidence: float) -> Measured:
+        """Measure a network on raw rows."""
+        import torch
+
+        from fairkit.individual.networks import as_matrix
+
+        features = self.encoder.transform(table.columns)
+        with torch.no_grad():
+            outputs = as_matrix(module(torch.from_numpy(features))).double().numpy()
+        performance = _performance(outputs, table, self.task, confidence)
+        rng = np.random.default_rng([self.seed, 2])
+        rows = np.arange(len(table))
+        if len(table) > MEASURED_ROWS:
+            rows = np.sort(rng.choice(len(table), MEASURED_ROWS, replace=False))
+        weights = table.row_weights()[rows]
+        weights = weights / weights.sum()
+        offset, gains = self._gains(module, features[rows], table, rows, weights, rng)
+        mean, half = _mean(gains, weights, confidence)
+        return Measured(
+            performance=performance[0],
+            performance_interval=performance[1],
+            disparity=offset + mean,
+            disparity_interval=(max(offset + mean - half, 0.0), offset + mean + half),
+            rows=len(rows),
+        )
+
+    def _gains(
+        self,
+        module: Any,
+        features: NDArray[np.float32],
+        table: Table,
+        rows: NDArray[np.int64],
+        weights: Array,
+        rng: np.random.Generator,
+    ) -> tuple[float, Array]:
+        """Give λε and what each row adds, whose weighted mean with it is the disparity."""
+        import torch
+
+        from fairkit.individual.ascent import Frame
+        from fairkit.individual.networks import as_matrix, as_network
+        from fairkit.individual.outside import search_outside
+
+        x = torch.from_numpy(features)
+        if self.geometry is None:
+            if not self.flips:
+                return 0.0, np.zeros(len(rows))
+            flips = ColumnFlips(self.flips, self.encoder, table.columns)
+            with torch.no_grad():
+                gap = as_matrix(module(flips.draw(x, rows, rng))) - as_matrix(module(x))
+            return 0.0, gap.square().mean(dim=1).double().numpy()
+        frame = Frame.of(self.geometry, x)
+        found = search_outside(as_network(module), x, frame, self.epsilon, weights=weights).choice
+        return (found.multiplier * self.epsilon if self.epsilon > 0 else 0.0), found.contributions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Frontier:
+    """The networks of one run over several ρ.
+
+    Attributes
+    ----------
+    rhos, modules
+        Each ρ and its network.
+    chosen
+        The ρ whose network is the result.
+    yardstick
+        How they are measured.
+    """
+
+    rhos: tuple[float, ...]
+    modules: tuple[Any, ...]
+    chosen: float
+    yardstick: Yardstick
+
+    def measure(self, table: Table, confidence: float) -> list[Measured]:
+        """Measure every network on the same rows."""
+        return [self.yardstick.measure(module, table, confidence) for module in self.modules]
+
+    def to_dict(self, train: Sequence[Measured], test: Sequence[Measured] | None) -> dict[str, Any]:
+        """Give plain JSON values, schema ``fairkit.sensei-frontier/1``."""
+        return {
+            "schema": "fairkit.sensei-frontier/1",
+            "performance": "mean_squared_error"
+            if self.yardstick.task == "regression"
+            else "balanced_accuracy",
+            "disparity": "dif" if self.yardstick.geometry is not None else "counterfactual",
+            "epsilon": self.yardstick.epsilon,
+            "chosen": self.chosen,
+            "points": [
+                {
+                    "rho": rho,
+                    "train": train[place].to_dict(),
+                    "test": None if test is None else test[place].to_dict(),
+                }
+                for place, rho in enumerate(self.rhos)
+            ],
+        }
+
+
+def _performance(
+    outputs: Array, table: Table, task: Task, confidence: float
+) -> tuple[float, tuple[float, float]]:
+    weights = table.row_weights()
+    if task == "regression":
+        mean, half = _mean((outputs[:, 0] - table.target) ** 2, weights / weights.sum(), confidence)
+        return mean, (max(mean - half, 0.0), mean + half)
+    decided = outputs.argmax(axis=1) if outputs.shape[1] > 1 else (outputs[:, 0] >= 0).astype(np.int64)
+    right = (decided == table.target).astype(np.float64)
+    rates, errors = [], []
+    for one in np.unique(table.target[weights > 0]):
+        inside = (table.target == one) & (weights > 0)
+        share = weights[inside] / weights[inside].sum()
+        rates.append(float(share @ right[inside]))
+        errors.append(float(share @ share) * rates[-1] * (1 - rates[-1]))
+    value = float(np.mean(rates))
+    half = NormalDist().inv_cdf(0.5 + confidence / 2) * math.sqrt(sum(errors)) / len(rates)
+    return value, (max(value - half, 0.0), min(value + half, 1.0))
+
+
+def _mean(values: Array, weights: Array, confidence: float) -> tuple[float, float]:
+    """Give a weighted mean, weights of sum 1, and the half-width of its Student interval."""
+    mean = float(weights @ values)
+    error = math.sqrt(float(weights**2 @ (values - mean) ** 2))
+    count = 1.0 / float(weights @ weights)
+    return mean, float(student(two_sided(confidence), np.array([count]))[0]) * error
+
+
+def sentence(frontier: Mapping[str, Any]) -> str:
+    """Say where the chosen point lies among the others, on held-out rows."""
+    points = [point for point in frontier["points"] if point["test"] is not None]
+    shown = "; ".join(
+        f"rho {point['rho']:g}: {point['test']['performance']:.3f} and {point['test']['disparity']:.3g}"
+        for point in points
+    )
+    what = frontier["performance"].replace("_", " ")
+    return f"The frontier on held-out rows, {what} and disparity: {shown}."

@@ -1,0 +1,170 @@
+"""The fair metric of a training, and the features that network and metric share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.errors import DataError, ParameterError, did_you_mean
+from fairkit.individual import learn
+from fairkit.individual.encode import Encoder as MetricEncoder
+from fairkit.individual.metric import FairMetric
+from fairkit.onnx.encode import MISSING_TEXT, Encoder, NumberColumn, TextColumn
+from fairkit.roles import MISSING_GROUP
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit.individual.encode import ColumnEncoding, Floats
+    from fairkit.mitigators import Table
+    from fairkit_sensei.counterfactuals import Flip
+
+KINDS = ("subspace", "face", "explore")
+
+
+def sensitive_columns(table: Table) -> dict[str, NDArray[Any]]:
+    """Give the columns behind the sensitive groups; groups of everybody are left out.
+
+    Groups without columns behind them (values beside the features) become text columns.
+    """
+    found: dict[str, NDArray[Any]] = {}
+    for name, groups in table.groups.items():
+        if len(groups.names) < 2:
+            continue
+        if groups.split is None:
+            found[f"(sensitive) {name}"] = np.array(groups.names, dtype=object)[groups.codes]
+        else:
+            found |= {column: table.columns[column] for column in groups.split.columns}
+    return found
+
+
+def make_metric(kind: str, table: Table, flips: Sequence[Flip], *, strength: float, rank: int) -> FairMetric:
+    """Learn the metric, or load it from a file.
+
+    Parameters
+    ----------
+    kind
+        One of `KINDS`, or a file's name.
+    table
+        Training rows.
+    flips
+        Counterfactuals for ``face`` and ``explore``.
+    strength
+        l2 penalty of the linear models that find the directions (``subspace``).
+    rank
+        How many directions to ignore (``face``).
+
+    Raises
+    ------
+    DataError, ParameterError
+        It cannot be learned from these rows; there is no such file.
+    """
+    features = {name: table.columns[name] for name in table.features}
+    if kind == "subspace":
+        sensitive = sensitive_columns(table)
+        if not sensitive:
+            raise DataError(
+                f"{table.name}: metric=subspace is learned from the sensitive columns; name some with --sensitive, "
+                "or use metric=face with flip=COLUMNS, or metric=FILE"
+            )
+        return learn.subspace(features | sensitive, list(sensitive), strength=strength)
+    if kind in KINDS:
+        stacked, people = _versions(features, flips)
+        if kind == "face":
+            return learn.face(stacked, people, rank=rank)
+        return _explore(stacked, people, table)
+    if not Path(kind).exists():
+        raise ParameterError(
+            f"sensei: the metric {kind!r} is none of {', '.join(KINDS)}, nor a file. {did_you_mean(kind, KINDS)}"
+        )
+    return FairMetric.load(kind)
+
+
+def _versions(
+    columns: Mapping[str, NDArray[Any]], flips: Sequence[Flip]
+) -> tuple[dict[str, NDArray[Any]], NDArray[np.int64]]:
+    """Put all counterfactual versions of the rows below the rows; give each one's person too."""
+    rows = len(next(iter(columns.values())))
+    copies = [dict(columns)]
+    for flip in flips:
+        for combination in flip.combinations:
+            copy = dict(columns)
+            for name, value in zip(flip.columns, combination, strict=True):
+                same: NDArray[Any] = np.empty(rows, dtype=columns[name].dtype)
+                same[:] = value
+                copy[name] = same
+            copies.append(copy)
+    stacked = {name: np.concatenate([copy[name] for copy in copies]) for name in columns}
+    return stacked, np.tile(np.arange(rows), len(copies))
+
+
+def _explore(columns: Mapping[str, NDArray[Any]], people: NDArray[np.int64], table: Table) -> FairMetric:
+    """Comparable: a person and another version of them. Not comparable: two people with different labels."""
+    rng = np.random.default_rng(0)
+    rows = len(table)
+    count = min(5_000, len(people) - rows)
+    versions = rows + rng.choice(len(people) - rows, count, replace=False)
+    alike = np.column_stack([people[versions], versions])
+    middle = np.median(table.target)
+    high = table.target > middle if table.task == "regression" else table.target == table.target.max()
+    one, two = rng.choice(np.flatnonzero(high), count), rng.choice(np.flatnonzero(~high), count)
+    apart = np.column_stack([one, two])
+    return learn.explore(columns, np.concatenate([alike, apart]), np.arange(2 * count) < count)
+
+
+def plain_encoder(table: Table) -> Encoder:
+    """Encode the features as a metric would, where there is none."""
+    return _as_inputs(MetricEncoder.learn({name: table.columns[name] for name in table.features}).columns)
+
+
+def shared_features(metric: FairMetric, table: Table) -> tuple[Encoder, Floats]:
+    """Give the network's encoder in the metric's own coordinates, and the metric's matrix for these features.
+
+    Columns of the metric that are no features stay as they are when a row moves, so they cost nothing.
+
+    Raises
+    ------
+    DataError
+        A feature is unknown to the metric, or of another kind.
+    """
+    by_name = {column.name: column for column in metric.encoder.columns}
+    absent = [name for name in table.features if name not in by_name]
+    if absent:
+        raise DataError(
+            f"the fair metric is for the columns {', '.join(metric.columns)}, and not for the feature {absent[0]!r}: "
+            f"it has another width than the features. Leave the feature out with --drop {absent[0]}, or learn a "
+            "metric with it"
+        )
+    for name in table.features:
+        text = table.columns[name].dtype.kind in "OUS"
+        if text != (by_name[name].kind == "category"):
+            raise DataError(
+                f"the fair metric takes the column {name!r} as a {by_name[name].kind}, but here it holds "
+                f"{'text' if text else 'numbers'}"
+            )
+    chosen = [by_name[name] for name in table.features]
+    places = [metric.encoder.places([name]) for name in table.features]
+    return _as_inputs(chosen), metric.matrix[np.concatenate(places)]
+
+
+def _as_inputs(columns: Sequence[ColumnEncoding]) -> Encoder:
+    return Encoder(tuple(_as_input(column) for column in columns))
+
+
+def _as_input(column: ColumnEncoding) -> NumberColumn | TextColumn:
+    """Give a column of the fair metric the form that goes into a graph."""
+    if column.kind == "number":
+        return NumberColumn(
+            column.name,
+            shift=float(np.float32(column.mean)),
+            scale=float(np.float32(1.0 / column.scale)),
+            fill=float(np.float32(column.mean)),
+            indicator=column.missing,
+        )
+    shown = column.categories[1:] if len(column.categories) == 2 else column.categories
+    return TextColumn(
+        column.name, tuple(MISSING_TEXT if text == MISSING_GROUP else text for text in shown), "onehot"
+    )

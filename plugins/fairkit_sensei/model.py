@@ -1,0 +1,54 @@
+"""The trained network with its encoder, and the frontier beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fairkit.onnx.export import TabularModel
+from fairkit_sensei.drawing import draw_frontier
+from fairkit_sensei.frontier import sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fairkit.individual.metric import FairMetric
+    from fairkit.mitigators import Table
+    from fairkit_sensei.frontier import Frontier, Measured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkModel(TabularModel):
+    """An encoder, and a torch module behind it (`estimator`).
+
+    Attributes
+    ----------
+    metric
+        The fair metric that it was trained under; None for the plain network.
+    frontier
+        All networks of a run over several ρ; None for one ρ.
+    train
+        Their measurements on the training rows.
+    """
+
+    metric: FairMetric | None = None
+    frontier: Frontier | None = None
+    train: Sequence[Measured] = ()
+
+    def held_out(self, table: Table, confidence: float) -> Mapping[str, Any]:
+        """Measure every network of the frontier on held-out rows."""
+        if self.frontier is None:
+            return {}
+        found = self.frontier.to_dict(self.train, self.frontier.measure(table, confidence))
+        return {"frontier": found, "notes": [sentence(found)]}
+
+    def attachments(self, details: Mapping[str, Any]) -> Mapping[str, str]:
+        """Give the frontier as JSON and as a drawing, to stand beside the file."""
+        import json
+
+        found = details.get("frontier")
+        if found is None:
+            return {}
+        text = json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        return {".frontier.json": text, ".frontier.svg": draw_frontier(found)}

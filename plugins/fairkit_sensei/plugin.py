@@ -1,0 +1,140 @@
+"""The plugin `sensei`: parameters and checks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from fairkit.errors import ParameterError
+from fairkit.mitigators import FittedModel, Mitigator, Run, Table
+from fairkit.parameters import parameter
+
+if TYPE_CHECKING:
+    from fairkit.individual.metric import FairMetric
+    from fairkit.onnx.model import OnnxModel
+
+
+class SenSeI(Mitigator):
+    """Train a network that treats alike those whom a fair metric holds alike.
+
+    The loss gets a regulariser: ρ times the largest mean squared difference of outputs between a row and a
+    row at a mean squared fair distance of at most ε (``method=sensei``). Beside it: adversarial training under the
+    metric (``sensr``), the same penalty on named counterfactuals (``clp``), and the plain network (``erm``).
+    Batches hold every class equally often, so the network aims at balanced accuracy.
+    """
+
+    name = "sensei"
+    stage = "in"
+    tasks = ("binary", "multiclass", "regression")
+    citation = (
+        "Yurochkin and Sun, SenSeI: Sensitive Set Invariance for Enforcing Individual Fairness, ICLR 2021, "
+        "arXiv:2006.14168; Yurochkin, Bower and Sun (SenSR), ICLR 2020, arXiv:1907.00020; Garg et al. (CLP), "
+        "AIES 2019, arXiv:1809.10610"
+    )
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Parameters:
+        """Parameters of invariant networks."""
+
+        method: Literal["sensei", "sensr", "clp", "erm"] = parameter(
+            "sensei",
+            help="sensei: invariance; sensr: adversarial training; clp: counterfactual logit pairing; erm: plain.",
+        )
+        rho: tuple[float, ...] = parameter(
+            (5.0,),
+            help="What the regulariser counts against the loss; a list gives the whole frontier.",
+            minimum=0,
+        )
+        choose: float | None = parameter(
+            None, help="With a list: the rho whose network is the result; default the first of the list."
+        )
+        epsilon: float = parameter(
+            0.1,
+            help="How far rows may be moved, mean squared fair distance; 0: in sensitive directions only.",
+            minimum=0,
+        )
+        metric: str = parameter(
+            "subspace", help="subspace, face or explore (from flip), or the file of a saved fair metric."
+        )
+        strength: float = parameter(
+            0.1, help="l2 penalty of the models that find the sensitive directions (subspace).", above=0
+        )
+        rank: int = parameter(1, help="How many directions to ignore (face).", minimum=1)
+        flip: tuple[str, ...] = parameter(
+            (), help="Columns whose other values make counterfactuals (clp, face, explore), as in sex+race."
+        )
+        values: Mapping[str, Any] = parameter(
+            {}, help="The values of a flipped column, as values.relationship=Husband,Wife; default: all."
+        )
+        hidden: tuple[int, ...] = parameter(
+            (100,), help="Units of each hidden layer, as in 100,100; none: a linear model.", minimum=1
+        )
+        epochs: int = parameter(10, help="The most passes over the rows.", minimum=1)
+        batch: int = parameter(256, help="Rows of a mini-batch, every class equally often.", minimum=1)
+        rate: float = parameter(0.002, help="Step size of the network's optimiser (AdamW).", above=0)
+        weight_decay: float = parameter(0.0, help="Weight decay of the optimiser.", minimum=0)
+        free_steps: int = parameter(
+            3, help="Search steps in the sensitive directions, besides setting out.", minimum=0
+        )
+        steps: int = parameter(5, help="Search steps in all directions.", minimum=0)
+        multiplier: float | None = parameter(
+            None, help="Where λ starts; default 1/rho (sensr: 1).", minimum=0
+        )
+        multiplier_rate: float | None = parameter(
+            None, help="η in λ ← max(0, λ - η rho (epsilon - mean d²)); default 0.05/rho².", above=0
+        )
+        patience: int = parameter(
+            5, help="Stop after so many epochs without a better validation objective.", minimum=1
+        )
+        device: Literal["auto", "cpu", "cuda"] = parameter(
+            "auto", help="Where to compute; auto: a GPU where there is one."
+        )
+
+    def __init__(
+        self, parameters: Any = None, *, module: Any = None, metric: FairMetric | None = None
+    ) -> None:
+        self.module = module
+        """A torch module in place of a fully connected network; it is copied, and trained from its weights."""
+        self.metric = metric
+        """A fair metric in place of a learned one."""
+        super().__init__(parameters)
+
+    def check(self) -> None:
+        """Refuse parameters that contradict each other."""
+        chosen = self.parameters
+        if not chosen.rho:
+            raise ParameterError("sensei: rho is empty; give one number or a list")
+        if len(set(chosen.rho)) < len(chosen.rho):
+            raise ParameterError("sensei: the list of rho names a number twice")
+        if chosen.choose is not None and chosen.choose not in chosen.rho:
+            listed = ",".join(f"{rho:g}" for rho in chosen.rho)
+            raise ParameterError(f"sensei: choose={chosen.choose:g} is not in the list of rho ({listed})")
+        for name in ("epsilon", *(() if chosen.multiplier is None else ("multiplier",))):
+            if getattr(chosen, name) == float("inf"):
+                raise ParameterError(f"sensei: {name} must be a finite number")
+        if max(chosen.rho) == float("inf"):
+            raise ParameterError("sensei: rho must be finite numbers")
+        needs = chosen.method == "clp" or chosen.metric in ("face", "explore")
+        if needs and not chosen.flip and self.metric is None and chosen.method != "erm":
+            what = "method=clp" if chosen.method == "clp" else f"metric={chosen.metric}"
+            raise ParameterError(
+                f"sensei: {what} needs counterfactuals: name the columns to flip, as in --set flip=sex,race"
+            )
+
+    def fit(
+        self, table: Table, run: Run, *, validation: Table | None = None, model: OnnxModel | None = None
+    ) -> FittedModel:
+        """Train; see `Mitigator.fit`."""
+        from fairkit_sensei.fitting import Fitting
+
+        return Fitting.prepare(
+            table, run, self.parameters, module=self.module, metric=self.metric, validation=validation
+        ).fit()
+
+    def baseline(self, table: Table, run: Run) -> FittedModel:
+        """Train the same network without the regulariser."""
+        import dataclasses
+
+        plain = dataclasses.replace(self.parameters, method="erm")
+        return type(self)(plain, module=self.module).fit(table, run)

@@ -1,0 +1,396 @@
+"""The training loop: SenSeI, SenSR, counterfactual logit pairing, and the plain network."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from fairkit.errors import DataError, ParameterError
+from fairkit.individual.ascent import Disparity, Frame, Origin, output_directions, worst_case
+from fairkit.individual.networks import check_module
+from fairkit.mitigators import no_progress
+from fairkit_sensei.batches import BalancedBatches
+from fairkit_sensei.devices import device_for, one_pool
+from fairkit_sensei.losses import LossReward, loss_for
+from fairkit_sensei.steps import stepper
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from fairkit.individual.ascent import Found, Reward
+    from fairkit.individual.geometry import Geometry
+    from fairkit.mitigators import Progress
+    from fairkit_sensei.counterfactuals import Counterfactuals
+
+Tensor = Any
+Method = Literal["sensei", "sensr", "clp", "erm"]
+
+VALIDATION_ROWS = 4_096
+"""At most so many validation rows are looked at after an epoch."""
+
+DIVERGED = 1e6
+"""A mean objective above this, or one that is no number, ends the training."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How to train; see the plugin's parameters of the same names."""
+
+    method: Method = "sensei"
+    rho: float = 5.0
+    epsilon: float = 0.1
+    epochs: int = 10
+    batch: int = 256
+    rate: float = 0.002
+    weight_decay: float = 0.0
+    free_steps: int = 3
+    steps: int = 5
+    multiplier: float | None = None
+    multiplier_rate: float | None = None
+    patience: int = 5
+    warm_start: bool = False
+    device: str = "auto"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rows:
+    """Encoded rows.
+
+    Attributes
+    ----------
+    x
+        Shape (n, d), float32.
+    target
+        Shape (n,): classes 0, 1, ... or numbers.
+    weights
+        Shape (n,), nonnegative; None where all count the same.
+    """
+
+    x: NDArray[np.float32]
+    target: NDArray[np.float64]
+    weights: NDArray[np.float64] | None = None
+
+    def take(self, rows: NDArray[np.int64]) -> Rows:
+        """Give some rows."""
+        return Rows(
+            x=self.x[rows],
+            target=self.target[rows],
+            weights=None if self.weights is None else self.weights[rows],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Trained:
+    """What training gave.
+
+    Attributes
+    ----------
+    module
+        The network with the parameters of the best epoch, on the processor, in evaluation mode.
+    history
+        One record for each epoch: ``objective``, ``loss``, ``disparity`` (mean d_Y), ``distance`` (mean d²),
+        ``multiplier`` (λ), ``validation``.
+    best
+        The epoch that was kept, from 1; 0: the network as it was given.
+    notes
+        What went otherwise than planned.
+    """
+
+    module: Any
+    history: Sequence[dict[str, float]]
+    best: int
+    notes: tuple[str, ...] = ()
+
+
+def train(
+    module: Any,
+    rows: Rows,
+    settings: Settings,
+    *,
+    geometry: Geometry | None = None,
+    counterfactuals: Counterfactuals | None = None,
+    validation: Rows | None = None,
+    regression: bool = False,
+    seed: int = 0,
+    threads: int | None = None,
+    progress: Progress = no_progress,
+) -> Trained:
+    """Train a network in place.
+
+    Parameters
+    ----------
+    module
+        A `torch.nn.Module` from (n, d) to logits (n, K), or to numbers (n,) or (n, 1).
+    rows
+        Training rows.
+    settings
+        How.
+    geometry
+        Where rows may be moved; needed by ``sensei`` and ``sensr``.
+    counterfactuals
+        The other versions of each training row; needed by ``clp``.
+    validation
+        Rows that choose the epoch to keep; without them the last one is kept.
+    regression
+        Whether targets are numbers.
+    seed
+        Of every draw: batches, directions, a module's own dropout.
+    threads
+        Of torch; by default one for small networks, all for large ones.
+    progress
+        Told after every epoch.
+
+    Raises
+    ------
+    DataError, ModelError, ParameterError
+        Rows, module and geometry do not fit together, or something that the method needs is missing.
+    """
+    import torch
+
+    run = _Run.prepare(module, rows, settings, geometry, counterfactuals, validation, regression, seed)
+    with torch.random.fork_rng(devices=[]), one_pool(module, settings.batch, threads), torch.no_grad():
+        torch.manual_seed(seed)
+        try:
+            return run.all_epochs(progress)
+        finally:
+            module.cpu().eval()
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Run:
+    """The state of one training."""
+
+    module: Any
+    rows: Rows
+    settings: Settings
+    frame: Frame | None
+    counterfactuals: Counterfactuals | None
+    validation: Rows | None
+    regression: bool
+    seed: int
+    x: Tensor
+    y: Tensor
+    outputs: int
+    multiplier: float
+    moves: tuple[Tensor, Tensor] | None = None
+    steps: Any = None
+    notes: list[str] = field(default_factory=list)
+
+    @classmethod
+    def prepare(
+        cls,
+        module: Any,
+        rows: Rows,
+        settings: Settings,
+        geometry: Geometry | None,
+        counterfactuals: Counterfactuals | None,
+        validation: Rows | None,
+        regression: bool,
+        seed: int,
+    ) -> _Run:
+        """Check that all fits together, and put it on the device."""
+        import torch
+
+        classes = 1 if regression else int(rows.target.max()) + 1
+        accepted = (1,) if regression else (1, 2) if classes == 2 else (classes,)
+        outputs = check_module(module, rows.x.shape[1], accepted)
+        if settings.method in ("sensei", "sensr") and geometry is None:
+            raise ParameterError(f"method={settings.method} needs a fair metric")
+        if settings.method == "clp" and counterfactuals is None:
+            raise ParameterError("method=clp needs counterfactuals: name the columns to flip, as in flip=sex")
+        if geometry is not None and geometry.width != rows.x.shape[1]:
+            raise DataError(
+                f"the fair metric is for {geometry.width} features, but there are {rows.x.shape[1]}: learn the "
+                "metric on the features that the network gets"
+            )
+        device = device_for(settings.device)
+        module.to(device=device, dtype=torch.float32).eval()
+        x = torch.as_tensor(rows.x, device=device)
+        y = torch.as_tensor(rows.target.astype(np.float32 if regression else np.int64), device=device)
+        return cls(
+            module=module,
+            rows=rows,
+            settings=settings,
+            frame=None if geometry is None else Frame.of(geometry, x),
+            counterfactuals=counterfactuals,
+            validation=validation,
+            regression=regression,
+            seed=seed,
+            x=x,
+            y=y,
+            outputs=outputs,
+            multiplier=1.0 / _weight(settings) if settings.multiplier is None else settings.multiplier,
+        )
+
+    def all_epochs(self, progress: Progress) -> Trained:
+        """Train until the last epoch, until patience ends, or until the objective diverges."""
+        settings = self.settings
+        self.steps = stepper(self.module, settings.rate, settings.weight_decay)
+        rng = np.random.default_rng([self.seed, 1])
+        classes = np.zeros(len(self.rows.target), np.int64)
+        if not self.regression:
+            classes = self.rows.target.astype(np.int64)
+        batches = BalancedBatches(classes, settings.batch, rng, self.rows.weights)
+        self._warm()
+        history: list[dict[str, float]] = []
+        best, least, kept = 0, math.inf, self.steps.state()
+        for epoch in range(1, settings.epochs + 1):
+            record = self._epoch(batches, rng)
+            if not record["objective"] < DIVERGED:
+                self.notes.append(
+                    f"The training diverged in epoch {epoch} (its objective reached {record['objective']:.3g}): it was "
+                    f"stopped, and the network of epoch {best} is kept. Try a smaller rate than {settings.rate:g}."
+                )
+                break
+            record["validation"] = self._validate()
+            history.append(record)
+            progress(epoch, settings.epochs, loss=record["loss"], disparity=record["disparity"])
+            if self.validation is None or record["validation"] < least:
+                best, least, kept = epoch, record["validation"], self.steps.state()
+            elif epoch - best >= settings.patience:
+                break
+        self.steps.restore(kept)
+        return Trained(module=self.module, history=history, best=best, notes=tuple(self.notes))
+
+    @property
+    def _searches(self) -> bool:
+        return self.settings.method == "sensr" or (self.settings.method == "sensei" and self.settings.rho > 0)
+
+    def _warm(self) -> None:
+        if self._searches and self.settings.warm_start and self.frame is not None:
+            rows = len(self.x)
+            widths = self.frame.free.shape[1], len(self.frame.price)
+            self.moves = (self.x.new_zeros(rows, widths[0]), self.x.new_zeros(rows, widths[1]))
+
+    def _epoch(self, batches: BalancedBatches, rng: np.random.Generator) -> dict[str, float]:
+        import torch
+
+        totals = torch.zeros(3, device=self.x.device)
+        for rows in batches.epoch():
+            index = torch.as_tensor(rows, device=self.x.device)
+            totals += self._batch(index, rows, rng)
+        loss, disparity, distance = (totals / batches.count).tolist()
+        weight = 0.0 if self.settings.method in ("sensr", "erm") else self.settings.rho
+        return {
+            "objective": loss + weight * disparity,
+            "loss": loss,
+            "disparity": disparity,
+            "distance": distance,
+            "multiplier": self.multiplier,
+        }
+
+    def _batch(self, index: Tensor, rows: NDArray[np.int64], rng: np.random.Generator) -> Tensor:
+        """Take one step; give the mean loss, d_Y and d²."""
+        import torch
+
+        method, rho = self.settings.method, self.settings.rho
+        x, y = self.x[index], self.y[index]
+        loss = loss_for(self.outputs, regression=self.regression)
+        distance = x.new_zeros(())
+        other: Tensor | None = None
+        if self._searches and self.frame is not None:
+            found = self._search(x, y, index)
+            distance = found.cost.mean()
+            other = found.moved(x, self.frame)
+            self._ascend(float(distance))
+        elif method == "clp" and rho > 0:
+            assert self.counterfactuals is not None  # noqa: S101 -- checked in `prepare`
+            other = self.counterfactuals.draw(x, rows, rng)
+        count = len(x)
+        if method == "sensr":
+            outputs = self.steps.outputs(other)
+            value, up = loss(outputs, y)
+            self.steps.step(up / count)
+            return torch.stack([value.mean(), distance.new_zeros(()), distance])
+        if other is None:
+            value, up = loss(self.steps.outputs(x), y)
+            self.steps.step(up / count)
+            return torch.stack([value.mean(), distance, distance])
+        here, there = self.steps.outputs(torch.cat([x, other])).split(count)
+        value, up = loss(here, y)
+        gap = there - here
+        pull = gap * (2.0 * rho / (gap.shape[1] * count))
+        self.steps.step(torch.cat([up / count - pull, pull]))
+        return torch.stack([value.mean(), gap.square().mean(), distance])
+
+    def _ascend(self, distance: float) -> None:
+        """λ ← max(0, λ - η_λ ρ (ε - mean d²)); ρ counts as 1 in SenSR."""
+        weight = _weight(self.settings)
+        rate = self.settings.multiplier_rate
+        step = (0.05 / weight**2 if rate is None else rate) * weight
+        if math.isfinite(distance):
+            self.multiplier = max(0.0, self.multiplier - step * (self.settings.epsilon - distance))
+
+    def _search(self, x: Tensor, y: Tensor, index: Tensor | None, *, rounds: int = 1) -> Found:
+        """Find x' for some rows; `index` names their last moves, for a warm start."""
+        assert self.frame is not None  # noqa: S101 -- checked in `prepare`
+        settings, network = self.settings, self.steps.network
+        origin = Origin.of(network, x)
+        reward: Reward = (
+            LossReward(loss_for(self.outputs, regression=self.regression), y)
+            if settings.method == "sensr"
+            else Disparity(origin.outputs, output_directions(origin.outputs))
+        )
+        start = None
+        if self.moves is not None and index is not None:
+            start = (self.moves[0][index], self.moves[1][index])
+        found = worst_case(
+            network,
+            origin,
+            x,
+            reward,
+            self.frame,
+            multiplier=self.multiplier,
+            epsilon=settings.epsilon,
+            free_steps=settings.free_steps * rounds,
+            steps=settings.steps * rounds,
+            start=start,
+        )
+        if self.moves is not None and index is not None:
+            self.moves[0][index], self.moves[1][index] = found.s, found.t
+        return found
+
+    def _validate(self) -> float:
+        """Give the objective on validation rows, classes in balance; by duality any λ gives an upper bound."""
+        import torch
+
+        if self.validation is None:
+            return math.nan
+        rows = self.validation
+        part = slice(0, VALIDATION_ROWS)
+        x = torch.as_tensor(rows.x[part], device=self.x.device)
+        target = rows.target[part]
+        y = torch.as_tensor(target.astype(np.float32 if self.regression else np.int64), device=self.x.device)
+        weights = torch.as_tensor(_balanced(rows, part, self.regression), device=self.x.device)
+        settings = self.settings
+        loss = loss_for(self.outputs, regression=self.regression)
+        network = self.steps.network
+        if not self._searches:
+            value = loss(network.tail(network.root(x))[0], y)[0]
+            return float(weights @ value)
+        found = self._search(x, y, None)
+        worst = settings.epsilon * self.multiplier + found.reward - self.multiplier * found.cost
+        if settings.method == "sensr":
+            return float(weights @ worst)
+        value = loss(network.tail(network.root(x))[0], y)[0]
+        return float(weights @ (value + settings.rho * worst))
+
+
+def _weight(settings: Settings) -> float:
+    """What the regulariser counts against the loss: ρ, or 1 in SenSR."""
+    return settings.rho if settings.method == "sensei" and settings.rho > 0 else 1.0
+
+
+def _balanced(rows: Rows, part: slice, regression: bool) -> NDArray[np.float32]:
+    """Weights of sum 1 that give every class the same share, as the batches do."""
+    own = np.ones(len(rows.target)) if rows.weights is None else rows.weights
+    own = own[part].astype(np.float64)
+    if not regression:
+        codes = rows.target[part].astype(np.int64)
+        own /= np.maximum(np.bincount(codes, own)[codes], 1e-300)
+    return np.asarray(own / own.sum(), dtype=np.float32)
