@@ -32,7 +32,7 @@ def main():
             whole = make()
             truth = whole.solve(epsilon).value - whole.mass @ whole.own
             for size in (200, 1_000):
-                rng = np.random.default_rng(1)
+                rng = np.random.default_rng([int(100 * epsilon), size, len(name)])
                 found = [
                     spread(make(rows=rng.integers(0, len(labels), size), eta=1.0).solve(epsilon), rng)
                     for _ in range(DRAWS)
