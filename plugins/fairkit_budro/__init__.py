@@ -1,0 +1,18 @@
+"""BuDRO: gradient boosting that is individually fair, on stock XGBoost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fairkit.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from fairkit.mitigators import Mitigator
+
+
+@hookimpl
+def fairkit_mitigators() -> list[type[Mitigator]]:
+    """Give the mitigator `budro`."""
+    from fairkit_budro.plugin import BuDRO
+
+    return [BuDRO]

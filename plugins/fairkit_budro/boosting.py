@@ -1,0 +1,185 @@
+"""Boosting on the worst case: XGBoost's rounds, each on the rows as the adversary weighs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.errors import DataError
+from fairkit_budro.losses import class_losses, derivatives
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit.individual.tree import Floats, Ints
+    from fairkit_budro.plans import Plan, WorstCase
+
+Watch = Callable[[Any, int], int | None]
+"""(booster, trees so far) -> the number of trees to keep, or None to go on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rows:
+    """Encoded rows.
+
+    Attributes
+    ----------
+    matrix
+        Shape (n, d), float32.
+    labels
+        Shape (n,): 0 ... K - 1.
+    mass
+        Shape (n,): weights of sum 1.
+    factors
+        Shape (K,): what each class weighs in the trees; the adversary's losses are not weighted by it.
+    """
+
+    matrix: NDArray[np.float32]
+    labels: Ints
+    mass: Floats
+    factors: Floats
+
+    @property
+    def classes(self) -> int:
+        """K."""
+        return len(self.factors)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How to train.
+
+    Attributes
+    ----------
+    rounds
+        Trees after the first one (of every class), which is plain boosting.
+    params
+        XGBoost's parameters, on the scale of weights that sum to n.
+    first
+        What is different in the first round.
+    """
+
+    rounds: int
+    params: Mapping[str, Any]
+    first: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Moment:
+    """One round as the adversary saw it, before its tree.
+
+    Attributes
+    ----------
+    value, cost, eta, searched, shortfall
+        Those of the worst case; see `WorstCase`.
+    loss
+        Mean loss without the adversary; `value` less this is the performance gap on the training rows.
+    """
+
+    value: float
+    loss: float
+    cost: float
+    eta: float
+    searched: str
+    shortfall: float | None
+
+    @classmethod
+    def of(cls, worst: WorstCase, loss: float) -> Moment:
+        """Keep what is worth telling."""
+        return cls(
+            value=worst.value,
+            loss=loss,
+            cost=worst.cost,
+            eta=worst.eta,
+            searched=worst.searched,
+            shortfall=worst.shortfall,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Trained:
+    """A booster whose trees add to 0, and its path: one moment for every round but the first."""
+
+    booster: Any
+    path: list[Moment]
+
+
+def train(
+    rows: Rows,
+    plan: Plan,
+    settings: Settings,
+    *,
+    watch: Watch | None = None,
+    progress: Callable[..., None] = lambda *_, **__: None,
+) -> Trained:
+    """Boost (BuDRO Algorithm 1): one plain round, then rounds on the worst case of the scores before them.
+
+    The two weighted copies of the data in the paper's algorithm are not made: a tree gets, for n rows, the sums over
+    the labels of gradients and hessians, Σ_k w(i, k) ℓ'(f_i, k). Weights sum to n there, so that ``lambda`` and
+    ``min_child_weight`` mean what they mean in XGBoost.
+
+    Raises
+    ------
+    DataError
+        The features are all constant.
+    KeyboardInterrupt
+        Nothing is kept.
+    """
+    import xgboost
+
+    if (rows.matrix == rows.matrix[:1]).all():
+        raise DataError(
+            f"all {rows.matrix.shape[1]} features are constant in the training rows; nothing to learn"
+        )
+    state = _State(rows, plan, settings, progress)
+    data = xgboost.DMatrix(rows.matrix, label=rows.labels)
+    params = dict(settings.params)
+    booster = xgboost.Booster(params | dict(settings.first), [data])
+    for number in range(settings.rounds + 1):
+        if number == 1 and settings.first:
+            booster.set_param({name: params[name] for name in settings.first if name in params})
+        booster.update(data, number, fobj=state.objective)
+        kept = None if watch is None else watch(booster, number + 1)
+        if kept is not None:
+            return Trained(booster=booster[:kept], path=state.path[: max(kept - 1, 0)])
+    return Trained(booster=booster, path=state.path)
+
+
+class _State:
+    """What the objective carries from round to round."""
+
+    def __init__(self, rows: Rows, plan: Plan, settings: Settings, progress: Callable[..., None]) -> None:
+        self.rows, self.plan, self.settings, self.progress = rows, plan, settings, progress
+        self.path: list[Moment] = []
+        self.calls = 0
+
+    def objective(self, margins: Any, _: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Give XGBoost the gradient at the margins: of the data in the first round, then of the worst case."""
+        rows = self.rows
+        scores = np.asarray(margins, dtype=np.float64)
+        n = len(rows.labels)
+        if self.calls == 0:
+            weights = np.zeros((n, rows.classes))
+            weights[np.arange(n), rows.labels] = rows.mass
+        else:
+            weights = self._worst(scores)
+        self.calls += 1
+        return derivatives(scores, weights * (rows.factors * n))
+
+    def _worst(self, scores: Floats) -> Floats:
+        values = class_losses(scores)
+        worst = self.plan(values)
+        loss = float(self.rows.mass @ values[self.rows.labels, np.arange(len(self.rows.labels))])
+        self.path.append(Moment.of(worst, loss))
+        self.progress(
+            self.calls,
+            self.settings.rounds,
+            eta=worst.eta,
+            inner_maximum=worst.value,
+            transport_cost=worst.cost,
+            gap=worst.value - loss,
+        )
+        return worst.weights

@@ -1,0 +1,81 @@
+"""The fair metric of training: learned from the training rows, or read from a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from fairkit.errors import DataError, MissingExtraError, ParameterError, did_you_mean
+from fairkit.individual.encode import Encoder
+from fairkit.individual.memory import check_memory
+from fairkit.individual.metric import FairMetric
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from fairkit.mitigators import Table
+
+SUBSPACE = "subspace"
+
+
+class Geometry(NamedTuple):
+    """The metric, the raw columns that it reads of training rows, and whether an audit can read them too."""
+
+    metric: FairMetric
+    columns: Mapping[str, NDArray[Any]]
+    audited: bool
+
+
+def find_geometry(table: Table, metric: str, strength: float) -> Geometry | None:
+    """Learn or load the metric; None where there is nothing to learn it from: no groups, or one only.
+
+    Raises
+    ------
+    ParameterError, DataError
+        No such file; a column of it is missing; a sensitive column is constant; nothing is left of the features; the
+        rows do not fit in memory.
+    """
+    columns, sensitive = raw_columns(table)
+    if metric != SUBSPACE:
+        if not Path(metric).exists():
+            hint = did_you_mean(metric, [SUBSPACE])
+            raise ParameterError(f"budro: the metric {metric!r} is neither {SUBSPACE!r} nor a file. {hint}")
+        loaded = FairMetric.load(metric)
+        absent = [name for name in loaded.columns if name not in columns]
+        if absent:
+            hint = did_you_mean(absent[0], columns, what="columns")
+            raise DataError(
+                f"the fair metric {metric!r} reads the column {absent[0]!r}, which {table.name} does not have among "
+                f"its features and sensitive columns. {hint}"
+            )
+        check_memory(len(table), len(loaded.encoder.features), len(table.classes))
+        return Geometry(loaded, columns, True)
+    if not sensitive:
+        return None
+    check_memory(len(table), len(Encoder.learn(columns).features), len(table.classes))
+    try:
+        from fairkit.individual.learn import subspace
+
+        learned = subspace(columns, sensitive, strength=strength)
+    except ImportError as error:
+        raise MissingExtraError("scikit-learn", "budro") from error
+    return Geometry(learned, columns, all(name in table.columns for name in sensitive))
+
+
+def raw_columns(table: Table) -> tuple[dict[str, NDArray[Any]], list[str]]:
+    """Give the features and the sensitive columns, and the latter's names.
+
+    Groups without columns behind them (a series of sensitive values beside the features) become text columns.
+    """
+    columns: dict[str, NDArray[Any]] = {name: table.columns[name] for name in table.features}
+    sensitive: dict[str, NDArray[Any]] = {}
+    for name, groups in table.groups.items():
+        if groups.split is not None:
+            sensitive |= {column: table.columns[column] for column in groups.split.columns}
+        elif len(groups.names) > 1:
+            sensitive[f"(sensitive) {name}"] = np.array(groups.names, dtype=object)[groups.codes]
+    return columns | sensitive, list(sensitive)

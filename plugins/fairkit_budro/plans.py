@@ -1,0 +1,293 @@
+"""The worst case of a round: which labels arrive at which rows when mass may move a distance ε.
+
+    Π = argmax over Π ≥ 0, Πᵀ1 = w, <C, Π> ≤ ε of Σ_ij ℓ(f_i, y_j) Π_ij,      w(i, k) = Σ_j Π_ij 1[y_j = k]
+
+(BuDRO eq. 2.8 and Algorithm 1, line 5). Three ways to find it; each is made once and called with every round's
+losses, and remembers what helps the next round.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import numpy as np
+
+from fairkit.individual.dual import Bracket, model_minimum, shares
+from fairkit.individual.duplicates import group_maxima
+from fairkit.individual.entropic import entropic_plan
+from fairkit.individual.plan import transport_plan
+from fairkit.individual.transport import Solution, Support, Transport
+from fairkit_budro.candidates import NEAREST, Candidates, NearTransport
+
+if TYPE_CHECKING:
+    from fairkit.individual.tree import Floats, Ints
+
+Searched = Literal["all", "near"]
+
+TOLERANCE = 1e-6
+"""Of the inner maximum, in units of the loss, where all rows are searched."""
+
+FEW_PLACES = 16 * NEAREST
+"""With at most so many distinct rows all are searched in every round."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class WorstCase:
+    """The worst case of one round.
+
+    Attributes
+    ----------
+    weights
+        Shape (n, K): the mass that arrives at each row under each label, of sum 1.
+    value
+        Σ R Π of the plan, the inner maximum.
+    upper
+        What no plan exceeds (weak duality); None where not all rows were searched.
+    cost
+        <C, Π>.
+    eta
+        η: what a unit of squared distance is worth.
+    searched
+        ``all``: the plan is the best there is (to `TOLERANCE`); ``near``: the best over the candidates.
+    shortfall
+        Where all rows were searched: how far below `upper` the plan over the candidates was, relative to `upper`.
+    """
+
+    weights: Floats
+    value: float
+    upper: float | None
+    cost: float
+    eta: float
+    searched: Searched = "all"
+    shortfall: float | None = None
+
+
+class Plan(Protocol):
+    """From the losses of a round, shape (K, n), to its worst case."""
+
+    def __call__(self, values: Floats) -> WorstCase:
+        """Find the worst case."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Fixed:
+    """What does not change over the rounds.
+
+    Attributes
+    ----------
+    support
+        The rows' coordinates under the fair metric.
+    labels
+        Shape (n,): 0 ... K - 1.
+    mass
+        Shape (n,): the rows' weights, of sum 1.
+    epsilon
+        The budget, in units of the squared distance.
+    classes
+        K.
+    """
+
+    support: Support
+    labels: Ints
+    mass: Floats
+    epsilon: float
+    classes: int
+
+
+class ExactPlan:
+    """The exact plan, in every round or in every k-th.
+
+    With more than `FEW_PLACES` distinct rows and ``every`` above 1, all rows are searched in the rounds 0, 1, 2, 4,
+    8, ... below k and in every k-th. Between them each query looks at its `NEAREST` nearest rows and at the answers of
+    the last exact searches. Such a plan is feasible, with <C, Π> = ε; its value is a lower bound of the inner maximum.
+    In each exact round the plan over the candidates is found too, and its shortfall is told.
+
+    Parameters
+    ----------
+    problem
+        The rows.
+    every
+        k.
+    """
+
+    def __init__(self, problem: Fixed, every: int = 10) -> None:
+        self.problem, self.every = problem, every
+        self.rounds = 0
+        self.eta: float | None = None
+        self.exact: Transport | None = None
+        self.candidates: Candidates | None = None
+
+    def __call__(self, values: Floats) -> WorstCase:
+        """Find the worst case; see `Plan`."""
+        near = self._near(values)
+        found = None if near is None else self._solve_near(near)
+        self.rounds += 1
+        if found is not None and not self._is_due(self.rounds - 1):
+            self._keep(found.eta)
+            return self._worst(found, "near", None)
+        problem = self.problem
+        transport = problem.support.losses(values, problem.labels, weights=problem.mass, eta=self.eta)
+        self._learn(transport)
+        best = self._solve_all(transport, self.eta if found is None else _finite(found.eta))
+        if self.candidates is not None:
+            self.candidates.remember(best.bracket.high)
+            self.candidates.remember(best.bracket.low)
+        self._keep(best.eta)
+        short = None if found is None else max(best.lower_bound - found.lower_bound, 0.0) / best.lower_bound
+        return self._worst(best, "all", short)
+
+    def _is_due(self, number: int) -> bool:
+        early = number < self.every and number & (number - 1) == 0
+        return early or number % self.every == 0
+
+    def _keep(self, eta: float) -> None:
+        self.eta = _finite(eta)
+
+    def _learn(self, transport: Transport) -> None:
+        """Make the candidate lists in the first round, where they are worth it."""
+        if self.exact is None:
+            self.exact = transport
+            if self.every > 1 and len(transport.z) > FEW_PLACES:
+                self.candidates = Candidates(self.problem.support, transport.where)
+
+    def _near(self, values: Floats) -> NearTransport | None:
+        """Put the losses on the candidates."""
+        if self.exact is None or self.candidates is None:
+            return None
+        support = self.problem.support
+        best, row = group_maxima(values, support.group, len(support.first))
+        own = values[self.problem.labels, np.arange(values.shape[1])]
+        return NearTransport(self.exact, self.candidates, best, row, own)
+
+    def _solve_near(self, near: NearTransport) -> Solution:
+        everyone = np.arange(len(near.where))
+        steps = 0.03 * 2.0 ** np.arange(8)
+        trials = [] if self.eta is None else [self.eta * f for s in steps for f in (1.0 / (1.0 + s), 1.0 + s)]
+        bracket = near.bracket(
+            everyone, near.weights, self.problem.epsilon, trials=trials, tolerance=TOLERANCE
+        )
+        return _solution(near, self.problem.epsilon, bracket)
+
+    def _solve_all(self, transport: Transport, eta: float | None) -> Solution:
+        return transport.solve(self.problem.epsilon, eta=eta, tolerance=TOLERANCE)
+
+    def _worst(self, solution: Solution, searched: Searched, shortfall: float | None) -> WorstCase:
+        plan = transport_plan(solution)
+        rows = len(self.problem.labels)
+        return WorstCase(
+            weights=plan.label_weights(self.problem.labels, rows, self.problem.classes),
+            value=solution.lower_bound,
+            upper=solution.value if searched == "all" else None,
+            cost=plan.cost,
+            eta=solution.eta,
+            searched=searched,
+            shortfall=shortfall,
+        )
+
+
+class SampledPlan(ExactPlan):
+    """η from some rows, drawn anew in every round; then every row goes to its best answer at that η.
+
+    BuDRO Algorithm 2 in its sample-average form: the sampled dual is minimised exactly, instead of by stochastic
+    gradient steps, whose size and number would be parameters. No row is split, so <C, Π> = ε only on average.
+
+    Parameters
+    ----------
+    problem
+        The rows.
+    every
+        As for `ExactPlan`: in which rounds all rows are searched for an answer.
+    sample
+        How many rows are drawn, by their weights, with replacement.
+    rng
+        Draws them.
+    """
+
+    def __init__(self, problem: Fixed, every: int, sample: int, rng: np.random.Generator) -> None:
+        super().__init__(problem, every)
+        self.sample, self.rng = sample, rng
+        self._drawn: Ints | None = None
+
+    def __call__(self, values: Floats) -> WorstCase:
+        """Find the worst case; see `Plan`."""
+        self._drawn = None
+        return super().__call__(values)
+
+    def _sampled(self, transport: Transport, eta: float | None) -> Solution:
+        if self._drawn is None:
+            self._drawn = self.rng.multinomial(self.sample, transport.weights / transport.weights.sum())
+        queries = np.flatnonzero(self._drawn)
+        weights = self._drawn[queries] / self.sample
+        epsilon = self.problem.epsilon
+        bracket = transport.bracket(queries, weights, epsilon, eta=eta, tolerance=TOLERANCE)
+        lines = transport.answers(bracket.eta, np.arange(len(transport.where)), transport.where)
+        value = bracket.eta * epsilon + float(transport.weights @ lines.at(bracket.eta))
+        at = Bracket(
+            eta_low=bracket.eta, eta_high=bracket.eta, low=lines, high=lines, eta=bracket.eta, value=value
+        )
+        reached = float(transport.weights @ lines.reward)
+        return _solution(transport, epsilon, at, value=reached)
+
+    def _solve_near(self, near: NearTransport) -> Solution:
+        return self._sampled(near, self.eta)
+
+    def _solve_all(self, transport: Transport, eta: float | None) -> Solution:
+        return self._sampled(transport, eta)
+
+
+class EntropicPlan:
+    """The plan with an entropy term of strength γ: smooth where ties make the exact one jump (BuDRO B.1).
+
+    Parameters
+    ----------
+    problem
+        The rows.
+    gamma
+        γ > 0, in units of the loss.
+    """
+
+    def __init__(self, problem: Fixed, gamma: float) -> None:
+        self.problem, self.gamma = problem, gamma
+        self.eta: float | None = None
+
+    def __call__(self, values: Floats) -> WorstCase:
+        """Find the worst case; see `Plan`."""
+        problem = self.problem
+        found = entropic_plan(
+            problem.support.z,
+            values,
+            problem.labels,
+            problem.epsilon,
+            self.gamma,
+            weights=problem.mass,
+            eta=self.eta,
+            precision=1e-6,
+        )
+        self.eta = _finite(found.eta)
+        return WorstCase(
+            weights=found.label_weights, value=found.value, upper=None, cost=found.cost, eta=found.eta
+        )
+
+
+def _solution(
+    transport: Transport, epsilon: float, bracket: Bracket, *, value: float | None = None
+) -> Solution:
+    """Give a bracket the form that a plan is read from."""
+    lower = model_minimum(transport.weights, epsilon, bracket)[1] if value is None else value
+    return Solution(
+        epsilon=epsilon,
+        value=bracket.value,
+        lower_bound=min(lower, bracket.value) if value is None else lower,
+        eta=bracket.eta,
+        evaluations=bracket.evaluations,
+        looks=0,
+        bracket=bracket,
+        share=shares(transport.weights, epsilon, bracket),
+        problem=transport,
+    )
+
+
+def _finite(eta: float) -> float | None:
+    """Give an η that is worth starting from."""
+    return float(eta) if np.isfinite(eta) and eta > 0.0 else None

@@ -1,0 +1,295 @@
+"""The plugin `budro`: parameters, checks, and the way from a table to a fitted model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from fairkit.errors import MissingExtraError, ParameterError
+from fairkit.learners import check_target, encoder_for
+from fairkit.mitigation import stratified
+from fairkit.mitigators import FittedModel, Mitigator, Run, Table
+from fairkit.parameters import parameter
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit.onnx.encode import Encoder
+    from fairkit.onnx.model import OnnxModel
+    from fairkit_budro.boosting import Rows, Trained
+    from fairkit_budro.geometry import Geometry
+    from fairkit_budro.plans import Fixed, Plan
+    from fairkit_budro.watching import GapWatch
+
+_OWN = {
+    "learning_rate": ("eta",),
+    "reg_lambda": ("lambda",),
+    "max_depth": (),
+    "min_child_weight": (),
+    "n_estimators": ("num_boost_round", "num_round"),
+}
+_REFUSED = {
+    "objective": "BuDRO is its own objective",
+    "num_class": "the label tells the classes",
+    "base_score": "scores start at 0: the class balance is in the trees",
+    "scale_pos_weight": "give balanced=true or false, or weights for the rows",
+    "booster": "BuDRO grows trees, with gbtree",
+    "enable_categorical": "categories are one-hot columns",
+    "multi_strategy": "one tree for each class has a form in ONNX",
+    "eval_metric": "the inner maximum is reported as it is",
+    "seed": "give the run's seed, which is kept in the report",
+    "random_state": "give the run's seed, which is kept in the report",
+    "nthread": "give the run's threads",
+    "n_jobs": "give the run's threads",
+}
+
+
+class BuDRO(Mitigator):
+    """Gradient boosting that is individually fair, on stock XGBoost.
+
+    Every tree is fitted to the worst case of the scores before it: the distribution of people that raises the mean
+    loss most when each may be replaced, at a mean squared fair distance of at most epsilon, by others of the training
+    rows who keep his label. A model with small loss there treats similar people alike.
+    """
+
+    name = "budro"
+    stage = "in"
+    tasks = ("binary", "multiclass")
+    citation = (
+        "Vargo, Zhang, Yurochkin, Sun: Individually fair gradient boosting, ICLR 2021, arXiv:2103.16785"
+    )
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Parameters:
+        """Parameters of BuDRO."""
+
+        epsilon: float = parameter(
+            0.4, help="The budget: how far people may move, mean squared fair distance.", minimum=0
+        )
+        plan: Literal["exact", "entropic", "sampled"] = parameter(
+            "exact",
+            help="The worst case: exact; smoothed by an entropy (few distinct rows); with its multiplier found on "
+            "sampled rows (the paper's algorithm 2).",
+        )
+        exact_every: int = parameter(
+            10,
+            help="With more than 4,096 distinct rows, search all rows in every so many rounds, and in the others each "
+            "row's 256 nearest and its latest answers; 1: always all.",
+            minimum=1,
+        )
+        gamma: float = parameter(
+            5e-5, help="Strength of the entropy (plan=entropic), in units of the loss.", above=0
+        )
+        sample: int = parameter(2_000, help="Rows that are drawn in a round (plan=sampled).", minimum=1)
+        metric: str = parameter(
+            "subspace",
+            help="The fair metric: learned from the sensitive columns (subspace), or the file of a saved one.",
+        )
+        strength: float = parameter(
+            0.1, help="l2 penalty of the logistic regressions that find the sensitive subspace.", above=0
+        )
+        balanced: bool = parameter(
+            True, help="Let every class weigh as much as the most frequent one in the trees."
+        )
+        target_gap: float | None = parameter(
+            None,
+            help="Keep the trees up to the last round whose certified gap (its upper confidence bound, at epsilon) on "
+            "validation rows is at most this.",
+            above=0,
+        )
+        validation_share: float = parameter(
+            0.2, help="Share of the rows that target_gap is measured on.", above=0, below=1
+        )
+        n_estimators: int = parameter(180, help="Trees after the first one, which is plain.", minimum=1)
+        learning_rate: float = parameter(0.02, help="XGBoost's learning rate.", above=0)
+        max_depth: int = parameter(10, help="XGBoost's depth of a tree.", minimum=0)
+        reg_lambda: float = parameter(
+            1.0, help="XGBoost's lambda, on the scale of weights that sum to n.", minimum=0
+        )
+        min_child_weight: float = parameter(
+            1.0, help="XGBoost's min_child_weight, on the scale of weights that sum to n.", minimum=0
+        )
+        first_round: Mapping[str, Any] = parameter(
+            {}, help="XGBoost's parameters in the first, plain round, such as first_round.lambda=1."
+        )
+        xgboost: Mapping[str, Any] = parameter(
+            {}, help="Any other parameter of XGBoost, such as xgboost.max_bin=64."
+        )
+
+    def check(self) -> None:
+        """Refuse XGBoost parameters that contradict the method, and plans that cannot be."""
+        own = {alias: name for name, aliases in _OWN.items() for alias in (name, *aliases)}
+        for key in self.parameters.xgboost:
+            if key in own:
+                raise ParameterError(f"budro: give {own[key]} itself instead of xgboost.{key}")
+        for key in (*self.parameters.xgboost, *self.parameters.first_round):
+            if key in _REFUSED:
+                raise ParameterError(f"budro: the XGBoost parameter {key} cannot be set: {_REFUSED[key]}")
+        if self.parameters.plan == "entropic" and self.parameters.epsilon == 0:
+            raise ParameterError(
+                "budro: the entropic plan needs an epsilon above 0: it always spends a little; use plan=exact"
+            )
+
+    def fit(
+        self, table: Table, run: Run, *, validation: Table | None = None, model: OnnxModel | None = None
+    ) -> FittedModel:
+        """Train; see `Mitigator.fit`."""
+        self.learner(run)
+        check_target(table)
+        _start_threads(run)
+        from fairkit_budro.geometry import find_geometry
+
+        train, held = self._split(table, validation, run)
+        geometry = find_geometry(train, self.parameters.metric, self.parameters.strength)
+        if geometry is None:
+            return self.baseline(table, run)
+        return self._fit(train, held, geometry, run)
+
+    def baseline(self, table: Table, run: Run) -> FittedModel:
+        """Train stock XGBoost, with the same weights of the classes."""
+        from fairkit.learners import fit_learner
+
+        check_target(table)
+        factors = _factors(table, self.parameters.balanced)[table.target.astype(np.int64)]
+        return fit_learner("xgboost", table.with_weights(table.row_weights() * factors), run)
+
+    def _split(self, table: Table, validation: Table | None, run: Run) -> tuple[Table, Table | None]:
+        """Give training rows, and validation rows where a gap is aimed at."""
+        if self.parameters.target_gap is None:
+            return table, None
+        if validation is not None:
+            return table, validation
+        held = stratified(table.target.astype(np.int64), self.parameters.validation_share, run.rng())
+        return table.take(~held), table.take(held)
+
+    def _fit(self, train: Table, held: Table | None, geometry: Geometry, run: Run) -> FittedModel:
+        from fairkit_budro import boosting
+        from fairkit_budro.model import BuDROModel
+
+        encoder = encoder_for("xgboost", train)
+        rows = self._rows(encoder, train)
+        problem = self._problem(geometry, rows)
+        settings = boosting.Settings(
+            rounds=self.parameters.n_estimators,
+            params=self._xgboost(run, rows.classes),
+            first=self.parameters.first_round,
+        )
+        watch = None if held is None else self._watch(held, geometry, encoder, run)
+        trained = boosting.train(rows, self._plan(problem, run), settings, watch=watch, progress=run.progress)
+        return BuDROModel(
+            encoder=encoder,
+            booster=trained.booster,
+            task=train.task,
+            metric=geometry.metric,
+            audit_metric=geometry.audited,
+            epsilon=self.parameters.epsilon,
+            details=_details(trained, geometry, problem, watch),
+            notes=() if watch is None else watch.notes(),
+        )
+
+    def _rows(self, encoder: Encoder, table: Table) -> Rows:
+        from fairkit_budro.boosting import Rows
+
+        weights = table.row_weights()
+        return Rows(
+            matrix=encoder.transform(table.columns),
+            labels=table.target.astype(np.int64),
+            mass=weights / weights.sum(),
+            factors=_factors(table, self.parameters.balanced),
+        )
+
+    def _problem(self, geometry: Geometry, rows: Rows) -> Fixed:
+        from fairkit.individual.transport import Support
+        from fairkit_budro.plans import Fixed
+
+        return Fixed(
+            support=Support(geometry.metric.transform(geometry.columns)),
+            labels=rows.labels,
+            mass=rows.mass,
+            epsilon=self.parameters.epsilon,
+            classes=rows.classes,
+        )
+
+    def _plan(self, problem: Fixed, run: Run) -> Plan:
+        from fairkit_budro import plans
+
+        chosen = self.parameters
+        if chosen.plan == "entropic":
+            return plans.EntropicPlan(problem, chosen.gamma)
+        if chosen.plan == "sampled":
+            return plans.SampledPlan(problem, chosen.exact_every, chosen.sample, run.rng())
+        return plans.ExactPlan(problem, chosen.exact_every)
+
+    def _watch(self, held: Table, geometry: Geometry, encoder: Encoder, run: Run) -> GapWatch:
+        from fairkit_budro.geometry import raw_columns
+        from fairkit_budro.watching import GapWatch
+
+        return GapWatch(
+            matrix=encoder.transform(held.columns),
+            z=geometry.metric.transform(raw_columns(held)[0]),
+            labels=held.target.astype(np.int64),
+            weights=held.row_weights(),
+            epsilon=self.parameters.epsilon,
+            target=float(self.parameters.target_gap),
+            seed=run.seed,
+        )
+
+    def _xgboost(self, run: Run, classes: int) -> dict[str, Any]:
+        chosen = self.parameters
+        many = {"objective": "multi:softprob", "num_class": classes}
+        return {
+            "tree_method": "hist",
+            "verbosity": 0,
+            "seed": run.seed,
+            "base_score": 0.5,
+            "eta": chosen.learning_rate,
+            "max_depth": chosen.max_depth,
+            "lambda": chosen.reg_lambda,
+            "min_child_weight": chosen.min_child_weight,
+            **({} if run.threads is None else {"nthread": run.threads}),
+            **({"objective": "binary:logistic"} if classes == 2 else many),
+            **chosen.xgboost,
+        }
+
+
+def _factors(table: Table, balanced: bool) -> NDArray[np.float64]:
+    """Give what each class weighs in the trees, shape (K,): 1 for the most frequent."""
+    count = max(len(table.classes), int(table.target.max()) + 1)
+    weight = np.bincount(table.target.astype(np.int64), weights=table.row_weights(), minlength=count)
+    if not balanced:
+        return np.ones(count)
+    factors: NDArray[np.float64] = np.divide(weight.max(), weight, out=np.ones(count), where=weight > 0)
+    return factors
+
+
+def _start_threads(run: Run) -> None:
+    """Import what is heavy, and give numba as many threads as XGBoost."""
+    try:
+        import xgboost  # noqa: F401 - the first to start its threads
+    except ImportError as error:
+        raise MissingExtraError("xgboost", "budro") from error
+    try:
+        import numba
+    except ImportError as error:
+        raise MissingExtraError("numba", "budro") from error
+    if run.threads is not None:
+        most = int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
+        numba.set_num_threads(max(1, min(run.threads, most)))
+
+
+def _details(trained: Trained, geometry: Geometry, problem: Fixed, watch: GapWatch | None) -> dict[str, Any]:
+    """Give the path of training as plain values."""
+    path = trained.path
+    return {
+        "metric_sha256": geometry.metric.sha256,
+        "distinct_rows": len(problem.support.first),
+        "trees": int(trained.booster.num_boosted_rounds()),
+        "path": {
+            name: [getattr(moment, name) for moment in path]
+            for name in ("value", "loss", "cost", "eta", "searched", "shortfall")
+        },
+        **({} if watch is None else {"validation": watch.record()}),
+    }
