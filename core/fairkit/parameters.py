@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import collections.abc
 import dataclasses
-import math
-import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin
 
 from fairkit.errors import ParameterError, did_you_mean
+from fairkit.parameter_values import Unreadable, convert, guess, is_mapping, type_text
 
 T = TypeVar("T")
-_TRUE = {"true", "yes", "on", "1"}
-_FALSE = {"false", "no", "off", "0"}
-_NONE = {"none", "null", ""}
-
-
-class _Unreadable(Exception):  # noqa: N818 - never leaves this module
-    """The value does not fit the type; the caller knows the parameter's name and says it."""
 
 
 class ParameterInfo(NamedTuple):
@@ -118,14 +109,14 @@ def parse_parameters(cls: type[T], values: Mapping[str, Any], *, owner: str) -> 
             hint = did_you_mean(key, fields, what="parameters")
             raise ParameterError(f"{owner} has no parameter {key!r}. {hint}")
         if dot:
-            if not _is_mapping(hints[name]):
+            if not is_mapping(hints[name]):
                 raise ParameterError(
                     f"{owner}.{name} has no parts, so {key!r} means nothing; write {name}=VALUE"
                 )
-            given.setdefault(name, {})[inner] = _guess(value)
+            given.setdefault(name, {})[inner] = guess(value)
         else:
             converted = _converted(hints[name], value, owner=owner, name=name)
-            given[name] = {**given.get(name, {}), **converted} if _is_mapping(hints[name]) else converted
+            given[name] = {**given.get(name, {}), **converted} if is_mapping(hints[name]) else converted
             _check_range(fields[name], given[name], owner=owner)
     missing = [name for name, field in fields.items() if _required(field) and name not in given]
     if missing:
@@ -150,7 +141,7 @@ def describe_parameters(cls: type[Any]) -> list[ParameterInfo]:
     return [
         ParameterInfo(
             name,
-            _type_text(hints[name]) + _range_text(field.metadata),
+            type_text(hints[name]) + _range_text(field.metadata),
             None if _required(field) else _default_text(field),
             str(field.metadata.get("help", "")),
         )
@@ -185,133 +176,14 @@ def _required(field: dataclasses.Field[Any]) -> bool:
     return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
-def _is_mapping(hint: Any) -> bool:
-    return hint is dict or get_origin(hint) in (dict, collections.abc.Mapping)
-
-
-def _is_sequence(hint: Any) -> bool:
-    return hint in (tuple, list) or get_origin(hint) in (tuple, list, collections.abc.Sequence)
-
-
-def _is_union(hint: Any) -> bool:
-    return get_origin(hint) in (typing.Union, types.UnionType)
-
-
 def _converted(hint: Any, value: Any, *, owner: str, name: str) -> Any:
     try:
-        return _convert(hint, value)
-    except _Unreadable as error:
+        return convert(hint, value)
+    except Unreadable as error:
         if get_origin(hint) is Literal and isinstance(value, str):
             hint_text = did_you_mean(value, [str(choice) for choice in get_args(hint)], what="choices")
             raise ParameterError(f"{owner}: {name} cannot be {value!r}. {hint_text}") from error
-        raise ParameterError(f"{owner}: {name} must be {_type_text(hint)}, not {value!r}") from error
-
-
-def _convert(hint: Any, value: Any) -> Any:
-    if hint is Any:
-        return value
-    for applies, convert in _CONVERTERS:
-        if applies(hint):
-            return convert(hint, value)
-    simple = {bool: _convert_bool, int: _convert_int, float: _convert_float, str: _convert_str}.get(hint)
-    if simple is not None:
-        return simple(value)
-    if isinstance(hint, type) and isinstance(value, hint):
-        return value
-    raise _Unreadable
-
-
-def _convert_mapping(_: Any, value: Any) -> dict[str, Any]:
-    if not isinstance(value, Mapping):
-        raise _Unreadable
-    return dict(value)
-
-
-def _convert_literal(hint: Any, value: Any) -> Any:
-    for choice in get_args(hint):
-        if value == choice or (isinstance(value, str) and value == str(choice)):
-            return choice
-    raise _Unreadable
-
-
-def _convert_union(hint: Any, value: Any) -> Any:
-    options = get_args(hint)
-    if type(None) in options and (value is None or (isinstance(value, str) and value.lower() in _NONE)):
-        return None
-    for option in options:
-        if option is type(None):
-            continue
-        try:
-            return _convert(option, value)
-        except _Unreadable:
-            continue
-    raise _Unreadable
-
-
-def _convert_sequence(hint: Any, value: Any) -> Any:
-    inner = [argument for argument in get_args(hint) if argument is not Ellipsis]
-    if isinstance(value, str):
-        items: list[Any] = [part.strip() for part in value.split(",") if part.strip()]
-    elif isinstance(value, (list, tuple)):
-        items = list(value)
-    else:
-        items = [value]
-    fixed = get_origin(hint) is tuple and Ellipsis not in get_args(hint) and bool(inner)
-    if fixed and len(items) != len(inner):
-        raise _Unreadable
-    hints = inner if fixed else [inner[0] if inner else Any] * len(items)
-    converted = [_convert(one, item) for one, item in zip(hints, items, strict=True)]
-    return converted if hint is list or get_origin(hint) is list else tuple(converted)
-
-
-def _convert_bool(value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, str) and value.lower() in _TRUE | _FALSE:
-        return value.lower() in _TRUE
-    raise _Unreadable
-
-
-def _convert_int(value: Any) -> int:
-    if isinstance(value, bool):
-        raise _Unreadable
-    try:
-        number = int(value)
-    except (TypeError, ValueError) as error:
-        raise _Unreadable from error
-    if not isinstance(value, str) and number != value:
-        raise _Unreadable
-    return number
-
-
-def _convert_float(value: Any) -> float:
-    if isinstance(value, bool):
-        raise _Unreadable
-    try:
-        number = float(value)
-    except (TypeError, ValueError) as error:
-        raise _Unreadable from error
-    if math.isnan(number):
-        raise _Unreadable
-    return number
-
-
-def _convert_str(value: Any) -> str:
-    if not isinstance(value, str):
-        raise _Unreadable
-    return value
-
-
-def _guess(value: Any) -> Any:
-    """Read text whose type nobody declared: int, float, true or false, else the text itself."""
-    if not isinstance(value, str):
-        return value
-    for convert in (int, float):
-        try:
-            return convert(value)
-        except ValueError:
-            continue
-    return {"true": True, "false": False}.get(value.lower(), value)
+        raise ParameterError(f"{owner}: {name} must be {type_text(hint)}, not {value!r}") from error
 
 
 def _check_range(field: dataclasses.Field[Any], value: Any, *, owner: str) -> None:
@@ -351,24 +223,6 @@ def _range_text(metadata: Mapping[str, Any]) -> str:
     return ", " + " and ".join(parts) if parts else ""
 
 
-def _type_text(hint: Any) -> str:
-    simple = {Any: "any value", bool: "true or false", int: "integer", float: "number", str: "text"}
-    arguments = [argument for argument in get_args(hint) if argument is not Ellipsis]
-    if get_origin(hint) is Literal:
-        text = " | ".join(str(choice) for choice in arguments)
-    elif _is_union(hint):
-        text = " or ".join("none" if one is type(None) else _type_text(one) for one in arguments)
-    elif _is_mapping(hint):
-        text = "KEY=VALUE pairs"
-    elif _is_sequence(hint):
-        fixed = get_origin(hint) is tuple and Ellipsis not in get_args(hint)
-        inner = [_type_text(one) for one in arguments]
-        text = ",".join(inner) if fixed else "list of " + (inner[0] if inner else "values")
-    else:
-        text = simple.get(hint, getattr(hint, "__name__", str(hint)))
-    return text
-
-
 def _default_text(field: dataclasses.Field[Any]) -> str:
     value = field.default
     if value is dataclasses.MISSING:
@@ -392,11 +246,3 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     return str(value)
-
-
-_CONVERTERS: tuple[tuple[Callable[[Any], bool], Callable[[Any, Any], Any]], ...] = (
-    (lambda hint: get_origin(hint) is Literal, _convert_literal),
-    (_is_union, _convert_union),
-    (_is_mapping, _convert_mapping),
-    (_is_sequence, _convert_sequence),
-)
