@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit import plugins
 from fairkit.auditors import AuditContext, Auditor, Progress, no_progress
+from fairkit.data import need_dataset
 from fairkit.engines import opened
 from fairkit.errors import ParameterError
 from fairkit.findings import Finding, Report
@@ -104,6 +105,7 @@ def audit(
     FairkitError
         The model, the data, a parameter or a rule cannot be used.
     """
+    need_dataset(data)
     if not 0 < confidence < 1:
         raise ParameterError(f"confidence={confidence} is not between 0 and 1; 0.95 is usual")
     if seed < 0:

@@ -212,6 +212,21 @@ class Dataset:
         return next(v for v in self.profile.label_values if same_value(v, self.roles.favorable))
 
 
+def need_dataset(data: Any) -> None:
+    """Refuse a path, a frame or an array where a dataset is needed.
+
+    Raises
+    ------
+    DataError
+        It has no roles.
+    """
+    if not hasattr(data, "roles"):
+        raise DataError(
+            f"the data is a {type(data).__name__}, not a Dataset; say which columns are what: "
+            'fairkit.load_data(data, label="...", favorable="...", sensitive=["..."])'
+        )
+
+
 def load_data(
     data: Any,
     *,

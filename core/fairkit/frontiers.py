@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit.auditing import audit
 from fairkit.auditors import Progress, no_progress
+from fairkit.data import need_dataset
 from fairkit.errors import ParameterError, did_you_mean
 from fairkit.frontier_choice import Choice, pareto, pick
 from fairkit.frontier_points import Measure, Point, State
@@ -158,6 +159,7 @@ def frontier(
     KeyboardInterrupt
         The user stopped it; finished points are in the state file.
     """
+    need_dataset(data)
     if not sweeps:
         raise ParameterError("name at least one method: --plugin NAME")
     for sweep in sweeps:

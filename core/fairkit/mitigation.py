@@ -12,7 +12,7 @@ import numpy as np
 
 from fairkit import plugins
 from fairkit.auditing import audit
-from fairkit.data import BATCH_ROWS, Dataset
+from fairkit.data import BATCH_ROWS, Dataset, need_dataset
 from fairkit.errors import DataError, ParameterError, PluginError, did_you_mean
 from fairkit.files import check_writable, write_atomic
 from fairkit.mitigators import FittedModel, Mitigator, Run, Table, fixed_roles, no_progress
@@ -178,6 +178,7 @@ def mitigate(
     ...                          sensitive="sex")                                      # doctest: +SKIP
     >>> fairkit.mitigate("fairgbm", data, constraint="fnr").save("fair.onnx")          # doctest: +SKIP
     """
+    need_dataset(data)
     if output is not None:
         check_writable(Path(output))
     method = as_mitigator(plugin, parameters)

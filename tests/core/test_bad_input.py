@@ -405,3 +405,27 @@ def test_findings_that_the_report_lacks_suggest() -> None:
         report.find("acuracy")
     with pytest.raises(fairkit.DataError, match="0 findings answer to 'accuracy_difference' for 'race'"):
         report.find("accuracy_difference", "race")
+
+
+@pytest.mark.parametrize("data", ["loans.csv", Path("loans.csv"), {"sex": ["f"]}, np.zeros((2, 2))])
+def test_data_without_roles_says_how_to_load_it(data: Any) -> None:
+    for work in (
+        lambda: fairkit.audit(_graph(), data),
+        lambda: fairkit.mitigate("reweigh", data),
+        lambda: fairkit.frontier([fairkit.Sweep(plugin="reweigh")], data),
+    ):
+        with pytest.raises(
+            fairkit.DataError, match=f"the data is a {type(data).__name__}, not a Dataset; .*load_data"
+        ):
+            work()
+
+
+def test_reports_and_findings_print_as_lines() -> None:
+    report = fairkit.audit(_graph(), _data())
+    lines = str(report).splitlines()
+    assert len(lines) == 1 + len(report.findings)
+    assert f"{N} rows" in lines[0]
+    found = report.find("accuracy_difference", "sex")
+    low, high = found.interval or (0.0, 0.0)
+    assert str(found) == f"accuracy_difference of sex: {found.value:.4g} [{low:.4g}, {high:.4g}]"
+    assert str(found) in lines
