@@ -130,8 +130,8 @@ def _print_record(record: dict[str, Any]) -> None:
 
     parts: list[Any] = [
         Text(f"{record['name']} ({record['distribution']} {record['version']})", style="bold"),
-        Text(record["summary"]),
     ]
+    parts += [Text(record["summary"])] if record["summary"] else []
     for kind in ("auditors", "mitigators"):
         for entry in record[kind]:
             parts += ["", Text(f"{kind[:-1]} {entry['name']}: {entry['summary']}")]
