@@ -5,28 +5,40 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from fairkit.auditors import AuditContext, Auditor
 from fairkit.errors import MissingExtraError, ParameterError
 from fairkit.findings import Finding
-from fairkit_individual.choice import make_metric, metric_columns, metric_name, sensitive_columns
-from fairkit_individual.collect import Collected, Rows, collect
+from fairkit.individual.memory import check_memory
+from fairkit_individual.choice import KINDS, make_metric, metric_columns, metric_name, sensitive_columns
+from fairkit_individual.collect import Collected, collect
 from fairkit_individual.evidence import pairs, shared_columns
-from fairkit_individual.rewards import shown_scores
+from fairkit_individual.tables import MemoryTable, SpreadTable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data import Batch
+    from fairkit.engines import Spread
     from fairkit.individual.metric import FairMetric
-    from fairkit.individual.transport import Solution, Support, Transport
-    from fairkit.models import Predictions
+    from fairkit.individual.problem import Problem, Solution
+    from fairkit.models import Predictions, Task
+    from fairkit_individual.collect import Rows
+    from fairkit_individual.rewards import Rewards
+    from fairkit_individual.tables import Table
 
 ALL_QUERIES = 250_000
 """Up to so many rows are all asked."""
+
+METRIC_ROWS = 250_000
+"""A metric is learned from at most so many rows, drawn at random from more."""
+
+TOLERANCE = 1e-10
+"""How closely upper and lower bound meet, in units of the reward."""
 
 SAMPLED_QUERIES = 50_000
 """So many are asked of larger tables; all rows stay in the support."""
@@ -36,9 +48,9 @@ SAMPLED_QUERIES = 50_000
 class Prepared:
     """The rows of an audit, its metric, and the transport problem."""
 
-    rows: Rows
+    rows: Table
     metric: FairMetric
-    problem: Transport
+    problem: Problem
     notes: tuple[str, ...]
 
 
@@ -46,6 +58,7 @@ class CertificateAuditor(Auditor):
     """Collects all rows, then solves one transport problem for each ε."""
 
     metric_name: str
+    spread = True
 
     def columns(self, context: AuditContext) -> Sequence[str]:
         """The metric's columns, and those that pairs are shown with."""
@@ -53,29 +66,34 @@ class CertificateAuditor(Auditor):
         wanted = metric_columns(self.parameters.metric, self.parameters.columns, context)
         return shared_columns(wanted, context.scorer.columns, sensitive_columns(context))
 
+    def begin(self, context: AuditContext) -> None:
+        """Settle the columns."""
+        self._columns = list(self.columns(context))
+
     def measure(self, batch: Batch, predictions: Predictions, context: AuditContext) -> Collected:
         """Keep the batch."""
-        return collect(batch, predictions, self.columns(context))
+        return collect(batch, predictions, self._columns)
 
-    def findings(self, total: Collected, context: AuditContext) -> list[Finding]:
+    def findings(self, total: Collected | Spread, context: AuditContext) -> list[Finding]:
         """Solve, one finding for each ε in the order given."""
-        prepared = self._prepare(total.rows(), context)
+        if isinstance(total, Collected) or context.engine is None:
+            prepared = self._prepare(MemoryTable(cast("Collected", total).rows()), context)
+        else:
+            prepared = self._prepare(SpreadTable(total, context.engine), context)
         epsilons = list(self.parameters.epsilon)
         found: dict[int, Finding] = {}
         eta: float | None = None
         for done, place in enumerate(np.argsort(epsilons, kind="stable")[::-1].tolist()):
             context.progress(f"{self.name}: solving (the first run compiles)", done, len(epsilons))
-            solution = prepared.problem.solve(epsilons[place], eta=eta, tolerance=1e-8)
+            solution = prepared.problem.solve(epsilons[place], eta=eta, tolerance=TOLERANCE)
             eta = solution.eta
             found[place] = self._finding(solution, prepared, context)
         context.progress(f"{self.name}: solved", len(epsilons), len(epsilons))
         return [found[place] for place in range(len(epsilons))]
 
     @abstractmethod
-    def _problem(
-        self, support: Support, rows: Rows, queries: dict[str, Any], context: AuditContext
-    ) -> tuple[Transport, tuple[str, ...]]:
-        """Put the rewards on the support; give also notes."""
+    def rewards(self, rows: Rows, task: Task, classes: Sequence[Any]) -> Rewards:
+        """Say what every row is worth; a function of these rows alone."""
 
     @abstractmethod
     def _notes(self, context: AuditContext) -> tuple[str, ...]:
@@ -96,32 +114,46 @@ class CertificateAuditor(Auditor):
                 f"{self.name}: give at least one epsilon, as in --set {self.name}.epsilon=0.1"
             )
 
-    def _prepare(self, rows: Rows, context: AuditContext) -> Prepared:
+    def _prepare(self, rows: Table, context: AuditContext) -> Prepared:
         try:
-            from fairkit.individual.transport import Support
+            import numba  # noqa: F401 -- the search needs it
         except ImportError as error:
             raise MissingExtraError("numba", "individual") from error
         context.progress(f"{self.name}: making the fair metric", 0, 0)
-        metric = make_metric(self.parameters.metric, self.parameters.columns, rows, context)
+        metric, notes = self._metric(rows, context)
         if self.parameters.save_metric:
             metric.save(self.parameters.save_metric)
-        support = Support(metric.transform(rows.columns))
-        asked, weights = self._asked(rows, context)
-        problem, notes = self._problem(support, rows, {"rows": asked, "weights": weights}, context)
-        return Prepared(rows=rows, metric=metric, problem=problem, notes=notes)
+        asked = self._asked(rows, context)
+        weights = None
+        if context.dataset.roles.weights is not None:
+            weights = rows.take(np.arange(len(rows)) if asked is None else asked).get("weights")
+        rewards = partial(self.rewards, task=context.scorer.task, classes=context.scorer.classes)
+        problem, told = rows.problem(metric, rewards, asked, weights)
+        return Prepared(rows=rows, metric=metric, problem=problem, notes=(*told, *notes))
 
-    def _asked(
-        self, rows: Rows, context: AuditContext
-    ) -> tuple[NDArray[np.int64] | None, NDArray[np.float64] | None]:
-        """The query rows and their weights; all where they are few enough."""
+    def _metric(self, rows: Table, context: AuditContext) -> tuple[FairMetric, tuple[str, ...]]:
+        """Make the metric, of a sample where there are very many rows."""
+        places, notes = np.arange(min(len(rows), METRIC_ROWS)), ()
+        if len(rows) > METRIC_ROWS:
+            draw = context.rng(f"{self.name} metric").choice(len(rows), METRIC_ROWS, replace=False)
+            places = np.sort(draw)
+        if self.parameters.metric not in KINDS:
+            places = places[:1]
+        metric = make_metric(self.parameters.metric, self.parameters.columns, rows.take(places), context)
+        if context.engine is None:
+            check_memory(len(rows), len(metric.encoder.features))
+        if len(rows) > METRIC_ROWS and self.parameters.metric == "subspace":
+            return metric, (f"The fair metric was learned from {METRIC_ROWS:,} rows, drawn at random.",)
+        return metric, notes
+
+    def _asked(self, rows: Table, context: AuditContext) -> NDArray[np.int64] | None:
+        """The rows that are asked; None for all, where they are few enough."""
         wished = self.parameters.queries
         if wished is None:
             wished = len(rows) if len(rows) <= ALL_QUERIES else SAMPLED_QUERIES
-        weights = rows.get("weights")
         if wished >= len(rows):
-            return None, weights
-        asked = np.sort(context.rng(f"{self.name} queries").choice(len(rows), wished, replace=False))
-        return asked, None if weights is None else weights[asked]
+            return None
+        return np.sort(context.rng(f"{self.name} queries").choice(len(rows), wished, replace=False))
 
     def _finding(self, solution: Solution, prepared: Prepared, context: AuditContext) -> Finding:
         from fairkit.individual.interval import FEWEST, spread
@@ -131,8 +163,6 @@ class CertificateAuditor(Auditor):
         sure = spread(solution, context.rng(f"{self.name} halves"))
         plan = transport_plan(solution)
         baseline = float(problem.mass @ problem.own)
-        own = np.full(len(rows), np.nan)
-        own[problem.asked] = problem.own
         interval = sure.interval(context.confidence)
         few = None
         if interval is None:
@@ -147,7 +177,7 @@ class CertificateAuditor(Auditor):
             "looks_per_row": solution.looks / len(problem.asked),
             "transported_share": plan.moved,
             "mean_distance": plan.cost,
-            "pairs": pairs(plan, rows, self.parameters.pairs, own, shown_scores(rows, context.scorer.task)),
+            "pairs": pairs(plan, problem, rows, self.parameters.pairs, context.scorer.task),
         }
         asked = len(problem.asked)
         sampled = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -37,9 +37,7 @@ class Collected:
     def rows(self) -> Rows:
         """Join the batches."""
         ordered = sorted(self.parts, key=lambda part: int(part["rows"][0]) if len(part["rows"]) else -1)
-        joined = {name: np.concatenate([part[name] for part in ordered]) for name in ordered[0]}
-        columns = {name[7:]: values for name, values in joined.items() if name.startswith("column:")}
-        return Rows(columns=columns, fields=joined)
+        return _of([part.items() for part in ordered])
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +67,29 @@ class Rows:
         """Row numbers in the audited table."""
         return self.fields["rows"]
 
+    def take(self, places: NDArray[np.int64]) -> Rows:
+        """Give some rows."""
+        fields = {name: values[places] for name, values in self.fields.items()}
+        return Rows(columns={name: values[places] for name, values in self.columns.items()}, fields=fields)
+
     def pick(self, names: Sequence[str]) -> Arrays:
         """Give some raw columns."""
         return {name: self.columns[name] for name in names}
+
+
+def join(parts: Sequence[Rows]) -> Rows:
+    """Put rows after each other."""
+    return _of([part.fields.items() for part in parts])
+
+
+def _of(parts: Sequence[Iterable[tuple[str, NDArray[Any]]]]) -> Rows:
+    gathered: dict[str, list[NDArray[Any]]] = {}
+    for part in parts:
+        for name, values in part:
+            gathered.setdefault(name, []).append(values)
+    joined = {name: np.concatenate(values) for name, values in gathered.items()}
+    columns = {name[7:]: values for name, values in joined.items() if name.startswith("column:")}
+    return Rows(columns=columns, fields=joined)
 
 
 def collect(batch: Batch, predictions: Predictions, columns: Sequence[str]) -> Collected:

@@ -5,18 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from fairkit.errors import ParameterError
+import numpy as np
+
 from fairkit.parameters import parameter
-from fairkit_individual.certificate import CertificateAuditor
-from fairkit_individual.rewards import outputs
+from fairkit_individual.certificate import CertificateAuditor, Prepared
+from fairkit_individual.outside import ASKED, OutsideSearch
+from fairkit_individual.rewards import Rewards, outputs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from fairkit.auditors import AuditContext
-    from fairkit.individual.transport import Support, Transport
+    from fairkit.findings import Finding
+    from fairkit.individual.transport import Solution
+    from fairkit.models import Task
     from fairkit_individual.collect import Rows
     from fairkit_individual.rewards import Output
+    from fairkit_individual.tables import Table
 
 
 class DifAuditor(CertificateAuditor):
@@ -27,13 +34,16 @@ class DifAuditor(CertificateAuditor):
         R(ε) = max over Π with marginal P_X and mean squared fair distance at most ε of E_Π d_Y(h(X), h(X'))
 
     (SenSeI eq. 2.2) with d_Y the mean squared difference of the outputs, solved exactly on the rows of the
-    data. It needs no label. It is 0 for a constant model, and never negative; its unit is that of the output, squared.
+    data; with ``method=gradient`` a search in the model's features looks outside of them too, and the larger
+    value is reported. It needs no label. It is 0 for a constant model, and never negative; its unit is that of
+    the output, squared.
     """
 
     name: ClassVar[str] = "dif"
     summary: ClassVar[str] = "How differently the model treats similar people, labels aside (exact)."
     citation: ClassVar[str] = "Yurochkin & Sun (2021), SenSeI: sensitive set invariance, ICLR"
     metric_name = "dif"
+    _outside: OutsideSearch | None = None
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Parameters:
@@ -48,7 +58,7 @@ class DifAuditor(CertificateAuditor):
             None, help="What is compared; by default logit, and score in regression."
         )
         method: Literal["sample", "gradient"] = parameter(
-            "sample", help="Search among the rows; gradient (outside of them) needs a torch model."
+            "sample", help="Search among the rows; gradient: outside of them too, for networks (torch, ONNX)."
         )
         metric: str = parameter("subspace", help="subspace, euclidean, or the file of a saved fair metric.")
         columns: tuple[str, ...] = parameter(
@@ -60,28 +70,40 @@ class DifAuditor(CertificateAuditor):
         pairs: int = parameter(5, help="How many pairs of people to show.", minimum=0)
         save_metric: str | None = parameter(None, help="A file to save the fair metric to.")
 
-    def columns(self, context: AuditContext) -> Sequence[str]:
-        """The metric's columns, and those that pairs are shown with."""
-        if self.parameters.method == "gradient":
-            raise ParameterError(
-                "dif: method=gradient climbs a torch model's gradient, which an ONNX file does not have; "
-                "use method=sample"
-            )
-        return super().columns(context)
-
-    def _output(self, context: AuditContext) -> Output:
-        default: Output = "score" if context.scorer.task == "regression" else "logit"
+    def _output(self, task: Task) -> Output:
+        default: Output = "score" if task == "regression" else "logit"
         chosen: Output | None = self.parameters.output
         return chosen or default
 
-    def _problem(
-        self, support: Support, rows: Rows, queries: dict[str, Any], context: AuditContext
-    ) -> tuple[Transport, tuple[str, ...]]:
-        values, note = outputs(rows, context.scorer.task, self._output(context))
-        return support.outputs(values, **queries), () if note is None else (note,)
+    def rewards(self, rows: Rows, task: Task, classes: Sequence[Any]) -> Rewards:
+        """The outputs of every row, compared with its own."""
+        values, note = outputs(rows, task, self._output(task))
+        return Rewards(kind="squared", values=values, notes=() if note is None else (note,))
+
+    def _asked(self, rows: Table, context: AuditContext) -> NDArray[np.int64] | None:
+        """With a gradient fewer rows are asked by default."""
+        if self.parameters.method != "gradient" or self.parameters.queries is not None or len(rows) <= ASKED:
+            return super()._asked(rows, context)
+        return np.sort(context.rng("dif queries").choice(len(rows), ASKED, replace=False))
+
+    def _prepare(self, rows: Table, context: AuditContext) -> Prepared:
+        """Open the model, too, where its gradient is needed."""
+        self._outside = None
+        prepared = super()._prepare(rows, context)
+        if self.parameters.method == "gradient":
+            context.progress("dif: opening the model", 0, 0)
+            self._outside = OutsideSearch(prepared, context, self._output(context.scorer.task))
+        return prepared
+
+    def _finding(self, solution: Solution, prepared: Prepared, context: AuditContext) -> Finding:
+        finding = super()._finding(solution, prepared, context)
+        if self._outside is None:
+            return finding
+        context.progress("dif: searching outside the sample", 0, 0)
+        return self._outside.finding(finding, solution, context)
 
     def _told(self, context: AuditContext) -> dict[str, Any]:
-        return {"output": self._output(context), "method": self.parameters.method}
+        return {"output": self._output(context.scorer.task), "method": self.parameters.method}
 
     def _notes(self, context: AuditContext) -> tuple[str, ...]:
         return (

@@ -7,29 +7,35 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairkit_individual.rewards import shown_scores
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from fairkit.individual.plan import Plan
-    from fairkit.individual.tree import Floats
+    from fairkit.individual.problem import Problem
+    from fairkit.models import Task
     from fairkit_individual.collect import Rows
+    from fairkit_individual.tables import Table
 
 
-def pairs(plan: Plan, rows: Rows, count: int, own: Floats, scores: Floats | None) -> list[dict[str, Any]]:
+def pairs(plan: Plan, problem: Problem, table: Table, count: int, task: Task) -> list[dict[str, Any]]:
     """Describe the moves of the largest gain, no row twice.
 
     Parameters
     ----------
     plan
         The optimal transport.
-    rows
-        All rows.
+    problem
+        Whose plan it is.
+    table
+        All rows; only those of the pairs are looked at.
     count
         At most so many.
-    own
-        Shape (n,): R_jj, the reward of each row that stays.
-    scores
-        Shape (n,): the model's number for each row, where it has one.
+    task
+        Tells which of the model's numbers is shown.
 
     Returns
     -------
@@ -37,27 +43,45 @@ def pairs(plan: Plan, rows: Rows, count: int, own: Floats, scores: Floats | None
         ``from``, ``to`` (row numbers of the table), ``distance`` (squared fair distance), ``gain``, ``losses`` (before
         and after), ``scores``, ``differs`` and ``same`` (column to values).
     """
+    entries = _top(plan, count)
+    places = np.unique(np.concatenate([plan.source[entries], plan.target[entries]]))
+    rows = table.take(places)
+    scores = shown_scores(rows, task)
+    sources, targets = (
+        np.searchsorted(places, plan.source[entries]),
+        np.searchsorted(places, plan.target[entries]),
+    )
+    owns = problem.own[np.searchsorted(problem.asked, plan.source[entries])]
     found: list[dict[str, Any]] = []
-    seen: set[int] = set()
-    for entry in plan.top(len(plan.source)).tolist():
-        source, target = int(plan.source[entry]), int(plan.target[entry])
-        if len(found) == count:
-            break
-        if source in seen or target in seen:
-            continue
-        seen.update((source, target))
+    for entry, source, target, own in zip(
+        entries.tolist(), sources.tolist(), targets.tolist(), owns.tolist(), strict=True
+    ):
         gain = float(plan.gain[entry])
         record: dict[str, Any] = {
             "from": int(rows.numbers[source]),
             "to": int(rows.numbers[target]),
             "distance": float(plan.distance[entry]),
             "gain": gain,
-            "losses": [float(own[source]), float(own[source]) + gain],
+            "losses": [own, own + gain],
         }
         if scores is not None:
             record["scores"] = [float(scores[source]), float(scores[target])]
         found.append(record | _compare(rows, source, target))
     return found
+
+
+def _top(plan: Plan, count: int) -> NDArray[np.int64]:
+    """The entries of the largest gains in which no row stands twice."""
+    found: list[int] = []
+    seen: set[int] = set()
+    for entry in plan.top(len(plan.source)).tolist():
+        if len(found) == count:
+            break
+        source, target = int(plan.source[entry]), int(plan.target[entry])
+        if source not in seen and target not in seen:
+            seen.update((source, target))
+            found.append(entry)
+    return np.array(found, dtype=np.int64)
 
 
 def _compare(rows: Rows, first: int, second: int) -> dict[str, Any]:

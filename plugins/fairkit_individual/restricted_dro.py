@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from fairkit.parameters import parameter
 from fairkit_individual.certificate import CertificateAuditor
-from fairkit_individual.rewards import CLIP, class_losses, label_codes, regression_pair
+from fairkit_individual.rewards import CLIP, Rewards, class_losses, label_codes, regression_pair
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fairkit.auditors import AuditContext
-    from fairkit.individual.transport import Support, Transport
+    from fairkit.models import Task
     from fairkit_individual.collect import Rows
     from fairkit_individual.rewards import Loss
 
@@ -56,27 +58,29 @@ class RestrictedDroAuditor(CertificateAuditor):
         pairs: int = parameter(5, help="How many pairs of people to show.", minimum=0)
         save_metric: str | None = parameter(None, help="A file to save the fair metric to.")
 
-    def _loss(self, context: AuditContext) -> Loss:
-        default: Loss = "squared" if context.scorer.task == "regression" else "logistic"
+    def _loss(self, task: Task) -> Loss:
+        default: Loss = "squared" if task == "regression" else "logistic"
         chosen: Loss | None = self.parameters.loss
         return chosen or default
 
-    def _problem(
-        self, support: Support, rows: Rows, queries: dict[str, Any], context: AuditContext
-    ) -> tuple[Transport, tuple[str, ...]]:
-        loss, task = self._loss(context), context.scorer.task
+    def rewards(self, rows: Rows, task: Task, classes: Sequence[Any]) -> Rewards:
+        """The losses of every row under each label."""
+        loss = self._loss(task)
         if task == "regression":
             predicted, true = regression_pair(rows, loss)
-            kind = "squared" if loss == "squared" else "absolute"
-            return support.outputs(predicted, true, kind=kind, **queries), ()
-        codes = label_codes(rows, task, context.scorer.classes)
+            return Rewards(kind="squared" if loss == "squared" else "absolute", values=predicted, target=true)
         notes = (
             (f"Probabilities are clipped at {CLIP:g} in the logistic loss.",) if loss == "logistic" else ()
         )
-        return support.losses(class_losses(rows, task, loss), codes, **queries), notes
+        return Rewards(
+            kind="losses",
+            values=class_losses(rows, task, loss),
+            label=label_codes(rows, task, classes),
+            notes=notes,
+        )
 
     def _told(self, context: AuditContext) -> dict[str, Any]:
-        return {"loss": self._loss(context)}
+        return {"loss": self._loss(context.scorer.task)}
 
     def _notes(self, context: AuditContext) -> tuple[str, ...]:
         return (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -20,6 +21,32 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Loss = Literal["logistic", "zero_one", "squared", "absolute"]
 Output = Literal["logit", "probability", "score"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewards:
+    """What each of n rows is worth where mass goes.
+
+    Attributes
+    ----------
+    kind
+        ``losses``, or how outputs are compared: ``squared`` or ``absolute``.
+    values
+        Losses under each label, shape (K, n), or outputs, shape (n, K).
+    label
+        Losses: each row's own label, shape (n,).
+    target
+        Outputs: what each row's are compared with, shape (n, K); None for its own outputs.
+    notes
+        What a reader must know.
+    """
+
+    kind: str
+    values: Floats
+    label: Ints | None = None
+    target: Floats | None = None
+    notes: tuple[str, ...] = ()
+
 
 CLIP = 1e-6
 """Probabilities are kept this far from 0 and 1 before a logarithm is taken."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
@@ -20,18 +18,6 @@ SETTINGS: dict[str, Any] = {
     "favorable": "approved",
     "sensitive": ["sex", "age"],
 }
-
-
-def write_parts(folder: Path, table: pa.Table, cuts: list[int], *, csv: bool = False) -> Path:
-    """Write a table in parts that end at the cuts."""
-    folder.mkdir()
-    for number, (low, high) in enumerate(itertools.pairwise([0, *cuts, len(table)])):
-        part = table.slice(low, high - low)
-        if csv:
-            pacsv.write_csv(part, folder / f"part-{number:02}.csv")
-        else:
-            pq.write_table(part, folder / f"part-{number:02}.parquet")
-    return folder
 
 
 def same(one: Any, other: Any, path: str = "", within: float = 1e-12) -> None:
@@ -53,10 +39,10 @@ def same(one: Any, other: Any, path: str = "", within: float = 1e-12) -> None:
 
 @pytest.mark.parametrize(("cuts", "csv"), [([7, 7, 1_300, 3_999], False), ([1_000], True)])
 def test_a_folder_gives_the_numbers_of_one_machine(
-    engine: Any, loans_model: Any, tmp_path: Path, cuts: list[int], csv: bool
+    engine: Any, loans_model: Any, write_parts: Any, cuts: list[int], csv: bool
 ) -> None:
     """With an empty part too; group and consistency, whose flips take the values of all parts."""
-    folder = write_parts(tmp_path / "loans", pq.read_table(loans_model.data), cuts, csv=csv)
+    folder = write_parts("loans", pq.read_table(loans_model.data), cuts, csv=csv)
     asked: dict[str, Any] = {
         "auditors": ["group", "consistency"],
         "parameters": {"consistency": {"flip": ["sex"]}},
@@ -93,13 +79,13 @@ def test_a_dask_data_frame(engine: Any, loans_model: Any) -> None:
     same(fairkit.audit(loans_model.path, again).to_dict(), here.to_dict())
 
 
-def test_a_group_in_one_part_only(engine: Any, tmp_path: Path) -> None:
+def test_a_group_in_one_part_only(engine: Any, write_parts: Any) -> None:
     n = 600
     rng = np.random.default_rng(0)
     score = rng.random(n)
     group = np.where(np.arange(n) < 400, rng.choice(["a", "b"], n), "c")
     table = pa.table({"g": group, "y": rng.integers(0, 2, n), "s": score, "w": rng.random(n)})
-    folder = write_parts(tmp_path / "d", table, [200, 400])
+    folder = write_parts("d", table, [200, 400])
     roles: dict[str, Any] = {"label": "y", "favorable": 1, "sensitive": "g", "weights": "w"}
     model = fairkit.PredictedColumns(score="s")
     there = fairkit.audit(model, fairkit.load_data(folder, **roles), engine=engine)
@@ -108,8 +94,8 @@ def test_a_group_in_one_part_only(engine: Any, tmp_path: Path) -> None:
     same(there.to_dict(), here.to_dict())
 
 
-def test_a_part_that_cannot_be_read(engine: Any, loans_model: Any, tmp_path: Path) -> None:
-    folder = write_parts(tmp_path / "loans", pq.read_table(loans_model.data), [1_000, 2_000])
+def test_a_part_that_cannot_be_read(engine: Any, loans_model: Any, write_parts: Any) -> None:
+    folder = write_parts("loans", pq.read_table(loans_model.data), [1_000, 2_000])
     path = folder / "part-01.parquet"
     content = bytearray(path.read_bytes())
     content[200:2_000] = bytes(1_800)

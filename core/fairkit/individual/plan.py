@@ -93,7 +93,7 @@ def _entries(solution: Solution, lines: Lines, share: Floats) -> tuple[Ints, Int
     some = np.flatnonzero((share > 0.0) & (problem.mass > 0.0))
     query = problem.query[some]
     answer, reward, cost = lines.answer[query], lines.reward[query], lines.cost[query]
-    row = problem.row[problem.label[query], answer]
+    row = problem.row_of(problem.label[query], answer)
     source = problem.asked[some]
     gain = reward - problem.own[some]
     # A row that is as good as the answer, at no distance, stays: equal rows are not moved among each other.

@@ -168,7 +168,7 @@ def build_tree(
     first = _first_lanes(len(z))
     centre = np.zeros((first[-1], slack.shape[1]), np.float32)
     half = np.zeros((first[-1] - first[1], slack.shape[1]), np.float32)
-    centre[: len(z), : placed.shape[1]] = placed
+    centre[: len(z)] = rounded(placed)
     _pack(placed, first, slack, centre, half)
     shrink = (WIDTH + PAD) * 2.0**-22
     return SupportTree(
@@ -181,6 +181,13 @@ def build_tree(
         first=first,
         shrink=shrink,
     )
+
+
+def rounded(bounding: Floats) -> Singles:
+    """Round bounding coordinates to single precision and pad the columns with zeros."""
+    out = np.zeros((len(bounding), -(-bounding.shape[1] // PAD) * PAD), np.float32)
+    out[:, : bounding.shape[1]] = bounding
+    return out
 
 
 def _padded(rows: Floats) -> Singles:

@@ -1,0 +1,145 @@
+"""The rows of a certificate, in memory or spread over workers: what the auditors ask of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from fairkit_individual.collect import Rows, join
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from fairkit.engines import Engine, Spread
+    from fairkit.individual.metric import FairMetric
+    from fairkit.individual.problem import Problem
+    from fairkit.individual.spread import Part
+    from fairkit_individual.rewards import Rewards
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+    MakeRewards = Callable[[Rows], Rewards]
+
+
+class Table(Protocol):
+    """All rows of an audit."""
+
+    def __len__(self) -> int: ...
+
+    def take(self, places: Ints) -> Rows:
+        """Bring some rows here, by their places among all; these increase."""
+        ...
+
+    def problem(
+        self, metric: FairMetric, rewards: MakeRewards, asked: Ints | None, weights: Floats | None
+    ) -> tuple[Problem, tuple[str, ...]]:
+        """Put rewards on the support, and ask some rows (None: all); give notes too."""
+        ...
+
+
+class MemoryTable:
+    """Rows in memory."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, places: Ints) -> Rows:
+        """See `Table.take`."""
+        return self.rows if len(places) == len(self.rows) else self.rows.take(places)
+
+    def problem(
+        self, metric: FairMetric, rewards: MakeRewards, asked: Ints | None, weights: Floats | None
+    ) -> tuple[Problem, tuple[str, ...]]:
+        """See `Table.problem`."""
+        from fairkit.individual.transport import Support
+
+        support, found = Support(metric.transform(self.rows.columns)), rewards(self.rows)
+        told: dict[str, Any] = {"rows": asked, "weights": weights}
+        if found.label is not None:
+            return support.losses(found.values, found.label, **told), found.notes
+        return support.outputs(found.values, found.target, kind=found.kind, **told), found.notes
+
+
+class SpreadTable:
+    """Rows that stay on the workers of an engine."""
+
+    def __init__(self, collected: Spread, engine: Engine) -> None:
+        self.engine = engine
+        self._rows = collected.derive(_rows)
+        self._starts = np.cumsum([0, *self._rows.derive(_length).collect()])
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def take(self, places: Ints) -> Rows:
+        """See `Table.take`."""
+        bounds = np.searchsorted(places, self._starts)
+        each = [
+            places[low:high] - start
+            for low, high, start in zip(bounds[:-1], bounds[1:], self._starts[:-1], strict=True)
+        ]
+        return join(self._rows.numbered(_take, each).collect())
+
+    def problem(
+        self, metric: FairMetric, rewards: MakeRewards, asked: Ints | None, weights: Floats | None
+    ) -> tuple[Problem, tuple[str, ...]]:
+        """See `Table.problem`."""
+        from fairkit.individual.spread import SpreadTransport
+        from fairkit.individual.transport import KINDS, finite
+
+        chosen = np.arange(len(self)) if asked is None else asked
+        queries = self.take(chosen)
+        found = rewards(queries)
+        shared = self.engine.share((metric, rewards))
+        parts = self._rows.numbered(_part, self._starts[:-1].tolist(), shared)
+        if found.label is not None:
+            values = finite(found.values, "loss").T
+            own, target = values[np.arange(len(values)), found.label], np.zeros((len(values), 0))
+        else:
+            values = finite(found.values, "output")
+            target = finite(values if found.target is None else found.target, "target")
+            gap = np.abs(values - target)
+            own = (gap**2 if found.kind == "squared" else gap).mean(axis=1)
+        problem = SpreadTransport(
+            self.engine,
+            parts,
+            kind=KINDS[found.kind],
+            z=metric.transform(queries.columns),
+            asked=chosen,
+            values=values,
+            label=np.zeros(len(values), np.int64) if found.label is None else found.label,
+            target=target,
+            own=own,
+            weights=weights,
+        )
+        return problem, found.notes
+
+
+def _rows(collected: Any) -> Rows:
+    rows: Rows = collected.rows()
+    return rows
+
+
+def _length(rows: Rows) -> int:
+    return len(rows)
+
+
+def _take(rows: Rows, places: Ints) -> Rows:
+    return rows.take(places)
+
+
+def _part(rows: Rows, start: int, shared: Sequence[Any]) -> Part:
+    """Make the support of one piece."""
+    from fairkit.individual.spread import Part
+    from fairkit.individual.transport import KINDS, finite
+
+    metric, rewards = shared
+    found = rewards(rows)
+    return Part.of(metric.transform(rows.columns), finite(found.values, "reward"), KINDS[found.kind], start)
