@@ -64,6 +64,7 @@ def mitigate(
     model: BaseModel = None,
     *,
     columns: opt.DataOptions,
+    where: opt.EngineOptions,
     test: TestFile = None,
     holdout: Holdout = None,
     task: opt.TaskName = None,
@@ -116,6 +117,7 @@ def mitigate(
             confidence=audited.confidence,
             output=target,
             progress=progress,
+            **where.arguments(),
             **_parameters(name, assignments or (), settings),
         )
     registered = [] if register is None else _register(register, registry, result, target, settings)

@@ -43,8 +43,8 @@ class Spread(Protocol):
 class Engine(Protocol):
     """Runs the passes of an audit where the rows are."""
 
-    def check(self, used: Sequence[Plugin]) -> None:
-        """Raise EngineError unless every worker has this fairkit, these plugins and what they need."""
+    def check(self, used: Sequence[Plugin], extras: Sequence[str] = ()) -> None:
+        """Raise EngineError unless every worker has this fairkit, these plugins and what they and extras need."""
         ...
 
     def tally(self, source: Source, roles: Roles, bins: Bins) -> Tally:

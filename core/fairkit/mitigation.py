@@ -13,6 +13,7 @@ import numpy as np
 from fairkit import plugins
 from fairkit.auditing import audit
 from fairkit.data import BATCH_ROWS, Dataset, need_dataset
+from fairkit.engines import opened
 from fairkit.errors import DataError, ParameterError, PluginError, did_you_mean
 from fairkit.files import check_writable, write_atomic
 from fairkit.mitigators import FittedModel, Mitigator, Run, Table, fixed_roles, no_progress
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.comparisons import Change
+    from fairkit.engines import Engine
     from fairkit.findings import Report
     from fairkit.mitigators import Progress
     from fairkit.models import Task
@@ -127,6 +129,8 @@ def mitigate(
     confidence: float = 0.95,
     output: str | Path | None = None,
     progress: Progress = no_progress,
+    engine: Engine | str | None = None,
+    scheduler: str | None = None,
     **parameters: Any,
 ) -> MitigationResult:
     """Train or repair a model so that it treats people more alike, and measure it before and after.
@@ -159,6 +163,10 @@ def mitigate(
         Where the result will be saved: checked before training, written at the end.
     progress
         Told about every round.
+    engine
+        ``"dask"`` trains and audits on a cluster, where the method can (see `fairkit.engines.opened`).
+    scheduler
+        The cluster's address; None starts one on this machine.
     **parameters
         The method's own, as Python values or text.
 
@@ -183,24 +191,90 @@ def mitigate(
         check_writable(Path(output))
     method = as_mitigator(plugin, parameters)
     base = _base_model(method, model)
-    train_data, test_data = (data, test) if test is not None else split_dataset(data, holdout, seed)
+    run = Run(seed=seed, threads=threads, learner=learner, progress=progress)
+    with opened(engine, scheduler) as running:
+        if running is None:
+            learned = _learn(method, data, test, holdout, task, run, base)
+        else:
+            from fairkit.distributed.mitigating import learn
+
+            learned = learn(running, method, data, test, holdout, task, run)
+        result = _measured(learned, method, base, policy, confidence, seed, running)
+    if output is not None:
+        result.save(output)
+    return result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learned:
+    """A fitted model, and what it is measured with.
+
+    Attributes
+    ----------
+    fitted, content, baseline
+        The model, its file, and the file of the model before.
+    table
+        The training rows.
+    test
+        Rows to audit on.
+    compared
+        Those of them on which before and after are compared row by row.
+    notes
+        What the user must know about this.
+    """
+
+    fitted: FittedModel
+    content: bytes
+    baseline: bytes
+    table: Table
+    test: Dataset
+    compared: Dataset
+    notes: tuple[str, ...] = ()
+
+
+def _learn(
+    method: Mitigator,
+    data: Dataset,
+    test: Dataset | None,
+    holdout: float,
+    task: Task | None,
+    run: Run,
+    base: OnnxModel | None,
+) -> Learned:
+    """Train on this machine."""
+    train_data, test_data = (data, test) if test is not None else split_dataset(data, holdout, run.seed)
     table = Table.from_dataset(train_data, task)
     _check_task(method, table)
-    run = Run(seed=seed, threads=threads, learner=learner, progress=progress)
     method.learner(run)  # refuses what the method cannot use before anything is trained
     with plugins.blame(plugins.owner_of(method.name), f"the method {method.name!r} trained its model"):
         fitted = method.fit(table, run, validation=None, model=base)
         content = export(fitted, table, _mitigation(method, run, base)).SerializeToString(deterministic=True)
     baseline = _baseline(method, table, run, base)
-    held = _held_out(fitted, test_data, table, confidence)
+    return Learned(
+        fitted=fitted, content=content, baseline=baseline, table=table, test=test_data, compared=test_data
+    )
+
+
+def _measured(
+    learned: Learned,
+    method: Mitigator,
+    base: OnnxModel | None,
+    policy: Sequence[Rule],
+    confidence: float,
+    seed: int,
+    engine: Engine | None,
+) -> MitigationResult:
+    """Audit before and after."""
+    fitted, table, test_data = learned.fitted, learned.table, learned.test
+    content, baseline, options = learned.content, learned.baseline, method.model_options()
+    held = {} if engine is not None else _held_out(fitted, test_data, table, confidence)
     compared = baseline if base is None or not base.external else base
     with TemporaryDirectory() as folder:
         auditors = fitted.audits(Path(folder))
-        before = _audit(
-            compared, "before", test_data, table, policy, confidence, seed, auditors, method.model_options()
-        )
-        after = _audit(content, "after", test_data, table, policy, confidence, seed, auditors)
-    result = MitigationResult(
+        told = (test_data, table, policy, confidence, seed, auditors)
+        before = _audit(compared, "before", *told, options, engine)
+        after = _audit(content, "after", *told, engine=engine)
+    return MitigationResult(
         plugin=method.name,
         parameters=parameters_to_dict(method.parameters),
         before=before,
@@ -210,13 +284,10 @@ def mitigate(
         fitted=fitted,
         train_rows=len(table),
         test_rows=test_data.info().rows,
-        changes=_paired_changes(compared, content, test_data, table, method.model_options(), confidence),
-        notes=(*fitted.notes, *held.pop("notes", ())),
+        changes=_paired_changes(compared, content, learned.compared, table, options, confidence),
+        notes=(*fitted.notes, *learned.notes, *held.pop("notes", ())),
         held_out=held,
     )
-    if output is not None:
-        result.save(output)
-    return result
 
 
 def _held_out(fitted: FittedModel, data: Dataset, table: Table, confidence: float) -> dict[str, Any]:
@@ -403,10 +474,12 @@ def _audit(
     seed: int,
     auditors: Mapping[str, Mapping[str, Any]],
     options: ModelOptions | None = None,
+    engine: Engine | None = None,
 ) -> Report:
     return audit(
         _as_onnx(content, name),
         data,
+        engine=engine,
         auditors=("group", *auditors),
         parameters=auditors,
         policy=policy,

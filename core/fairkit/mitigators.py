@@ -12,7 +12,7 @@ import numpy as np
 from fairkit.errors import DataError, ParameterError, did_you_mean
 from fairkit.models import ModelOptions, Task, choose_task
 from fairkit.parameters import parse_parameters
-from fairkit.roles import Roles
+from fairkit.roles import Roles, same_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data import Dataset
+    from fairkit.distributed.training import SpreadRows
     from fairkit.onnx.model import OnnxModel
     from fairkit.policy import Rule
     from fairkit.roles import Sensitive
@@ -373,6 +374,7 @@ class Mitigator(ABC):
     tasks: ClassVar[tuple[Task, ...]] = ("binary",)
     citation: ClassVar[str] = ""
     learners: ClassVar[tuple[str, ...]] = ()
+    engines: ClassVar[tuple[str, ...]] = ()
     together: ClassVar[tuple[str, ...]] = ()
 
     @dataclass(frozen=True, slots=True, kw_only=True)
@@ -458,6 +460,31 @@ class Mitigator(ABC):
 
         return fit_learner(self.learner(run), table, run)
 
+    def fit_spread(self, table: Table, rows: SpreadRows, run: Run) -> FittedModel:
+        """Learn from rows that lie on the workers of an engine.
+
+        Parameters
+        ----------
+        table
+            Groups, target and weights of all rows; it has no columns.
+        rows
+            Reads the columns where they are, part by part, in the table's order.
+        run
+            Seed, threads, progress.
+
+        Raises
+        ------
+        ParameterError
+            The method trains on one machine only.
+        """
+        raise ParameterError(
+            f"{self.name} trains on one machine only: leave out --engine (fairgbm trains on a cluster)"
+        )
+
+    def baseline_spread(self, table: Table, rows: SpreadRows, run: Run) -> FittedModel:
+        """Train the same learner without mitigation where the rows are."""
+        return self.fit_spread(table, rows, run)
+
     def model_options(self) -> ModelOptions | None:
         """Give what the user said about the base model's outputs; None where there is no base model."""
         return None
@@ -492,6 +519,13 @@ class Mitigator(ABC):
 def fixed_roles(data: Dataset) -> Roles:
     """Give a dataset's roles with the bins that its first pass found and the features by name."""
     return dataclasses.replace(data.roles, sensitive=data.splits, features=data.features)
+
+
+def target_of(data: Dataset) -> tuple[Any, ...]:
+    """Give the label's values in a binary task, the favorable one last."""
+    values, favorable = data.profile.label_values, data.roles.favorable
+    good = next(value for value in values if same_value(value, favorable))
+    return (*(value for value in values if value != good), good)
 
 
 def _sensitive_columns(roles: Roles) -> list[str]:
