@@ -11,7 +11,7 @@ from fairkit.mitigators import FittedModel, Prediction
 from fairkit.onnx.export import add_outputs
 from fairkit.onnx.graph import GraphBuilder
 from fairkit.onnx.mixture import add_mixture_outputs, add_prefix_sums, mixture_chance
-from fairkit.onnx.trees import add_ensemble, lightgbm_trees
+from fairkit.onnx.trees import add_ensemble, lightgbm_trees, xgboost_trees
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.onnx.encode import Encoder
+    from fairkit.onnx.trees import Tree
     from fairkit_fairgbm.select import Choice
 
 
@@ -45,6 +46,8 @@ class FairGBMModel(FittedModel):
     def margins(self, matrix: NDArray[np.float32]) -> NDArray[np.float64]:
         """Give the log-odds of every chosen iterate, shape [n, members]."""
         margins = np.empty((len(matrix), len(self.choice.rounds)))
+        if self._is_xgboost:
+            return self._xgboost_margins(matrix)
         total = np.full(len(matrix), self.start)
         before = 0
         for member, rounds in enumerate(self.choice.rounds):
@@ -56,12 +59,32 @@ class FairGBMModel(FittedModel):
             before = rounds
         return margins
 
+    @property
+    def _is_xgboost(self) -> bool:
+        return type(self.booster).__module__.partition(".")[0] == "xgboost"
+
+    def _xgboost_margins(self, matrix: NDArray[np.float32]) -> NDArray[np.float64]:
+        import xgboost
+
+        data = xgboost.DMatrix(matrix)
+        parts = [
+            self.booster.predict(data, output_margin=True, iteration_range=(0, rounds))
+            for rounds in self.choice.rounds
+        ]
+        return np.stack(parts, axis=1).astype(np.float64)
+
+    def _trees(self, rounds: int) -> list[Tree]:
+        """The first so many trees."""
+        if self._is_xgboost:
+            return xgboost_trees(self.booster, rounds=rounds)[0]
+        return lightgbm_trees(self.booster, rounds=rounds)
+
     def to_onnx(self) -> onnx.ModelProto:
         """Give one graph; the iterates of a mixture share their trees."""
         graph = GraphBuilder()
         matrix = self.encoder.add_to(graph)
         ends = np.array(self.choice.rounds)
-        found = lightgbm_trees(self.booster, rounds=int(ends[-1]))
+        found = self._trees(int(ends[-1]))
         outputs = [int(np.searchsorted(ends, place, side="right")) for place in range(len(found))]
         parts = add_ensemble(
             graph, matrix, found, outputs=outputs, base=[self.start] + [0.0] * (len(ends) - 1)

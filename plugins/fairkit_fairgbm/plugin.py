@@ -8,17 +8,21 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from fairkit.errors import MissingExtraError, ParameterError, did_you_mean
+from fairkit.errors import ParameterError, did_you_mean
 from fairkit.learners import check_target
 from fairkit.mitigation import stratified
 from fairkit.mitigators import FittedModel, Mitigator, Run, Table
 from fairkit.onnx.encode import fit_encoder
 from fairkit.parameters import parameter
 from fairkit.policy import Rule
+from fairkit_fairgbm import backends
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit.distributed.training import SpreadRows
     from fairkit.mitigators import Groups
-    from fairkit.onnx.encode import Encoder
+    from fairkit.onnx.encode import Encoder, TextMode
     from fairkit.onnx.model import OnnxModel
     from fairkit_fairgbm.constraints import Constraints, RateName
     from fairkit_fairgbm.select import Iterate
@@ -52,9 +56,9 @@ _REFUSED = {
 
 
 class FairGBM(Mitigator):
-    """Gradient boosting under fairness constraints, on stock LightGBM.
+    """Gradient boosting under fairness constraints, on stock LightGBM or XGBoost.
 
-    Trains one LightGBM model whose error rates (or positive rates) are alike between groups at the
+    Trains one gradient boosted model whose error rates (or positive rates) are alike between groups at the
     threshold 1/2: by the proxy Lagrangian, every tree follows the gradient of the loss plus multipliers
     times smooth stand-ins for the rates, and the multipliers move with the true rates.
     """
@@ -62,6 +66,7 @@ class FairGBM(Mitigator):
     name = "fairgbm"
     stage = "in"
     tasks = ("binary",)
+    engines = ("dask",)
     citation = "Cruz, Belém, Jesus, Bravo, Saleiro, Bizarro: FairGBM, ICLR 2023, arXiv:2209.07850"
 
     @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,11 +121,17 @@ class FairGBM(Mitigator):
             5.0, help="The most that a row of the smallest group may feel, in units of its own loss.", above=0
         )
         n_estimators: int = parameter(100, help="Trees.", minimum=1)
-        learning_rate: float = parameter(0.1, help="LightGBM's learning rate.", above=0)
-        num_leaves: int = parameter(31, help="LightGBM's leaves of a tree.", minimum=2)
+        learning_rate: float = parameter(0.1, help="The learning rate.", above=0)
+        num_leaves: int = parameter(31, help="Leaves of a tree.", minimum=2)
         min_child_samples: int = parameter(20, help="LightGBM's least rows of a leaf.", minimum=0)
+        backend: Literal["lightgbm", "xgboost"] | None = parameter(
+            None, help="Which library grows the trees; by default lightgbm, and xgboost with --engine dask."
+        )
         lightgbm: Mapping[str, Any] = parameter(
             {}, help="Any other parameter of LightGBM, such as lightgbm.max_bin=63."
+        )
+        xgboost: Mapping[str, Any] = parameter(
+            {}, help="Any other parameter of XGBoost, such as xgboost.max_depth=6."
         )
 
     def check(self) -> None:
@@ -132,6 +143,7 @@ class FairGBM(Mitigator):
             if key in _REFUSED:
                 raise ParameterError(f"fairgbm: lightgbm.{key} cannot be set: {_REFUSED[key]}")
         self._check_boosting()
+        backends.check(self.parameters)
         rates, tolerances = self._rates(), self.parameters.tolerance
         if len(tolerances) not in (1, len(rates)):
             raise ParameterError(
@@ -173,18 +185,58 @@ class FairGBM(Mitigator):
         check_target(table)
         groups = table.only_groups(self.parameters.sensitive)
         train, held = self._split(table, groups, validation, run)
-        encoder = fit_encoder(train.columns, train.features, text="ordinal")
+        text: TextMode = "onehot" if self.parameters.backend == "xgboost" else "ordinal"
+        encoder = fit_encoder(train.columns, train.features, text=text)
         return self._fit(encoder, train, held, run)
 
+    def fit_spread(self, table: Table, rows: SpreadRows, run: Run) -> FittedModel:
+        """Train where the rows are; see `Mitigator.fit_spread`."""
+        from fairkit_fairgbm import spread
+
+        self._check_spread()
+        groups = table.only_groups(self.parameters.sensitive)
+        constraints, names = self._constraints(), groups.names
+        held = None
+        if self._needs_validation(groups):
+            held = self._held(table, groups, run)
+        constraints.check(spread.cells(table, groups, held, held=False), what=table.name)
+        result, encoder = spread.train(
+            rows, table, groups, held, constraints, self._settings(run, None), progress=run.progress
+        )
+        cells = spread.cells(table, groups, held, held=False)
+        return self._fitted(encoder, result, groups, constraints, constraints.resolution(cells), names)
+
+    def baseline_spread(self, table: Table, rows: SpreadRows, run: Run) -> FittedModel:
+        """Train stock XGBoost where the rows are, with the same parameters."""
+        from fairkit_fairgbm import spread
+
+        self._check_spread()
+        return spread.baseline(
+            rows, table, backends.xgboost_params(self.parameters, run), self.parameters.n_estimators
+        )
+
+    def _check_spread(self) -> None:
+        if self.parameters.backend == "lightgbm":
+            raise ParameterError(
+                "fairgbm: backend=lightgbm trains on one machine; with --engine dask use xgboost"
+            )
+        if self.parameters.lightgbm:
+            raise ParameterError("fairgbm: XGBoost grows the trees with --engine dask: give xgboost.KEY")
+
     def baseline(self, table: Table, run: Run) -> FittedModel:
-        """Train stock LightGBM with the same parameters."""
+        """Train the stock library with the same parameters."""
         from fairkit.learners import fit_learner
 
+        if self.parameters.backend == "xgboost":
+            params = backends.xgboost_params(self.parameters, run) | {
+                "n_estimators": self.parameters.n_estimators
+            }
+            return fit_learner("xgboost", table, run, settings=params)
         settings = self._lightgbm(run) | {"n_estimators": self.parameters.n_estimators}
         return fit_learner("lightgbm", table, run, settings=settings)
 
     def _fit(self, encoder: Encoder, train: Table, held: Table | None, run: Run) -> FittedModel:
-        trainer, selection, models = _machinery(run)
+        trainer = backends.machinery(self.parameters.backend, run)
         constraints = self._constraints()
         wanted = self.parameters.sensitive
         rows = _rows(encoder, train, wanted)
@@ -195,15 +247,29 @@ class FairGBM(Mitigator):
         result: Trained = trainer.train(
             rows, constraints, self._settings(run, encoder), validation=seen, progress=run.progress
         )
-        choice = selection.choose(self._iterate(groups), result.validation or result.train, constraints)
-        notes = (*constraints.resolution(rows.cells), *choice.notes, *_unmet(result, choice.rounds[-1]))
-        return models.FairGBMModel(  # type: ignore[no-any-return]
+        notes = constraints.resolution(rows.cells)
+        return self._fitted(encoder, result, groups, constraints, notes, names)
+
+    def _fitted(
+        self,
+        encoder: Encoder,
+        result: Trained,
+        groups: Groups,
+        constraints: Constraints,
+        notes: Sequence[str],
+        names: tuple[str, ...],
+    ) -> FittedModel:
+        """Choose iterates, and put the model together."""
+        from fairkit_fairgbm import model, select
+
+        choice = select.choose(self._iterate(groups), result.validation or result.train, constraints)
+        return model.FairGBMModel(
             encoder=encoder,
             booster=result.booster,
             start=result.start,
             choice=choice,
             details=_details(result, choice, constraints, names),
-            notes=notes,
+            notes=(*notes, *choice.notes, *_unmet(result, choice.rounds[-1])),
         )
 
     def _split(
@@ -213,10 +279,14 @@ class FairGBM(Mitigator):
         needed = self._needs_validation(groups)
         if validation is not None or not needed:
             return table, validation if needed else None
+        held = self._held(table, groups, run)
+        return table.take(~held), table.take(held)
+
+    def _held(self, table: Table, groups: Groups, run: Run) -> NDArray[np.bool_]:
+        """Choose validation rows, group by group and label by label."""
         cells = 2 * groups.codes + table.target.astype(np.int64)
         share = self.parameters.validation_share or min(0.2, max(0.1, 0.2 * (20_000 / len(table)) ** 0.5))
-        held = stratified(cells, share, run.rng())
-        return table.take(~held), table.take(held)
+        return stratified(cells, share, run.rng())
 
     def _needs_validation(self, groups: Groups) -> bool:
         chosen = self.parameters
@@ -264,39 +334,24 @@ class FairGBM(Mitigator):
             **chosen.lightgbm,
         }
 
-    def _settings(self, run: Run, encoder: Encoder) -> Settings:
+    def _settings(self, run: Run, encoder: Encoder | None) -> Settings:
+        """Give the settings of a training; with XGBoost, and where the rows are spread, there is no encoder's part."""
         from fairkit_fairgbm.trainer import Settings
 
+        stock = encoder is not None and self.parameters.backend != "xgboost"
+        params = self._lightgbm(run) if stock else backends.xgboost_params(self.parameters, run)
         return Settings(
             rounds=self.parameters.n_estimators,
             multiplier_rate=self.parameters.multiplier_rate,
             multiplier_cap=self.parameters.multiplier_cap,
             follow_validation=self.parameters.follow == "validation",
             patience=self.parameters.early_stopping,
-            params=self._lightgbm(run),
-            categorical=encoder.categorical,
+            params=params,
+            categorical=() if encoder is None else encoder.categorical,
         )
 
 
 _NAMES: dict[str, tuple[RateName, ...]] = {"both": ("fnr", "fpr")}
-
-
-def _machinery(run: Run) -> tuple[Any, Any, Any]:
-    """Import what is heavy, and give numba as many threads as LightGBM."""
-    try:
-        import lightgbm  # noqa: F401 - the first to start its threads
-    except ImportError as error:
-        raise MissingExtraError("lightgbm", "fairgbm") from error
-    try:
-        import numba
-    except ImportError as error:
-        raise MissingExtraError("numba", "fairgbm") from error
-    from fairkit_fairgbm import model, select, trainer
-
-    if run.threads is not None:
-        most = int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
-        numba.set_num_threads(max(1, min(run.threads, most)))
-    return trainer, select, model
 
 
 def _rows(encoder: Encoder, table: Table, wanted: str | None, names: tuple[str, ...] | None = None) -> Rows:

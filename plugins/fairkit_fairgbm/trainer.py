@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +14,14 @@ from fairkit_fairgbm import kernel
 from fairkit_fairgbm.constraints import Multipliers, Rates, scale
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from fairkit_fairgbm.constraints import Cells, Constraints
 
+
+Total = Callable[["NDArray[np.float64]"], "NDArray[np.float64]"]
 
 _ALREADY_NONE = "_Booster__set_objective_to_none"
 """LightGBM's note that the objective is "none". Where it is not set, the first `update` with a gradient sets the
@@ -143,7 +146,7 @@ def train(
     """
     import lightgbm
 
-    state = _State(rows, constraints, settings)
+    state = State(rows, constraints, settings)
     booster, data = _booster(lightgbm, rows, settings, state.start)
     if validation is not None:
         booster.add_valid(_dataset(lightgbm, validation, settings, state.start, data), "validation")
@@ -155,7 +158,7 @@ def train(
             path.append(_look(booster, validation, constraints))
             state.validation_rates = path[-1].rates if settings.follow_validation else None
         _show(progress, state, path, settings.rounds)
-        if settings.patience and _stale(path, settings.patience):
+        if settings.patience and stale(path, settings.patience):
             break
     scores = _captured(booster.eval_train)
     state.finish(scores)
@@ -179,11 +182,17 @@ def better(candidate: Moment, best: Moment | None) -> bool:
     return candidate.violation < best.violation
 
 
-class _State:
-    """What the objective carries from round to round: multipliers, path, buffers."""
+class State:
+    """What the objective carries from round to round: multipliers, path, buffers.
 
-    def __init__(self, rows: Rows, constraints: Constraints, settings: Settings) -> None:
-        self.rows, self.constraints = rows, constraints
+    `total` sums an array over all machines that hold rows; `rows.cells` has their codes here and the weights and
+    counts of all. Multipliers are then the same everywhere.
+    """
+
+    def __init__(
+        self, rows: Rows, constraints: Constraints, settings: Settings, total: Total = np.asarray
+    ) -> None:
+        self.rows, self.constraints, self.total = rows, constraints, total
         cells = rows.cells
         self.base = _label_weights(settings.params, cells)
         self.start = _start(cells.weight, settings.params)
@@ -217,7 +226,7 @@ class _State:
             hessian=self.hessian,
         )
         if self.calls:
-            self._note(positive, loss)
+            self._note(positive, self._whole(loss))
         self.calls += 1
         return self.gradient, self.hessian
 
@@ -226,7 +235,8 @@ class _State:
         if self.calls > len(self.path):
             positive = self._count(scores)
             self._step(self._followed(positive))
-            self._note(positive, kernel.total_loss(scores, self.rows.cells.codes, self.rows.weights))
+            loss = kernel.total_loss(scores, self.rows.cells.codes, self.rows.weights)
+            self._note(positive, self._whole(loss))
 
     def _followed(self, positive: NDArray[np.float64]) -> Rates:
         """Give the rates that violations and the worst group are told by."""
@@ -234,17 +244,21 @@ class _State:
 
     def _count(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         cells = self.rows.cells
-        return kernel.count_positive(scores, cells.codes, self.rows.weights, len(cells.weight))
+        return self.total(kernel.count_positive(scores, cells.codes, self.rows.weights, len(cells.weight)))
+
+    def _whole(self, loss: float) -> float:
+        return float(self.total(np.array([loss]))[0])
 
     def _step(self, rates: Rates) -> None:
         self.multipliers = self.multipliers.step(self.constraints, rates, self.speed, self.limits)
 
     def _note(self, positive: NDArray[np.float64], loss: float) -> None:
-        self.path.append(_moment(positive, loss, self.rows.cells, self.constraints))
+        self.path.append(moment(positive, loss, self.rows.cells, self.constraints))
         self.steps.append(np.concatenate([self.multipliers.by_group.ravel(), self.multipliers.overall]))
 
 
-def _moment(positive: NDArray[np.float64], loss: float, cells: Cells, constraints: Constraints) -> Moment:
+def moment(positive: NDArray[np.float64], loss: float, cells: Cells, constraints: Constraints) -> Moment:
+    """Give the state from the weight of positive predictions in every cell and the summed loss."""
     rates = constraints.true_rates(positive, cells)
     wrong = positive[0::2].sum() + (cells.weight - positive)[1::2].sum()
     return Moment(
@@ -262,7 +276,7 @@ def _look(booster: Any, rows: Rows, constraints: Constraints) -> Moment:
     scores = _captured(booster.eval_valid)
     cells = rows.cells
     positive = kernel.count_positive(scores, cells.codes, rows.weights, len(cells.weight))
-    return _moment(positive, kernel.total_loss(scores, cells.codes, rows.weights), cells, constraints)
+    return moment(positive, kernel.total_loss(scores, cells.codes, rows.weights), cells, constraints)
 
 
 def _captured(evaluate: Callable[..., Any]) -> NDArray[np.float64]:
@@ -327,7 +341,7 @@ def _start(weight: NDArray[np.float64], params: Mapping[str, Any]) -> float:
     return math.log(share / (1 - share))
 
 
-def _show(progress: Callable[..., None], state: _State, path: list[Moment], rounds: int) -> None:
+def _show(progress: Callable[..., None], state: State, path: list[Moment], rounds: int) -> None:
     latest = path[-1] if path else (state.path[-1] if state.path else None)
     if latest is None:
         progress(state.calls, rounds)
@@ -335,9 +349,10 @@ def _show(progress: Callable[..., None], state: _State, path: list[Moment], roun
         progress(state.calls, rounds, loss=latest.loss, violation=max(0.0, latest.violation))
 
 
-def _stale(path: list[Moment], patience: int) -> bool:
+def stale(path: list[Moment], patience: int) -> bool:
+    """Tell whether the last `patience` rounds brought nothing better."""
     best, place = None, 0
-    for number, moment in enumerate(path):
-        if better(moment, best):
-            best, place = moment, number
+    for number, one in enumerate(path):
+        if better(one, best):
+            best, place = one, number
     return len(path) - 1 - place >= patience

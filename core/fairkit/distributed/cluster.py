@@ -80,7 +80,7 @@ def _client(distributed: Any, scheduler: str) -> Iterator[Any]:
         yield client
 
 
-def check_workers(client: Any, used: Sequence[Plugin]) -> None:
+def check_workers(client: Any, used: Sequence[Plugin], more: Sequence[str] = ()) -> None:
     """Compare fairkit and plugins on every worker with those here, and look for the libraries that they need.
 
     Raises
@@ -91,7 +91,7 @@ def check_workers(client: Any, used: Sequence[Plugin]) -> None:
     needed = {plugin.found.distribution: plugin.found.version for plugin in used if not plugin.found.built_in}
     ours = _installed()
     wanted = {"fairkit": ours["fairkit"]} | {name: ours[name] for name in needed if name in ours}
-    extras = sorted({_extra(plugin) for plugin in used if plugin.found.built_in} - {""})
+    extras = sorted({*(_extra(plugin) for plugin in used if plugin.found.built_in), *more} - {""})
     libraries = {extra: _libraries(extra) for extra in extras}
     for address, found in client.run(_probe()).items():
         _check_worker(address, found, wanted, libraries)

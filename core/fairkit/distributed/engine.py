@@ -48,9 +48,9 @@ class DaskEngine:
         self.client = client
         self._checked: set[str] = set()
 
-    def check(self, used: Sequence[Plugin]) -> None:
+    def check(self, used: Sequence[Plugin], extras: Sequence[str] = ()) -> None:
         """See `fairkit.engines.Engine.check`."""
-        check_workers(self.client, used)
+        check_workers(self.client, used, extras)
 
     def tally(self, source: Source, roles: Roles, bins: Bins) -> Tally:
         """See `fairkit.engines.Engine.tally`."""

@@ -1,0 +1,279 @@
+"""FairGBM where the rows are: XGBoost trains on the Dask workers, the hooks of `xgb` sum the rates over them."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.errors import EngineError, MissingExtraError
+from fairkit.onnx.encode import MAX_ONE_HOT, MISSING_TEXT, Encoder, fit_encoder
+from fairkit.onnx.export import TabularModel
+from fairkit_fairgbm.constraints import make_cells
+from fairkit_fairgbm.xgb import Hooks, start_of, trained
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from fairkit.data import Dataset
+    from fairkit.distributed.training import SpreadRows
+    from fairkit.mitigators import Groups, Table
+    from fairkit_fairgbm.constraints import Cells, Constraints
+    from fairkit_fairgbm.trainer import Settings, Trained
+
+TOPIC = "fairkit-fairgbm"
+_COLLECTIVE_TIMEOUT = 30
+"""Seconds after which a worker that waits for a lost one gives up."""
+
+
+def cells(table: Table, groups: Groups, mask: NDArray[np.bool_] | None, *, held: bool) -> Cells:
+    """Split the training rows, or those held for validation, by group and label."""
+    codes, target, weights = groups.codes, table.target, table.weights
+    if mask is not None:
+        kept = mask if held else ~mask
+        codes, target = codes[kept], target[kept]
+        weights = None if weights is None else weights[kept]
+    return make_cells(codes, target, groups.names, weights)
+
+
+def train(
+    rows: SpreadRows,
+    table: Table,
+    groups: Groups,
+    held: NDArray[np.bool_] | None,
+    constraints: Constraints,
+    settings: Settings,
+    *,
+    progress: Callable[..., None],
+) -> tuple[Trained, Encoder]:
+    """Train on the workers; `held` marks the validation rows.
+
+    Raises
+    ------
+    EngineError
+        A worker was lost: XGBoost cannot go on without its rows.
+    """
+    rows.engine.check((), ("xgboost",))
+    encoder = learn_encoder(rows, table)
+    codes = (2 * groups.codes + (table.target > 0)).astype(
+        np.uint8 if len(groups.names) <= 128 else np.uint32
+    )
+    start = start_of(cells(table, groups, held, held=False).weight)
+    hooks = Hooks(f"fairgbm-{uuid.uuid4().hex}", constraints, settings, groups.names)
+    with _xgboost() as (xgboost, xgd), _told(rows, progress), _watched(rows) as run:
+        matrices = _matrices(xgd, rows, encoder, codes, table.weights, held, settings.params)
+        evals = [(matrices[1], "validation")] if len(matrices) > 1 else []
+        result = run(
+            xgd.train,
+            rows.engine.client,
+            hooks.params(start) | {"nthread": 1},
+            matrices[0],
+            num_boost_round=settings.rounds,
+            obj=hooks.objective,
+            evals=evals,
+            custom_metric=hooks.metric if evals else None,
+            callbacks=[hooks.callback(_tell)],
+            verbose_eval=False,
+            coll_cfg=xgboost.collective.Config(timeout=_COLLECTIVE_TIMEOUT),
+        )
+    return trained(result["booster"], start), encoder
+
+
+def baseline(rows: SpreadRows, table: Table, params: Mapping[str, Any], rounds: int) -> TabularModel:
+    """Train stock XGBoost on the workers."""
+    encoder = learn_encoder(rows, table)
+    labels = (table.target > 0).astype(np.uint8)
+    with _xgboost() as (xgboost, xgd), _watched(rows) as run:
+        matrix = _matrices(xgd, rows, encoder, labels, table.weights, None, params)[0]
+        result = run(
+            xgd.train,
+            rows.engine.client,
+            {**params, "objective": "binary:logistic", "nthread": 1},
+            matrix,
+            num_boost_round=rounds,
+            verbose_eval=False,
+            coll_cfg=xgboost.collective.Config(timeout=_COLLECTIVE_TIMEOUT),
+        )
+    return TabularModel(encoder=encoder, estimator=result["booster"], task="binary")
+
+
+def learn_encoder(rows: SpreadRows, table: Table) -> Encoder:
+    """Fit the encoder of one machine (one-hot text) from what the parts count."""
+    counted: dict[str, Counter[str] | None] = {}
+    for part in rows.collect(count_texts, table.features):
+        for name, texts in part.items():
+            have = counted.get(name)
+            counted[name] = texts if have is None or texts is None else have + texts
+    columns: dict[str, NDArray[Any]] = {}
+    for name in table.features:
+        texts = counted[name]
+        if texts is None:
+            columns[name] = np.zeros(1)
+            continue
+        kept = sorted(texts.items(), key=lambda item: (-item[1], item[0]))[:MAX_ONE_HOT]
+        columns[name] = np.array([text for text, _ in kept], dtype=object)
+    return fit_encoder(columns, table.features, text="onehot")
+
+
+def count_texts(
+    part: Any, place: Any, dataset: Dataset, features: tuple[str, ...]
+) -> dict[str, Counter[str] | None]:
+    """Count a part's texts by column; None for numbers, whose finiteness is checked."""
+    found: dict[str, Counter[str] | None] = {}
+    for batch in dataset.part(place.open(part), place.start).batches(features):
+        for name in features:
+            values = batch.column(name)
+            encoder = fit_encoder({name: values[:1000]}, [name], text="onehot")
+            if not hasattr(encoder.columns[0], "categories"):
+                fit_encoder({name: values}, [name], text="onehot")
+                found.setdefault(name, None)
+                continue
+            texts = [MISSING_TEXT if v is None or v != v else str(v) for v in values.tolist()]  # noqa: PLR0124
+            found[name] = Counter(texts) + (found.get(name) or Counter())
+    return found
+
+
+def encode(
+    part: Any,
+    place: Any,
+    dataset: Dataset,
+    encoder: Encoder,
+    codes: NDArray[Any],
+    weights: NDArray[np.float32] | None,
+    held: NDArray[np.bool_] | None,
+) -> list[NDArray[np.float32]]:
+    """Encode a part: matrix, cells and weights of its training rows, then the same of its validation rows."""
+    features = dataset.features
+    found = [
+        encoder.transform(batch.columns(features))
+        for batch in dataset.part(place.open(part), place.start).batches(features)
+    ]
+    matrix = np.concatenate(found) if found else np.empty((0, len(encoder.names)), np.float32)
+    cell = codes.astype(np.float32)
+    weight = np.ones(len(cell), np.float32) if weights is None else weights
+    if held is None:
+        return [matrix, cell, weight]
+    return [matrix[~held], cell[~held], weight[~held], matrix[held], cell[held], weight[held]]
+
+
+def _matrices(
+    xgd: Any,
+    rows: SpreadRows,
+    encoder: Encoder,
+    codes: NDArray[Any],
+    weights: NDArray[Any] | None,
+    held: NDArray[np.bool_] | None,
+    params: Mapping[str, Any],
+) -> list[Any]:
+    """Make XGBoost's distributed matrices: training rows, and validation rows where some are held."""
+    import dask
+    import dask.array as da
+
+    client, engine = rows.engine.client, rows.engine
+    dataset, shared = rows.share(), engine.share(encoder)
+    nothing = [None] * len(rows.sizes())
+    cut_weights = nothing if weights is None else rows.cut(weights)
+    cut_held = nothing if held is None else rows.cut(held)
+    arrays: list[list[Any]] = [[] for _ in range(3 if held is None else 6)]
+    for (part, place), code, weight, mask in zip(
+        rows.parts(), rows.cut(codes), cut_weights, cut_held, strict=True
+    ):
+        if not len(code):
+            continue
+        made = engine.submit(encode, part, place, dataset, shared, code, weight, mask)
+        lengths = [len(code)] if mask is None else [int((~mask).sum()), int(mask.sum())]
+        for number, array in enumerate(arrays):
+            length = lengths[number // 3]
+            shape = (length, len(encoder.names)) if number % 3 == 0 else (length,)
+            if length:
+                piece = dask.delayed(_pick)(made, number)
+                array.append(da.from_delayed(piece, shape, np.float32))
+    matrices: list[Any] = []
+    for at in range(0, len(arrays), 3):
+        matrix, label, weight = (da.concatenate(array) for array in arrays[at : at + 3])
+        told = {} if weights is None else {"weight": weight}
+        told |= {"max_bin": int(params.get("max_bin", 256))} if at == 0 else {"ref": matrices[0]}
+        matrices.append(xgd.DaskQuantileDMatrix(client, matrix, label, **told))
+    return matrices
+
+
+def _pick(arrays: list[Any], number: int) -> Any:
+    return arrays[number]
+
+
+@contextmanager
+def _xgboost() -> Iterator[tuple[Any, Any]]:
+    try:
+        import xgboost
+        import xgboost.dask as xgd
+    except ImportError as error:
+        raise MissingExtraError("xgboost", "xgboost") from error
+    yield xgboost, xgd
+
+
+def _tell(step: int, total: int, **numbers: float) -> None:
+    """Tell the client of a round, from the worker that came first in the collective."""
+    from distributed import get_worker
+    from xgboost import collective
+
+    if collective.get_rank() == 0:
+        get_worker().log_event(TOPIC, {"step": step, "total": total, **numbers})
+
+
+@contextmanager
+def _told(rows: SpreadRows, progress: Callable[..., None]) -> Iterator[None]:
+    client = rows.engine.client
+
+    def show(event: Any) -> None:
+        _, record = event
+        progress(
+            record["step"], record["total"], **{k: v for k, v in record.items() if k not in ("step", "total")}
+        )
+
+    client.subscribe_topic(TOPIC, show)
+    try:
+        yield
+    finally:
+        client.unsubscribe_topic(TOPIC)
+
+
+@contextmanager
+def _watched(rows: SpreadRows) -> Iterator[Callable[..., Any]]:
+    """Give a function that runs another while all workers live, and raises EngineError when one is lost."""
+    from concurrent.futures import ThreadPoolExecutor, wait
+
+    client = rows.engine.client
+
+    def alive() -> set[str]:
+        return set(client.scheduler_info(n_workers=-1)["workers"])
+
+    before = alive()
+
+    def run(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        pool = ThreadPoolExecutor(1)
+        try:
+            future = pool.submit(function, *arguments, **options)
+            while not wait([future], timeout=0.5).done:
+                if gone := before - alive():
+                    raise _lost(gone)
+            error = future.exception()
+            if error is not None and (gone := before - alive()):
+                raise _lost(gone) from error
+            return future.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    yield run
+
+
+def _lost(gone: set[str]) -> EngineError:
+    return EngineError(
+        f"the worker {', '.join(sorted(gone))} was lost in training, and its rows with it; nothing was written. Most "
+        "often it ran out of memory: give workers more, or take more of them, and start again"
+    )
