@@ -69,6 +69,7 @@ def number(value: float | None) -> str:
         return "-"
     if not math.isfinite(value):
         return "∞" if value > 0 else "-∞"
+    value += 0.0  # no negative zero
     size = abs(value)
     if size == 0 or 0.001 <= size < 100:
         return f"{value:.3f}"
