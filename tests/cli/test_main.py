@@ -7,6 +7,7 @@ import os
 import pytest
 
 from fairkit_cli.main import _main
+from fairkit_cli.view import number
 
 
 @pytest.mark.parametrize(("given", "wanted"), [(None, "passive"), ("active", "active")])
@@ -16,3 +17,7 @@ def test_threads_wait_quietly_unless_told_otherwise(monkeypatch, given, wanted):
         monkeypatch.delenv("OMP_WAIT_POLICY")
     _main()
     assert os.environ["OMP_WAIT_POLICY"] == wanted
+
+
+def test_nothing_is_below_nothing():
+    assert (number(-0.0), number(-0.02)) == ("0.000", "-0.020")
