@@ -79,9 +79,9 @@ def one_split(data: fairkit.Dataset, seed: int, only: list[str]) -> dict[str, di
     for name, values in RUNS.items():
         if only and name not in only:
             continue
-        start = time.perf_counter()
+        start = time.process_time()
         model = find_mitigator("sensei").with_values(values).fit(table, Run(seed=seed))
-        seconds = time.perf_counter() - start
+        seconds = time.process_time() - start
         rows[name] = measure(export(model, table).SerializeToString(), test) | {"seconds": seconds}
         shown = "  ".join(f"{key} {rows[name][key]:.3g}" for key in SHOWN)
         print(f"split {seed}  {name:24}  {shown}", flush=True)
@@ -104,7 +104,7 @@ def summary(splits: list[dict[str, dict[str, float]]]) -> None:
         for key in ("S", "GR", "balanced_accuracy", "dif"):
             means = [np.mean([split[name][key] for split in splits]) for name in ladder]
             print(
-                f"Spearman of ρ = 0, 1, 5, 20, 40 with {key}: {spearmanr(range(len(means)), means)[0]:+.2f}"
+                f"Spearman of rho = 0, 1, 5, 20, 40 with {key}: {spearmanr(range(len(means)), means)[0]:+.2f}"
             )
     print(PAPER)
 
