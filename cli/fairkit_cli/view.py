@@ -211,8 +211,11 @@ BETWEEN = (
     "accuracy_difference",
     "mean_prediction_difference",
     "mean_absolute_error_difference",
+    "statistical_parity_ks",
     "worst_group_loss",
 )
+MOST_CHANGES = 24
+"""Of many classes, those whose numbers changed beyond noise come first."""
 MEANING: Mapping[Outcome, str] = {
     "better": "better",
     "worse": "worse",
@@ -240,11 +243,20 @@ def headline_changes(changes: Sequence[Change]) -> tuple[list[Change], list[Chan
         and one.metric in BETWEEN
         and one.metric not in hidden
     ]
+    performance, between = _most(performance), _most(between)
     performance.sort(key=lambda one: PERFORMANCE.index(one.metric))
     between.sort(key=lambda one: (one.sensitive or "", BETWEEN.index(one.metric)))
     return performance, between
 
 
+def _most(changes: Sequence[Change]) -> list[Change]:
+    """Give the changes over all classes, then those beyond noise, up to as many as a reader takes in."""
+    ranked = sorted(
+        changes, key=lambda one: ("class" in one.parameters, one.outcome in ("same", "undecided"))
+    )
+    return ranked[:MOST_CHANGES]
+
+
 def change_name(one: Change) -> str:
     """Name a change's metric."""
-    return f"{one.metric} ({one.parameters['class']})" if "class" in one.parameters else one.metric
+    return f"{one.metric} (class {one.parameters['class']})" if "class" in one.parameters else one.metric

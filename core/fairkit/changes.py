@@ -1,8 +1,9 @@
 """How far a number, or a disparity between groups, differs between two models: the difference and its interval.
 
 A disparity is a maximum θ = max_p x_p over forms x_p of the groups' numbers: differences v_a - v_b over ordered
-pairs of groups, minus the ratios v_a / v_b, or the numbers themselves. With p* the form that attains θ_B and any
-fixed q, θ_B - θ_A ≤ x_{p*}(B) - x_q(A). The upper limit is therefore the largest of the forms' own upper limits
+pairs of groups, minus the ratios v_a / v_b, the numbers themselves, or the differences of two rates seen from all
+directions. With p* the form that attains θ_B and any fixed q, θ_B - θ_A ≤ x_{p*}(B) - x_q(A). The upper limit is
+therefore the largest of the forms' own upper limits
 for x_p(B) - x_q(A), one-sided at α/2, over the forms p that may be the largest of B given the noise; q is the one
 that looks largest for A, or p itself (whose noise cancels), whichever limit is smaller. The lower limit is the
 mirror image. No correction for the number of forms is needed (an intersection-union argument; Berger 1982), and
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 SCREEN = 0.998
 """The confidence with which forms that cannot be the largest are left out."""
+MOST_FORMS = 20_000
+"""With many pairs of groups, each is looked at from fewer directions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +79,48 @@ def differences_within(paired: Paired, sizes: tuple[int, int]) -> Forms:
     return _stacked(paired, [pair for block in blocks for pair in itertools.permutations(block, 2)])
 
 
+def root_mean_squares(first: Paired, second: Paired) -> Forms:
+    """Give sqrt(((v_a - v_b)^2 + (w_a - w_b)^2) / 2) for every pair of places, as a maximum of linear forms.
+
+    It is the largest over angles of (cos t (v_a - v_b) + sin t (w_a - w_b)) / sqrt 2: each pair is looked at from
+    a few directions and from the two models' own, where the forms are exact. So there is no kink at 0.
+
+    Parameters
+    ----------
+    first, second
+        Two numbers in the same places, over different rows; the forms are of ``first.beside(second)``.
+    """
+    places = first.values.shape[1]
+    pairs = np.array(list(itertools.permutations(range(places), 2)))
+    turns = int(np.clip(MOST_FORMS // len(pairs), 4, 24))
+    a, b = pairs[:, 0], pairs[:, 1]
+    gaps = [one.values[:, a] - one.values[:, b] for one in (first, second)]
+    own = np.arctan2(gaps[1], gaps[0])  # [2, pairs]
+    even = np.broadcast_to(np.pi * np.arange(turns)[:, None] / turns, (turns, len(pairs)))
+    angles = np.vstack([own, even])
+    parts = [np.cos(angles) / np.sqrt(2), np.sin(angles) / np.sqrt(2)]
+    values = np.stack([(parts[0] * gaps[0][m] + parts[1] * gaps[1][m]).ravel() for m in (0, 1)])
+    slopes = np.zeros((len(angles), len(pairs), 2 * places))
+    rows = np.arange(len(pairs))
+    for part, start in zip(parts, (0, places), strict=True):
+        slopes[:, rows, start + a] = part
+        slopes[:, rows, start + b] = -part
+    flat = slopes.reshape(-1, 2 * places)
+    return Forms(values, np.stack([flat, flat]))
+
+
 def ratios(paired: Paired) -> Forms:
     """Give -v_a / v_b for every ordered pair of places; their maximum is minus the smallest ratio."""
-    pairs = list(itertools.permutations(range(paired.values.shape[1]), 2))
+    return _ratios(paired, list(itertools.permutations(range(paired.values.shape[1]), 2)))
+
+
+def ratios_within(paired: Paired, sizes: tuple[int, int]) -> Forms:
+    """Give the ratios within each of two blocks of places, with the sign of `ratios`."""
+    blocks = [range(sizes[0]), range(sizes[0], sizes[0] + sizes[1])]
+    return _ratios(paired, [pair for block in blocks for pair in itertools.permutations(block, 2)])
+
+
+def _ratios(paired: Paired, pairs: list[tuple[int, int]]) -> Forms:
     a, b = (np.array(side, dtype=np.int64) for side in zip(*pairs, strict=True))
     top, bottom = paired.values[:, a], paired.values[:, b]
     slopes = np.zeros((2, len(pairs), paired.values.shape[1]))

@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairkit.auditors import Progress, no_progress
-from fairkit.changes import Difference, change, differences, differences_within, levels, mirrored, ratios
+from fairkit.changes import (
+    Difference,
+    change,
+    differences,
+    differences_within,
+    levels,
+    mirrored,
+    ratios,
+    ratios_within,
+    root_mean_squares,
+)
 from fairkit.comparisons import Change, Comparison, outcome_of
 from fairkit.errors import ModelError, ParameterError
 from fairkit.intervals import two_sided
-from fairkit.models import ModelOptions, Predictions, Scorer
-from fairkit.pairing import Paired, contributions, joint_sums, paired, paired_areas
-from fairkit.statistics import Rows, Scores, Sums
+from fairkit.models import ModelOptions, Scorer
+from fairkit.paired_rows import Class, PairTotals, RankedRows, collect
+from fairkit.pairing import Paired, paired, paired_areas
+from fairkit.score_parity import change_of_parity
+from fairkit.statistics import Scores
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from fairkit.data import Batch, Dataset
+    from fairkit.data import Dataset
     from fairkit.findings import Better
     from fairkit.metrics import Metric
-
-    Array = NDArray[np.float64]
 
 FEWEST = 30
 """A group with fewer rows leaves a difference undecided."""
@@ -85,12 +94,11 @@ def compare(
     if len(tasks) > 1:
         raise ModelError(f"models with different tasks cannot be compared: {', '.join(sorted(tasks))}")
     metrics = _metrics(scorers[0])
-    totals = _collect(scorers, data, metrics, progress)
-    z = two_sided(confidence)
+    totals = collect(scorers, data, metrics, progress)
     return Comparison(
         models=tuple(scorer.info for scorer in scorers),
         data=data.info(),
-        changes=tuple(tuple(_changes(total, data, metrics, z, confidence)) for total in totals),
+        changes=tuple(tuple(_changes(total, data, metrics, confidence)) for total in totals),
         confidence=confidence,
         notes=_notes(scorers),
     )
@@ -101,8 +109,6 @@ def _notes(scorers: Sequence[Scorer]) -> tuple[str, ...]:
     digests = [scorer.info.sha256 for scorer in scorers if scorer.info.sha256]
     if len(set(digests)) < len(digests):
         notes.append("Two of the models are the same file.")
-    if scorers[0].task == "multiclass":
-        notes.append("Of a multi-class model the accuracy is compared.")
     return tuple(dict.fromkeys(notes))
 
 
@@ -114,147 +120,80 @@ def _metrics(scorer: Scorer) -> list[Metric]:
     _, own = plugins.find_auditor("group", others)
     classes = dict.fromkeys(metric for plugin in (own, *others) for metric in plugin.metrics)
     kind = "binary" if scorer.task == "multiclass" else scorer.task
-    chosen = [cls() for cls in classes if kind in cls.tasks]
-    return [m for m in chosen if m.name == "accuracy"] if scorer.task == "multiclass" else chosen
+    return [cls() for cls in classes if kind in cls.tasks]
 
 
-@dataclass(slots=True)
-class _Rows:
-    """Rows that were scored, for metrics of ranks: two models' scores."""
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """Two models on some rows: what `_changes` asks of them, for one class."""
 
-    scores: tuple[Array, Array]
-    outcome: Array
-    weights: Array | None
-    groups: dict[str | None, NDArray[np.int64]]
+    total: PairTotals
+    ranked: RankedRows | None
+    label: Class
+    metrics: Sequence[Metric]
+    confidence: float
 
-
-@dataclass(slots=True)
-class _Totals:
-    """What two models leave behind: joint sums by (column, metric), and rows for metrics of ranks."""
-
-    sums: dict[tuple[str | None, str], Sums]
-    ranked: list[_Rows]
-
-
-def _collect(
-    scorers: Sequence[Scorer], data: Dataset, metrics: Sequence[Metric], progress: Progress
-) -> list[_Totals]:
-    """Score all rows once with every model, and add up jointly with the first."""
-    columns = list(dict.fromkeys(column for scorer in scorers for column in scorer.columns))
-    totals = [_Totals({}, []) for _ in scorers[1:]]
-    done = 0
-    for batch in data.batches(columns):
-        views = [_view(batch, s.predict(batch.columns(s.columns)), s, data) for s in scorers]
-        for total, other in zip(totals, views[1:], strict=True):
-            _add(total, views[0], other, batch, data, metrics)
-        done += len(batch)
-        progress("scoring rows", done, data.profile.rows)
-    return totals
-
-
-def _view(batch: Batch, predictions: Predictions, scorer: Scorer, data: Dataset) -> Rows:
-    """The rows as metrics see them."""
-    p = predictions
-    if scorer.task == "regression":
-        low, high = data.profile.label_range or (0.0, 0.0)
-        target = np.asarray(batch.label, dtype=np.float64)
-        middle = low + (high - low) / 2
-        return Rows(
-            outcome=target,
-            score=p.score,
-            weights=batch.weights,
-            origin=middle,
-            members=p.members,
-            shares=p.shares,
-        )
-    if scorer.task == "multiclass":
-        index = {value: place for place, value in enumerate(scorer.classes)}
-        truth = np.array([index.get(value, -1) for value in np.asarray(batch.label).tolist()])
-        right = (truth == p.predicted).astype(np.float64)
-        return Rows(outcome=np.ones(len(batch)), decision=right, weights=batch.weights)
-    assert batch.favorable is not None  # noqa: S101 -- a binary task has a favorable value
-    return Rows(
-        outcome=batch.favorable.astype(np.float64), decision=p.decision, score=p.score, weights=batch.weights
-    )
-
-
-def _has(metric: Metric, *views: Rows) -> bool:
-    return all(getattr(rows, need) is not None for need in metric.needs for rows in views)
-
-
-def _add(
-    total: _Totals, first: Rows, second: Rows, batch: Batch, data: Dataset, metrics: Iterable[Metric]
-) -> None:
-    splits = dict(_splits(batch, data))
-    known: dict[str, tuple[Array, Array]] = {}
-    ranked = False
-    for metric in metrics:
-        if not _has(metric, first, second):
-            continue
-        if isinstance(metric.statistic, Scores):
-            ranked = True
-            continue
-        key = metric.statistic.key
-        if key not in known:
-            known[key] = (contributions(metric, first), contributions(metric, second))
-            for sensitive, (codes, n_groups) in splits.items():
-                part = joint_sums(*known[key], first.weights, codes, n_groups)
-                have = total.sums.get((sensitive, key))
-                total.sums[sensitive, key] = part if have is None else have + part
-    if ranked and first.score is not None and second.score is not None:
-        groups = {sensitive: codes for sensitive, (codes, _) in splits.items()}
-        total.ranked.append(_Rows((first.score, second.score), first.outcome, first.weights, groups))
-
-
-def _splits(batch: Batch, data: Dataset) -> Iterator[tuple[str | None, tuple[NDArray[np.int64], int]]]:
-    yield None, (np.zeros(len(batch), dtype=np.int64), 1)
-    for sensitive, codes in batch.groups.items():
-        yield sensitive, (codes, len(data.group_names(sensitive)))
+    def numbers(self, sensitive: str | None, n_groups: int) -> Iterator[tuple[Metric, Paired]]:
+        """Every metric's numbers in the groups of a column."""
+        for metric in self.metrics:
+            sums = self.total.sums.get((self.label, sensitive, metric.statistic.key))
+            if sums is not None:
+                with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                    yield metric, paired(metric, sums, two_sided(self.confidence))
+            elif metric.name == "roc_auc" and isinstance(metric.statistic, Scores) and self.ranked:
+                rows = self.ranked
+                yield (
+                    metric,
+                    paired_areas(rows.scores, rows.outcome, rows.weights, rows.groups[sensitive], n_groups),
+                )
 
 
 def _changes(
-    total: _Totals, data: Dataset, metrics: Sequence[Metric], z: float, confidence: float
+    total: PairTotals, data: Dataset, metrics: Sequence[Metric], confidence: float
 ) -> Iterator[Change]:
-    """Every metric over all rows; then, column by column, the disparities and the groups."""
-    rows = data.profile.rows
-    for metric, found in _numbers(total, None, 1, metrics, z):
+    """Every metric over all rows; then, column by column, the disparities and the groups; class by class."""
+    for label in total.classes():
+        parts = total.ranked.get(label)
+        pair = _Pair(
+            total,
+            RankedRows.joined(parts) if parts else None,
+            label,
+            _for_class(metrics, total, label),
+            confidence,
+        )
+        for one in _of_class(pair, data):
+            yield one if label is None else dataclasses.replace(one, parameters={"class": label})
+
+
+def _for_class(metrics: Sequence[Metric], total: PairTotals, label: Class) -> Sequence[Metric]:
+    """Over all classes there is the accuracy alone."""
+    alone = label is None and len(total.classes()) > 1
+    return [m for m in metrics if m.name == "accuracy"] if alone else metrics
+
+
+def _of_class(pair: _Pair, data: Dataset) -> Iterator[Change]:
+    rows, confidence = data.profile.rows, pair.confidence
+    for metric, found in pair.numbers(None, 1):
         yield from _levels(metric, found, None, {"all": rows}, confidence)
     for sensitive, sizes in data.profile.groups.items():
         names = data.group_names(sensitive)
         sized = {name: sizes[name] for name in names}
-        numbers = {m.name: (m, found) for m, found in _numbers(total, sensitive, len(names), metrics, z)}
+        smallest = min(sized.values())
+        numbers = {m.name: (m, found) for m, found in pair.numbers(sensitive, len(names))}
         for metric, found in numbers.values():
-            yield from _between(metric, found, sensitive, min(sized.values()), confidence)
-        yield from _joint(numbers, sensitive, min(sized.values()), confidence)
+            yield from _between(metric, found, sensitive, smallest, confidence)
+        yield from _joint(numbers, sensitive, smallest, confidence)
+        if pair.ranked is not None:
+            seen = change_of_parity(
+                pair.ranked.scores,
+                pair.ranked.groups[sensitive],
+                len(names),
+                pair.ranked.weights,
+                confidence,
+            )
+            yield _change("statistical_parity_ks", "lower", seen, sensitive, smallest)
         for metric, found in numbers.values():
             yield from _levels(metric, found, sensitive, sized, confidence)
-
-
-def _numbers(
-    total: _Totals, sensitive: str | None, n_groups: int, metrics: Sequence[Metric], z: float
-) -> Iterator[tuple[Metric, Paired]]:
-    """Every metric's numbers in the groups of a column."""
-    for metric in metrics:
-        sums = total.sums.get((sensitive, metric.statistic.key))
-        if sums is not None:
-            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                yield metric, paired(metric, sums, z)
-        elif isinstance(metric.statistic, Scores) and metric.name == "roc_auc" and total.ranked:
-            parts = total.ranked
-            weights = [part.weights for part in parts if part.weights is not None]
-            yield (
-                metric,
-                paired_areas(
-                    (
-                        np.concatenate([p.scores[0] for p in parts]),
-                        np.concatenate([p.scores[1] for p in parts]),
-                    ),
-                    np.concatenate([part.outcome for part in parts]),
-                    np.concatenate(weights) if weights else None,
-                    np.concatenate([part.groups[sensitive] for part in parts]),
-                    n_groups,
-                ),
-            )
 
 
 def _levels(
@@ -277,7 +216,15 @@ def _between(
     metric: Metric, found: Paired, sensitive: str, smallest: int, confidence: float
 ) -> Iterator[Change]:
     known = found.known()
-    if known.values.shape[1] < 2:
+    groups = known.values.shape[1]
+    if "extreme" in metric.between and groups:
+        if metric.better != "lower":
+            seen = mirrored(change(levels(known.negative()), known.negative(), confidence))
+            yield _change(f"{metric.name}_group_min", metric.better, seen, sensitive, smallest)
+        if metric.better != "higher":
+            seen = change(levels(known), known, confidence)
+            yield _change(f"{metric.name}_group_max", metric.better, seen, sensitive, smallest)
+    if groups < 2:
         return
     if "difference" in metric.between:
         name = f"{metric.name}_difference"
@@ -297,19 +244,34 @@ def _within_one(found: Difference) -> Difference:
 def _joint(
     numbers: Mapping[str, tuple[Metric, Paired]], sensitive: str, smallest: int, confidence: float
 ) -> Iterator[Change]:
-    """Equalized odds from two rates over different rows; the worst group's loss."""
-    rates = [numbers[n][1].known() for n in ("true_positive_rate", "false_positive_rate") if n in numbers]
-    if len(rates) == 2 and min(rate.values.shape[1] for rate in rates) >= 2:
-        both = rates[0].beside(rates[1])
-        forms = differences_within(both, (rates[0].values.shape[1], rates[1].values.shape[1]))
-        seen = change(forms, both, confidence)
+    """Equalized odds and gaps from two rates over different rows; the worst group's loss."""
+    rates = [numbers[n][1] for n in ("true_positive_rate", "false_positive_rate") if n in numbers]
+    known = [rate.known() for rate in rates]
+    if len(rates) == 2 and min(rate.values.shape[1] for rate in known) >= 2:
+        both = known[0].beside(known[1])
+        sizes = known[0].values.shape[1], known[1].values.shape[1]
+        seen = change(differences_within(both, sizes), both, confidence)
         yield _change("equalized_odds_difference", "lower", seen, sensitive, smallest)
+        yield _change("gap_max", "lower", seen, sensitive, smallest)
+        if bool((both.values > 0).all()):
+            seen = _within_one(mirrored(change(ratios_within(both, sizes), both, confidence)))
+            yield _change("equalized_odds_ratio", "higher", seen, sensitive, smallest)
+    if len(rates) == 2:
+        first, second = rates[0].known_with(rates[1]), rates[1].known_with(rates[0])
+        if first.values.shape[1] >= 2:
+            seen = change(root_mean_squares(first, second), first.beside(second), confidence)
+            yield _change("gap_rms", "lower", _not_negative(seen), sensitive, smallest)
     loss = next((n for n in ("log_loss", "mean_squared_error") if n in numbers), None)
     if loss is not None:
-        known = numbers[loss][1].known()
-        if known.values.shape[1]:
-            seen = change(levels(known), known, confidence)
+        worst = numbers[loss][1].known()
+        if worst.values.shape[1]:
+            seen = change(levels(worst), worst, confidence)
             yield _change("worst_group_loss", "lower", seen, sensitive, smallest)
+
+
+def _not_negative(found: Difference) -> Difference:
+    """Turn the zero of a root that floats put below 0 into one."""
+    return Difference(max(found.first, 0.0), max(found.second, 0.0), found.low, found.high)
 
 
 def _change(

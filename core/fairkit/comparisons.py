@@ -88,9 +88,15 @@ class Comparison:
     notes: tuple[str, ...] = ()
 
     def find(
-        self, metric: str, sensitive: str | None = None, *, group: str | None = None, model: int = 1
+        self,
+        metric: str,
+        sensitive: str | None = None,
+        *,
+        group: str | None = None,
+        model: int = 1,
+        label: str | None = None,
     ) -> Change:
-        """Look one change up; `model` counts from 1, the first that is compared.
+        """Look one change up; `model` counts from 1, the first that is compared; `label` is a class of several.
 
         Raises
         ------
@@ -98,7 +104,8 @@ class Comparison:
             There is none.
         """
         for one in self.changes[model - 1]:
-            if (one.metric, one.sensitive, one.group) == (metric, sensitive, group):
+            told = (one.metric, one.sensitive, one.group, one.parameters.get("class"))
+            if told == (metric, sensitive, group, label):
                 return one
         raise ParameterError(f"the comparison has no {metric!r} for {sensitive!r} in group {group!r}")
 

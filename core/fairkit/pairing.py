@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.metrics import Metric
+    from fairkit.score_parity import DrawnScores
     from fairkit.statistics import Rows
 
     Array = NDArray[np.float64]
@@ -44,6 +45,17 @@ class Paired:
         """Leave out the places where either number is not defined."""
         keep = np.isfinite(self.values).all(axis=0) & np.isfinite(self.covariance).all(axis=(1, 2))
         return Paired(self.values[:, keep], self.covariance[keep])
+
+    def known_with(self, other: Paired) -> Paired:
+        """Leave out the places where a number of either kind is not defined."""
+        keep = np.ones(self.values.shape[1], dtype=bool)
+        for one in (self, other):
+            keep &= np.isfinite(one.values).all(axis=0) & np.isfinite(one.covariance).all(axis=(1, 2))
+        return Paired(self.values[:, keep], self.covariance[keep])
+
+    def negative(self) -> Paired:
+        """Turn the sign."""
+        return Paired(-self.values, self.covariance)
 
     def beside(self, other: Paired) -> Paired:
         """Put two numbers' places side by side; they must be over different rows."""
@@ -148,7 +160,7 @@ def _gradient(metric: Metric, first: Array, second: Array) -> tuple[Array, Array
 
 
 def paired_areas(
-    scores: tuple[Array, Array],
+    scores: tuple[DrawnScores, DrawnScores],
     outcome: Array,
     weights: Array | None,
     groups: NDArray[np.int64],
@@ -159,7 +171,7 @@ def paired_areas(
     Parameters
     ----------
     scores
-        Of the two models, shape [n] each.
+        Of the two models, on n rows.
     outcome
         1 where favorable, shape [n].
     weights, groups, n_groups
@@ -178,18 +190,26 @@ def paired_areas(
             continue
         influence = np.empty((2, int(mine.sum())))
         for model in (0, 1):
-            values[model, g], influence[model] = _area(scores[model][mine], good, weight)
+            own = scores[model]
+            values[model, g], influence[model] = _area(own.values[mine], own.shares, good, weight)
         covariance[g] = influence @ influence.T
     return Paired(values, covariance)
 
 
-def _area(score: Array, good: NDArray[np.bool_], weight: Array) -> tuple[float, Array]:
-    """Give the area, and how far each row pulls it (placement less area, over its outcome's weight)."""
+def _area(score: Array, shares: Array, good: NDArray[np.bool_], weight: Array) -> tuple[float, Array]:
+    """Give the area, and how far each row pulls it (placement less area, over its outcome's weight).
+
+    A row whose score is drawn stands at each of its scores, as often as it is drawn.
+    """
     levels, place = np.unique(score, return_inverse=True)
-    below = [np.bincount(place, weight * side, len(levels)) for side in (~good, good)]
-    totals = [side.sum() for side in below]
+    place = place.reshape(score.shape)
+    below = [
+        sum(share * np.bincount(place[:, k], weight * side, len(levels)) for k, share in enumerate(shares))
+        for side in (~good, good)
+    ]
+    totals = [float((weight * side).sum()) for side in (~good, good)]
     rank = [(np.cumsum(side) - side / 2) / total for side, total in zip(below, totals, strict=True)]
-    placement = np.where(good, rank[0][place], 1 - rank[1][place])
+    placement = np.where(good[:, None], rank[0][place], 1 - rank[1][place]) @ shares
     area = float((weight * good * placement).sum() / totals[1])
     rows = [max(int(side.sum()), 2) for side in (~good, good)]
     small = np.where(good, np.sqrt(rows[1] / (rows[1] - 1)), np.sqrt(rows[0] / (rows[0] - 1)))

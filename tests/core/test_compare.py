@@ -11,6 +11,7 @@ from fairkit.changes import change, differences
 from fairkit.comparing import compare
 from fairkit.models import PredictedColumns
 from fairkit.pairing import Paired, paired_areas
+from fairkit.score_parity import DrawnScores, change_of_parity
 
 
 def table(rows: int, seed: int, *, groups: int = 3) -> pa.Table:
@@ -50,7 +51,10 @@ def test_the_values_are_those_of_the_audits(weights: str | None):
         values = [report.find(one.metric, one.sensitive).value for report in reports]
         assert (one.before, one.after) == pytest.approx(values, abs=1e-10), one.metric
         compared += 1
-    assert compared >= 30
+    assert compared >= 60
+    names = {one.metric for one in result.changes[0]}
+    wanted = {"statistical_parity_ks", "gap_max", "gap_rms", "equalized_odds_ratio", "accuracy_group_min"}
+    assert wanted | {"log_loss_group_max", "selection_rate_group_min", "selection_rate_group_max"} <= names
     assert result.find("selection_rate", "g", group="g1").before == pytest.approx(
         next(g.value for g in reports[0].find("selection_rate_difference", "g").groups if g.group == "g1")
     )
@@ -59,10 +63,12 @@ def test_the_values_are_those_of_the_audits(weights: str | None):
 METRICS = (
     ("accuracy", None), ("balanced_accuracy", None), ("f1_score", None), ("roc_auc", None), ("log_loss", None),
     ("demographic_parity_difference", "g"), ("demographic_parity_ratio", "g"),
+    ("accuracy_group_min", "g"), ("log_loss_group_max", "g"), ("gap_rms", "g"), ("gap_max", "g"),
 )  # fmt: skip
 
 
-def test_intervals_are_as_wide_as_those_of_a_row_bootstrap():
+def test_intervals_are_as_wide_as_those_of_a_row_bootstrap(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("fairkit.score_parity.DRAWS", 2)  # another test's matter
     source = table(1500, 1, groups=2)
     result = compare([A, B], load(source))
     rng = np.random.default_rng(2)
@@ -128,13 +134,76 @@ def test_two_clearly_different_groups_have_the_usual_paired_interval():
     assert seen.second - seen.first == pytest.approx(-0.1)
 
 
+def shifted(rows: int, groups: int, shifts: tuple[float, float], rng: np.random.Generator):
+    """Two models' normal scores, correlated, one group's moved; and the true distances of distributions."""
+    from statistics import NormalDist
+
+    group = rng.integers(groups, size=rows)
+    noise = rng.multivariate_normal([0, 0], [[1, 0.8], [0.8, 1]], size=rows)
+    one = np.ones(1)
+    scores = [DrawnScores((noise[:, m] + shifts[m] * (group == 0))[:, None], one) for m in (0, 1)]
+    normal = NormalDist()
+    far = [
+        (1 - 1 / groups) * (normal.cdf(shift / 2) - normal.cdf(-shift / 2)) for shift in shifts
+    ]  # at the middle of the two means
+    return (scores[0], scores[1]), group, far[1] - far[0]
+
+
+@pytest.mark.parametrize("groups", [2, 4])
+@pytest.mark.parametrize("shifts", [(0.0, 0.0), (0.5, 0.5), (0.5, 0.0), (0.2, 0.5)])
+def test_intervals_of_changed_score_parity_cover(groups: int, shifts: tuple[float, float], monkeypatch):
+    monkeypatch.setattr("fairkit.score_parity.DRAWS", 149)
+    rng = np.random.default_rng(11)
+    hits, runs = 0, 60
+    for _ in range(runs):
+        scores, group, true = shifted(400, groups, shifts, rng)
+        seen = change_of_parity(scores, group, groups, None, 0.95)
+        hits += seen.low <= true <= seen.high
+    assert hits / runs >= 0.9  # 0.95 less nearly two standard errors of sixty runs
+
+
+def test_the_interval_of_score_parity_follows_the_noise():
+    rng = np.random.default_rng(12)
+    scores, group, _ = shifted(12_000, 2, (0.2, 0.8), rng)
+    seen = change_of_parity(scores, group, 2, None, 0.95)
+    draws = []
+    for _ in range(60):
+        again, other, _ = shifted(12_000, 2, (0.2, 0.8), rng)
+        cdf = [np.sort(again[m].values[:, 0]) for m in (0, 1)]
+        far = []
+        for m in (0, 1):
+            own = np.sort(again[m].values[other == 0, 0])
+            shares = np.searchsorted(own, cdf[m], side="right") / len(own)
+            far.append(np.abs(shares - np.arange(1, 12_001) / 12_000).max())
+        draws.append(far[1] - far[0])
+    width = seen.high - seen.low
+    assert 0.75 < width / (2 * 1.96 * np.std(draws)) < 2.2
+    assert seen.low < seen.second - seen.first < seen.high
+
+
+def test_score_parity_of_a_model_beside_itself_and_of_weights_as_copies():
+    rng = np.random.default_rng(13)
+    scores, group, _ = shifted(500, 2, (0.0, 0.6), rng)
+    same = change_of_parity((scores[0], scores[0]), group, 2, None, 0.95)
+    assert same.first == same.second
+    assert same.low <= 0 <= same.high
+    times = rng.integers(1, 4, 500)
+    weighted = change_of_parity(scores, group, 2, times.astype(float), 0.95)
+    copies = tuple(DrawnScores(np.repeat(one.values, times, axis=0), one.shares) for one in scores)
+    copied = change_of_parity((copies[0], copies[1]), np.repeat(group, times), 2, None, 0.95)
+    assert (weighted.first, weighted.second) == pytest.approx((copied.first, copied.second))
+    assert weighted.high - weighted.low > copied.high - copied.low  # copies are not more people
+
+
 def test_areas_agree_with_scikit_learn():
     from sklearn.metrics import roc_auc_score
 
     rng = np.random.default_rng(6)
     outcome, weights = rng.integers(0, 2, 400).astype(float), rng.random(400)
     scores = (np.round(rng.random(400), 1), rng.random(400))
-    found = paired_areas(scores, outcome, weights, np.zeros(400, dtype=np.int64), 1)
+    one = np.ones(1)
+    drawn = (DrawnScores(scores[0][:, None], one), DrawnScores(scores[1][:, None], one))
+    found = paired_areas(drawn, outcome, weights, np.zeros(400, dtype=np.int64), 1)
     for model in (0, 1):
         assert found.values[model, 0] == pytest.approx(
             roc_auc_score(outcome, scores[model], sample_weight=weights)
@@ -148,6 +217,69 @@ def test_regressions_and_classes():
     error = (source["a"].to_numpy() - source["t"].to_numpy()) ** 2
     assert result.find("mean_squared_error").before == pytest.approx(error.mean())
     assert result.find("mean_squared_error").interval is not None
+
+
+class Chances:
+    """Three classes' probabilities from columns, tilted by so much."""
+
+    def __init__(self, tilt: float):
+        self.tilt = tilt
+        self.classes_ = np.array(["x", "y", "z"])
+
+    def predict_proba(self, rows):
+        rows = np.asarray(rows, dtype=float)
+        logits = np.column_stack([rows[:, 0] + self.tilt, rows[:, 1], np.zeros(len(rows))])
+        chances = np.exp(logits)
+        return chances / chances.sum(axis=1, keepdims=True)
+
+    def predict(self, rows):
+        return self.classes_[self.predict_proba(rows).argmax(axis=1)]
+
+
+def test_each_class_is_compared_against_the_others():
+    rng = np.random.default_rng(14)
+    p, q = rng.normal(size=(2, 900))
+    label = np.array(["x", "y", "z"])[np.argmax(np.stack([p, q, 0 * p]) + rng.gumbel(size=(3, 900)), axis=0)]
+    columns = {"p": p, "q": q, "g": rng.choice(["a", "b"], 900), "y": label}
+    data = fairkit.load_data(columns, label="y", sensitive=["g"], features=["p", "q"])
+    result = compare([Chances(0.0), Chances(1.5)], data)
+    reports = [fairkit.audit(model, data) for model in (Chances(0.0), Chances(1.5))]
+    compared = 0
+    for one in result.changes[0]:
+        if one.group is None and one.before is not None:
+            values = [
+                next(
+                    f.value
+                    for f in report.findings
+                    if (f.metric, f.sensitive, f.parameters.get("class"))
+                    == (one.metric, one.sensitive, one.parameters.get("class"))
+                )
+                for report in reports
+            ]
+            assert (one.before, one.after) == pytest.approx(values, abs=1e-10), one.metric
+            compared += 1
+    assert compared >= 150
+    assert result.find("accuracy").outcome == "worse"
+    assert result.find("selection_rate", label="x").outcome == "changed"
+    assert result.find("statistical_parity_ks", "g", label="z").interval is not None
+
+
+def test_a_mixture_of_drawn_scores_is_compared_as_it_is_audited():
+    result = fairkit.mitigate("fair-regression", loans(), learner="logistic", epsilon=0.05, iterations=2)
+    models = [result.onnx, result.onnx]
+    found = compare(models, loans())
+    report = fairkit.audit(result.onnx, loans())
+    assert len(result.details["weights"]) > 1
+    for name in ("roc_auc", "log_loss", "brier_score", "accuracy"):
+        assert found.find(name).before == pytest.approx(report.find(name).value, abs=1e-9), name
+    ks = found.find("statistical_parity_ks", "sex")
+    assert ks.before == pytest.approx(report.find("statistical_parity_ks", "sex").value, abs=1e-9)
+
+
+def loans() -> fairkit.Dataset:
+    from fairkit.datasets.loans import loans_table
+
+    return fairkit.load_data(loans_table(700, 3), label="decision", favorable="approved", sensitive="sex")
 
 
 def test_bad_input():
