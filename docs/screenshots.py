@@ -1,5 +1,6 @@
-"""Write docs/images/{report,report-dark,frontier,comparison}.png: run the commands, and photograph their pages.
+"""Write docs/images/{report,report-dark,frontier,comparison,adult}.png: run the commands, photograph their pages.
 
+The last one needs Adult in the folder that FAIRKIT_DATA names (``fairkit.datasets`` has it too), and some minutes.
 Needs chromium (or chrome) on PATH and the extras html and those of the plugins. Run it with
 ``python docs/screenshots.py``; with file names as arguments only those pictures are made. The commands are
 printed as they are run.
@@ -7,6 +8,7 @@ printed as they are run.
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import subprocess
@@ -27,12 +29,22 @@ COMMANDS = {
         "--data train.parquet --test test.parquet --label decision --favorable approved --sensitive sex "
         "--limit 0.05 --state frontier.json --format html --report frontier.html"
     ),
+    "adult.html": (
+        "frontier --plugin fairgbm,rto,fair-regression,reweigh,exponentiated-gradient "
+        "--vary fairgbm.tolerance=0.06,0.09,0.12,0.15 --set fairgbm.constraint=positive_rate "
+        "--vary rto.epsilon=0,0.05,0.1,0.15 --vary fair-regression.epsilon=0.02,0.05,0.1 "
+        "--set fair-regression.iterations=4 --vary reweigh.strength=0.25:1:4 "
+        "--vary exponentiated-gradient.epsilon=0,0.02,0.04,0.06 "
+        "--data adult.parquet --label income --favorable '>50K' --sensitive sex --limit 0.05 "
+        "--state adult.json --format html --report adult.html"
+    ),
 }
 PICTURES = {
     "report.png": ("report.html", 980, 1150, False),
     "report-dark.png": ("report.html", 980, 1150, True),
     "comparison.png": ("comparison.html", 980, 900, False),
     "frontier.png": ("frontier.html", 980, 920, False),
+    "adult.png": ("adult.html", 980, 940, False),
 }
 
 
@@ -69,10 +81,13 @@ def photograph(page: Path, target: Path, width: int, height: int, dark: bool) ->
 
 def main(wanted: list[str]) -> None:
     """Run what the wanted pictures need, and take them."""
-    pictures = {name: PICTURES[name] for name in wanted or PICTURES}
+    known = [name for name in PICTURES if name != "adult.png" or "FAIRKIT_DATA" in os.environ]
+    pictures = {name: PICTURES[name] for name in wanted or known}
     with tempfile.TemporaryDirectory() as folder:
         here = Path(folder) / "loans"
         subprocess.run([FAIRKIT, "demo", "--keep", str(here)], check=True, stdout=subprocess.DEVNULL)
+        if "adult.png" in pictures:
+            shutil.copy(Path(os.environ["FAIRKIT_DATA"]) / "adult.parquet", here)
         for page in sorted({picture[0] for picture in pictures.values()}):
             sys.stdout.write(f"$ fairkit {COMMANDS[page]}\n")
             sys.stdout.flush()

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from fairkit.errors import FairkitError
 from fairkit.frontier_points import Measure, Point, measures_of, point_key
 from fairkit.models import ModelOptions
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from fairkit.roles import Roles
 
 BASELINE = "baseline"
+PARITY_ROWS = 8_192
+"""All training rows would take longer than the training itself; `fairkit mitigate` compares on all."""
 Job = tuple[str, Mapping[str, Any]]
 Trained = tuple[Point, bytes | None]
 Done = Callable[[Point, bytes | None], None]
@@ -89,6 +93,11 @@ class Setup:
     learner: str | None
     confidence: float
     base: bytes | None = field(default=None, repr=False)
+
+    def parity_rows(self) -> Table:
+        """Give training rows, evenly spread, on which each exported file is compared with its model."""
+        step = max(1, len(self.table) // PARITY_ROWS)
+        return self.table.take(np.arange(0, len(self.table), step))
 
 
 def train(setup: Setup, job: Job) -> Trained:
@@ -160,7 +169,7 @@ def _fit(setup: Setup, plugin: str, parameters: Mapping[str, Any]) -> bytes:
     if plugin == BASELINE:
         run = Run(seed=setup.seed, threads=setup.threads, learner=setup.learner)
         plain = fit_learner(setup.learner or "lightgbm", setup.table, run)
-        return export(plain, setup.table).SerializeToString(deterministic=True)
+        return export(plain, setup.parity_rows()).SerializeToString(deterministic=True)
     return _fit_together(setup, [(plugin, parameters)])[0]
 
 
@@ -182,8 +191,9 @@ def _fit_together(setup: Setup, jobs: Sequence[Job]) -> list[bytes]:
         models = [first.fit(setup.table, run, validation=None, model=base)]
     else:
         models = list(type(first).fit_together(methods, setup.table, run, validation=None, model=base))
+    rows = setup.parity_rows()
     return [
-        export(fitted, setup.table, _mitigation(method, run, base)).SerializeToString(deterministic=True)
+        export(fitted, rows, _mitigation(method, run, base)).SerializeToString(deterministic=True)
         for fitted, method in zip(models, methods, strict=True)
     ]
 
