@@ -62,7 +62,12 @@ def forest(rows: Sequence[ForestRow], title: str, *, narrow: bool, zero: bool = 
         for i, row in enumerate(rows)
     ]
     y: Spec = {"field": "at", "type": "nominal", "sort": order, "title": None, "axis": None}
-    x: Spec = {"type": "quantitative", "title": title, "scale": {"zero": zero, "nice": True}}
+    x: Spec = {
+        "type": "quantitative",
+        "title": title,
+        "scale": {"zero": zero, "nice": True},
+        "axis": {"tickCount": 4 if narrow else 7},
+    }
     status = {"field": "status", "type": "nominal", "legend": None}
     colour = {**status, "scale": {"domain": list(STATUS), "range": [c for c, _ in STATUS.values()]}}
     shape = {**status, "scale": {"domain": list(STATUS), "range": [s for _, s in STATUS.values()]}}
@@ -167,7 +172,7 @@ def densities(edges: Sequence[float], shares: Mapping[str, Sequence[float]], tit
         for i, name in enumerate(names)
         for b, share in enumerate(shares[name])
     ]
-    x = _axis("x", title, scale={"domain": [edges[0], edges[-1]]}, axis={"tickCount": 5})
+    x = _axis("x", title, scale={"domain": [edges[0], edges[-1]]}, axis={"tickCount": 3})
     y = _axis("y", "share of the group's rows", axis={"format": "%", "tickCount": 5})
     line = {
         "mark": {"type": "line", "interpolate": "step", "strokeWidth": 2},
@@ -190,7 +195,7 @@ def roc(curves: Mapping[str, Sequence[Sequence[float]]]) -> Spec:
         for i, name in enumerate(names)
         for k, (x, y) in enumerate(curves[name])
     ]
-    x = _axis("x", "false positive rate", scale={"domain": [0, 1]}, axis={"tickCount": 5})
+    x = _axis("x", "false positive rate", scale={"domain": [0, 1]}, axis={"tickCount": 3})
     y = _axis("y", "true positive rate", scale={"domain": [0, 1]}, axis={"tickCount": 5})
     line = {
         "mark": {"type": "line", "strokeWidth": 2},
@@ -215,7 +220,7 @@ def calibration(curves: Mapping[str, Sequence[Mapping[str, Any]]]) -> Spec:
         for i, name in enumerate(names)
         for point in curves[name]
     ]
-    x = _axis("x", "mean score", scale={"domain": [0, 1]}, axis={"tickCount": 5})
+    x = _axis("x", "mean score", scale={"domain": [0, 1]}, axis={"tickCount": 3})
     y = _axis("y", "observed share", scale={"domain": [0, 1]}, axis={"tickCount": 5})
     shade = {
         "mark": {"type": "rule", "strokeWidth": 2, "opacity": 0.45},
@@ -269,8 +274,9 @@ def tradeoff(values: Sequence[Spec], x_title: str, y_title: str, *, narrow: bool
     group = {"field": "g", "type": "nominal", "legend": None}
     colour = {**group, "scale": {"domain": order, "range": list(COLOURS)}}
     shape = {**group, "scale": {"domain": order, "range": list(SHAPES)}}
-    x = _axis("x", x_title, scale={"zero": False, "nice": True})
-    y = _axis("y", y_title, scale={"zero": False, "nice": True})
+    scale = {"zero": False, "nice": True}
+    x = _axis("x", x_title, scale=scale, axis={"tickCount": 4 if narrow else 9})
+    y = _axis("y", y_title, scale=scale, axis={"tickCount": 7})
     bar = {"type": "rule", "opacity": 0.35, "strokeWidth": 1.5}
     layers: list[Spec] = [
         {

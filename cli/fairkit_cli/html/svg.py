@@ -30,6 +30,7 @@ _CONFIG: Mapping[str, Any] = {
         "titleFontSize": 13,
         "titleFontWeight": "normal",
         "labelLimit": 260,
+        "labelFlush": False,
     },
     "rule": {"stroke": "var(--line)"},
     "text": {"fill": "var(--ink)", "fontSize": 13},
