@@ -1,0 +1,212 @@
+"""From an audited model to its features and its outputs in torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.errors import MissingExtraError, ModelError
+from fairkit.onnx.feeds import RANDOM_INPUT
+from fairkit_individual.reimport import find_head, run_features
+from fairkit_individual.rewards import CLIP
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit.auditors import AuditContext
+    from fairkit.individual.metric import FairMetric
+    from fairkit_individual.collect import Rows
+    from fairkit_individual.rewards import Output
+
+Tensor = Any
+Floats = "NDArray[np.float64]"
+
+NEAR = 1e-4
+"""How exactly the metric's coordinates must follow from the features."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Gradients:
+    """A model as features and a function of them.
+
+    Attributes
+    ----------
+    features
+        Shape (n, p): the rows' features.
+    outputs
+        In torch, from features to the outputs that `dif` compares, shape (n, K).
+    """
+
+    features: NDArray[np.float64]
+    outputs: Callable[[Tensor], Tensor]
+
+
+def gradients_of(context: AuditContext, rows: Rows, output: Output) -> Gradients:
+    """Open a model: a torch module in memory, or the differentiable end of an ONNX graph.
+
+    Raises
+    ------
+    ModelError
+        The model has no gradient, or is randomized.
+    MissingExtraError
+        torch is not installed.
+    """
+    try:
+        import torch  # noqa: F401 -- asked for here, used below
+    except ImportError as error:
+        raise MissingExtraError("torch", "torch") from error
+    scorer: Any = context.scorer
+    if hasattr(scorer, "estimator"):
+        return _of_module(scorer, rows, output)
+    model, reading = scorer.model, scorer.reading
+    name = "score" if reading is None else None if reading.score is None else reading.score.name
+    if name is None or scorer.shares is not None or name not in model.output_names:
+        raise ModelError(
+            f"dif: method=gradient needs one output of scores, and {scorer.info.name} is a mixture of models or gives "
+            "labels only; use method=sample"
+        )
+    head = find_head(model.proto, name, model.name)
+    feeds = {feed.input.name: feed.build(rows.columns) for feed in scorer.feeds}
+    if RANDOM_INPUT in {entry.name for entry in model.inputs}:
+        feeds[RANDOM_INPUT] = np.zeros((len(rows), 1), dtype=np.float32)
+    features, _ = run_features(model.proto, head, feeds, model.name)
+
+    def outputs(x: Tensor) -> Tensor:
+        return _read(head(x), reading, scorer.task, output)
+
+    return Gradients(features=features, outputs=outputs)
+
+
+def _of_module(scorer: Any, rows: Rows, output: Output) -> Gradients:
+    """An object in memory: one of ours (`model_`), or one with `torch_module` and `torch_features`."""
+    import torch
+
+    from fairkit.individual.networks import as_matrix
+
+    model = scorer.estimator
+    inner = getattr(model, "model_", None) if not hasattr(model, "torch_module") else None
+    if inner is not None and isinstance(getattr(inner, "estimator", None), torch.nn.Module):
+        module, features = inner.estimator, inner.encoder.transform(rows.columns)
+    elif hasattr(model, "torch_module") and hasattr(model, "torch_features"):
+        module, features = model.torch_module, model.torch_features(rows.columns)
+    else:
+        raise ModelError(
+            f"dif: method=gradient needs a torch module or an ONNX file, and a {type(model).__name__} is neither; "
+            "wrap the module in fairkit_individual.torch_models.TorchClassifier, or use method=sample"
+        )
+    double = _doubled(module)
+
+    def outputs(x: Tensor) -> Tensor:
+        raw = as_matrix(double(x))
+        if scorer.task == "regression":
+            return raw
+        if raw.shape[1] <= 2 and scorer.task == "binary":
+            logit = raw if raw.shape[1] == 1 else raw[:, 1:] - raw[:, :1]
+            # the sign of a logit does not matter to squared differences, nor that of a probability
+            return _clipped_logit(torch.sigmoid(logit)) if output == "logit" else torch.sigmoid(logit)
+        chance = torch.softmax(raw, dim=1)
+        return _centred_logs(chance) if output == "logit" else chance
+
+    return Gradients(features=np.asarray(features, dtype=np.float64), outputs=outputs)
+
+
+def _doubled(module: Any) -> Any:
+    import copy
+
+    return copy.deepcopy(module).cpu().double().eval()
+
+
+def _read(raw: Tensor, reading: Any, task: str, output: Output) -> Tensor:
+    """Turn the graph's output into what `rewards.outputs` gives; without a reading it is a probability."""
+    import torch
+
+    raw = raw.reshape(len(raw), -1)
+    if task == "regression":
+        return raw
+    if reading is None:
+        return _clipped_logit(raw) if output == "logit" else raw
+    if task == "binary":
+        if reading.kind == "logit" and output == "logit":
+            return raw
+        chance = raw
+        if reading.kind == "logit":
+            chance = torch.sigmoid(raw) if raw.shape[1] == 1 else torch.softmax(raw, dim=1)
+        if chance.shape[1] > 1:
+            chance = chance[:, [reading.place]]
+        return _clipped_logit(chance) if output == "logit" else chance
+    order = np.argsort(reading.class_places).tolist()
+    if reading.kind == "logit":
+        return raw[:, order] if output == "logit" else torch.softmax(raw, dim=1)[:, order]
+    return _centred_logs(raw[:, order]) if output == "logit" else raw[:, order]
+
+
+def _clipped_logit(chance: Tensor) -> Tensor:
+    chance = chance.clamp(CLIP, 1.0 - CLIP)
+    return chance.log() - (1.0 - chance).log()
+
+
+def _centred_logs(chance: Tensor) -> Tensor:
+    logs = chance.clamp(CLIP, 1.0 - CLIP).log()
+    return logs - logs.mean(dim=1, keepdim=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Standardised:
+    """Features of mean 0 and standard deviation 1, and the fair metric in them.
+
+    Attributes
+    ----------
+    x
+        Shape (n, p).
+    shift, scale
+        Shape (p,): features = x · scale + shift.
+    matrix
+        Shape (p, k): z = x · matrix + a constant, on the rows.
+    """
+
+    x: NDArray[np.float64]
+    shift: NDArray[np.float64]
+    scale: NDArray[np.float64]
+    matrix: NDArray[np.float64]
+
+
+def metric_on_features(metric: FairMetric, rows: Rows, features: NDArray[np.float64]) -> Standardised:
+    """Express the fair metric in the model's features, where it follows from them linearly.
+
+    Directions in which the rows' features never vary get no distance; nobody is moved along them.
+
+    Raises
+    ------
+    ModelError
+        It does not follow; the message names the columns.
+    """
+    shift, spread = features.mean(axis=0), features.std(axis=0)
+    scale = np.where(spread > 1e-12 * np.maximum(1.0, np.abs(shift)), spread, 1.0)
+    x = (features - shift) / scale
+    z = metric.transform(rows.columns)
+    matrix, rest = _fit(x, z)
+    if rest > NEAR:
+        encoded = metric.encoder.encode(rows.columns)
+        counts = np.abs(metric.matrix).max(axis=1) > 1e-9
+        blamed = []
+        for name in metric.columns:
+            places = [place for place in metric.encoder.places([name]).tolist() if counts[place]]
+            if places and _fit(x, encoded[:, places])[1] > NEAR:
+                blamed.append(name)
+        raise ModelError(
+            "dif: method=gradient moves people in the model's features, but the fair metric does not follow linearly "
+            f"from them: what it says about {', '.join(map(repr, blamed)) or 'some columns'} is not in the features in "
+            "that form (the model does not read it, or encodes it otherwise, such as in bins). Use method=sample, or a "
+            "metric over what the model reads"
+        )
+    return Standardised(x=x, shift=shift, scale=scale, matrix=matrix)
+
+
+def _fit(x: NDArray[np.float64], wanted: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+    """Least squares of the smallest norm, and the largest residual."""
+    centred = wanted - wanted.mean(axis=0)
+    matrix = np.linalg.lstsq(x, centred, rcond=1e-9)[0]
+    return matrix, float(np.abs(x @ matrix - centred).max(initial=0.0))

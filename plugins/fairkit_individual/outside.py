@@ -1,0 +1,194 @@
+"""The `dif` certificate when people may be anywhere: the sample's answer, and what a gradient search finds beyond."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.errors import ParameterError
+from fairkit_individual.gradients import gradients_of, metric_on_features
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit.auditors import AuditContext
+    from fairkit.findings import Finding
+    from fairkit.individual.interval import Spread
+    from fairkit.individual.outside import Outside
+    from fairkit.individual.transport import Solution
+    from fairkit_individual.certificate import Prepared
+    from fairkit_individual.rewards import Output
+
+ASKED = 5_000
+"""So many rows are asked by default: each is searched for anew."""
+
+FITTED = 50_000
+"""The fair metric is expressed in the model's features on at most so many rows, besides those that are asked."""
+
+NOTES = (
+    "People may be replaced by anybody whom the model's features can describe, within the range of the data in the "
+    "sensitive directions; a gradient search looks for the worst. The number is the value of a plan that was found, "
+    "or the exact one over the people of this data where that is larger (evidence: gradient, restricted): a lower "
+    "bound of the supremum, under this fair metric.",
+    "The interval covers which people were drawn, with the replacements that were found held fixed. The upper "
+    "confidence bound is that of what the search finds, not of the supremum.",
+)
+
+
+class OutsideSearch:
+    """A model, its features and the fair metric in them, for the rows that are asked.
+
+    Parameters
+    ----------
+    prepared, context, output
+        The audit's.
+
+    Raises
+    ------
+    ParameterError
+        The rows are spread over processes.
+    ModelError
+        The model has no gradient, or the metric does not follow from its features.
+    """
+
+    def __init__(self, prepared: Prepared, context: AuditContext, output: Output) -> None:
+        import torch
+
+        from fairkit.individual.ascent import Frame
+        from fairkit.individual.geometry import Geometry
+        from fairkit.individual.networks import ModuleNetwork
+
+        if getattr(context, "engine", None) is not None:
+            raise ParameterError(
+                "dif: method=gradient runs in one process; run this auditor without workers, or use method=sample"
+            )
+        asked = prepared.problem.asked
+        places = np.arange(len(prepared.rows))
+        if len(places) > FITTED:
+            draw = context.rng("dif features").choice(len(places), FITTED, replace=False)
+            places = np.union1d(draw, asked)
+        rows = prepared.rows.take(places)
+        opened = gradients_of(context, rows, output)
+        found = metric_on_features(prepared.metric, rows, opened.features)
+        shift, scale = torch.from_numpy(found.shift), torch.from_numpy(found.scale)
+        self.network = ModuleNetwork(lambda x: opened.outputs(x * scale + shift))
+        self.x = torch.from_numpy(np.ascontiguousarray(found.x[np.searchsorted(places, asked)]))
+        self.frame = Frame.of(Geometry.learn(found.x, found.matrix), self.x)
+        self.numbers = prepared.rows.take(asked).numbers
+
+    def search(self, solution: Solution) -> Outside:
+        """Search around every asked row; the sample's two answers are candidates too."""
+        from fairkit.individual.outside import search_outside
+
+        problem = solution.problem
+        lines = (solution.bracket.low, solution.bracket.high)
+        gain, cost = (
+            np.stack([getattr(line, name)[problem.query] for line in lines]) for name in ("reward", "cost")
+        )
+        return search_outside(
+            self.network,
+            self.x,
+            self.frame,
+            solution.epsilon,
+            weights=problem.mass,
+            given=(gain, cost),
+            steps=20,
+            rounds=6,
+            tolerance=0.01,
+        )
+
+    def finding(self, restricted: Finding, solution: Solution, context: AuditContext) -> Finding:
+        """Give the larger of both values, with an interval for it."""
+        found = self.search(solution)
+        weights = solution.problem.mass
+        sure = outside_spread(found, weights, solution.epsilon, context.rng("dif outside halves"))
+        exact = float(restricted.value or 0.0)
+        sure = dataclasses.replace(sure, gap=max(found.choice.value, exact))
+        interval = sure.interval(context.confidence)
+        multiplier = found.choice.multiplier
+        beyond = found.choice.place >= found.given
+        evidence = dict(restricted.evidence) | {
+            "restricted": exact,
+            "gradient": found.choice.value,
+            "multiplier": multiplier if math.isfinite(multiplier) else None,
+            "candidates": len(found.gain),
+            "moved_outside_share": float(weights @ beyond),
+            "standard_error": sure.error if interval is not None else None,
+            "upper_confidence_bound": sure.upper_bound(context.confidence),
+            "outside": self._largest(found, beyond),
+        }
+        kept = [
+            note for note in restricted.notes if not note.startswith(("Replacements are", "The interval"))
+        ]
+        return dataclasses.replace(
+            restricted,
+            value=sure.gap,
+            interval=interval,
+            evidence=evidence,
+            notes=(*NOTES, *kept),
+            interval_at=sure.interval,
+        )
+
+    def _largest(self, found: Outside, beyond: NDArray[np.bool_]) -> list[dict[str, Any]]:
+        """The five largest differences that only the search found."""
+        columns = np.arange(len(beyond))
+        gain, cost = found.gain[found.choice.place, columns], found.cost[found.choice.place, columns]
+        places = np.flatnonzero(beyond)
+        top = places[np.argsort(-gain[places], kind="stable")][:5]
+        return [
+            {
+                "row": int(self.numbers[place]),
+                "distance": float(cost[place]),
+                "difference": float(gain[place]),
+            }
+            for place in top.tolist()
+        ]
+
+
+def outside_spread(
+    found: Outside, weights: NDArray[np.float64], epsilon: float, rng: np.random.Generator
+) -> Spread:
+    """Measure how sure the value is; see `fairkit.individual.interval.spread`."""
+    from fairkit.individual.interval import FEWEST, Spread
+    from fairkit.individual.outside import best_plan
+
+    rows = 1.0 / float(weights @ weights)
+    value = found.choice.value
+    if rows < FEWEST:
+        nothing = {"error": math.nan, "bound_error": math.nan, "bound_skew": math.nan}
+        return Spread(gap=value, bound=value, rows=rows, **nothing)
+    halves = np.array_split(rng.permutation(len(weights)), 2)
+    means, errors, thirds = [], [], []
+    for chooser, judged in (halves, halves[::-1]):
+        own = weights[chooser] / weights[chooser].sum()
+        at = best_plan(found.gain[:, chooser], found.cost[:, chooser], own, epsilon).multiplier
+        if math.isfinite(at):
+            most = (found.gain[:, judged] - at * found.cost[:, judged]).max(axis=0)
+        else:
+            at = 0.0
+            most = np.where(found.cost[:, judged] == 0.0, found.gain[:, judged], -np.inf).max(axis=0)
+        mean, error, third = _mean(most, weights[judged])
+        means.append(mean + at * epsilon)
+        errors.append(error)
+        thirds.append(third)
+    bound_error = math.hypot(*errors) / 2.0
+    return Spread(
+        gap=value,
+        error=_mean(found.choice.contributions, weights)[1],
+        bound=float(np.mean(means)),
+        bound_error=bound_error,
+        bound_skew=sum(thirds) / 8.0 / bound_error**3 if bound_error > 0.0 else 0.0,
+        rows=rows,
+    )
+
+
+def _mean(values: NDArray[np.float64], weights: NDArray[np.float64]) -> tuple[float, float, float]:
+    """Weighted mean, its standard error, and its third central moment."""
+    share = weights / weights.sum()
+    mean = float(share @ values)
+    scale = max(1.0 - float(share @ share), 1e-12)
+    error = math.sqrt(float(share**2 @ (values - mean) ** 2) / scale)
+    return mean, error, float(share**3 @ (values - mean) ** 3)
