@@ -157,10 +157,8 @@ def drifting(fixed, rounds, seed=0):
 @pytest.mark.parametrize("kind", ["exact", "sampled"])
 def test_between_exact_rounds_the_plan_stays_near_the_exact_one(small_lists, kind):
     fixed = problem(n=2_000, d=4, decimals=6, epsilon=0.1, weighted=True)
-    if kind == "exact":
-        plan = ExactPlan(fixed, 10)
-    else:
-        plan = SampledPlan(fixed, 10, 500, np.random.default_rng(0))
+    rng = np.random.default_rng(0)
+    plan = ExactPlan(fixed, 10) if kind == "exact" else SampledPlan(fixed, 10, 500, rng)
     exact, searched = ExactPlan(fixed, 1), []
     for f in drifting(fixed, 25):
         values = class_losses(f)
