@@ -21,6 +21,8 @@ HEAVY = {
     "xgboost",
     "scipy",
     "numba",
+    "dask",
+    "distributed",
     "pyarrow",
 }
 

@@ -53,7 +53,7 @@ def connected(scheduler: str | None = None, workers: int | None = None) -> Itera
             n_workers=count,
             threads_per_worker=1,
             processes=True,
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",
             silence_logs=logging.CRITICAL,
         ) as cluster,
         distributed.Client(cluster) as client,
