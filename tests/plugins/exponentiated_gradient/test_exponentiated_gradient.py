@@ -12,7 +12,8 @@ from fairkit.errors import DataError, ParameterError
 from fairkit.learners import encoder_for
 from fairkit.mitigators import Run, Table
 from fairkit.onnx.runtime import open_session, run_columns
-from fairkit_exponentiated_gradient import Constant, ExponentiatedGradient, Learned, MixtureModel
+from fairkit_exponentiated_gradient.mixture import Constant, Learned, MixtureModel
+from fairkit_exponentiated_gradient.plugin import ExponentiatedGradient
 
 fairlearn = pytest.importorskip("fairlearn.reductions")
 

@@ -1,33 +1,28 @@
-"""Exponentiated gradient as fairlearn has it: a randomized mixture of classifiers under a parity constraint."""
+"""The plugin `exponentiated-gradient`: parameters, checks, and the way from a table to a mixture."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-import fairkit
 from fairkit.errors import DataError, MissingExtraError
-from fairkit.learners import check_target, encoder_for, fit_estimator, fit_learner
-from fairkit.mitigators import FittedModel, Prediction
-from fairkit.onnx.estimators import add_estimator, score_estimator
-from fairkit.onnx.export import add_outputs
-from fairkit.onnx.graph import GraphBuilder
-from fairkit.onnx.mixture import add_mixture_outputs, mixture_chance, stack_members
+from fairkit.learners import check_target, encoder_for, fit_learner
+from fairkit.mitigators import FittedModel, Mitigator
+from fairkit.onnx.mixture import mixture_chance
 from fairkit.parameters import parameter
+from fairkit_exponentiated_gradient.mixture import MixtureModel
+from fairkit_exponentiated_gradient.oracle import Oracle, member_of
 
 if TYPE_CHECKING:
-    import onnx
     from numpy.typing import NDArray
 
     from fairkit.mitigators import Groups, Run, Table
-    from fairkit.onnx.encode import Encoder
 
     Array = NDArray[np.float64]
-    Matrix = NDArray[np.float32]
 
 _NEGLIGIBLE = 1e-10
 
@@ -40,125 +35,7 @@ MOMENTS: Mapping[str, tuple[str, Mapping[str, tuple[int, ...]]]] = {
 """fairlearn's class for each constraint, and which rates it bounds, each over rows with these outcomes."""
 
 
-class Member(Protocol):
-    """One classifier of the mixture."""
-
-    def scores(self, matrix: Matrix) -> Array:
-        """Give scores in [0, 1], shape [n]; favorable from 1/2 on."""
-        ...
-
-    def add_to(self, graph: GraphBuilder, matrix: str, width: int) -> str:
-        """Put it into a graph; gives scores of shape [rows, 1]."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Learned:
-    """A fitted estimator."""
-
-    estimator: Any
-
-    def scores(self, matrix: Matrix) -> Array:
-        """Give probabilities under the weights of this best response."""
-        return score_estimator(self.estimator, matrix, "binary")
-
-    def add_to(self, graph: GraphBuilder, matrix: str, width: int) -> str:
-        """Give the same probabilities."""
-        return add_estimator(graph, matrix, self.estimator, "binary", width=width)
-
-
-@dataclass(frozen=True, slots=True)
-class Constant:
-    """The same decision for everybody: the best response where all rows ask for one side."""
-
-    value: float
-
-    def scores(self, matrix: Matrix) -> Array:
-        """Give 0 or 1, shape [n]."""
-        return np.full(len(matrix), self.value)
-
-    def add_to(self, graph: GraphBuilder, matrix: str, width: int) -> str:
-        """Give as many values as there are rows."""
-        missing = graph.node("Cast", [graph.node("IsNaN", [matrix])], to=1)
-        zeros = graph.node("MatMul", [missing, graph.constant(np.zeros((width, 1)))])
-        return graph.node("Add", [zeros, graph.constant([[self.value]])])
-
-
-class Oracle:
-    """What fairlearn calls an estimator: cost-sensitive classification by a learner, on the training rows alone.
-
-    fairlearn hands it row numbers in place of features, and asks every classifier for its decisions on these
-    same rows several times: they are scored once.
-    """
-
-    def __init__(
-        self, learner: str, table: Table, encoder: Encoder, run: Run, settings: Mapping[str, Any]
-    ) -> None:
-        self.learner, self.encoder, self.run, self.settings = learner, encoder, run, settings
-        self.matrix = encoder.transform(table.columns)
-        self.calls = [0]
-        """How often a learner was asked, counted over all clones."""
-
-    def __sklearn_clone__(self) -> Oracle:
-        """Give another one on the same rows; nothing is copied."""
-        other = object.__new__(Oracle)
-        other.__dict__ = dict(self.__dict__)
-        return other
-
-    def fit(self, _: Any, targets: Any, sample_weight: Any) -> Oracle:
-        """Learn which rows to accept; targets 0 or 1, shape [n], weights as their costs."""
-        self.calls[0] += 1
-        self.run.progress(self.calls[0], max(100, self.calls[0] + 1))
-        self.member = Learned(
-            fit_estimator(
-                self.learner,
-                self.matrix,
-                np.asarray(targets, dtype=np.float64),
-                weights=np.asarray(sample_weight, dtype=np.float64),
-                task="binary",
-                run=self.run,
-                categorical=self.encoder.categorical,
-                settings=self.settings,
-            )
-        )
-        self.decisions = (self.member.scores(self.matrix) >= 0.5).astype(np.int64)
-        return self
-
-    def predict(self, _: Any) -> NDArray[np.int64]:
-        """Give the decisions on the training rows, shape [n]."""
-        return self.decisions
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MixtureModel(FittedModel):
-    """Classifiers with weights behind one encoder: every decision draws the classifier that makes it."""
-
-    encoder: Encoder
-    members: Sequence[Member]
-    weights: tuple[float, ...]
-    details: Mapping[str, Any] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-
-    def predict(self, columns: Mapping[str, NDArray[Any]]) -> Prediction:
-        """Give the mean score, and the weight of the members that accept."""
-        matrix = self.encoder.transform(columns)
-        scores = np.stack([member.scores(matrix) for member in self.members], axis=1)
-        chance = mixture_chance(scores, self.weights)
-        return Prediction(score=scores @ np.array(self.weights), decision_probability=chance)
-
-    def to_onnx(self) -> onnx.ModelProto:
-        """Give one graph over the raw columns; the members share the encoder."""
-        graph = GraphBuilder()
-        matrix, width = self.encoder.add_to(graph), len(self.encoder.names)
-        scores = stack_members(graph, [member.add_to(graph, matrix, width) for member in self.members])
-        if len(self.members) == 1:
-            add_outputs(graph, scores, "binary")
-        else:
-            add_mixture_outputs(graph, scores, self.weights)
-        return graph.build()
-
-
-class ExponentiatedGradient(fairkit.Mitigator):
+class ExponentiatedGradient(Mitigator):
     """The reduction to cost-sensitive classification: the least error under bounds on rates, by any learner.
 
     fairlearn's ``ExponentiatedGradient``, as one file: a mixture of classifiers with weights, whose decision
@@ -252,7 +129,7 @@ class ExponentiatedGradient(fairkit.Mitigator):
         weights = np.where(weights > _NEGLIGIBLE, weights, 0.0)
         kept = [place for place, weight in enumerate(weights) if weight]
         shares = weights[kept] / weights[kept].sum()
-        members = [_member(found.predictors_.iloc[place]) for place in kept]
+        members = [member_of(found.predictors_.iloc[place]) for place in kept]
         chance = mixture_chance(np.stack([m.scores(oracle.matrix) for m in members], axis=1), shares.tolist())
         rates = self._rates(chance, table, groups)
         violation = max(abs(rate - every["all"]) for every in rates.values() for rate in every.values())
@@ -310,13 +187,6 @@ class ExponentiatedGradient(fairkit.Mitigator):
         return tuple(notes)
 
 
-def _member(predictor: Any) -> Member:
-    """Take what fairlearn keeps: an oracle's answer, or its own constant."""
-    if isinstance(predictor, Oracle):
-        return predictor.member
-    return Constant(float(predictor.constant))
-
-
 def _fairlearn() -> Any:
     import importlib
 
@@ -324,9 +194,3 @@ def _fairlearn() -> Any:
         return importlib.import_module("fairlearn.reductions")
     except ImportError as error:
         raise MissingExtraError("fairlearn", "exponentiated-gradient") from error
-
-
-@fairkit.hookimpl
-def fairkit_mitigators() -> list[type[fairkit.Mitigator]]:
-    """Offer the method."""
-    return [ExponentiatedGradient]
