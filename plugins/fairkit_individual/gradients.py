@@ -25,7 +25,7 @@ Tensor = Any
 Floats = "NDArray[np.float64]"
 
 NEAR = 1e-4
-"""How exactly the metric's coordinates must follow from the features."""
+"""How exactly the features must follow from the metric's columns, in standard deviations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -34,12 +34,15 @@ class Gradients:
 
     Attributes
     ----------
+    columns
+        The raw columns that the model reads.
     features
         Shape (n, p): the rows' features.
     outputs
         In torch, from features to the outputs that `dif` compares, shape (n, K).
     """
 
+    columns: tuple[str, ...]
     features: NDArray[np.float64]
     outputs: Callable[[Tensor], Tensor]
 
@@ -77,7 +80,7 @@ def gradients_of(context: AuditContext, rows: Rows, output: Output) -> Gradients
     def outputs(x: Tensor) -> Tensor:
         return _read(head(x), reading, scorer.task, output)
 
-    return Gradients(features=features, outputs=outputs)
+    return Gradients(columns=scorer.columns, features=features, outputs=outputs)
 
 
 def _of_module(scorer: Any, rows: Rows, output: Output) -> Gradients:
@@ -110,7 +113,7 @@ def _of_module(scorer: Any, rows: Rows, output: Output) -> Gradients:
         chance = torch.softmax(raw, dim=1)
         return _centred_logs(chance) if output == "logit" else chance
 
-    return Gradients(features=np.asarray(features, dtype=np.float64), outputs=outputs)
+    return Gradients(columns=scorer.columns, features=np.asarray(features, dtype=np.float64), outputs=outputs)
 
 
 def _doubled(module: Any) -> Any:
@@ -154,59 +157,58 @@ def _centred_logs(chance: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Standardised:
-    """Features of mean 0 and standard deviation 1, and the fair metric in them.
+class People:
+    """Rows in the space of the fair metric's encoded columns, as far as the rows span it.
 
     Attributes
     ----------
     x
-        Shape (n, p).
-    shift, scale
-        Shape (p,): features = x · scale + shift.
+        Shape (n, q): coordinates along orthonormal axes of that space.
     matrix
-        Shape (p, k): z = x · matrix + a constant, on the rows.
+        Shape (q, k): d²(x, x') = ‖(x - x') · matrix‖².
+    to_features, shift
+        Shapes (q, p) and (p,): the model's features are x · to_features + shift.
     """
 
     x: NDArray[np.float64]
-    shift: NDArray[np.float64]
-    scale: NDArray[np.float64]
     matrix: NDArray[np.float64]
+    to_features: NDArray[np.float64]
+    shift: NDArray[np.float64]
 
 
-def metric_on_features(metric: FairMetric, rows: Rows, features: NDArray[np.float64]) -> Standardised:
-    """Express the fair metric in the model's features, where it follows from them linearly.
+def people_of(metric: FairMetric, rows: Rows, gradients: Gradients) -> People:
+    """Find the model's features as a linear function of the metric's encoded columns.
 
-    Directions in which the rows' features never vary get no distance; nobody is moved along them.
+    The space in which people are moved is then the metric's, whatever the model's features look like: numbers of
+    several models can be compared. Nobody leaves the span of the rows (one-hot columns go on summing to one).
 
     Raises
     ------
     ModelError
-        It does not follow; the message names the columns.
+        The features are no such function; the message says what differs.
     """
-    shift, spread = features.mean(axis=0), features.std(axis=0)
-    scale = np.where(spread > 1e-12 * np.maximum(1.0, np.abs(shift)), spread, 1.0)
-    x = (features - shift) / scale
-    z = metric.transform(rows.columns)
-    matrix, rest = _fit(x, z)
-    if rest > NEAR:
-        encoded = metric.encoder.encode(rows.columns)
-        counts = np.abs(metric.matrix).max(axis=1) > 1e-9
-        blamed = []
-        for name in metric.columns:
-            places = [place for place in metric.encoder.places([name]).tolist() if counts[place]]
-            if places and _fit(x, encoded[:, places])[1] > NEAR:
-                blamed.append(name)
-        raise ModelError(
-            "dif: method=gradient moves people in the model's features, but the fair metric does not follow linearly "
-            f"from them: what it says about {', '.join(map(repr, blamed)) or 'some columns'} is not in the features in "
-            "that form (the model does not read it, or encodes it otherwise, such as in bins). Use method=sample, or a "
-            "metric over what the model reads"
+    encoded = metric.encoder.encode(rows.columns)
+    centred = encoded - encoded.mean(axis=0)
+    _, size, axes = np.linalg.svd(centred, full_matrices=False)
+    basis = axes[size > 1e-9 * max(float(size[0]), 1e-300)].T
+    x = centred @ basis
+    features = gradients.features
+    shift = features.mean(axis=0)
+    to_features = (
+        np.linalg.lstsq(x, features - shift, rcond=None)[0] if x.shape[1] else np.zeros((0, len(shift)))
+    )
+    rest = np.abs(x @ to_features - (features - shift)).max(axis=0)
+    spread = np.maximum(features.std(axis=0), 1e-6 * np.maximum(np.abs(shift), 1.0))
+    bad = int((rest > NEAR * spread).sum())
+    if bad:
+        unread = [name for name in gradients.columns if name not in metric.columns]
+        why = (
+            f"the model reads {', '.join(map(repr, unread))}, which the metric does not have"
+            if unread
+            else "the model encodes some of them otherwise, such as in bins or by products of columns"
         )
-    return Standardised(x=x, shift=shift, scale=scale, matrix=matrix)
-
-
-def _fit(x: NDArray[np.float64], wanted: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-    """Least squares of the smallest norm, and the largest residual."""
-    centred = wanted - wanted.mean(axis=0)
-    matrix = np.linalg.lstsq(x, centred, rcond=1e-9)[0]
-    return matrix, float(np.abs(x @ matrix - centred).max(initial=0.0))
+        raise ModelError(
+            f"dif: method=gradient moves people in the fair metric's columns, but {bad} of the model's {len(shift)} "
+            f"features do not follow linearly from them: {why}. Use method=sample, or a metric over what it reads"
+        )
+    return People(x=x, matrix=basis.T @ metric.matrix, to_features=to_features, shift=shift)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import ParameterError
-from fairkit_individual.gradients import gradients_of, metric_on_features
+from fairkit_individual.gradients import gradients_of, people_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,11 +26,11 @@ ASKED = 5_000
 """So many rows are asked by default: each is searched for anew."""
 
 FITTED = 50_000
-"""The fair metric is expressed in the model's features on at most so many rows, besides those that are asked."""
+"""The fair metric is matched with the model's features on at most so many rows, besides those that are asked."""
 
 NOTES = (
-    "People may be replaced by anybody whom the model's features can describe, within the range of the data in the "
-    "sensitive directions; a gradient search looks for the worst. The number is the value of a plan that was found, "
+    "People may be replaced by anybody in the span of the metric's encoded columns, within the range of the data in "
+    "the sensitive directions; a gradient search looks for the worst. The number is the value of a plan that it found, "
     "or the exact one over the people of this data where that is larger (evidence: gradient, restricted): a lower "
     "bound of the supremum, under this fair metric.",
     "The interval covers which people were drawn, with the replacements that were found held fixed. The upper "
@@ -39,7 +39,7 @@ NOTES = (
 
 
 class OutsideSearch:
-    """A model, its features and the fair metric in them, for the rows that are asked.
+    """A model over the fair metric's columns, for the rows that are asked.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class OutsideSearch:
     ParameterError
         The rows are spread over processes.
     ModelError
-        The model has no gradient, or the metric does not follow from its features.
+        The model has no gradient, or its features do not follow from the metric's columns.
     """
 
     def __init__(self, prepared: Prepared, context: AuditContext, output: Output) -> None:
@@ -72,9 +72,9 @@ class OutsideSearch:
             places = np.union1d(draw, asked)
         rows = prepared.rows.take(places)
         opened = gradients_of(context, rows, output)
-        found = metric_on_features(prepared.metric, rows, opened.features)
-        shift, scale = torch.from_numpy(found.shift), torch.from_numpy(found.scale)
-        self.network = ModuleNetwork(lambda x: opened.outputs(x * scale + shift))
+        found = people_of(prepared.metric, rows, opened)
+        shift, forward = torch.from_numpy(found.shift), torch.from_numpy(found.to_features)
+        self.network = ModuleNetwork(lambda x: opened.outputs(x @ forward + shift))
         self.x = torch.from_numpy(np.ascontiguousarray(found.x[np.searchsorted(places, asked)]))
         self.frame = Frame.of(Geometry.learn(found.x, found.matrix), self.x)
         self.numbers = prepared.rows.take(asked).numbers

@@ -193,7 +193,7 @@ def test_a_metric_that_the_features_do_not_give_is_refused_by_column(tmp_path):
     columns["height"] = np.random.default_rng(5).normal(size=len(columns["age"]))
     metric = learn.euclidean({name: columns[name] for name in ("age", "height")})
     metric.save(tmp_path / "metric.json")
-    with pytest.raises(ModelError, match="'height' is not in the features"):
+    with pytest.raises(ModelError, match="reads 'hours', 'male', which the metric does not have"):
         audit(exported(net()), dataset(columns), metric=str(tmp_path / "metric.json"))
 
 
