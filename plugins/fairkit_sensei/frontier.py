@@ -134,7 +134,9 @@ class Yardstick:
                 gap = as_matrix(module(flips.draw(x, rows, rng))) - as_matrix(module(x))
             return 0.0, gap.square().mean(dim=1).double().numpy()
         frame = Frame.of(self.geometry, x)
-        found = search_outside(as_network(module), x, frame, self.epsilon, weights=weights).choice
+        found = search_outside(
+            as_network(module), x, frame, self.epsilon, weights=weights, steps=20, rounds=5, tolerance=0.01
+        ).choice
         return (found.multiplier * self.epsilon if self.epsilon > 0 else 0.0), found.contributions
 
 

@@ -326,7 +326,7 @@ class _Run:
         if math.isfinite(distance):
             self.multiplier = max(0.0, self.multiplier - step * (self.settings.epsilon - distance))
 
-    def _search(self, x: Tensor, y: Tensor, index: Tensor | None, *, rounds: int = 1) -> Found:
+    def _search(self, x: Tensor, y: Tensor, index: Tensor | None) -> Found:
         """Find x' for some rows; `index` names their last moves, for a warm start."""
         assert self.frame is not None  # noqa: S101 -- checked in `prepare`
         settings, network = self.settings, self.steps.network
@@ -347,8 +347,8 @@ class _Run:
             self.frame,
             multiplier=self.multiplier,
             epsilon=settings.epsilon,
-            free_steps=settings.free_steps * rounds,
-            steps=settings.steps * rounds,
+            free_steps=settings.free_steps,
+            steps=settings.steps,
             start=start,
         )
         if self.moves is not None and index is not None:
@@ -390,6 +390,8 @@ def _balanced(rows: Rows, part: slice, regression: bool) -> NDArray[np.float32]:
     """Weights of sum 1 that give every class the same share, as the batches do."""
     own = np.ones(len(rows.target)) if rows.weights is None else rows.weights
     own = own[part].astype(np.float64)
+    if own.sum() == 0:
+        own = np.ones(len(own))
     if not regression:
         codes = rows.target[part].astype(np.int64)
         own /= np.maximum(np.bincount(codes, own)[codes], 1e-300)
