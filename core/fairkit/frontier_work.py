@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fairkit.roles import Roles
 
 BASELINE = "baseline"
-PARITY_ROWS = 8_192
+PARITY_ROWS = 4_096
 """All training rows would take longer than the training itself; `fairkit mitigate` compares on all."""
 Job = tuple[str, Mapping[str, Any]]
 Trained = tuple[Point, bytes | None]
