@@ -136,7 +136,7 @@ def levels(paired: Paired) -> Forms:
     return Forms(paired.values, np.stack([np.eye(places)] * 2))
 
 
-def change(forms: Forms, paired: Paired, confidence: float) -> Difference:
+def change(forms: Forms, paired: Paired, confidence: float, *, directions: bool = False) -> Difference:
     """Compare the largest forms of two models (see the module's derivation).
 
     Parameters
@@ -147,21 +147,26 @@ def change(forms: Forms, paired: Paired, confidence: float) -> Difference:
         What they are forms of.
     confidence
         Of the interval, in (0, 1).
+    directions
+        Whether the forms are views from many directions. Near 0 the largest of them is noise of the most
+        favourable direction: then q is p alone.
     """
     z, screen = two_sided(confidence), two_sided(SCREEN)
     top = forms.values.argmax(axis=1)
-    seen = []
+    seen, clear = [], []
     for model in (0, 1):
         gap = forms.values[model, top[model]] - forms.values[model]
         slopes = forms.slopes[model] - forms.slopes[model, top[model]]
         noise = np.sqrt(np.maximum((slopes**2) @ paired.covariance[:, model, model], 0))
         seen.append(np.flatnonzero(gap <= screen * noise))
-    high = np.minimum(
-        _offset(forms, paired, seen[1], top[:1], z), _offset(forms, paired, seen[1], seen[1], z)
-    ).max()
-    low = np.maximum(
-        _offset(forms, paired, top[1:], seen[0], -z), _offset(forms, paired, seen[0], seen[0], -z)
-    ).min()
+        error = np.sqrt((forms.slopes[model, top[model]] ** 2) @ paired.covariance[:, model, model])
+        clear.append(not directions or bool(forms.values[model, top[model]] > screen * error))
+    upper, lower = (_offset(forms, paired, seen[1 - m], seen[1 - m], z * (1 - 2 * m)) for m in (0, 1))
+    if clear[0]:
+        upper = np.minimum(upper, _offset(forms, paired, seen[1], top[:1], z))
+    if clear[1]:
+        lower = np.maximum(lower, _offset(forms, paired, top[1:], seen[0], -z))
+    high, low = upper.max(), lower.min()
     first, second = (float(forms.values[model, top[model]]) for model in (0, 1))
     return Difference(first, second, float(low), float(high))
 

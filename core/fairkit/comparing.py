@@ -259,7 +259,8 @@ def _joint(
     if len(rates) == 2:
         first, second = rates[0].known_with(rates[1]), rates[1].known_with(rates[0])
         if first.values.shape[1] >= 2:
-            seen = change(root_mean_squares(first, second), first.beside(second), confidence)
+            forms = root_mean_squares(first, second)
+            seen = change(forms, first.beside(second), confidence, directions=True)
             yield _change("gap_rms", "lower", _not_negative(seen), sensitive, smallest)
     loss = next((n for n in ("log_loss", "mean_squared_error") if n in numbers), None)
     if loss is not None:

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import fairkit
-from fairkit.changes import change, differences
+from fairkit.changes import change, differences, root_mean_squares
 from fairkit.comparing import compare
 from fairkit.models import PredictedColumns
 from fairkit.pairing import Paired, paired_areas
@@ -63,7 +63,7 @@ def test_the_values_are_those_of_the_audits(weights: str | None):
 METRICS = (
     ("accuracy", None), ("balanced_accuracy", None), ("f1_score", None), ("roc_auc", None), ("log_loss", None),
     ("demographic_parity_difference", "g"), ("demographic_parity_ratio", "g"),
-    ("accuracy_group_min", "g"), ("log_loss_group_max", "g"), ("gap_rms", "g"), ("gap_max", "g"),
+    ("accuracy_group_min", "g"), ("log_loss_group_max", "g"), ("gap_max", "g"),
 )  # fmt: skip
 
 
@@ -123,6 +123,44 @@ def test_intervals_of_changed_disparities_cover(groups: int, correlation: float,
         seen = change(differences(numbers), numbers, 0.95)
         hits += seen.low - 1e-12 <= true <= seen.high + 1e-12
     assert hits / runs >= 0.935  # 0.95 less two standard errors of a thousand runs
+
+
+@pytest.mark.parametrize("groups", [2, 4])
+@pytest.mark.parametrize("spread", [(0.0, 0.0), (0.1, 0.1), (0.1, 0.0), (0.02, 0.05)])
+def test_intervals_of_changed_root_mean_squares_cover(groups: int, spread: tuple[float, float]):
+    rng = np.random.default_rng(15)
+    truth = np.zeros((2, groups))
+    truth[:, 0] = spread
+    covariance = 1e-4 * np.array([[1, 0.8], [0.8, 1]])
+    true = float((spread[1] - spread[0]) * np.sqrt((1 + 0.5**2) / 2))
+    hits, runs = 0, 300
+    for _ in range(runs):
+        rates = [
+            Paired(
+                share * truth + rng.multivariate_normal([0, 0], covariance, size=groups).T,
+                np.repeat(covariance[None], groups, axis=0),
+            )
+            for share in (1, 0.5)
+        ]
+        seen = change(root_mean_squares(*rates), rates[0].beside(rates[1]), 0.95, directions=True)
+        pairs = [[rate.values[m][:, None] - rate.values[m] for rate in rates] for m in (0, 1)]
+        values = [np.sqrt((t**2 + f**2) / 2).max() for t, f in pairs]
+        assert (seen.first, seen.second) == pytest.approx(values)
+        hits += seen.low <= true <= seen.high
+    assert hits / runs >= 0.925  # 0.95 less two standard errors of three hundred runs
+
+
+def test_a_root_mean_square_far_from_0_has_the_interval_of_the_delta_method():
+    covariance = np.repeat(1e-6 * np.array([[[4.0, 3.0], [3.0, 4.0]]]), 2, axis=0)
+    rates = [
+        Paired(np.array([[0.5, 0.2], [0.4, 0.2]]), covariance),
+        Paired(np.array([[0.3, 0.2], [0.3, 0.25]]), covariance),
+    ]
+    seen = change(root_mean_squares(*rates), rates[0].beside(rates[1]), 0.95, directions=True)
+    gaps = np.array([[0.3, 0.1], [0.2, 0.05]])
+    slopes = gaps / (2 * np.sqrt((gaps**2).mean(axis=1, keepdims=True)))
+    variance = 2 * (4e-6 * (slopes**2).sum() - 2 * 3e-6 * (slopes[0] * slopes[1]).sum())
+    assert seen.high - seen.low == pytest.approx(2 * 1.96 * np.sqrt(variance), rel=0.1)
 
 
 def test_two_clearly_different_groups_have_the_usual_paired_interval():
