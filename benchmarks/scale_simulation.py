@@ -92,7 +92,8 @@ def main() -> None:
     rng = np.random.default_rng(0)
     ideal = chosen.rows / chosen.workers / costs.rate
     print(
-        f"{chosen.rows:.0e} rows on {chosen.workers} workers of {costs.rate:,.0f} rows/s: {ideal:.1f} s if nothing were lost"
+        f"{chosen.rows:.0e} rows on {chosen.workers} workers of {costs.rate:,.0f} rows/s: "
+        f"{ideal:.1f} s if nothing were lost"
     )
     print("parts   model   even workers: done, fixed, as they come   stragglers: done, fixed, as they come")
     for parts in (chosen.workers, 4 * chosen.workers, 10 * chosen.workers, 100 * chosen.workers):
