@@ -358,6 +358,8 @@ class Mitigator(ABC):
         Where the method was published.
     learners
         The names of the learners that it takes, first the default; empty where the method is its own.
+    engines
+        The engines that it trains on besides this machine: ``("dask",)`` where it defines `fit_spread`.
     together
         Parameters along which several models are learned in one go, for less than one by one; see
         `fit_together`.
