@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fairkit import hookspecs
 from fairkit.errors import FairkitError, PluginError, did_you_mean
@@ -39,17 +39,22 @@ __all__ = [
 def find() -> list[Found]:
     """List the plugins by name, ours first, without importing any: installed ones and files."""
     entries = importlib.metadata.entry_points(group=hookspecs.PROJECT)
+    # each name and version is read from a file: once for a distribution, not for each of its plugins
+    known = {id(entry.dist): (entry.dist.name, entry.dist.version) for entry in _one_of_each(entries)}
     found = {
-        Found(
-            entry.name,
-            entry.value,
-            entry.dist.name if entry.dist else "unknown",
-            entry.dist.version if entry.dist else "0",
-        )
-        for entry in entries
+        Found(entry.name, entry.value, *known.get(id(entry.dist), ("unknown", "0"))) for entry in entries
     }
     found |= set(_files())
     return sorted(found, key=lambda plugin: (not plugin.built_in, plugin.name, plugin.distribution))
+
+
+def _one_of_each(entries: Iterable[importlib.metadata.EntryPoint]) -> Iterator[Any]:
+    """Give one entry point of each distribution."""
+    seen: set[int] = set()
+    for entry in entries:
+        if entry.dist is not None and id(entry.dist) not in seen:
+            seen.add(id(entry.dist))
+            yield entry
 
 
 def load(name: str) -> Plugin:
