@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["SenSeI", "fit_network", "swap_words"]
 
+# quicker, not different: what is checked does not need a network that has learned all it can
+FAIRKIT_CHECK_SETTINGS = {"epochs": 2, "hidden": [16]}
+
 _HOMES = {"SenSeI": "plugin", "fit_network": "arrays", "swap_words": "text"}
 
 

@@ -13,7 +13,7 @@ from fairkit.individual.geometry import Geometry
 from fairkit.mitigators import no_progress
 from fairkit_sensei.counterfactuals import GivenCounterfactuals
 from fairkit_sensei.fitting import train_network
-from fairkit_sensei.training import Rows, Settings, Trained
+from fairkit_sensei.records import Rows, Settings, Trained
 
 if TYPE_CHECKING:
     from fairkit.individual.metric import FairMetric
@@ -63,7 +63,7 @@ def fit_network(
     hidden, seed, threads, progress
         As for the plugin.
     **settings
-        ``method``, ``rho``, ``epsilon``, ``epochs`` and so on: see `fairkit_sensei.training.Settings`.
+        ``method``, ``rho``, ``epsilon``, ``epochs`` and so on: see `fairkit_sensei.records.Settings`.
 
     Returns
     -------

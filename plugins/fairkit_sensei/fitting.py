@@ -18,7 +18,8 @@ from fairkit_sensei.devices import device_for
 from fairkit_sensei.frontier import Frontier, Yardstick
 from fairkit_sensei.metric import make_metric, plain_encoder, sensitive_columns, shared_features
 from fairkit_sensei.model import NetworkModel
-from fairkit_sensei.training import Rows, Settings, Trained, train
+from fairkit_sensei.records import Rows, Settings, Trained
+from fairkit_sensei.training import train
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,7 +15,8 @@ from fairkit_sensei import fit_network  # noqa: E402
 from fairkit_sensei.architecture import fully_connected  # noqa: E402
 from fairkit_sensei.batches import BalancedBatches  # noqa: E402
 from fairkit_sensei.losses import loss_for  # noqa: E402
-from fairkit_sensei.training import Rows, Settings, train  # noqa: E402
+from fairkit_sensei.records import Rows, Settings  # noqa: E402
+from fairkit_sensei.training import train  # noqa: E402
 
 
 def tilted(n=400, seed=0):
