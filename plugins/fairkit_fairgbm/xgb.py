@@ -9,6 +9,7 @@ travels with the rows wherever XGBoost puts them.
 from __future__ import annotations
 
 import json
+import uuid
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +45,7 @@ def train(
     """Train on one machine; see `fairkit_fairgbm.trainer.train`."""
     import xgboost
 
-    hooks = Hooks("one machine", constraints, settings, rows.cells.names)
+    hooks = Hooks(f"one machine {uuid.uuid4().hex}", constraints, settings, rows.cells.names)
     start = start_of(rows.cells.weight)
     data = _matrix(xgboost, rows, settings)
     evals = [] if validation is None else [(_matrix(xgboost, validation, settings, data), "validation")]

@@ -92,10 +92,7 @@ class DaskEngine:
 
     def share(self, thing: Any) -> Any:
         """See `fairkit.engines.Engine.share`: a task of its own, which goes to each worker once."""
-        import dask
-
-        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"}):
-            return self.submit(remote.identity, thing)
+        return self.submit(remote.identity, thing)
 
     def on_parts(self, function: Callable[..., Any], source: Source, *shared: Any) -> list[Any]:
         """Run ``function(part, place, *shared)`` on every part; give the futures in order."""
@@ -104,8 +101,11 @@ class DaskEngine:
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Submit one pure task under a key of its own."""
+        import dask
+
         key = f"fairkit-{function.__name__}-{uuid.uuid4().hex}"
-        return self.client.submit(function, *arguments, key=key)
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"}):
+            return self.client.submit(function, *arguments, key=key)
 
     def reduce(self, futures: Sequence[Any]) -> Any:
         """Merge totals in a tree that depends on their number only."""
