@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -59,6 +60,9 @@ def compare(
     )
     audited = opt.audit_settings(told, settings)
     loaded = [OnnxModel.load(model_file(model, settings)) for model in models]
+    for name, one in zip(models, loaded, strict=True):
+        if not Path(name).exists():
+            one.name = name  # in the registry a file is called after its digest
     carried = next((model.settings for model in loaded if model.settings), {})
     file = "test" if "test" in settings.data else "path"
     data = opt.load_dataset(columns, settings, carried, file=file)

@@ -157,7 +157,9 @@ def test_frontier_on_the_command_line(tmp_path: Path):
     assert invoke("frontier", "--vary", "strength=1", *common[10:]).exit_code == 2
 
 
-def test_the_page_of_a_registry_version(loans_model: Any, tmp_path: Path, faults: Callable[..., list[str]]):
+def test_the_page_of_a_registry_version(
+    loans_model: Any, tmp_path: Path, faults: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
+):
     key, certificate, registry = (str(tmp_path / name) for name in ("key", "cert.json", "registry"))
     assert invoke("key", "new", key).exit_code == 0
     model, data = str(loans_model.path), str(loans_model.data)
@@ -178,6 +180,9 @@ def test_the_page_of_a_registry_version(loans_model: Any, tmp_path: Path, faults
         assert chart in audit
         assert page.count(chart) == audit.count(chart)
     assert page.count("<svg") == audit.count("<svg")
+    monkeypatch.setenv("FAIRKIT_REGISTRY", registry)
+    shown = invoke("compare", "credit@1", model, "--data", data, *DATA, "--format", "json")
+    assert [one["name"] for one in json.loads(shown.stdout)["models"]] == ["credit@1", Path(model).name]
     invoke("registry", "add", "bare", model, "--registry", registry)
     refused = invoke("registry", "show", "bare@1", "--format", "html", "--registry", registry)
     assert refused.exit_code == 2
