@@ -158,16 +158,16 @@ def _centred_logs(chance: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class People:
-    """Rows in the space of the fair metric's encoded columns, as far as the rows span it.
+    """Rows in the space of the fair metric's encoded columns.
 
     Attributes
     ----------
     x
-        Shape (n, q): coordinates along orthonormal axes of that space.
+        Shape (n, q): the encoded columns less their means.
     matrix
         Shape (q, k): d²(x, x') = ‖(x - x') · matrix‖².
     to_features, shift
-        Shapes (q, p) and (p,): the model's features are x · to_features + shift.
+        Shapes (q, p) and (p,): on the rows the model's features are x · to_features + shift.
     """
 
     x: NDArray[np.float64]
@@ -180,7 +180,8 @@ def people_of(metric: FairMetric, rows: Rows, gradients: Gradients) -> People:
     """Find the model's features as a linear function of the metric's encoded columns.
 
     The space in which people are moved is then the metric's, whatever the model's features look like: numbers of
-    several models can be compared. Nobody leaves the span of the rows (one-hot columns go on summing to one).
+    several models can be compared. Of the functions that fit, the smallest is taken: what the rows never vary in
+    (the sum of one-hot columns) changes no feature.
 
     Raises
     ------
@@ -188,15 +189,10 @@ def people_of(metric: FairMetric, rows: Rows, gradients: Gradients) -> People:
         The features are no such function; the message says what differs.
     """
     encoded = metric.encoder.encode(rows.columns)
-    centred = encoded - encoded.mean(axis=0)
-    _, size, axes = np.linalg.svd(centred, full_matrices=False)
-    basis = axes[size > 1e-9 * max(float(size[0]), 1e-300)].T
-    x = centred @ basis
+    x = encoded - encoded.mean(axis=0)
     features = gradients.features
     shift = features.mean(axis=0)
-    to_features = (
-        np.linalg.lstsq(x, features - shift, rcond=None)[0] if x.shape[1] else np.zeros((0, len(shift)))
-    )
+    to_features = np.linalg.lstsq(x, features - shift, rcond=1e-9)[0]
     rest = np.abs(x @ to_features - (features - shift)).max(axis=0)
     spread = np.maximum(features.std(axis=0), 1e-6 * np.maximum(np.abs(shift), 1.0))
     bad = int((rest > NEAR * spread).sum())
@@ -211,4 +207,4 @@ def people_of(metric: FairMetric, rows: Rows, gradients: Gradients) -> People:
             f"dif: method=gradient moves people in the fair metric's columns, but {bad} of the model's {len(shift)} "
             f"features do not follow linearly from them: {why}. Use method=sample, or a metric over what it reads"
         )
-    return People(x=x, matrix=basis.T @ metric.matrix, to_features=to_features, shift=shift)
+    return People(x=x, matrix=metric.matrix, to_features=to_features, shift=shift)

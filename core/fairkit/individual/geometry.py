@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from fairkit.individual.encode import Floats
 
 
+FREE = 1e-6
+"""Directions of a price below this share of the largest count as free, so that nobody is moved along them for miles."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Geometry:
     """Where a row may be moved, and what that costs: x' = x + s freeᵀ + t paidᵀ, d²(x, x') = Σ_k price_k t_k².
@@ -71,7 +75,7 @@ class Geometry:
             if not np.isfinite(values).all():
                 raise DataError(f"{what} hold numbers that are not finite; replace or drop them")
         axes, size, _ = np.linalg.svd(matrix, full_matrices=True)
-        rank = int((size > 1e-9 * max(size.max(initial=0.0), 1e-300)).sum())
+        rank = int((size**2 > FREE * max(size.max(initial=0.0) ** 2, 1e-300)).sum())
         free = _principal(features, axes[:, rank:])
         along = features @ free
         z = (features - features.mean(axis=0)) @ matrix
