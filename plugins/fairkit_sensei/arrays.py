@@ -145,7 +145,8 @@ def _settings(given: dict[str, Any]) -> Settings:
         if not 0 <= value < np.inf:
             raise ParameterError(f"{name}={value} must be a finite number, 0 or larger")
     for name in ("epochs", "batch", "rate", "patience"):
-        if not getattr(chosen, name) > 0:
+        value = getattr(chosen, name)
+        if value is not None and not value > 0:
             raise ParameterError(f"{name}={getattr(chosen, name)} must be above 0")
     if chosen.method not in ("sensei", "sensr", "clp", "erm"):
         raise ParameterError(

@@ -90,6 +90,7 @@ class Fitting:
         if table.task == "regression":
             scale = (float(table.target.std()), float(table.target.mean()))
         inside, outside = _split(table, validation, run.seed)
+        settings = settings.resolved(len(inside), len(table.classes))
         features = encoder.transform(inside.columns)
         return cls(
             table=table,
@@ -156,7 +157,7 @@ class Fitting:
         )
 
     def _train(self, rho: float, place: int, count: int) -> Trained:
-        epochs = self.settings.epochs
+        epochs = self.settings.epochs or 1
 
         def progress(step: int, total: int, **values: float) -> None:
             self.run.progress(place * epochs + step, count * epochs, **values)

@@ -70,8 +70,14 @@ class SenSeI(Mitigator):
         hidden: tuple[int, ...] = parameter(
             (100,), help="Units of each hidden layer, as in 100,100; none: a linear model.", minimum=1
         )
-        epochs: int = parameter(10, help="The most passes over the rows.", minimum=1)
-        batch: int = parameter(256, help="Rows of a mini-batch, every class equally often.", minimum=1)
+        epochs: int | None = parameter(
+            None, help="The most passes over the rows; default 10, more for small tables.", minimum=1
+        )
+        batch: int | None = parameter(
+            None,
+            help="Rows of a mini-batch, every class equally often; default 256, fewer for small tables.",
+            minimum=1,
+        )
         rate: float = parameter(0.002, help="Step size of the network's optimiser (AdamW).", above=0)
         weight_decay: float = parameter(0.0, help="Weight decay of the optimiser.", minimum=0)
         free_steps: int = parameter(
@@ -84,8 +90,10 @@ class SenSeI(Mitigator):
         multiplier_rate: float | None = parameter(
             None, help="η in λ ← max(0, λ - η rho (epsilon - mean d²)); default 0.05/rho².", above=0
         )
-        patience: int = parameter(
-            5, help="Stop after so many epochs without a better validation objective.", minimum=1
+        patience: int | None = parameter(
+            None,
+            help="Stop after so many epochs without a better validation objective; default 5, more for small tables.",
+            minimum=1,
         )
         device: Literal["auto", "cpu", "cuda"] = parameter(
             "auto", help="Where to compute; auto: a GPU where there is one."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -10,6 +11,9 @@ if TYPE_CHECKING:
 
     import numpy as np
     from numpy.typing import NDArray
+
+STEPS = 1_250
+"""About so many batches teach a small network on a small table."""
 
 Method = Literal["sensei", "sensr", "clp", "erm"]
 
@@ -21,17 +25,29 @@ class Settings:
     method: Method = "sensei"
     rho: float = 5.0
     epsilon: float = 0.1
-    epochs: int = 10
-    batch: int = 256
+    epochs: int | None = None
+    batch: int | None = None
     rate: float = 0.002
     weight_decay: float = 0.0
     free_steps: int = 3
     steps: int = 5
     multiplier: float | None = None
     multiplier_rate: float | None = None
-    patience: int = 5
+    patience: int | None = None
     warm_start: bool = False
     device: str = "auto"
+
+    def resolved(self, rows: int, classes: int) -> Settings:
+        """Fill in what depends on the numbers of rows and classes, where it was left open.
+
+        Batches of 256, or of a hundredth of the rows where that is less, but 32 at least; at least 10 epochs and about
+        1,250 batches in all; patience for a quarter of them, at least 5.
+        """
+        batch = max(min(256, max(32, rows // 100)), 2 * classes) if self.batch is None else self.batch
+        steps = max(1, rows // batch)
+        epochs = max(10, -(-STEPS // steps)) if self.epochs is None else self.epochs
+        patience = max(5, epochs // 4) if self.patience is None else self.patience
+        return dataclasses.replace(self, batch=batch, epochs=epochs, patience=patience)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -80,8 +80,9 @@ def train(
     """
     import torch
 
+    settings = settings.resolved(len(rows.target), 1 if regression else int(rows.target.max()) + 1)
     run = _Run.prepare(module, rows, settings, geometry, counterfactuals, validation, regression, seed)
-    with torch.random.fork_rng(devices=[]), one_pool(module, settings.batch, threads), torch.no_grad():
+    with torch.random.fork_rng(devices=[]), one_pool(module, settings.batch or 1, threads), torch.no_grad():
         torch.manual_seed(seed)
         try:
             return run.all_epochs(progress)
@@ -157,17 +158,17 @@ class _Run:
 
     def all_epochs(self, progress: Progress) -> Trained:
         """Train until the last epoch, until patience ends, or until the objective diverges."""
-        settings = self.settings
+        settings, epochs = self.settings, self.settings.epochs or 1
         self.steps = stepper(self.module, settings.rate, settings.weight_decay)
         rng = np.random.default_rng([self.seed, 1])
         classes = np.zeros(len(self.rows.target), np.int64)
         if not self.regression:
             classes = self.rows.target.astype(np.int64)
-        batches = BalancedBatches(classes, settings.batch, rng, self.rows.weights)
+        batches = BalancedBatches(classes, settings.batch or 1, rng, self.rows.weights)
         self._warm()
         history: list[dict[str, float]] = []
         best, least, kept = 0, math.inf, self.steps.state()
-        for epoch in range(1, settings.epochs + 1):
+        for epoch in range(1, epochs + 1):
             record = self._epoch(batches, rng)
             if not record["objective"] < DIVERGED:
                 self.notes.append(
@@ -177,10 +178,10 @@ class _Run:
                 break
             record["validation"] = self._validate()
             history.append(record)
-            progress(epoch, settings.epochs, loss=record["loss"], disparity=record["disparity"])
+            progress(epoch, epochs, loss=record["loss"], disparity=record["disparity"])
             if self.validation is None or record["validation"] < least:
                 best, least, kept = epoch, record["validation"], self.steps.state()
-            elif epoch - best >= settings.patience:
+            elif epoch - best >= (settings.patience or 1):
                 break
         self.steps.restore(kept)
         return Trained(module=self.module, history=history, best=best, notes=tuple(self.notes))

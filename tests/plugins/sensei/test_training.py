@@ -270,3 +270,10 @@ def test_settings_and_parameters_have_the_same_defaults():
         if field.name in shown and field.name != "rho":
             assert shown[field.name] == field.default, field.name
     assert shown["rho"] == (Settings().rho,)
+
+
+def test_small_tables_get_smaller_batches_and_more_epochs():
+    large, small = Settings().resolved(36_000, 2), Settings().resolved(600, 2)
+    assert (large.batch, large.epochs, large.patience) == (256, 10, 5)
+    assert (small.batch, small.epochs) == (32, 70)
+    assert Settings(epochs=3, batch=7, patience=2).resolved(600, 2) == Settings(epochs=3, batch=7, patience=2)
