@@ -3,7 +3,8 @@
     python benchmarks/scale_audit.py --rows 10000000 --files 20 --folder /tmp/loans-7 --repeats 3
 
 Each run is a process of its own. "1 core" is pinned to one core. Seconds are those of `fairkit.audit` alone, without
-the start of Python, the cluster and the model. Memory is the peak of a process (of the largest worker, with Dask).
+the start of Python, the cluster and the model; CPU seconds are summed over all processes. Memory is the peak of a
+process (of the largest worker, with Dask).
 """
 
 from __future__ import annotations
@@ -61,9 +62,9 @@ def run(mode: str, folder: Path) -> dict[str, Any]:
         os.sched_setaffinity(0, set(range(int(cores))))
         model = fairkit.OnnxModel.load(folder / "model.onnx", threads=int(cores))
         data = fairkit.load_data(folder / "*.parquet", **ROLES)
-        begin = time.perf_counter()
+        begin, used = time.perf_counter(), time.process_time()
         report = fairkit.audit(model, data)
-        return _result(report, time.perf_counter() - begin, peak())
+        return _result(report, time.perf_counter() - begin, peak(), time.process_time() - used)
     from fairkit.distributed import DaskEngine, connected
 
     with connected(workers=int(cores)) as client:
@@ -72,14 +73,22 @@ def run(mode: str, folder: Path) -> dict[str, Any]:
         fairkit.audit(folder / "model.onnx", small, engine=engine)  # imports
         data = fairkit.load_data(folder / "*.parquet", **ROLES)
         begin = time.perf_counter()
+        used = time.process_time() + sum(client.run(time.process_time).values())
         report = fairkit.audit(folder / "model.onnx", data, engine=engine)
         seconds = time.perf_counter() - begin
-        return _result(report, seconds, max(client.run(peak).values()))
+        used = time.process_time() + sum(client.run(time.process_time).values()) - used
+        return _result(report, seconds, max(client.run(peak).values()), used)
 
 
-def _result(report: Any, seconds: float, memory: float) -> dict[str, Any]:
+def _result(report: Any, seconds: float, memory: float, used: float) -> dict[str, Any]:
     numbers = {f"{f.metric}/{f.sensitive}": f.value for f in report.findings}
-    return {"seconds": seconds, "memory": memory, "sha256": report.data.sha256, "numbers": numbers}
+    return {
+        "seconds": seconds,
+        "cpu": used,
+        "memory": memory,
+        "sha256": report.data.sha256,
+        "numbers": numbers,
+    }
 
 
 def main() -> None:
@@ -109,11 +118,12 @@ def main() -> None:
             abs(value - first["numbers"][name]) for one in results for name, value in one["numbers"].items()
         )
         seconds = statistics.median(one["seconds"] for one in results)
+        used = statistics.median(one["cpu"] for one in results)
         memory = max(one["memory"] for one in results)
         same = all(one["sha256"] == first["sha256"] for one in results)
         print(
-            f"{mode}: {seconds:.2f} s, {memory:.0f} MB at most, digest {'equal' if same else 'DIFFERENT'}, "
-            f"largest difference {worst:.1e}"
+            f"{mode}: {seconds:.2f} s, {used:.2f} s of CPU, {memory:.0f} MB at most, "
+            f"digest {'equal' if same else 'DIFFERENT'}, largest difference {worst:.1e}"
         )
 
 

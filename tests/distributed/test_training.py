@@ -16,7 +16,7 @@ pytest.importorskip("xgboost", reason="needs the extra fairkit[xgboost]")
 
 ROLES: dict[str, Any] = {"label": "decision", "favorable": "approved", "sensitive": "sex"}
 ASKED: dict[str, Any] = {
-    "n_estimators": 25,
+    "n_estimators": 15,
     "num_leaves": 15,
     "backend": "xgboost",
     "threads": 1,
@@ -30,8 +30,8 @@ def _accuracy(report: Any) -> float:
 
 def test_two_workers_train_the_model_of_one_machine(engine: Any, write_parts: Any) -> None:
     """The same rows are held out, the same follow the rates; scores differ as far as XGBoost's histograms do."""
-    table = loans_table(8_000, 3)
-    folder = write_parts("loans", table, [2_000, 2_000, 5_000])
+    table = loans_table(6_000, 3)
+    folder = write_parts("loans", table, [2_000, 2_000, 4_000])
     seen: list[int] = []
     here = fairkit.mitigate("fairgbm", fairkit.load_data(table, **ROLES, name="loans"), **ASKED)
     there = fairkit.mitigate(
@@ -58,8 +58,8 @@ def test_two_workers_train_the_model_of_one_machine(engine: Any, write_parts: An
 
 def test_the_rates_are_those_of_all_rows(engine: Any, write_parts: Any) -> None:
     """The path that the booster brings along, against the final model on all training rows."""
-    table = loans_table(4_000, 4)
-    folder = write_parts("loans", table, [1_500])
+    table = loans_table(2_500, 4)
+    folder = write_parts("loans", table, [1_000])
     result = fairkit.mitigate(
         "fairgbm",
         fairkit.load_data(folder, **ROLES),
