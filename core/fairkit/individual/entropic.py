@@ -98,7 +98,7 @@ def entropic_plan(
         count=np.bincount(group).astype(np.float64),
         where=code % len(first),
         label=code // len(first),
-        mass=np.bincount(inverse, weights=mass),
+        mass=np.bincount(inverse, weights=mass).astype(np.float64),
     )
     high = _root(classes, epsilon, gamma, eta, precision)
     value, cost, arrived = _evaluate(classes, high, gamma)
