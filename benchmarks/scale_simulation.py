@@ -38,7 +38,7 @@ class Costs:
     rate: float
     task: float = 0.001
     merge: float = 0.02
-    fixed: float = 1.0
+    fixed: float = 1.4
 
 
 def predicted(rows: float, workers: int, parts: int, costs: Costs) -> float:
@@ -85,7 +85,7 @@ def main() -> None:
     )
     parser.add_argument("--rows", type=float, default=1e9)
     parser.add_argument("--workers", type=int, default=100)
-    parser.add_argument("--rate", type=float, default=250_000, help="rows a second and worker")
+    parser.add_argument("--rate", type=float, default=139_000, help="rows a second and worker")
     parser.add_argument("--repeats", type=int, default=200)
     chosen = parser.parse_args()
     costs = Costs(rate=chosen.rate)
