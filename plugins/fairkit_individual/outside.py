@@ -30,8 +30,8 @@ FITTED = 50_000
 
 NOTES = (
     "People may be replaced by anybody in the metric's encoded columns (also between categories), within the data's "
-    "range in the sensitive directions; a gradient search looks for the worst. The number is the value of a plan that it "
-    "found, or the exact one over the people of this data where that is larger (evidence: gradient, restricted): a "
+    "range in the sensitive directions; a gradient search looks for the worst. The number is the value of a plan that "
+    "it found, or the exact one over the people of this data where that is larger (evidence: gradient, restricted): a "
     "lower bound of the supremum, under this fair metric.",
     "The interval covers which people were drawn, with the replacements that were found held fixed. The upper "
     "confidence bound is that of what the search finds, not of the supremum.",

@@ -167,7 +167,10 @@ class Climb:
 
     def pay(self, epsilon: float) -> None:
         """Open the paid axes, and set out along them by a squared distance of ε."""
+        import torch
+
         self.paid = self.network.image(self.frame.paid)
+        self.pace = torch.ones_like(self.pace)
         slope = self.out_slope @ self.paid.t() / self.frame.price
         length = (slope.square() * self.frame.price).sum(dim=1, keepdim=True).sqrt()
         self._try(self.s, self.t + slope * (epsilon**0.5 / length.clamp_min(SMALL)))
@@ -180,16 +183,31 @@ class Climb:
         """Move to the best point of the tangent, part of the way where that was too far, beyond where it was not."""
         import torch
 
-        s = self.s
+        s, t, pace, before = self.s, None, self.pace, self.value
+        rise = torch.zeros_like(before)
         if s.shape[1]:
             slope = self.slope @ self.free.t()
             corner = torch.where(slope > 0, self.high, torch.where(slope < 0, self.low, s))
-            s = torch.lerp(s, corner, self.pace.clamp_max(1.0))
-        t = None
+            rise += (slope * (corner - s)).sum(dim=1)
+            s = torch.lerp(s, corner, pace.clamp_max(1.0))
         if self.paid is not None:
-            t = self._within_reach(torch.lerp(self.t, self._best_paid(), self.pace))
-        better = self._try(s, t)
-        self.pace = torch.where(better, (2.0 * self.pace).clamp_max(FASTEST), 0.25 * self.pace)
+            best, uphill = self._best_paid()
+            rise += (uphill * (best - self.t)).sum(dim=1)
+            t = self._within_reach(torch.lerp(self.t, best, pace))
+        value = self._try(s, t)
+        self._repace(rise.unsqueeze(1), (value - before).unsqueeze(1))
+
+    def _repace(self, rise: Tensor, gained: Tensor) -> None:
+        """Fit a parabola to what a row gained, and go next time as far as its top.
+
+        For a linear network the top is at the same multiple of the tangent's best point in every step.
+        """
+        import torch
+
+        pace = self.pace
+        bend = (gained - rise * pace) / pace.square()
+        top = torch.where(bend < 0, rise / (-2.0 * bend).clamp_min(SMALL), FASTEST)
+        self.pace = torch.minimum(torch.maximum(top, pace / 8.0), pace * 8.0).clamp_max(FASTEST)
 
     def found(self) -> Found:
         """Give where the search stands."""
@@ -203,19 +221,21 @@ class Climb:
             evaluations=self.evaluations,
         )
 
-    def _best_paid(self) -> Tensor:
-        """Maximise <slope, t> - λ Σ price t² over moves no longer than `reach`."""
-        direction = self.slope @ self.paid.t() / self.frame.price
+    def _best_paid(self) -> tuple[Tensor, Tensor]:
+        """Maximise <slope, t> - λ Σ price t² no longer than `reach`; give also the objective's slope in t."""
+        slope = self.slope @ self.paid.t()
+        direction = slope / self.frame.price
         length = (direction.square() * self.frame.price).sum(dim=1, keepdim=True).sqrt()
         longest = self.frame.reach / length.clamp_min(SMALL)
-        return direction * longest.clamp_max(0.5 / max(self.multiplier, SMALL))
+        uphill = slope - self.t * (2.0 * self.multiplier * self.frame.price)
+        return direction * longest.clamp_max(0.5 / max(self.multiplier, SMALL)), uphill
 
     def _within_reach(self, t: Tensor) -> Tensor:
         length = (t.square() @ self.frame.price).sqrt().unsqueeze(1)
         return t * (self.frame.reach / length.clamp_min(SMALL)).clamp_max(1.0)
 
     def _try(self, s: Tensor, t: Tensor) -> Tensor:
-        """Evaluate moves (t None: as they are), and keep those that raise a row's value; gives the mask (n, 1)."""
+        """Evaluate moves (t None: as they are), and keep those that raise a row's value; gives the values tried."""
         import torch
 
         u = torch.addmm(self.u, s, self.free) if s.shape[1] else self.u
@@ -236,7 +256,7 @@ class Climb:
         if t is not None:
             self.t = torch.where(mask, t, self.t)
         self.evaluations += 1
-        return mask
+        return value
 
 
 def worst_case(
