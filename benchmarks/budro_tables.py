@@ -244,11 +244,12 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("data", nargs="*", default=[], choices=[[], *STUDIES])
     parser.add_argument("--splits", type=int)
+    parser.add_argument("--first", type=int, default=0, help="the first split's number")
     given = parser.parse_args()
     for name in given.data or list(STUDIES):
         study = STUDIES[name]
         data, fair, plain = study.data(), [], []
-        for seed in range(given.splits or study.splits):
+        for seed in range(given.first, given.first + (given.splits or study.splits)):
             a, b, seconds = one_split(study, data, seed)
             fair.append(a)
             plain.append(b)

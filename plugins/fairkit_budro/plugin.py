@@ -103,14 +103,14 @@ class BuDRO(Mitigator):
         validation_share: float = parameter(
             0.2, help="Share of the rows that target_gap is measured on.", above=0, below=1
         )
-        n_estimators: int = parameter(180, help="Trees after the first one, which is plain.", minimum=1)
+        n_estimators: int = parameter(120, help="Trees after the first one, which is plain.", minimum=1)
         learning_rate: float = parameter(0.02, help="XGBoost's learning rate.", above=0)
-        max_depth: int = parameter(10, help="XGBoost's depth of a tree.", minimum=0)
+        max_depth: int = parameter(6, help="XGBoost's depth of a tree.", minimum=0)
         reg_lambda: float = parameter(
             1.0, help="XGBoost's lambda, on the scale of weights that sum to n.", minimum=0
         )
         min_child_weight: float = parameter(
-            1.0, help="XGBoost's min_child_weight, on the scale of weights that sum to n.", minimum=0
+            5.0, help="XGBoost's min_child_weight, on the scale of weights that sum to n.", minimum=0
         )
         first_round: Mapping[str, Any] = parameter(
             {}, help="XGBoost's parameters in the first, plain round, such as first_round.lambda=1."
