@@ -85,7 +85,7 @@ def search_speed(net, batches, geometry, sigma, multiplier, repeats):
     target = np.mean([fast_search(net, x, frame, multiplier, settings) for x in batches])
     best = None
     for rate in RATES:
-        for steps in (5, 10, 20, 50, 100, 200):
+        for steps in (5, 8, 10, 13, 16, 20, 30, 50, 100, 200):
             torch.manual_seed(0)
             reached = np.mean(
                 [plain_search(net, x, geometry, sigma, multiplier, steps, rate)[0] for x in batches[:5]]

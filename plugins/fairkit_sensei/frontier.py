@@ -13,6 +13,7 @@ import numpy as np
 
 from fairkit.intervals import student, two_sided
 from fairkit_sensei.counterfactuals import ColumnFlips
+from fairkit_sensei.devices import one_pool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -161,7 +162,8 @@ class Frontier:
 
     def measure(self, table: Table, confidence: float) -> list[Measured]:
         """Measure every network on the same rows."""
-        return [self.yardstick.measure(module, table, confidence) for module in self.modules]
+        with one_pool(self.modules[0], 1, None):
+            return [self.yardstick.measure(module, table, confidence) for module in self.modules]
 
     def to_dict(self, train: Sequence[Measured], test: Sequence[Measured] | None) -> dict[str, Any]:
         """Give plain JSON values, schema ``fairkit.sensei-frontier/1``."""
