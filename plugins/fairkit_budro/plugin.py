@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from fairkit_budro.geometry import Geometry
     from fairkit_budro.plans import Fixed, Plan
     from fairkit_budro.watching import GapWatch
+
+FEW_ROWS = 3_000
+"""Below this one thread is faster than several."""
 
 _OWN = {
     "learning_rate": ("eta",),
@@ -139,7 +143,7 @@ class BuDRO(Mitigator):
         """Train; see `Mitigator.fit`."""
         self.learner(run)
         check_target(table)
-        _start_threads(run)
+        run = _with_threads(run, len(table))
         from fairkit_budro.geometry import find_geometry
 
         train, held = self._split(table, validation, run)
@@ -265,8 +269,11 @@ def _factors(table: Table, balanced: bool) -> NDArray[np.float64]:
     return factors
 
 
-def _start_threads(run: Run) -> None:
-    """Import what is heavy, and give numba as many threads as XGBoost."""
+def _with_threads(run: Run, rows: int) -> Run:
+    """Import what is heavy, and give numba as many threads as XGBoost; one where rows are few.
+
+    The two libraries' threads take turns in every round. On few rows that costs more than they gain.
+    """
     try:
         import xgboost  # noqa: F401 - the first to start its threads
     except ImportError as error:
@@ -275,9 +282,10 @@ def _start_threads(run: Run) -> None:
         import numba
     except ImportError as error:
         raise MissingExtraError("numba", "budro") from error
-    if run.threads is not None:
-        most = int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
-        numba.set_num_threads(max(1, min(run.threads, most)))
+    threads = 1 if run.threads is None and rows < FEW_ROWS else run.threads
+    most = int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
+    numba.set_num_threads(most if threads is None else max(1, min(threads, most)))
+    return dataclasses.replace(run, threads=threads)
 
 
 def _details(trained: Trained, geometry: Geometry, problem: Fixed, watch: GapWatch | None) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numba
 import numpy as np
 import pandas as pd
 import pytest
@@ -26,6 +27,7 @@ def inner_maxima(public_data):
         name: values.astype(float if values.dtype.kind == "i" else object) for name, values in columns.items()
     }
     labels = labels[kept]
+    numba.set_num_threads(1)  # on 800 rows several take longer
     metric = subspace(columns, ["age"])
     n = len(labels)
     fixed = Fixed(
@@ -53,6 +55,7 @@ def inner_maxima(public_data):
     }
     first = {"lambda": 1.0, "min_child_weight": 0.1 / n}
     trained = train(rows, ExactPlan(fixed), Settings(rounds=201, params=params, first=first))
+    numba.set_num_threads(numba.config.NUMBA_NUM_THREADS)
     return [moment.value for moment in trained.path]
 
 
