@@ -40,7 +40,7 @@ CASES: dict[str, Any] = {
         {"epsilon": [0.05], "columns": ["age", "income"], "queries": 1_000},
         {"weights": "w"},
     ),
-    "outputs": ("dif", {"epsilon": [0.0, 0.05], "columns": ["age", "income"]}, {}),
+    "outputs": ("dif", {"epsilon": [0.01, 0.05], "columns": ["age", "income"]}, {}),
     "probabilities": (
         "dif",
         {"epsilon": [0.5], "metric": "euclidean", "columns": ["age", "income"], "output": "probability"},

@@ -15,6 +15,14 @@ if TYPE_CHECKING:
 
     from fairkit.plugin_records import Plugin
 
+_LEAN = {
+    "distributed.worker.profile.enabled": False,
+    # Dask gives freed memory back at once; taking it again for each batch costs more than the work on it
+    "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 1 << 28,
+    "distributed.nanny.pre-spawn-environ.MALLOC_MMAP_THRESHOLD_": 1 << 25,
+}
+"""Settings of a cluster on this machine."""
+
 TIMEOUT = 10.0
 """Seconds to wait for a scheduler, and for its first worker."""
 
@@ -48,7 +56,10 @@ def connected(scheduler: str | None = None, workers: int | None = None) -> Itera
     count = workers or len(
         os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
     )
+    import dask
+
     with (
+        dask.config.set(_LEAN),
         distributed.LocalCluster(
             n_workers=count,
             threads_per_worker=1,
