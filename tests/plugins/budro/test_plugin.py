@@ -20,7 +20,7 @@ from fairkit.onnx.runtime import open_session, run_columns
 from fairkit_budro.plugin import BuDRO
 
 RUN = Run(seed=1, threads=1)
-SMALL = {"n_estimators": 12, "max_depth": 3, "learning_rate": 0.1}
+SMALL = {"n_estimators": 12, "max_depth": 3, "learning_rate": 0.1, "min_child_weight": 1.0}
 
 
 def frame(n=500, seed=0, classes=2):
@@ -212,7 +212,7 @@ def test_as_an_estimator():
     data = frame()
     X = np.column_stack([data["skill"], data["age"]])
     sex = np.array(data["sex"])
-    model = fairkit.mitigator("budro")(n_estimators=5, max_depth=3, learning_rate=0.3)
+    model = fairkit.mitigator("budro")(n_estimators=5, max_depth=3, learning_rate=0.3, min_child_weight=1.0)
     model.fit(X, data["got"], sensitive_features=sex)
     assert (model.predict(X) == data["got"]).mean() > 0.6
     assert model.model_.audits is not None
