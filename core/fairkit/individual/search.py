@@ -1,9 +1,10 @@
 """Branch and bound for  max_i R_i - η ‖z_i - z_j‖²: exact, parallel over the queries j.
 
 A node is left alone when the largest reward below it, less η times a lower bound of the squared
-distance from the query to its box, is not above the best row found so far. The first candidates are
-the query's own row, the caller's guess (its last answer), and the answer of the query before it, which
-is a neighbour since queries come in tree order.
+distance from the query to its box, is not above the best row found so far. Sixteen neighbouring queries
+descend together: a box is loaded once for all of them and held against all of them in vector registers,
+and is left alone when none of them needs it. The first candidates are the caller's guesses (a query's own row,
+and the last answers of all sixteen) and the answers of the sixteen queries before.
 
 Rewards come in two kinds, with the same search:
 
@@ -20,13 +21,16 @@ from typing import Any
 import numba
 import numpy as np
 
-from fairkit.individual.tree import FANOUT, Floats, Ints, Singles
+from fairkit.individual.tree import FANOUT, WIDTH, Floats, Ints, Singles
 
 LOSSES, SQUARED, ABSOLUTE = 0, 1, 2
 """Kinds of rewards."""
 
-CHUNK = 32
-"""Consecutive queries that one task answers; the answers do not depend on the number of threads."""
+GROUP = 16
+"""Queries that descend together: two registers of eight single-precision lanes."""
+
+CHUNK = 4
+"""Consecutive groups that one task answers; the answers do not depend on the number of threads."""
 
 # Sums may be reordered and contracted; infinities and NaN keep their meaning (they mark empty lanes).
 _FAST = {"reassoc", "contract", "nsz"}
@@ -82,14 +86,6 @@ def lane_ranges(outputs: Floats, order: Ints, first: Ints) -> tuple[Floats, Floa
 
 
 @numba.njit(cache=True, fastmath=_FAST, error_model="numpy")
-def _squared_distance(z: Floats, i: int, j: int) -> Any:
-    total = 0.0
-    for c in range(z.shape[1]):
-        total += (z[i, c] - z[j, c]) ** 2
-    return total
-
-
-@numba.njit(cache=True, fastmath=_FAST, error_model="numpy")
 def _squared_gap(z: Floats, i: int, asked: Floats, j: int) -> Any:
     total = 0.0
     for c in range(z.shape[1]):
@@ -98,63 +94,95 @@ def _squared_gap(z: Floats, i: int, asked: Floats, j: int) -> Any:
 
 
 @numba.njit(cache=True, fastmath=_FAST, error_model="numpy")
-def _block_bounds(
-    centre: Singles,
-    begin: int,
-    half: Singles,
-    half_begin: int,
-    step: int,
-    query: Singles,
-    price: float,
-    best: float,
-    bound: Floats,
-) -> int:
-    """Lower the sixteen bounds by price · Σ max(|centre - query| - half, 0)²; skip those not above `best`."""
-    zero = np.float32(0.0)
-    seen = 0
-    for t in range(FANOUT):
-        if bound[t] > best:
-            seen += 1
-            total = zero
-            for c in range(len(query)):
-                gap = abs(centre[begin + t, c] - query[c]) - half[half_begin + t * step, c]
-                gap = gap if gap > zero else zero
-                total += gap * gap
-            bound[t] -= price * np.float64(total)
-    return seen
+def _reward(kind: int, low: Floats, high: Floats, at: int, label: int, target: Floats, g: int) -> Any:
+    """Bound the reward of a lane for query g from above; exact for rows."""
+    if kind == LOSSES:
+        return low[label, at]
+    total = 0.0
+    for k in range(target.shape[0]):
+        gap = max(high[at, k] - target[k, g], target[k, g] - low[at, k])
+        total += gap * gap if kind == SQUARED else gap
+    return total / target.shape[0] if low[at, 0] <= high[at, 0] else -np.inf
 
 
 @numba.njit(cache=True, fastmath=_FAST, error_model="numpy")
-def _block_rewards(
+def _block_bounds(  # noqa: PLR0912 -- one compiled loop
+    rows: bool,
+    centre: Singles,
+    begin: int,
+    half: Singles,
+    leaves: int,
+    reach: Any,
+    x: Singles,
+    price: float,
     kind: int,
     low: Floats,
     high: Floats,
-    begin: int,
-    lanes: int,
     label: int,
     target: Floats,
-    q: int,
-    out: Floats,
-) -> None:
-    """Bound the rewards below some lanes from above; exact for rows.
+    least: float,
+    best: Floats,
+    bound: Floats,
+    hope: Floats,
+) -> int:
+    """Bound what a block's sixteen lanes are worth to the sixteen queries: reward less price · squared distance.
 
-    One call for a block: a call for each lane takes longer than its work.
+    The distance to a box is Σ max(|centre - x| - half, 0)². For a row, whose half-widths are the slack s, it is
+    ‖centre - x‖² - reach · ‖centre - x‖: not more if reach ≥ 2 ‖s‖, by Cauchy's inequality.
+
+    Writes `bound`, shape (FANOUT, GROUP), and `hope`, shape (FANOUT,): Σ_g max(bound - best, 0), 0 where no
+    query needs the lane. `least` is the smallest of `best`. One call for a block: a call for each lane takes longer
+    than its work.
     """
-    if kind == LOSSES:
-        for t in range(lanes):
-            out[t] = low[label, begin + t]
-        return
-    share = 1.0 / target.shape[1]
-    for t in range(lanes):
-        total = 0.0
-        for k in range(target.shape[1]):
-            gap = max(high[begin + t, k] - target[q, k], target[q, k] - low[begin + t, k])
-            total += gap * gap if kind == SQUARED else gap
-        out[t] = total * share if low[begin + t, 0] <= high[begin + t, 0] else -np.inf
+    zero = np.float32(0.0)
+    seen = 0
+    for t in range(FANOUT):
+        left = 0.0
+        if kind == LOSSES:
+            worth = low[label, begin + t]
+            if worth > least:
+                left = 1.0
+                for g in range(GROUP):
+                    bound[t, g] = worth
+        elif low[begin + t, 0] <= high[begin + t, 0]:
+            for g in range(GROUP):
+                bound[t, g] = 0.0
+            for k in range(target.shape[0]):
+                bottom, top = low[begin + t, k], high[begin + t, k]
+                for g in range(GROUP):
+                    gap = max(top - target[k, g], target[k, g] - bottom)
+                    bound[t, g] += (gap * gap if kind == SQUARED else gap) / target.shape[0]
+            for g in range(GROUP):
+                over = bound[t, g] - best[g]
+                left += over if over > 0.0 else 0.0
+        if left > 0.0:
+            seen += 1
+            left = 0.0
+            if rows:
+                for g in range(GROUP):
+                    total = zero
+                    for c in range(WIDTH):
+                        gap = centre[begin + t, c] - x[c, g]
+                        total += gap * gap
+                    total -= reach * np.sqrt(total)
+                    bound[t, g] -= price * np.float64(total)
+                    over = bound[t, g] - best[g]
+                    left += over if over > 0.0 else 0.0
+            else:
+                for g in range(GROUP):
+                    total = zero
+                    for c in range(WIDTH):
+                        gap = abs(centre[begin + t, c] - x[c, g]) - half[begin - leaves + t, c]
+                        gap = gap if gap > zero else zero
+                        total += gap * gap
+                    bound[t, g] -= price * np.float64(total)
+                    over = bound[t, g] - best[g]
+                    left += over if over > 0.0 else 0.0
+        hope[t] = left
+    return seen
 
 
-@numba.njit(cache=True, parallel=True, fastmath=_FAST, error_model="numpy")
-def search(  # noqa: PLR0912, PLR0915 -- one compiled loop; calls with arrays cost more than the work they would do
+def search(
     z: Floats,
     centre: Singles,
     half: Singles,
@@ -187,7 +215,7 @@ def search(  # noqa: PLR0912, PLR0915 -- one compiled loop; calls with arrays co
         Coordinates of the rows that queries stand for, and the same rounded as the tree's centres: the tree's own
         `z` and `centre`, or those of rows that are not in it.
     own
-        Shape (m,): each query's row in `asked`; best in an order in which neighbours are alike.
+        Shape (m,): each query's row in `asked`; best in an order in which neighbours are alike, and by label.
     label
         Shape (m,): each query's loss vector (losses).
     target
@@ -206,69 +234,158 @@ def search(  # noqa: PLR0912, PLR0915 -- one compiled loop; calls with arrays co
     looks : int
         Distances and box bounds computed.
     """
+    cuts = np.flatnonzero(np.diff(label)) + 1
+    ends = np.append(cuts, len(label))
+    starts = np.append(0, cuts)[: len(ends)]
+    groups = [np.arange(start, end, GROUP) for start, end in zip(starts, ends, strict=True)]
+    begins = np.append(np.concatenate(groups), len(label))
+    place, reward, cost, looks = _search(
+        z,
+        centre,
+        half,
+        first,
+        1.0 - shrink,
+        np.float32(2.125 * np.sqrt((slack.astype(np.float64) ** 2).sum())),
+        kind,
+        low,
+        high,
+        eta,
+        asked,
+        asked_centre,
+        own,
+        label,
+        np.ascontiguousarray(target.T),
+        guess,
+        floor,
+        begins,
+    )
+    return place, reward, cost, int(looks)
+
+
+@numba.njit(cache=True, parallel=True, fastmath=_FAST, error_model="numpy")
+def _search(  # noqa: PLR0912, PLR0915 -- one compiled loop; calls with arrays cost more than the work they would do
+    z: Floats,
+    centre: Singles,
+    half: Singles,
+    first: Ints,
+    shrink: float,
+    reach: Any,
+    kind: int,
+    low: Floats,
+    high: Floats,
+    eta: float,
+    asked: Floats,
+    asked_centre: Singles,
+    own: Ints,
+    label: Ints,
+    target: Floats,
+    guess: Ints,
+    floor: Floats,
+    begins: Ints,
+) -> tuple[Ints, Floats, Floats, int]:
+    """Answer all groups; group b holds the queries begins[b] ... begins[b + 1] - 1, all of one label."""
     m = len(own)
-    leaves, top, price = first[1], len(first) - 2, eta * (1.0 - shrink)
-    place, looks = np.empty(m, np.int64), np.zeros(m, np.int64)
-    reward, cost = np.empty(m), np.empty(m)
-    chunks = -(-m // CHUNK)
+    leaves, top, price = first[1], len(first) - 2, eta * shrink
+    place, looks = np.full(m, -1), np.zeros(m, np.int64)
+    reward, cost = np.zeros(m), np.zeros(m)
+    groups = len(begins) - 1
+    chunks = -(-groups // CHUNK)
     # Neighbouring chunks cost about the same: a stride deals costly regions out to all threads.
     stride = 1
     while stride * stride < chunks:
         stride += 1
     for r in numba.prange(stride * stride):
         chunk = (r % stride) * stride + r // stride
-        stack, level = np.empty(FANOUT * 20, np.int64), np.empty(FANOUT * 20, np.int64)
-        bound, child, rewards = np.empty(FANOUT * 20), np.empty(FANOUT), np.empty(FANOUT)
-        x = np.zeros(slack.shape[1], np.float32)
-        previous = -1
-        for q in range(chunk * CHUNK, min((chunk + 1) * CHUNK, m)):
-            here = own[q]
-            for c in range(slack.shape[1]):
-                x[c] = asked_centre[here, c]
-            best, best_reward, best_cost, answer, seen = floor[q], 0.0, 0.0, -1, 0
-            for start in (guess[q, 0], guess[q, 1], previous):
-                if start >= 0:
-                    _block_rewards(kind, low, high, start, 1, label[q], target, q, child)
-                    worth = child[0]
-                    far = _squared_gap(z, start, asked, here)
-                    if worth - eta * far > best:
-                        best, best_reward, best_cost, answer = worth - eta * far, worth, far, start
+        room = FANOUT * 20
+        stack, level, lane = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
+        urgency, bound = np.empty(room), np.empty((room, GROUP))
+        child, hope, best = np.empty((FANOUT, GROUP)), np.empty(FANOUT), np.empty(GROUP)
+        x, aim = np.zeros((WIDTH, GROUP), np.float32), np.zeros((target.shape[0], GROUP))
+        last_begin, last_end = 0, 0
+        for group in range(chunk * CHUNK, min((chunk + 1) * CHUNK, groups)):
+            begin_q, end_q, seen = begins[group], begins[group + 1], 0
+            count = end_q - begin_q
+            k = label[begin_q]
+            for g in range(GROUP):
+                q = min(begin_q + g, end_q - 1)
+                for c in range(WIDTH):
+                    x[c, g] = asked_centre[own[q], c]
+                for c in range(target.shape[0]):
+                    aim[c, g] = target[c, q]
+                best[g] = floor[q] if g < count else np.inf
+            for g in range(count):
+                q, tried = begin_q + g, -1
+                for s in range(-1, count + last_end - last_begin):
+                    if s < 0:
+                        start = guess[q, 0]
+                    elif s < count:
+                        start = guess[begin_q + s, 1]
+                    else:
+                        start = place[last_begin + s - count]
+                    if start >= 0 and start != tried:
+                        tried = start
+                        worth = _reward(kind, low, high, start, k, aim, g)
+                        if worth > best[g]:
+                            far = _squared_gap(z, start, asked, own[q])
+                            if worth - eta * far > best[g]:
+                                best[g] = worth - eta * far
+                                place[q], reward[q], cost[q] = start, worth, far
             size = 1
-            stack[0], level[0], bound[0] = first[top], top, np.inf
+            stack[0], level[0] = first[top], top
+            bound[0, :] = np.inf
             while size > 0:
                 size -= 1
-                if bound[size] <= best:
+                needed = 0
+                for g in range(GROUP):
+                    needed += bound[size, g] > best[g]
+                if needed == 0:
                     continue
                 begin, at_level, base = stack[size], level[size], size
-                _block_rewards(kind, low, high, begin, FANOUT, label[q], target, q, child)
+                least = best.min()
+                seen += _block_bounds(
+                    at_level == 0,
+                    centre,
+                    begin,
+                    half,
+                    leaves,
+                    reach,
+                    x,
+                    price,
+                    kind,
+                    low,
+                    high,
+                    k,
+                    aim,
+                    least,
+                    best,
+                    child,
+                    hope,
+                )
                 if at_level == 0:
                     for t in range(FANOUT):
-                        rewards[t] = child[t]
-                    seen += _block_bounds(centre, begin, slack, 0, 0, x, price, best, child)
-                    for t in range(FANOUT):
-                        if child[t] > best:
-                            worth = rewards[t]
-                            far = _squared_gap(z, begin + t, asked, here)
-                            if worth - eta * far > best:
-                                best, best_reward, best_cost, answer = (
-                                    worth - eta * far,
-                                    worth,
-                                    far,
-                                    begin + t,
-                                )
+                        if hope[t] > 0.0:
+                            for g in range(count):
+                                if child[t, g] > best[g]:
+                                    far = _squared_gap(z, begin + t, asked, own[begin_q + g])
+                                    worth = _reward(kind, low, high, begin + t, k, aim, g)
+                                    if worth - eta * far > best[g]:
+                                        q = begin_q + g
+                                        best[g] = worth - eta * far
+                                        place[q], reward[q], cost[q] = begin + t, worth, far
                     continue
-                seen += _block_bounds(centre, begin, half, begin - leaves, 1, x, price, best, child)
                 for t in range(FANOUT):
-                    if child[t] > best:
+                    if hope[t] > 0.0:
                         at = size
-                        while at > base and bound[at - 1] > child[t]:
-                            bound[at], stack[at] = bound[at - 1], stack[at - 1]
+                        while at > base and urgency[at - 1] > hope[t]:
+                            urgency[at], stack[at], lane[at] = urgency[at - 1], stack[at - 1], lane[at - 1]
                             at -= 1
-                        bound[at] = child[t]
+                        urgency[at], lane[at] = hope[t], t
                         stack[at] = first[at_level - 1] + (begin + t - first[at_level]) * FANOUT
                         size += 1
                 for at in range(base, size):
                     level[at] = at_level - 1
-            place[q], reward[q], cost[q], looks[q] = answer, best_reward, best_cost, seen
-            previous = answer
+                    for g in range(GROUP):
+                        bound[at, g] = child[lane[at], g]
+            looks[begin_q] = seen * count
+            last_begin, last_end = begin_q, end_q
     return place, reward, cost, looks.sum()

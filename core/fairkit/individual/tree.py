@@ -27,10 +27,7 @@ FANOUT = 16
 """Children of a node, and rows of a leaf."""
 
 WIDTH = 16
-"""Columns that box bounds look at: one cache line in single precision."""
-
-PAD = 8
-"""Columns are padded with zeros to a multiple of this: whole SIMD registers."""
+"""Columns that box bounds look at, padded with zeros: one cache line in single precision."""
 
 SLACK = 6.0 * 2.0**-24
 """Widening of every box, relative to the largest magnitude in its column."""
@@ -53,10 +50,10 @@ class SupportTree:
     z
         Shape (n, d): the rows' coordinates in tree order, double precision.
     centre, half
-        Shape (lanes, WIDTH or d padded): box centres and half-widths in single precision; rows come first and
+        Shape (lanes, WIDTH): box centres and half-widths in single precision; rows come first and
         have the half-width `slack`, which is why `half` begins after them.
     slack
-        Shape (1, columns of centre): the half-width that makes a row's rounded coordinates safe.
+        Shape (1, WIDTH): the half-width that makes a row's rounded coordinates safe.
     first
         Shape (levels + 1,): the number of the first lane of each level.
     shrink
@@ -166,11 +163,11 @@ def build_tree(
     largest = np.abs(bounding).max(axis=0, initial=0.0)
     slack = _padded(SLACK * (largest if reach is None else np.maximum(largest, reach))[None, :])
     first = _first_lanes(len(z))
-    centre = np.zeros((first[-1], slack.shape[1]), np.float32)
-    half = np.zeros((first[-1] - first[1], slack.shape[1]), np.float32)
+    centre = np.zeros((first[-1], WIDTH), np.float32)
+    half = np.zeros((first[-1] - first[1], WIDTH), np.float32)
     centre[: len(z)] = rounded(placed)
     _pack(placed, first, slack, centre, half)
-    shrink = (WIDTH + PAD) * 2.0**-22
+    shrink = 1.5 * WIDTH * 2.0**-22
     return SupportTree(
         order=order,
         place=place,
@@ -185,15 +182,14 @@ def build_tree(
 
 def rounded(bounding: Floats) -> Singles:
     """Round bounding coordinates to single precision and pad the columns with zeros."""
-    out = np.zeros((len(bounding), -(-bounding.shape[1] // PAD) * PAD), np.float32)
+    out = np.zeros((len(bounding), WIDTH), np.float32)
     out[:, : bounding.shape[1]] = bounding
     return out
 
 
 def _padded(rows: Floats) -> Singles:
     """Round up to single precision and pad the columns."""
-    width = -(-rows.shape[1] // PAD) * PAD
-    out = np.zeros((rows.shape[0], width), np.float32)
+    out = np.zeros((rows.shape[0], WIDTH), np.float32)
     out[:, : rows.shape[1]] = np.nextafter(rows.astype(np.float32), np.float32(np.inf))
     return out
 
