@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 from fairkit.errors import FairkitError
 from fairkit_cli import audit, certify, compare, demo, frontier, init, mitigate, plugins, registry
+from fairkit_cli.interrupts import lasting_interrupts
 
 USAGE = 2
 INTERRUPTED = 130
@@ -22,7 +23,8 @@ class GuardedGroup(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run the subcommand."""
         try:
-            return super().invoke(ctx)
+            with lasting_interrupts():
+                return super().invoke(ctx)
         except FairkitError as error:
             print(f"fairkit: {error}", file=sys.stderr)
             raise typer.Exit(USAGE) from error
