@@ -22,7 +22,7 @@ _ADULT = Recipe(
         ),
     ),
     convert=convert.adult,
-    content="4de18c2c9749a7d94c6554fd86e30a6d901a9a9bafc17c9d5d32527491227e3d",
+    content="ef567814428142cd37652ef8d69f0bb0f5081945dfe3697da78a1a5d8fa87be4",
     roles={
         "label": "income",
         "favorable": ">50K",
@@ -41,7 +41,7 @@ _COMPAS = Recipe(
         ),
     ),
     convert=convert.compas,
-    content="2b2bad3bd559612a2e67f2040b9a33492123805974d80eb9a8622bca72efc1f6",
+    content="fa734b24b4ebfb2f2674cb13220982b75066d7ba4a6d9bbd13bba41e8498e05b",
     roles={
         "label": "two_year_recid",
         "favorable": 0,
@@ -63,7 +63,7 @@ _GERMAN = Recipe(
     name="german",
     downloads=(Download(url=f"{_UCI}/ml/machine-learning-databases/statlog/german/german.data"),),
     convert=convert.german,
-    content="11c2ac704f120966a7905ee68f563a69f7882a9cb0ba064caed77f29ca20bd65",
+    content="4ff40306ee99ae5e5ffda4542aacf9c0db479ab5590285df383cabe0be23fa82",
     roles={"label": "class", "favorable": 1, "sensitive": ["age:25", "foreign_worker"]},
 )
 
@@ -77,7 +77,7 @@ _LAW_SCHOOL = Recipe(
         ),
     ),
     convert=convert.law_school,
-    content="22d6ae8cde9bbde037f9c135257a977b35b42f5e69a02d4e95f97eded4bbae79",
+    content="b03ee045fea660d9a5d5fd477ce12c82937e0932052c15f5c331ddeebdc99582",
     roles={"label": "pass_bar", "favorable": 1, "sensitive": ["race", "male"]},
 )
 
@@ -91,7 +91,7 @@ _COMMUNITIES_CRIME = Recipe(
         Download(url=f"{_UCI}/ml/machine-learning-databases/communities/communities.names"),
     ),
     convert=convert.communities_crime,
-    content="0c98c48427805cca751d73e55e07f366452b2e0b053b070ec0b1f3b6aadaac22",
+    content="bf7797752e6928b969d44202689549ba109941c4abef2183f05f8a0660d6c0f1",
     roles={
         "label": "ViolentCrimesPerPop",
         "sensitive": ["racepctblack"],
@@ -108,7 +108,7 @@ _CREDIT_DEFAULT = Recipe(
         ),
     ),
     convert=convert.credit_default,
-    content="c5f976ef01999ac11b239d62c91e2e707a762e98bf7ab0e3e7e099197e5d1614",
+    content="3ceaca079276b8789a76b45d93f23c1aab3ca40d9c181bdca5a7ed4bdbae42ff",
     roles={
         "label": "default_payment_next_month",
         "favorable": 0,
@@ -131,7 +131,7 @@ _ACS_INCOME = Recipe(
         ),
     ),
     convert=convert.acs_income,
-    content="5b02fd12b4cb4459c1308fea8f541918f83d25ef70d163e656aba1722477392c",
+    content="a60d1d5fe517a2565f361dfff6cb4bd664bfecf907af2565356e606e56e13ff1",
     roles={
         "label": "PINCP",
         "favorable": 1,

@@ -343,7 +343,6 @@ def test_labels_only_models_have_a_zero_one_gap():
         ("restricted-dro", {"metric": "euclidean"}, "needs the columns"),
         ("restricted-dro", {"metric": "euclidean", "columns": "agee"}, "Did you mean 'age'"),
         ("restricted-dro", {"loss": "hinge"}, "loss"),
-        ("dif", {"method": "gradient"}, "torch"),
     ],
 )
 def test_bad_parameters_are_told(auditor, parameters, told):
