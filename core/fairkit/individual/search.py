@@ -21,7 +21,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from fairkit.individual.tree import FANOUT, WIDTH, Floats, Ints, Singles
+from fairkit.individual.tree import FANOUT, WIDTH, Floats, Ints, Singles, SupportTree
 
 LOSSES, SQUARED, ABSOLUTE = 0, 1, 2
 """Kinds of rewards."""
@@ -183,12 +183,7 @@ def _block_bounds(  # noqa: PLR0912 -- one compiled loop
 
 
 def search(
-    z: Floats,
-    centre: Singles,
-    half: Singles,
-    slack: Singles,
-    first: Ints,
-    shrink: float,
+    tree: SupportTree,
     kind: int,
     low: Floats,
     high: Floats,
@@ -205,8 +200,8 @@ def search(
 
     Parameters
     ----------
-    z, centre, half, slack, first, shrink
-        The tree's arrays.
+    tree
+        The support's.
     kind, low, high
         `LOSSES` with `lane_maxima` (twice), or `SQUARED` or `ABSOLUTE` with `lane_ranges`.
     eta
@@ -240,12 +235,12 @@ def search(
     groups = [np.arange(start, end, GROUP) for start, end in zip(starts, ends, strict=True)]
     begins = np.append(np.concatenate(groups), len(label))
     place, reward, cost, looks = _search(
-        z,
-        centre,
-        half,
-        first,
-        1.0 - shrink,
-        np.float32(2.125 * np.sqrt((slack.astype(np.float64) ** 2).sum())),
+        tree.z,
+        tree.centre,
+        tree.half,
+        tree.first,
+        1.0 - tree.shrink,
+        np.float32(2.125 * np.sqrt((tree.slack.astype(np.float64) ** 2).sum())),
         kind,
         low,
         high,

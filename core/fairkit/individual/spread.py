@@ -142,12 +142,7 @@ def answer(planted: Planted, queries: Queries, ask: Ask) -> Found:
     _use_threads()
     tree, count = planted.tree, len(ask.chosen)
     place, reward, cost, looks = search(
-        tree.z,
-        tree.centre,
-        tree.half,
-        tree.slack,
-        tree.first,
-        tree.shrink,
+        tree,
         queries.kind,
         planted.low,
         planted.high,

@@ -262,12 +262,7 @@ class Transport(Problem):
         tree = self.tree
         own = tree.place[self.where[chosen]]
         place, reward, cost, looks = search(
-            tree.z,
-            tree.centre,
-            tree.half,
-            tree.slack,
-            tree.first,
-            tree.shrink,
+            tree,
             self.kind,
             self._low,
             self._high,
