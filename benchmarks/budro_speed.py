@@ -15,7 +15,7 @@ import time
 import numpy as np
 from budro_tables import STUDIES
 
-from fairkit.mitigation import find_mitigator, split_dataset
+from fairkit.mitigation.run import find_mitigator, split_dataset
 from fairkit.mitigators import Run, Table
 
 TRACE = {

@@ -22,9 +22,9 @@ import pandas as pd
 
 import fairkit
 from fairkit.learners import fit_learner
-from fairkit.mitigation import find_mitigator, split_dataset
+from fairkit.mitigation.run import find_mitigator, split_dataset
 from fairkit.mitigators import Run, Table
-from fairkit.onnx.export import export
+from fairkit.onnx.write.export import export
 
 
 def read(name: str) -> pd.DataFrame:

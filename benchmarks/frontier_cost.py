@@ -17,12 +17,12 @@ import time
 from fairgbm_common import ROLES, folder
 
 import fairkit
-from fairkit.frontiers import frontier
+from fairkit.frontiers.run import frontier
+from fairkit.frontiers.sweeps import Sweep
 from fairkit.learners import fit_learner
-from fairkit.mitigation import find_mitigator, split_dataset
+from fairkit.mitigation.run import find_mitigator, split_dataset
 from fairkit.mitigators import Run, Table
-from fairkit.onnx.export import export
-from fairkit.sweeps import Sweep
+from fairkit.onnx.write.export import export
 
 
 def timed(work) -> float:

@@ -23,8 +23,8 @@ import numpy as np
 import fairkit
 from fairkit import plugins
 from fairkit.auditors import AuditContext
-from fairkit.data import BATCH_ROWS
-from fairkit.models import ModelOptions, Predictions
+from fairkit.data.dataset import BATCH_ROWS
+from fairkit.models.scorer import ModelOptions, Predictions
 
 GROUPS_COLUMN = "group"
 

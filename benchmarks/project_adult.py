@@ -22,9 +22,9 @@ import numpy as np
 import pandas as pd
 
 import fairkit
-from fairkit.mitigation import find_mitigator, split_dataset
+from fairkit.mitigation.run import find_mitigator, split_dataset
 from fairkit.mitigators import Run, Table
-from fairkit.onnx.export import export
+from fairkit.onnx.write.export import export
 
 PAPER = {
     "balanced accuracy": (0.787, 0.005),

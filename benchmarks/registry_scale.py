@@ -16,9 +16,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from fairkit_registry import tables
-from fairkit_registry.maintenance import check
-from fairkit_registry.store import Registry
+from fairkit_registry.store import tables
+from fairkit_registry.store.maintenance import check
+from fairkit_registry.store.registry import Registry
 
 ROUNDS = 9
 

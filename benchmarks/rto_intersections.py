@@ -16,7 +16,7 @@ import numpy as np
 
 from fairkit import datasets
 from fairkit.mitigators import Run
-from fairkit.onnx.rules import GroupColumn, GroupKeys, GroupRule
+from fairkit.onnx.write.rules import GroupColumn, GroupKeys, GroupRule
 from fairkit.scored_rows import ScoredRows
 from fairkit_rto.mitigator import RandomizedThresholds
 

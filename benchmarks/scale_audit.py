@@ -31,7 +31,7 @@ def make(folder: Path, rows: int, files: int) -> None:
     from fairkit.datasets.loans import loans_table
     from fairkit.learners import fit_learner
     from fairkit.mitigators import Run, Table
-    from fairkit.onnx.export import export
+    from fairkit.onnx.write.export import export
 
     folder.mkdir(parents=True, exist_ok=True)
     for number in range(files):
@@ -65,7 +65,7 @@ def run(mode: str, folder: Path) -> dict[str, Any]:
         begin, used = time.perf_counter(), time.process_time()
         report = fairkit.audit(model, data)
         return _result(report, time.perf_counter() - begin, peak(), time.process_time() - used)
-    from fairkit.distributed import DaskEngine, connected
+    from fairkit.engines import DaskEngine, connected
 
     with connected(workers=int(cores)) as client:
         engine = DaskEngine(client)

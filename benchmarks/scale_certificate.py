@@ -24,7 +24,7 @@ def main() -> None:
     parser.add_argument("--epsilon", type=float, default=0.02)
     chosen = parser.parse_args()
     make(chosen.folder, chosen.rows, chosen.files)
-    from fairkit.distributed import DaskEngine, connected
+    from fairkit.engines import DaskEngine, connected
 
     parameters = {"epsilon": chosen.epsilon, "queries": chosen.queries}
     asked: dict[str, Any] = {"auditors": ["restricted-dro"], "parameters": {"restricted-dro": parameters}}

@@ -20,9 +20,9 @@ import numpy as np
 from project_adult import adult
 
 import fairkit
-from fairkit.mitigation import find_mitigator, split_dataset
+from fairkit.mitigation.run import find_mitigator, split_dataset
 from fairkit.mitigators import Run, Table
-from fairkit.onnx.export import export
+from fairkit.onnx.write.export import export
 
 RHOS = (1.0, 5.0, 20.0, 40.0)
 RUNS = {

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from fairkit.auditors import AuditContext, Auditor
+from fairkit.data.roles import same_value, value_text
 from fairkit.errors import DataError, ParameterError
-from fairkit.findings import Finding
 from fairkit.hookspecs import hookimpl
 from fairkit.intervals import student, two_sided, wilson
-from fairkit.parameters import parameter
-from fairkit.roles import same_value, value_text
+from fairkit.parameters.declare import parameter
+from fairkit.results.findings import Finding
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.data import Batch
-    from fairkit.models import Columns, Predictions
+    from fairkit.data.dataset import Batch
+    from fairkit.models.scorer import Columns, Predictions
 
     Array = NDArray[np.float64]
 

@@ -11,16 +11,16 @@ import numpy as np
 
 import fairkit
 from fairkit.learners import encoder_for, fit_learner
-from fairkit.onnx.encode import NumberColumn
-from fairkit.onnx.grouping import GroupCodes
-from fairkit.onnx.trees import Node, add_ensemble
+from fairkit.onnx.write.encode import NumberColumn
+from fairkit.onnx.write.grouping import GroupCodes
+from fairkit.onnx.write.trees import Node, add_ensemble
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.mitigators import FittedModel, Groups, Run, Table
-    from fairkit.onnx.encode import Encoder
-    from fairkit.onnx.graph import GraphBuilder
+    from fairkit.onnx.write.encode import Encoder
+    from fairkit.onnx.write.graph import GraphBuilder
 
     Floats = NDArray[np.float64]
 

@@ -10,8 +10,8 @@ import numpy as np
 
 import fairkit
 from fairkit.learners import fit_learner
-from fairkit.onnx.encode import MISSING_TEXT, Encoder, NumberColumn, TextColumn
-from fairkit.onnx.linear import LinearEncoding
+from fairkit.onnx.write.encode import MISSING_TEXT, Encoder, NumberColumn, TextColumn
+from fairkit.onnx.write.linear import LinearEncoding
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import fairkit
-from fairkit.onnx.rules import Piece
-from fairkit.parameters import parameter
+from fairkit.onnx.write.rules import Piece
+from fairkit.parameters.declare import parameter
 from fairkit.postprocess import PostParameters, PostProcessor, Solution
 
 if TYPE_CHECKING:

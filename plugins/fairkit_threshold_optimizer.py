@@ -10,8 +10,8 @@ import numpy as np
 
 import fairkit
 from fairkit.errors import DataError, MissingExtraError
-from fairkit.onnx.rules import Piece
-from fairkit.parameters import parameter
+from fairkit.onnx.write.rules import Piece
+from fairkit.parameters.declare import parameter
 from fairkit.postprocess import PostParameters, PostProcessor, Solution
 
 if TYPE_CHECKING:

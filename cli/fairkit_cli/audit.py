@@ -14,7 +14,7 @@ import typer
 from fairkit_cli import options as opt
 
 if TYPE_CHECKING:
-    from fairkit.findings import Report, VerdictName
+    from fairkit.results.findings import Report, VerdictName
 
 FORMATS = ("table", "json", "junit", "html")
 EXIT_CODES: dict[VerdictName | None, int] = {None: 0, "pass": 0, "fail": 1, "inconclusive": 3}
@@ -52,7 +52,7 @@ def run_audit(
     where: opt.EngineOptions | None = None,
 ) -> Report:
     """Do what the command does up to the report."""
-    from fairkit.auditing import audit as run
+    from fairkit.auditing.run import audit as run
     from fairkit.config import load_config
     from fairkit.onnx.model import OnnxModel
     from fairkit_cli.names import model_file
@@ -109,6 +109,6 @@ def text_of(report: Report, output_format: str, terminal: bool) -> str:
         from fairkit_cli.html.report import report_page
 
         return report_page(report)
-    from fairkit_cli.render import table
+    from fairkit_cli.text.render import table
 
     return table(report, terminal=terminal)

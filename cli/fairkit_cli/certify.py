@@ -14,7 +14,7 @@ from fairkit.errors import FairkitError
 from fairkit_cli import options as opt
 
 if TYPE_CHECKING:
-    from fairkit_registry.certificate import Certificate
+    from fairkit_registry.evidence.certificate import Certificate
 
 FORMATS = ("table", "json")
 VERDICT_CODES = {None: 0, "pass": 0, "fail": 1, "inconclusive": 3}
@@ -28,7 +28,7 @@ def new_key(
     output_format: opt.Format = "table",
 ) -> None:
     """Make an ed25519 key pair. Keep PATH to yourself, give PATH.pub to those who verify."""
-    from fairkit_registry.keys import new_key_pair
+    from fairkit_registry.evidence.keys import new_key_pair
 
     opt.check_format(output_format, FORMATS)
     public = new_key_pair(path)
@@ -59,9 +59,9 @@ def certify(
     from fairkit.onnx.model import OnnxModel
     from fairkit_cli.names import model_file
     from fairkit_cli.progress import progress_bar
-    from fairkit_registry.certifying import certify as run
+    from fairkit_registry.evidence.certifying import certify as run
+    from fairkit_registry.evidence.keys import load_secret
     from fairkit_registry.files import write_whole
-    from fairkit_registry.keys import load_secret
 
     opt.check_format(output_format, FORMATS)
     secrets = [load_secret(path) for path in keys]  # before the audit, which may take long
@@ -81,7 +81,7 @@ def certify(
     if output_format == "json":
         print(json.dumps(report.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
     else:
-        from fairkit_cli.render import table
+        from fairkit_cli.text.render import table
 
         sys.stdout.write(table(report, terminal=sys.stdout.isatty()))
     print(
@@ -95,7 +95,7 @@ def _settings(settings: opt.AuditSettings, roles: dict[str, Any]) -> Any:
     """Give the settings of an audit the form in which a certificate keeps them."""
     from dataclasses import asdict
 
-    from fairkit_registry.settings import AuditSettings
+    from fairkit_registry.evidence.settings import AuditSettings
 
     return AuditSettings(
         data=roles,
@@ -156,8 +156,8 @@ def verify(
 
     A certificate that holds and says that the policy failed gives exit code 1, as an audit does.
     """
-    from fairkit_registry.certificate import read_file
-    from fairkit_registry.keys import load_public
+    from fairkit_registry.evidence.certificate import read_file
+    from fairkit_registry.evidence.keys import load_public
 
     opt.check_format(output_format, FORMATS)
     if recompute and (model is None or data is None):
@@ -175,8 +175,8 @@ def verify(
 def _check(
     raw: bytes, trusted: list[Any], model: str | None, data: str | None, *, recompute: bool
 ) -> _Checked:
-    from fairkit_registry.certificate import verify as verify_certificate
     from fairkit_registry.errors import CertificateError
+    from fairkit_registry.evidence.certificate import verify as verify_certificate
 
     checked = _Checked()
     digest = None if model is None else _model_digest(model)
@@ -197,14 +197,14 @@ def _check(
 def _model_digest(model: str) -> str:
     from fairkit.config import load_config
     from fairkit_cli.names import model_file
-    from fairkit_registry.blobs import hash_file
+    from fairkit_registry.store.blobs import hash_file
 
     return hash_file(model_file(model, load_config()))
 
 
 def _check_data(checked: _Checked, found: Certificate, raw: bytes, trusted: list[Any], data: str) -> None:
-    from fairkit.data import load_data
-    from fairkit_registry.certificate import verify as verify_certificate
+    from fairkit.data.dataset import load_data
+    from fairkit_registry.evidence.certificate import verify as verify_certificate
 
     digest = load_data(data).sha256  # over columns, types and values: no roles are needed for it
     verify_certificate(raw, trusted, data_sha256=digest)
@@ -215,8 +215,8 @@ def _recompute(checked: _Checked, found: Certificate, model: str, data: str) -> 
     from fairkit.config import load_config
     from fairkit_cli.names import model_file
     from fairkit_cli.progress import progress_bar
-    from fairkit_registry.recompute import recompute
-    from fairkit_registry.settings import AuditSettings
+    from fairkit_registry.evidence.recompute import recompute
+    from fairkit_registry.evidence.settings import AuditSettings
 
     dataset = AuditSettings.from_dict(found.settings).open_data(data)
     with progress_bar() as progress:
@@ -225,8 +225,8 @@ def _recompute(checked: _Checked, found: Certificate, model: str, data: str) -> 
 
 
 def _text(path: Path, checked: _Checked) -> str:
-    from fairkit_cli.registry_text import certificate as describe
-    from fairkit_cli.registry_text import clean
+    from fairkit_cli.text.registry import certificate as describe
+    from fairkit_cli.text.registry import clean
 
     lines = [f"{path}: {'refused' if checked.failed else 'verified'}"]
     lines += [f"  holds: {clean(text)}" for text in checked.held]

@@ -11,7 +11,7 @@ import typer
 from fairkit_cli import options as opt
 
 if TYPE_CHECKING:
-    from fairkit.comparisons import Comparison
+    from fairkit.results.comparisons import Comparison
 
 FORMATS = ("table", "json", "html")
 
@@ -38,7 +38,7 @@ def compare(
     config: opt.ConfigFile = None,
 ) -> None:
     """Compare models with the first of them on the same rows: what is better or worse beyond noise?"""
-    from fairkit.comparing import compare as run
+    from fairkit.comparing.run import compare as run
     from fairkit.config import load_config
     from fairkit.files import check_writable
     from fairkit.onnx.model import OnnxModel
@@ -79,6 +79,6 @@ def text_of(result: Comparison, output_format: str, terminal: bool) -> str:
         from fairkit_cli.html.comparison import comparison_page
 
         return comparison_page(result)
-    from fairkit_cli.comparison import comparison_text
+    from fairkit_cli.text.comparison import comparison_text
 
     return comparison_text(result, terminal=terminal)

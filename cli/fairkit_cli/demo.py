@@ -47,7 +47,7 @@ def _run(folder: Path) -> None:
         _type("audit", "plain.onnx", "--data", "test.parquet", "--max", RULE)
         _say(f"A rule is broken. {result.plugin} trains again under a constraint; on the held-out rows:")
         _show_command("mitigate", "--plugin", result.plugin, *_data_options(), "--output", "fair.onnx")
-        from fairkit_cli.comparison import comparison
+        from fairkit_cli.text.comparison import comparison
 
         sys.stdout.write(comparison(result, terminal=sys.stdout.isatty()))
         _say("The new file alone carries all that an audit needs:")
@@ -71,8 +71,8 @@ def _write_data() -> None:
 
 
 def _train() -> Any:
-    from fairkit.data import load_data
-    from fairkit.mitigation import mitigate
+    from fairkit.data.dataset import load_data
+    from fairkit.mitigation.run import mitigate
 
     train, test = (load_data(f"{part}.parquet", **ROLES) for part in ("train", "test"))  # type: ignore[arg-type]
     result = mitigate("fairgbm", train, test=test, output="fair.onnx")

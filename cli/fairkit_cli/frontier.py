@@ -15,8 +15,8 @@ from fairkit_cli import options as opt
 
 if TYPE_CHECKING:
     from fairkit.config import Config
-    from fairkit.frontiers import Frontier
-    from fairkit.sweeps import Sweep
+    from fairkit.frontiers.run import Frontier
+    from fairkit.frontiers.sweeps import Sweep
 
 FORMATS = ("table", "json", "html")
 INTERRUPTED = 130
@@ -145,8 +145,8 @@ def frontier(
 
     from fairkit.config import load_config
     from fairkit.files import check_writable, write_atomic
-    from fairkit.frontier_choice import Choice
-    from fairkit.frontiers import frontier as run
+    from fairkit.frontiers.choice import Choice
+    from fairkit.frontiers.run import frontier as run
     from fairkit_cli.audit import drawing, write
     from fairkit_cli.progress import progress_bar
 
@@ -204,8 +204,8 @@ def read_sweeps(
     ParameterError
         No plugin is named, or a key names none of them.
     """
-    from fairkit.parameters import split_assignment
-    from fairkit.sweeps import Bounds, Sweep, parse_values
+    from fairkit.frontiers.sweeps import Bounds, Sweep, parse_values
+    from fairkit.parameters.declare import split_assignment
 
     names = opt.split_names(plugins) or [str(name) for name in [config.mitigate.get("plugin")] if name]
     if not names:
@@ -256,6 +256,6 @@ def text_of(result: Frontier, output_format: str, terminal: bool) -> str:
         from fairkit_cli.html.frontier import frontier_page
 
         return frontier_page(result)
-    from fairkit_cli.frontier_text import frontier_text
+    from fairkit_cli.text.frontier import frontier_text
 
     return frontier_text(result, terminal=terminal)

@@ -12,7 +12,7 @@ import typer
 from fairkit.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fairkit.sources import Source
+    from fairkit.data.sources import Source
 
 _SENSITIVE = (
     "sex",
@@ -64,7 +64,7 @@ def init(
 
 def look(path: Path) -> dict[str, Any]:
     """Guess the label, its favorable value and the sensitive columns from names and values."""
-    from fairkit.sources import open_source
+    from fairkit.data.sources import open_source
 
     source = open_source(path)
     values = _few_values(source)
@@ -83,7 +83,7 @@ def look(path: Path) -> dict[str, Any]:
 
 def _few_values(source: Source) -> dict[str, list[str]]:
     """The distinct values of the columns that have at most 20 in the first rows."""
-    from fairkit.roles import value_text
+    from fairkit.data.roles import value_text
 
     head = next(iter(source.batches(source.columns, _LOOK_AT)), None)
     if head is None:

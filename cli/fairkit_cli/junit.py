@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 if TYPE_CHECKING:
-    from fairkit.findings import Report, RuleResult
+    from fairkit.results.findings import Report, RuleResult
 
 
 def junit(report: Report) -> str:

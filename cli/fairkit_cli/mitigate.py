@@ -16,7 +16,7 @@ from fairkit_cli import options as opt
 
 if TYPE_CHECKING:
     from fairkit.config import Config
-    from fairkit.mitigation import MitigationResult
+    from fairkit.mitigation.run import MitigationResult
     from fairkit.mitigators import Progress
 
 FORMATS = ("table", "json", "html")
@@ -86,7 +86,7 @@ def mitigate(
     """Train or repair a model so that it treats people more alike; show it before and after."""
     from fairkit.config import load_config
     from fairkit.files import check_writable
-    from fairkit.mitigation import mitigate as run
+    from fairkit.mitigation.run import mitigate as run
     from fairkit_cli.audit import EXIT_CODES, drawing
 
     opt.check_format(output_format, FORMATS)
@@ -146,7 +146,7 @@ def _carried(model: str | None) -> dict[str, Any]:
     """Give the data settings that a base model carries."""
     if model is None:
         return {}
-    from fairkit.onnx import safety
+    from fairkit.onnx.read import safety
 
     return safety.embedded_settings(safety.parse(safety.read_bytes(Path(model)), model))
 
@@ -162,7 +162,7 @@ def _test_data(test: str | None, typed: opt.DataOptions, config: Config, carried
 
 def _parameters(plugin: str, assignments: Any, config: Config) -> dict[str, Any]:
     """Combine ``[mitigate.<plugin>]`` with --set KEY=VALUE (PLUGIN.KEY=VALUE means the same); --set wins."""
-    from fairkit.parameters import split_assignment
+    from fairkit.parameters.declare import split_assignment
 
     given = dict(config.mitigators.get(plugin, {}))
     for text in assignments:
@@ -208,8 +208,8 @@ def _register(
     """Add the model before and after to the registry, the second with the first as its parent."""
     import tempfile
 
-    from fairkit_registry.location import locate
-    from fairkit_registry.lookup import register_pair
+    from fairkit_registry.store.location import locate
+    from fairkit_registry.store.lookup import register_pair
 
     path = config.registry.get("path")
     place = locate(folder, configured=None if path is None else config.file(str(path)))
@@ -230,7 +230,7 @@ def _show(result: MitigationResult, target: Path, registered: list[str], output_
 
         sys.stdout.write(mitigation_page(result))
     else:
-        from fairkit_cli.comparison import comparison
+        from fairkit_cli.text.comparison import comparison
 
         sys.stdout.write(comparison(result, terminal=sys.stdout.isatty()))
     print(f"fairkit: wrote {target}", file=sys.stderr)

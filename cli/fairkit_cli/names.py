@@ -19,8 +19,8 @@ def model_file(model: str, config: Config) -> Path:
     path = Path(model)
     if path.exists() or not is_reference(model):
         return path
-    from fairkit_registry.location import locate
-    from fairkit_registry.lookup import resolve
+    from fairkit_registry.store.location import locate
+    from fairkit_registry.store.lookup import resolve
 
     folder = config.registry.get("path")
     return resolve(model, locate(configured=config.file(folder) if folder else None))

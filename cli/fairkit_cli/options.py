@@ -14,9 +14,9 @@ from fairkit.errors import ParameterError
 
 if TYPE_CHECKING:
     from fairkit.config import Config
-    from fairkit.data import Dataset
-    from fairkit.models import ModelOptions
-    from fairkit.policy import Adjustment, Rule
+    from fairkit.data.dataset import Dataset
+    from fairkit.models.scorer import ModelOptions
+    from fairkit.results.policy import Adjustment, Rule
 
 DATA = "Data"
 ENGINE = "Engine"
@@ -291,7 +291,7 @@ def load_dataset(
     FairkitError
         No data is named, or what is named cannot be used.
     """
-    from fairkit.data import load_data
+    from fairkit.data.dataset import load_data
 
     carried = embedded or {}
     path = typed.data or (str(config.file(config.data[file])) if config.data.get(file) else None)
@@ -331,8 +331,8 @@ def audit_settings(typed: AuditOptions, config: Config) -> AuditSettings:
     FairkitError
         A rule, a parameter or an option cannot be used.
     """
-    from fairkit.models import ModelOptions
-    from fairkit.policy import Rule
+    from fairkit.models.scorer import ModelOptions
+    from fairkit.results.policy import Rule
 
     parameters = {name: dict(values) for name, values in config.auditors.items()}
     for owner, key, value in _owned(typed.assignments or ()):
@@ -368,7 +368,7 @@ def _adjustment(name: Any) -> Adjustment | None:
 
 def _owned(assignments: Sequence[str]) -> list[tuple[str, str, str]]:
     """Split ``AUDITOR.KEY=VALUE``."""
-    from fairkit.parameters import split_assignment
+    from fairkit.parameters.declare import split_assignment
 
     parts = []
     for text in assignments:

@@ -10,49 +10,49 @@ from typing import TYPE_CHECKING, Any
 
 _PUBLIC = {
     "Auditor": "fairkit.auditors",
-    "Choice": "fairkit.frontier_choice",
-    "Sweep": "fairkit.sweeps",
-    "frontier": "fairkit.frontiers",
-    "compare": "fairkit.comparing",
+    "Choice": "fairkit.frontiers.choice",
+    "Sweep": "fairkit.frontiers.sweeps",
+    "frontier": "fairkit.frontiers.run",
+    "compare": "fairkit.comparing.run",
     "AuditContext": "fairkit.auditors",
     "ConfigError": "fairkit.errors",
     "DataError": "fairkit.errors",
-    "Dataset": "fairkit.data",
+    "Dataset": "fairkit.data.dataset",
     "FairMetric": "fairkit.individual.metric",
     "FairkitError": "fairkit.errors",
-    "Finding": "fairkit.findings",
-    "GroupValue": "fairkit.findings",
+    "Finding": "fairkit.results.findings",
+    "GroupValue": "fairkit.results.findings",
     "Mean": "fairkit.metrics",
     "Metric": "fairkit.metrics",
-    "MitigationResult": "fairkit.mitigation",
+    "MitigationResult": "fairkit.mitigation.run",
     "Mitigator": "fairkit.mitigators",
     "ModelError": "fairkit.errors",
-    "ModelOptions": "fairkit.models",
+    "ModelOptions": "fairkit.models.scorer",
     "OnnxModel": "fairkit.onnx.model",
     "ParameterError": "fairkit.errors",
     "PluginError": "fairkit.errors",
     "PolicyError": "fairkit.errors",
-    "PredictedColumns": "fairkit.models",
+    "PredictedColumns": "fairkit.models.scorer",
     "Promotion": "fairkit.promotions",
     "PromotionCheck": "fairkit.promotions",
     "Rate": "fairkit.metrics",
     "Remark": "fairkit.promotions",
-    "Report": "fairkit.findings",
+    "Report": "fairkit.results.findings",
     "Rows": "fairkit.statistics",
-    "Rule": "fairkit.policy",
-    "audit": "fairkit.auditing",
+    "Rule": "fairkit.results.policy",
+    "audit": "fairkit.auditing.run",
     "hookimpl": "fairkit.hookspecs",
-    "load_data": "fairkit.data",
-    "mitigate": "fairkit.mitigation",
-    "mitigator": "fairkit.estimators",
-    "parameter": "fairkit.parameters",
+    "load_data": "fairkit.data.dataset",
+    "mitigate": "fairkit.mitigation.run",
+    "mitigator": "fairkit.sklearn.estimators",
+    "parameter": "fairkit.parameters.declare",
 }
 
 if TYPE_CHECKING:
-    from fairkit.auditing import audit
+    from fairkit.auditing.run import audit
     from fairkit.auditors import AuditContext, Auditor
-    from fairkit.comparing import compare
-    from fairkit.data import Dataset, load_data
+    from fairkit.comparing.run import compare
+    from fairkit.data.dataset import Dataset, load_data
     from fairkit.errors import (
         ConfigError,
         DataError,
@@ -62,22 +62,22 @@ if TYPE_CHECKING:
         PluginError,
         PolicyError,
     )
-    from fairkit.estimators import mitigator
-    from fairkit.findings import Finding, GroupValue, Report
-    from fairkit.frontier_choice import Choice
-    from fairkit.frontiers import frontier
+    from fairkit.frontiers.choice import Choice
+    from fairkit.frontiers.run import frontier
+    from fairkit.frontiers.sweeps import Sweep
     from fairkit.hookspecs import hookimpl
     from fairkit.individual.metric import FairMetric
     from fairkit.metrics import Mean, Metric, Rate
-    from fairkit.mitigation import MitigationResult, mitigate
+    from fairkit.mitigation.run import MitigationResult, mitigate
     from fairkit.mitigators import Mitigator
-    from fairkit.models import ModelOptions, PredictedColumns
+    from fairkit.models.scorer import ModelOptions, PredictedColumns
     from fairkit.onnx.model import OnnxModel
-    from fairkit.parameters import parameter
-    from fairkit.policy import Rule
+    from fairkit.parameters.declare import parameter
     from fairkit.promotions import Promotion, PromotionCheck, Remark
+    from fairkit.results.findings import Finding, GroupValue, Report
+    from fairkit.results.policy import Rule
+    from fairkit.sklearn.estimators import mitigator
     from fairkit.statistics import Rows
-    from fairkit.sweeps import Sweep
 
 __all__ = [
     "AuditContext",

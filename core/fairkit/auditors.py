@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 if TYPE_CHECKING:
-    from fairkit.data import Batch, Dataset
-    from fairkit.engines import Engine
-    from fairkit.findings import Finding
+    from fairkit.data.dataset import Batch, Dataset
+    from fairkit.engines.base import Engine
     from fairkit.metrics import Metric
-    from fairkit.models import Predictions, Scorer, Task
+    from fairkit.models.scorer import Predictions, Scorer, Task
+    from fairkit.results.findings import Finding
 
 Progress = Callable[[str, int, int], None]
 """Told what is being done, how much is done, and how much there is (0 where that is not known)."""

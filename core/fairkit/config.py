@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fairkit.errors import ConfigError, did_you_mean
-from fairkit.policy import Rule
+from fairkit.results.policy import Rule
 
 NAME = "fairkit.toml"
 

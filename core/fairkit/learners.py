@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import DataError, MissingExtraError, ParameterError, did_you_mean
-from fairkit.onnx.encode import Encoder, fit_encoder
+from fairkit.onnx.write.encode import Encoder, fit_encoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.mitigators import Run, Table
-    from fairkit.models import Task
-    from fairkit.onnx.encode import Encoding
-    from fairkit.onnx.export import TabularModel
+    from fairkit.models.scorer import Task
+    from fairkit.onnx.write.encode import Encoding
+    from fairkit.onnx.write.export import TabularModel
 
 LEARNERS = ("lightgbm", "xgboost", "logistic", "linear", "forest", "mlp")
 """Every learner's name. ``logistic`` is for classes, ``linear`` for regression, the others for all tasks."""
@@ -54,7 +54,7 @@ def fit_learner(
     DataError
         The target has one class only.
     """
-    from fairkit.onnx.export import TabularModel
+    from fairkit.onnx.write.export import TabularModel
 
     check_target(table)
     if encoder is None:
@@ -119,7 +119,7 @@ def fit_estimator(
     Returns
     -------
     object
-        An estimator that `fairkit.onnx.estimators` can score and export.
+        An estimator that `fairkit.onnx.write.estimators` can score and export.
     """
     _check_name(name, task)
     rows = _Rows(matrix, target, weights, task, run, list(categorical))

@@ -15,9 +15,9 @@ from fairkit.statistics import Confusion, Contributions, Moments, Rows, Statisti
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.findings import Better
     from fairkit.intervals import Limits
-    from fairkit.models import Task
+    from fairkit.models.scorer import Task
+    from fairkit.results.findings import Better
 
     Array = NDArray[np.float64]
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
 import numpy as np
 
+from fairkit.data.roles import Roles, same_value
 from fairkit.errors import DataError, ParameterError, did_you_mean
-from fairkit.models import ModelOptions, Task, choose_task
-from fairkit.parameters import parse_parameters
-from fairkit.roles import Roles, same_value
+from fairkit.models.scorer import ModelOptions, Task, choose_task
+from fairkit.parameters.declare import parse_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     import onnx
     from numpy.typing import NDArray
 
-    from fairkit.data import Dataset
-    from fairkit.distributed.training import SpreadRows
+    from fairkit.data.dataset import Dataset
+    from fairkit.data.roles import Sensitive
+    from fairkit.mitigation.rows import SpreadRows
     from fairkit.onnx.model import OnnxModel
-    from fairkit.policy import Rule
-    from fairkit.roles import Sensitive
+    from fairkit.results.policy import Rule
 
 Stage = Literal["pre", "in", "post"]
 
@@ -182,7 +182,7 @@ def intersect(groups: Mapping[str, Groups]) -> Groups:
 
 
 def _crossed(splits: list[Sensitive | None]) -> Sensitive | None:
-    from fairkit.roles import Sensitive
+    from fairkit.data.roles import Sensitive
 
     known = [split for split in splits if split is not None]
     columns = tuple(column for split in known for column in split.columns)
@@ -289,7 +289,7 @@ class FittedModel(ABC):
 
         Override it where inputs are not one raw column each, of shape [rows, 1].
         """
-        from fairkit.onnx.runtime import open_session, run_columns
+        from fairkit.onnx.write.runtime import open_session, run_columns
 
         session = open_session(proto)
         return lambda columns: run_columns(session, columns)

@@ -12,15 +12,15 @@ import numpy as np
 
 from fairkit.errors import DataError, ParameterError
 from fairkit.mitigators import FittedModel, Mitigator, Prediction, Run, Table
-from fairkit.models import ModelOptions
-from fairkit.onnx.base import BaseModel
-from fairkit.onnx.compose import SCORE
-from fairkit.onnx.feeds import RANDOM_INPUT
+from fairkit.models.scorer import ModelOptions
 from fairkit.onnx.model import OnnxModel
-from fairkit.onnx.outputs import DECISION_PROBABILITY
-from fairkit.onnx.rules import GroupRule, learn_keys
-from fairkit.onnx.runtime import as_input
-from fairkit.parameters import parameter
+from fairkit.onnx.read.feeds import RANDOM_INPUT
+from fairkit.onnx.read.outputs import DECISION_PROBABILITY
+from fairkit.onnx.write.base import BaseModel
+from fairkit.onnx.write.compose import SCORE
+from fairkit.onnx.write.rules import GroupRule, learn_keys
+from fairkit.onnx.write.runtime import as_input
+from fairkit.parameters.declare import parameter
 from fairkit.scored_rows import ScoredRows
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.mitigators import Stage
-    from fairkit.models import Task
-    from fairkit.onnx.rules import GroupKeys, Piece
+    from fairkit.models.scorer import Task
+    from fairkit.onnx.write.rules import GroupKeys, Piece
 
 RULE_KEY = "fairkit.rule"
 """The metadata entry that says in words and numbers what the appended rule is."""
@@ -44,7 +44,7 @@ class Solution:
     Attributes
     ----------
     pieces, odds
-        See `fairkit.onnx.rules.GroupRule`: K + 1 rows, the last for the pooled population.
+        See `fairkit.onnx.write.rules.GroupRule`: K + 1 rows, the last for the pooled population.
     details
         What happened, as plain JSON values.
     notes

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.arrays import as_arrow, as_numpy
+from fairkit.data.arrow import as_arrow, as_numpy
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,7 +14,7 @@ from fairkit_budro.losses import class_losses, derivatives
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.individual.tree import Floats, Ints
+    from fairkit.individual.search.tree import Floats, Ints
     from fairkit_budro.plans import Plan, WorstCase
 
 Watch = Callable[[Any, int], int | None]

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numba
 import numpy as np
 
-from fairkit.individual.dual import Lines
-from fairkit.individual.search import LOSSES
+from fairkit.individual.search.descent import LOSSES
+from fairkit.individual.search.dual import Lines
 from fairkit.individual.transport import Transport
 from fairkit_budro.neighbours import nearest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from fairkit.individual.search.tree import Floats, Ints, Singles
     from fairkit.individual.transport import Support
-    from fairkit.individual.tree import Floats, Ints, Singles
 
 NEAREST = 256
 """Nearest places of every place."""

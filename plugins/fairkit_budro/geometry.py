@@ -9,8 +9,8 @@ import numpy as np
 
 from fairkit.errors import DataError, MissingExtraError, ParameterError, did_you_mean
 from fairkit.individual.encode import Encoder
-from fairkit.individual.memory import check_memory
 from fairkit.individual.metric import FairMetric
+from fairkit.individual.search.memory import check_memory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

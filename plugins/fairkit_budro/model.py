@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.mitigators import FittedModel, Prediction
-from fairkit.onnx.graph import GraphBuilder
-from fairkit.onnx.trees import add_ensemble, xgboost_trees
+from fairkit.onnx.write.graph import GraphBuilder
+from fairkit.onnx.write.trees import add_ensemble, xgboost_trees
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.individual.metric import FairMetric
-    from fairkit.models import Task
-    from fairkit.onnx.encode import Encoder
+    from fairkit.models.scorer import Task
+    from fairkit.onnx.write.encode import Encoder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

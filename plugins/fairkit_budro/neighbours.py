@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numba
 import numpy as np
 
-from fairkit.individual.search import lane_maxima
-from fairkit.individual.tree import FANOUT, bounding_coordinates, build_tree
+from fairkit.individual.search.descent import lane_maxima
+from fairkit.individual.search.tree import FANOUT, bounding_coordinates, build_tree
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.individual.tree import Floats, Ints, Singles
+    from fairkit.individual.search.tree import Floats, Ints, Singles
 
 CHUNK = 16
 """Consecutive rows that one task answers."""

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
-from fairkit.individual.dual import Bracket, model_minimum, shares
-from fairkit.individual.duplicates import group_maxima
 from fairkit.individual.entropic import entropic_plan
 from fairkit.individual.plan import transport_plan
+from fairkit.individual.search.dual import Bracket, model_minimum, shares
+from fairkit.individual.search.duplicates import group_maxima
 from fairkit.individual.transport import Solution, Support, Transport
 from fairkit_budro.candidates import NEAREST, Candidates, NearTransport
 
 if TYPE_CHECKING:
-    from fairkit.individual.tree import Floats, Ints
+    from fairkit.individual.search.tree import Floats, Ints
 
 Searched = Literal["all", "near"]
 

@@ -11,15 +11,15 @@ import numpy as np
 
 from fairkit.errors import MissingExtraError, ParameterError
 from fairkit.learners import check_target, encoder_for
-from fairkit.mitigation import stratified
+from fairkit.mitigation.run import stratified
 from fairkit.mitigators import FittedModel, Mitigator, Run, Table
-from fairkit.parameters import parameter
+from fairkit.parameters.declare import parameter
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.onnx.encode import Encoder
     from fairkit.onnx.model import OnnxModel
+    from fairkit.onnx.write.encode import Encoder
     from fairkit_budro.boosting import Rows, Trained
     from fairkit_budro.geometry import Geometry
     from fairkit_budro.plans import Fixed, Plan

@@ -15,7 +15,7 @@ from fairkit_budro.losses import class_losses
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.individual.tree import Floats, Ints
+    from fairkit.individual.search.tree import Floats, Ints
 
 STEP = 5
 """Rounds between two looks; once the target is passed the rounds since the last look are looked at, newest first."""

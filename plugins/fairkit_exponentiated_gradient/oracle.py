@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.mitigators import Run, Table
-    from fairkit.onnx.encode import Encoder
+    from fairkit.onnx.write.encode import Encoder
     from fairkit_exponentiated_gradient.mixture import Member
 
 

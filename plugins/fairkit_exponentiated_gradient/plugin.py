@@ -12,8 +12,8 @@ import numpy as np
 from fairkit.errors import DataError, MissingExtraError
 from fairkit.learners import check_target, encoder_for, fit_learner
 from fairkit.mitigators import FittedModel, Mitigator
-from fairkit.onnx.mixture import mixture_chance
-from fairkit.parameters import parameter
+from fairkit.onnx.write.mixture import mixture_chance
+from fairkit.parameters.declare import parameter
 from fairkit_exponentiated_gradient.mixture import MixtureModel
 from fairkit_exponentiated_gradient.oracle import Oracle, member_of
 

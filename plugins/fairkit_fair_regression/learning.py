@@ -11,15 +11,15 @@ import numpy as np
 
 from fairkit.errors import ParameterError
 from fairkit.learners import encoder_for, fit_estimator
-from fairkit.onnx.encode import fit_encoder
+from fairkit.onnx.write.encode import fit_encoder
 from fairkit_fair_regression.members import Chances, Counted, Values
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.mitigators import Run, Table
-    from fairkit.models import Task
-    from fairkit.onnx.encode import Encoder
+    from fairkit.models.scorer import Task
+    from fairkit.onnx.write.encode import Encoder
 
     Array = NDArray[np.float64]
     Matrix = NDArray[np.float32]

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.mitigators import FittedModel, Prediction
-from fairkit.onnx.export import add_outputs
-from fairkit.onnx.graph import GraphBuilder
-from fairkit.onnx.members import MEMBER_SCORES, add_member_outputs, embed_weights
-from fairkit.onnx.mixture import mixture_chance, stack_members
+from fairkit.onnx.read.members import MEMBER_SCORES, add_member_outputs, embed_weights
+from fairkit.onnx.write.export import add_outputs
+from fairkit.onnx.write.graph import GraphBuilder
+from fairkit.onnx.write.mixture import mixture_chance, stack_members
 from fairkit_fair_regression.losses import to_probability
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.mitigators import Table
-    from fairkit.models import Task
-    from fairkit.onnx.encode import Encoder
+    from fairkit.models.scorer import Task
+    from fairkit.onnx.write.encode import Encoder
     from fairkit_fair_regression.frontier import Frontier
     from fairkit_fair_regression.grid import Grid
     from fairkit_fair_regression.losses import Loss
@@ -157,7 +157,7 @@ class FairRegressionModel(FittedModel):
 
     def runner(self, proto: onnx.ModelProto) -> Callable[[Columns], Mapping[str, Any]]:
         """Run the graph for all members at once; on the edge of the grid either side is right."""
-        from fairkit.onnx.runtime import open_session, run_columns
+        from fairkit.onnx.write.runtime import open_session, run_columns
 
         session = open_session(proto)
 

@@ -12,8 +12,8 @@ import numpy as np
 from fairkit.errors import DataError, ParameterError, did_you_mean
 from fairkit.learners import check_target
 from fairkit.mitigators import FittedModel, Mitigator, Run, Table
-from fairkit.parameters import parameter
-from fairkit.policy import Rule
+from fairkit.parameters.declare import parameter
+from fairkit.results.policy import Rule
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

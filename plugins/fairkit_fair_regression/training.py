@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.mitigators import Groups, Run, Table
-    from fairkit.onnx.encode import Encoder
+    from fairkit.onnx.write.encode import Encoder
     from fairkit_fair_regression.losses import Loss
     from fairkit_fair_regression.members import Member
     from fairkit_fair_regression.oracles import OracleName, Targets

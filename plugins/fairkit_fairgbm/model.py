@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.mitigators import FittedModel, Prediction
-from fairkit.onnx.export import add_outputs
-from fairkit.onnx.graph import GraphBuilder
-from fairkit.onnx.mixture import add_mixture_outputs, add_prefix_sums, mixture_chance
-from fairkit.onnx.trees import add_ensemble, lightgbm_trees, xgboost_trees
+from fairkit.onnx.write.export import add_outputs
+from fairkit.onnx.write.graph import GraphBuilder
+from fairkit.onnx.write.mixture import add_mixture_outputs, add_prefix_sums, mixture_chance
+from fairkit.onnx.write.trees import add_ensemble, lightgbm_trees, xgboost_trees
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import onnx
     from numpy.typing import NDArray
 
-    from fairkit.onnx.encode import Encoder
-    from fairkit.onnx.trees import Tree
+    from fairkit.onnx.write.encode import Encoder
+    from fairkit.onnx.write.trees import Tree
     from fairkit_fairgbm.select import Choice
 
 

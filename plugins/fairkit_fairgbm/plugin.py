@@ -10,20 +10,20 @@ import numpy as np
 
 from fairkit.errors import ParameterError, did_you_mean
 from fairkit.learners import check_target
-from fairkit.mitigation import stratified
+from fairkit.mitigation.run import stratified
 from fairkit.mitigators import FittedModel, Mitigator, Run, Table
-from fairkit.onnx.encode import fit_encoder
-from fairkit.parameters import parameter
-from fairkit.policy import Rule
+from fairkit.onnx.write.encode import fit_encoder
+from fairkit.parameters.declare import parameter
+from fairkit.results.policy import Rule
 from fairkit_fairgbm import backends
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.distributed.training import SpreadRows
+    from fairkit.mitigation.rows import SpreadRows
     from fairkit.mitigators import Groups
-    from fairkit.onnx.encode import Encoder, TextMode
     from fairkit.onnx.model import OnnxModel
+    from fairkit.onnx.write.encode import Encoder, TextMode
     from fairkit_fairgbm.constraints import Constraints, RateName
     from fairkit_fairgbm.select import Iterate
     from fairkit_fairgbm.trainer import Moment, Rows, Settings, Trained

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import EngineError, MissingExtraError
-from fairkit.onnx.encode import MAX_ONE_HOT, MISSING_TEXT, Encoder, fit_encoder
-from fairkit.onnx.export import TabularModel
+from fairkit.onnx.write.encode import MAX_ONE_HOT, MISSING_TEXT, Encoder, fit_encoder
+from fairkit.onnx.write.export import TabularModel
 from fairkit_fairgbm.constraints import make_cells
 from fairkit_fairgbm.xgb import Hooks, start_of, trained
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fairkit.data import Dataset
-    from fairkit.distributed.training import SpreadRows
+    from fairkit.data.dataset import Dataset
+    from fairkit.mitigation.rows import SpreadRows
     from fairkit.mitigators import Groups, Table
     from fairkit_fairgbm.constraints import Cells, Constraints
     from fairkit_fairgbm.trainer import Settings, Trained

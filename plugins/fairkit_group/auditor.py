@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from fairkit.auditors import AuditContext, Auditor
-from fairkit.findings import Finding, GroupValue
+from fairkit.data.roles import value_text
 from fairkit.intervals import Spread, two_sided
 from fairkit.metrics import Estimate, Metric
-from fairkit.parameters import parameter
-from fairkit.roles import value_text
+from fairkit.parameters.declare import parameter
+from fairkit.results.findings import Finding, GroupValue
 from fairkit.statistics import EXACT_SCORES, Rows, Scores, ScoreTable, Statistic
 from fairkit_group.between import comparisons, odds
 from fairkit_group.curves import curves
@@ -23,9 +23,9 @@ from fairkit_group.ranking import SCORES, Distances, RocAuc, distances
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.data import Batch
-    from fairkit.findings import Better
-    from fairkit.models import Predictions
+    from fairkit.data.dataset import Batch
+    from fairkit.models.scorer import Predictions
+    from fairkit.results.findings import Better
 
 CHART_BINS = 40
 

@@ -22,7 +22,7 @@ from fairkit.metrics import Estimate
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.findings import Better
+    from fairkit.results.findings import Better
 
 ALIASES: Mapping[str, str] = {
     "selection_rate_difference": "demographic_parity_difference",

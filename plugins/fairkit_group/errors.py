@@ -11,8 +11,8 @@ from fairkit.metrics import Mean, Metric
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.findings import Better
-    from fairkit.models import Task
+    from fairkit.models.scorer import Task
+    from fairkit.results.findings import Better
     from fairkit.statistics import Rows
 
     Array = NDArray[np.float64]

@@ -14,7 +14,7 @@ from fairkit.statistics import Scores, ScoreTable, Statistic
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.findings import Better
+    from fairkit.results.findings import Better
 
     Array = NDArray[np.float64]
 

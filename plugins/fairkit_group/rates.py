@@ -11,8 +11,8 @@ from fairkit.metrics import CONFUSION, Estimate, Metric, Rate
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.findings import Better
-    from fairkit.models import Task
+    from fairkit.models.scorer import Task
+    from fairkit.results.findings import Better
     from fairkit.statistics import Statistic, Sums
 
     Array = NDArray[np.float64]

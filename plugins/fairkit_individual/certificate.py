@@ -12,8 +12,8 @@ import numpy as np
 
 from fairkit.auditors import AuditContext, Auditor
 from fairkit.errors import MissingExtraError, ParameterError
-from fairkit.findings import Finding
-from fairkit.individual.memory import check_memory
+from fairkit.individual.search.memory import check_memory
+from fairkit.results.findings import Finding
 from fairkit_individual.choice import KINDS, make_metric, metric_columns, metric_name, sensitive_columns
 from fairkit_individual.collect import Collected, collect
 from fairkit_individual.evidence import pairs, shared_columns
@@ -22,11 +22,11 @@ from fairkit_individual.tables import MemoryTable, SpreadTable
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.data import Batch
-    from fairkit.engines import Spread
+    from fairkit.data.dataset import Batch
+    from fairkit.engines.base import Spread
     from fairkit.individual.metric import FairMetric
-    from fairkit.individual.problem import Problem, Solution
-    from fairkit.models import Predictions, Task
+    from fairkit.individual.search.problem import Problem, Solution
+    from fairkit.models.scorer import Predictions, Task
     from fairkit_individual.collect import Rows
     from fairkit_individual.rewards import Rewards
     from fairkit_individual.tables import Table

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from fairkit.errors import DataError, ParameterError, did_you_mean
 from fairkit.individual.encode import Encoder
-from fairkit.individual.memory import check_memory
 from fairkit.individual.metric import FairMetric
+from fairkit.individual.search.memory import check_memory
 
 if TYPE_CHECKING:
     from fairkit.auditors import AuditContext

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from fairkit.data import Batch
-    from fairkit.models import Predictions
+    from fairkit.data.dataset import Batch
+    from fairkit.models.scorer import Predictions
 
 Arrays = dict[str, NDArray[Any]]
 

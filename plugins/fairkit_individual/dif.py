@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from fairkit.parameters import parameter
+from fairkit.parameters.declare import parameter
 from fairkit_individual.certificate import CertificateAuditor, Prepared
 from fairkit_individual.outside import ASKED, OutsideSearch
 from fairkit_individual.rewards import Rewards, outputs
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.auditors import AuditContext
-    from fairkit.findings import Finding
     from fairkit.individual.transport import Solution
-    from fairkit.models import Task
+    from fairkit.models.scorer import Task
+    from fairkit.results.findings import Finding
     from fairkit_individual.collect import Rows
     from fairkit_individual.rewards import Output
     from fairkit_individual.tables import Table

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.individual.plan import Plan
-    from fairkit.individual.problem import Problem
-    from fairkit.models import Task
+    from fairkit.individual.search.problem import Problem
+    from fairkit.models.scorer import Task
     from fairkit_individual.collect import Rows
     from fairkit_individual.tables import Table
 

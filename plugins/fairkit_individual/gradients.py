@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import MissingExtraError, ModelError
-from fairkit.onnx.feeds import RANDOM_INPUT
+from fairkit.onnx.read.feeds import RANDOM_INPUT
 from fairkit_individual.reimport import find_head, run_features
 from fairkit_individual.rewards import CLIP
 

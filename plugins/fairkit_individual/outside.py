@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.auditors import AuditContext
-    from fairkit.findings import Finding
     from fairkit.individual.interval import Spread
     from fairkit.individual.outside import Outside
     from fairkit.individual.transport import Solution
+    from fairkit.results.findings import Finding
     from fairkit_individual.certificate import Prepared
     from fairkit_individual.rewards import Output
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from fairkit.parameters import parameter
+from fairkit.parameters.declare import parameter
 from fairkit_individual.certificate import CertificateAuditor
 from fairkit_individual.rewards import CLIP, Rewards, class_losses, label_codes, regression_pair
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fairkit.auditors import AuditContext
-    from fairkit.models import Task
+    from fairkit.models.scorer import Task
     from fairkit_individual.collect import Rows
     from fairkit_individual.rewards import Loss
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fairkit.data.roles import same_value, value_text
 from fairkit.errors import DataError, ModelError, ParameterError
-from fairkit.roles import same_value, value_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fairkit.models import Task
+    from fairkit.models.scorer import Task
     from fairkit_individual.collect import Rows
 
 Floats = NDArray[np.float64]

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fairkit.engines import Engine, Spread
+    from fairkit.engines.base import Engine, Spread
     from fairkit.individual.metric import FairMetric
-    from fairkit.individual.problem import Problem
+    from fairkit.individual.search.problem import Problem
     from fairkit.individual.spread import Part
     from fairkit_individual.rewards import Rewards
 

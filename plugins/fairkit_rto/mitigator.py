@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fairkit.errors import DataError, ParameterError
-from fairkit.onnx.rules import Piece
-from fairkit.parameters import parameter
-from fairkit.policy import Rule
+from fairkit.onnx.write.rules import Piece
+from fairkit.parameters.declare import parameter
 from fairkit.postprocess import PostParameters, PostProcessor, Solution
+from fairkit.results.policy import Rule
 from fairkit_rto.constraints import (
     Constraint,
     EqualRates,

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from fairkit.data.roles import same_value, value_text
 from fairkit.errors import DataError, ParameterError, did_you_mean
-from fairkit.roles import same_value, value_text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.onnx.encode import Encoder
+    from fairkit.onnx.write.encode import Encoder
 
 Tensor = Any
 Columns = Mapping[str, "NDArray[Any]"]

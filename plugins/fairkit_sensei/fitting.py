@@ -11,7 +11,7 @@ import numpy as np
 from fairkit.errors import DataError, ModelError
 from fairkit.individual.geometry import Geometry
 from fairkit.learners import check_target
-from fairkit.mitigation import stratified
+from fairkit.mitigation.run import stratified
 from fairkit_sensei.architecture import fully_connected, in_units
 from fairkit_sensei.counterfactuals import ColumnFlips, find_flips
 from fairkit_sensei.devices import device_for
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from fairkit.individual.metric import FairMetric
     from fairkit.mitigators import Progress, Run, Table
-    from fairkit.onnx.encode import Encoder
+    from fairkit.onnx.write.encode import Encoder
     from fairkit_sensei.counterfactuals import Flip
 
 HELD_OUT = 0.1

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from fairkit.individual.geometry import Geometry
     from fairkit.mitigators import Table
-    from fairkit.models import Task
-    from fairkit.onnx.encode import Encoder
+    from fairkit.models.scorer import Task
+    from fairkit.onnx.write.encode import Encoder
     from fairkit_sensei.counterfactuals import Flip
 
     Array = NDArray[np.float64]

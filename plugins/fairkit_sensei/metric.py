@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairkit.data.roles import MISSING_GROUP
 from fairkit.errors import DataError, ParameterError, did_you_mean
 from fairkit.individual import learn
 from fairkit.individual.encode import Encoder as MetricEncoder
 from fairkit.individual.metric import FairMetric
-from fairkit.onnx.encode import MISSING_TEXT, Encoder, NumberColumn, TextColumn
-from fairkit.roles import MISSING_GROUP
+from fairkit.onnx.write.encode import MISSING_TEXT, Encoder, NumberColumn, TextColumn
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fairkit.onnx.export import TabularModel
+from fairkit.onnx.write.export import TabularModel
 from fairkit_sensei.drawing import draw_frontier
 from fairkit_sensei.frontier import sentence
 

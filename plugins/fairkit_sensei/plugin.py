@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fairkit.errors import ParameterError
 from fairkit.mitigators import FittedModel, Mitigator, Run, Table
-from fairkit.parameters import parameter
+from fairkit.parameters.declare import parameter
 
 if TYPE_CHECKING:
     from fairkit.individual.metric import FairMetric

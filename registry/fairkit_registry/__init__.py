@@ -15,11 +15,11 @@ if TYPE_CHECKING:
         RegistryError,
         VerificationError,
     )
-    from fairkit_registry.location import locate
-    from fairkit_registry.lookup import register, register_pair, resolve
     from fairkit_registry.names import is_reference
-    from fairkit_registry.policies import AliasPolicy
-    from fairkit_registry.store import Registry
+    from fairkit_registry.promotion.policies import AliasPolicy
+    from fairkit_registry.store.location import locate
+    from fairkit_registry.store.lookup import register, register_pair, resolve
+    from fairkit_registry.store.registry import Registry
 
 __all__ = [
     "AliasPolicy",
@@ -37,18 +37,18 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AliasPolicy": "policies",
+    "AliasPolicy": "promotion.policies",
     "ArchiveError": "errors",
     "CertificateError": "errors",
     "KeyFileError": "errors",
-    "Registry": "store",
+    "Registry": "store.registry",
     "RegistryError": "errors",
     "VerificationError": "errors",
     "is_reference": "names",
-    "locate": "location",
-    "register": "lookup",
-    "register_pair": "lookup",
-    "resolve": "lookup",
+    "locate": "store.location",
+    "register": "store.lookup",
+    "register_pair": "store.lookup",
+    "resolve": "store.lookup",
 }
 
 

@@ -412,8 +412,8 @@ def test_wrong_names_are_one_message(run, made):
 
 
 def _other(made):
-    from fairkit_registry.certificate import issue, read
-    from fairkit_registry.keys import load_secret
+    from fairkit_registry.evidence.certificate import issue, read
+    from fairkit_registry.evidence.keys import load_secret
 
     good = read((made / "good.json").read_bytes())
     report, settings = good.report, good.settings

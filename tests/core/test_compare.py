@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 
 import fairkit
-from fairkit.changes import change, differences, root_mean_squares
-from fairkit.comparing import compare
-from fairkit.models import PredictedColumns
-from fairkit.pairing import Paired, paired_areas
-from fairkit.score_parity import DrawnScores, change_of_parity
+from fairkit.comparing.disparities import change, differences, root_mean_squares
+from fairkit.comparing.distributions import DrawnScores, change_of_parity
+from fairkit.comparing.joint import Paired, paired_areas
+from fairkit.comparing.run import compare
+from fairkit.models.scorer import PredictedColumns
 
 
 def table(rows: int, seed: int, *, groups: int = 3) -> pa.Table:
@@ -68,7 +68,7 @@ METRICS = (
 
 
 def test_intervals_are_as_wide_as_those_of_a_row_bootstrap(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("fairkit.score_parity.DRAWS", 2)  # another test's matter
+    monkeypatch.setattr("fairkit.comparing.distributions.DRAWS", 2)  # another test's matter
     source = table(1500, 1, groups=2)
     result = compare([A, B], load(source))
     rng = np.random.default_rng(2)
@@ -190,7 +190,7 @@ def shifted(rows: int, groups: int, shifts: tuple[float, float], rng: np.random.
 @pytest.mark.parametrize("groups", [2, 4])
 @pytest.mark.parametrize("shifts", [(0.0, 0.0), (0.5, 0.5), (0.5, 0.0), (0.2, 0.5)])
 def test_intervals_of_changed_score_parity_cover(groups: int, shifts: tuple[float, float], monkeypatch):
-    monkeypatch.setattr("fairkit.score_parity.DRAWS", 149)
+    monkeypatch.setattr("fairkit.comparing.distributions.DRAWS", 149)
     rng = np.random.default_rng(11)
     hits, runs = 0, 60
     for _ in range(runs):

@@ -12,9 +12,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fairkit.errors import DataError, ParameterError
-from fairkit.estimators import mitigator
 from fairkit.mitigators import Mitigator
-from fairkit.onnx.runtime import open_session, run_columns
+from fairkit.onnx.write.runtime import open_session, run_columns
+from fairkit.sklearn.estimators import mitigator
 from fairkit_fairgbm.plugin import FairGBM
 
 Fair = mitigator(FairGBM)

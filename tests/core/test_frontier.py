@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 import fairkit
-from fairkit import frontier_work, frontiers
+from fairkit import frontiers
 from fairkit.datasets.loans import loans_table
-from fairkit.frontier_choice import Choice, pareto, pick
-from fairkit.frontier_points import Measure, Point, State, point_key
-from fairkit.frontiers import frontier
-from fairkit.sweeps import Bounds, Sweep, parse_values
+from fairkit.frontiers import training as frontier_work
+from fairkit.frontiers.choice import Choice, pareto, pick
+from fairkit.frontiers.points import Measure, Point, State, point_key
+from fairkit.frontiers.run import frontier
+from fairkit.frontiers.sweeps import Bounds, Sweep, parse_values
 
 AXES = ("gap:sex", "accuracy")
 REWEIGH = Sweep(plugin="reweigh", vary={"strength": [0, 0.5, 1]})
@@ -232,7 +233,7 @@ def test_a_plugin_that_can_trains_along_its_parameter_in_one_run(
 def test_families_differ_in_one_parameter_and_a_failed_one_is_trained_one_by_one(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    from fairkit.frontier_runner import families_of
+    from fairkit.frontiers.schedule import families_of
 
     wide = dataclasses.replace(BOUNDS, vary={"epsilon": [0.1, 0.2], "nu": [0.01, 0.02]})
     families = families_of(wide)

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from fairkit.findings import Finding
 from fairkit.intervals import Spread
 from fairkit.metrics import CONFUSION, Estimate
-from fairkit.policy import Rule, judge
+from fairkit.results.findings import Finding
+from fairkit.results.policy import Rule, judge
 from fairkit.statistics import Rows, Scores, Sums
 from fairkit_group.between import comparisons, odds
 from fairkit_group.errors import BrierScore

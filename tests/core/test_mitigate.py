@@ -13,10 +13,10 @@ import pytest
 import fairkit
 from fairkit.errors import FairkitError, ParameterError, PluginError
 from fairkit.learners import fit_learner
-from fairkit.mitigation import as_mitigator, find_mitigator, mitigate, split_dataset, stratified
+from fairkit.mitigation.run import as_mitigator, find_mitigator, mitigate, split_dataset, stratified
 from fairkit.mitigators import Mitigator, Table, intersect
-from fairkit.parameters import parameter
-from fairkit.policy import Rule
+from fairkit.parameters.declare import parameter
+from fairkit.results.policy import Rule
 
 
 def people(n=1500, seed=0):

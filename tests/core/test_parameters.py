@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairkit.errors import ParameterError
-from fairkit.parameters import (
+from fairkit.parameters.declare import (
     describe_parameters,
     parameter,
     parameters_to_dict,

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fairkit
-from fairkit.digest import CHUNK, TableDigest
+from fairkit.data.digest import CHUNK, TableDigest
+from fairkit.data.profile import Tally, choose_bins
+from fairkit.data.sources import open_source, plain
 from fairkit.errors import DataError
-from fairkit.profiling import Tally, choose_bins
-from fairkit.sources import open_source, plain
 
 
 def _table(n: int = 3 * CHUNK + 11) -> pa.Table:

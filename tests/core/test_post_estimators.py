@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 from fairkit.errors import DataError, ParameterError
-from fairkit.post_estimators import post_estimator
+from fairkit.sklearn.post import post_estimator
 from fairkit_reject_option import RejectOption
 from fairkit_rto.mitigator import RandomizedThresholds
 from fairkit_shift_inference import ShiftInference
@@ -107,7 +107,7 @@ def test_what_is_refused(rows):
 
 
 def test_the_name_gives_the_class():
-    from fairkit.estimators import mitigator
+    from fairkit.sklearn.estimators import mitigator
 
     Estimator = mitigator(RandomizedThresholds)
     assert Estimator(gamma=0.2).get_params()["gamma"] == 0.2

@@ -12,12 +12,12 @@ from onnx import TensorProto, helper, numpy_helper
 
 import fairkit
 from fairkit.errors import DataError, ModelError, ParameterError
-from fairkit.mitigation import mitigate
+from fairkit.mitigation.run import mitigate
 from fairkit.mitigators import Run, Table
-from fairkit.onnx.export import check_parity, export
 from fairkit.onnx.model import OnnxModel
-from fairkit.onnx.rules import Piece
-from fairkit.parameters import parameter
+from fairkit.onnx.write.export import check_parity, export
+from fairkit.onnx.write.rules import Piece
+from fairkit.parameters.declare import parameter
 from fairkit.postprocess import RULE_KEY, PostParameters, PostProcessor, Solution
 from fairkit.scored_rows import ScoredRows
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 import fairkit
 from fairkit import plugins
-from fairkit.findings import DataInfo, Finding, GroupValue, ModelInfo, Report, RuleResult
-from fairkit.policy import Rule, judge, verdict_of
+from fairkit.results.findings import DataInfo, Finding, GroupValue, ModelInfo, Report, RuleResult
+from fairkit.results.policy import Rule, judge, verdict_of
 
 # round trips
 

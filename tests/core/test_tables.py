@@ -18,10 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fairkit
+from fairkit.data.digest import TableDigest
+from fairkit.data.roles import Sensitive, bin_names, same_value, value_text
+from fairkit.data.sources import plain
 from fairkit.datasets.fetch import content_digest
-from fairkit.digest import TableDigest
-from fairkit.roles import Sensitive, bin_names, same_value, value_text
-from fairkit.sources import plain
 
 PUBLIC = [
     "acs_income",

@@ -17,7 +17,7 @@ import pytest
 def cluster() -> Iterator[Any]:
     """A client of two workers of one thread."""
     pytest.importorskip("distributed", reason="needs the extra fairkit[dask]")
-    from fairkit.distributed.cluster import connected
+    from fairkit.engines.cluster import connected
 
     with connected(workers=2) as client:
         yield client
@@ -26,7 +26,7 @@ def cluster() -> Iterator[Any]:
 @pytest.fixture
 def engine(cluster: Any) -> Any:
     """The engine on it."""
-    from fairkit.distributed import DaskEngine
+    from fairkit.engines import DaskEngine
 
     return DaskEngine(cluster)
 

@@ -25,7 +25,7 @@ METRIC: dict[str, Any] = {
 
 def test_a_worker_killed_in_an_audit(loans_model: Any, write_parts: Any) -> None:
     """Once while rows are scored, once while the certificate is searched: the numbers of one machine."""
-    from fairkit.distributed import DaskEngine, connected
+    from fairkit.engines import DaskEngine, connected
 
     table = pq.read_table(loans_model.data).slice(0, 1_600)
     folder = write_parts("loans", table, [300, 600, 900, 1_200])
@@ -56,7 +56,7 @@ def test_a_worker_killed_in_an_audit(loans_model: Any, write_parts: Any) -> None
 
 
 def test_no_scheduler(loans_model: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr("fairkit.distributed.cluster.TIMEOUT", 0.5)
+    monkeypatch.setattr("fairkit.engines.cluster.TIMEOUT", 0.5)
     data = fairkit.load_data(loans_model.data, **ROLES)
     with pytest.raises(EngineError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
         fairkit.audit(loans_model.path, data, engine="dask", scheduler="tcp://127.0.0.1:9")
@@ -69,7 +69,7 @@ def test_no_scheduler(loans_model: Any, monkeypatch: Any) -> None:
 def test_a_scheduler_without_workers(monkeypatch: Any, loans_model: Any) -> None:
     import distributed
 
-    monkeypatch.setattr("fairkit.distributed.cluster.TIMEOUT", 0.5)
+    monkeypatch.setattr("fairkit.engines.cluster.TIMEOUT", 0.5)
     with distributed.LocalCluster(n_workers=0, dashboard_address="127.0.0.1:0", silence_logs=50) as cluster:
         data = fairkit.load_data(loans_model.data, **ROLES)
         with pytest.raises(EngineError, match="has no workers; start some: dask worker"):
@@ -89,7 +89,7 @@ def test_workers_that_do_not_fit(
     """A worker process that sees another version of fairkit, and one that sees no numba."""
     import distributed
 
-    from fairkit.distributed import DaskEngine
+    from fairkit.engines import DaskEngine
 
     if name:
         folder = tmp_path / f"{name}-{version}.dist-info"

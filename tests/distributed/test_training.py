@@ -99,7 +99,7 @@ def test_a_worker_killed_in_training(write_parts: Any, tmp_path: Path) -> None:
     import signal
     import threading
 
-    from fairkit.distributed import DaskEngine, connected
+    from fairkit.engines import DaskEngine, connected
 
     folder = write_parts("loans", loans_table(4_000, 6), [2_000])
     target = tmp_path / "fair.onnx"

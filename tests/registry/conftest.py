@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from fairkit.findings import DataInfo, Finding, GroupValue, ModelInfo, Report, RuleResult
-from fairkit_registry import certificate, keys
-from fairkit_registry.settings import AuditSettings
-from fairkit_registry.store import Registry
+from fairkit.results.findings import DataInfo, Finding, GroupValue, ModelInfo, Report, RuleResult
+from fairkit_registry.evidence import certificate, keys
+from fairkit_registry.evidence.settings import AuditSettings
+from fairkit_registry.store.registry import Registry
 
 DATA = "d" * 64
 SETTINGS = AuditSettings(data={"label": "paid"}).to_dict()

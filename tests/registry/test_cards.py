@@ -5,10 +5,10 @@ from importlib import resources
 
 import pytest
 
-from fairkit_registry import describe
-from fairkit_registry.bom import cyclonedx
-from fairkit_registry.cards import markdown
-from fairkit_registry.policies import AliasPolicy
+from fairkit_registry.exchange import describe
+from fairkit_registry.exchange.bom import cyclonedx
+from fairkit_registry.exchange.cards import markdown
+from fairkit_registry.promotion.policies import AliasPolicy
 
 
 @pytest.fixture

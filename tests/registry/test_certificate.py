@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from fairkit.findings import ModelInfo
-from fairkit_registry import certificate, dsse, predicate
+from fairkit.results.findings import ModelInfo
 from fairkit_registry.errors import CertificateError, VerificationError
+from fairkit_registry.evidence import certificate, dsse, predicate
+from fairkit_registry.evidence.settings import AuditSettings
 from fairkit_registry.jsonio import canonical
-from fairkit_registry.settings import AuditSettings
 
 
 def tampered(raw: bytes, change, *, checksums: bool = False) -> bytes:
@@ -245,8 +245,11 @@ def places(value, path=()):
 @given(data=st.data())
 def test_a_statement_of_any_form_is_refused_or_can_be_shown(model, certify, make, data):
     """What is taken into a registry can be shown, compared and turned into cards, whoever made it."""
-    from fairkit_cli.registry_text import certificate as describe
-    from fairkit_registry import bom, cards, compare, onnxfile, recompute, records
+    from fairkit_cli.text.registry import certificate as describe
+    from fairkit_registry.evidence import recompute
+    from fairkit_registry.exchange import bom, cards, onnxfile
+    from fairkit_registry.promotion import compare
+    from fairkit_registry.store import records
 
     told = AuditSettings(data={"label": "y"}, policy=({"metric": "m", "max": 1.0},)).to_dict()
     path = certify(model(), settings=told, mitigation={"plugin": "p", "parameters": {}, "base": None})

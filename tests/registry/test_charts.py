@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import fairkit
-from fairkit.findings import Finding, GroupValue
-from fairkit_registry import certificate, charts
-from fairkit_registry.predicate import public_findings, validator
-from fairkit_registry.recompute import compare_reports
+from fairkit.results.findings import Finding, GroupValue
+from fairkit_registry.evidence import certificate, charts
+from fairkit_registry.evidence.predicate import public_findings, validator
+from fairkit_registry.evidence.recompute import compare_reports
 
 
 def audited(groups=2, rows=400, weights=False):

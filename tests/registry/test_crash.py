@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from fairkit_registry.archive import export
-from fairkit_registry.policies import AliasPolicy
-from fairkit_registry.promotion import promote
-from fairkit_registry.store import Registry
+from fairkit_registry.exchange.archive import export
+from fairkit_registry.promotion.policies import AliasPolicy
+from fairkit_registry.promotion.run import promote
+from fairkit_registry.store.registry import Registry
 
 RANDOM_KILLS = 70
 """For each operation; three operations are killed more than 200 times in all, and at every step besides."""

@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairkit_registry import dsse, keys
 from fairkit_registry.errors import CertificateError
+from fairkit_registry.evidence import dsse, keys
 
 HELLO = b"hello world"
 TYPE = "http://example.com/HelloWorld"

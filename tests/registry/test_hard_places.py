@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 
 from fairkit_registry.errors import RegistryError
-from fairkit_registry.index import Index
-from fairkit_registry.maintenance import check
-from fairkit_registry.policies import AliasPolicy
-from fairkit_registry.store import INDEX_FILE, Registry
+from fairkit_registry.promotion.policies import AliasPolicy
+from fairkit_registry.store.index import Index
+from fairkit_registry.store.maintenance import check
+from fairkit_registry.store.registry import INDEX_FILE, Registry
 
 PROCESSES, EACH = 8, 50
 
 ADDER = """
     import sys
-    from fairkit_registry.store import Registry
+    from fairkit_registry import Registry
     place, model, count = sys.argv[1:]
     with Registry(place, create=True) as store:
         for _ in range(int(count)):
@@ -29,8 +29,8 @@ ADDER = """
 
 READER = """
     import os, sys
-    from fairkit_registry.lookup import resolve
-    from fairkit_registry.store import Registry
+    from fairkit_registry.store.lookup import resolve
+    from fairkit_registry import Registry
     place, stop = sys.argv[1:]
     rounds = 0
     highest = 0
@@ -81,8 +81,8 @@ def test_eight_processes_add_fifty_versions_each(tmp_path, model):
 
 COLLECTOR = """
     import os, sys
-    from fairkit_registry.maintenance import gc
-    from fairkit_registry.store import Registry
+    from fairkit_registry.store.maintenance import gc
+    from fairkit_registry import Registry
     place, stop = sys.argv[1:]
     rounds = 0
     while not os.path.exists(stop):
@@ -95,7 +95,7 @@ COLLECTOR = """
 UNIQUE = """
     import sys
     from pathlib import Path
-    from fairkit_registry.store import Registry
+    from fairkit_registry import Registry
     place, model, count, mark = sys.argv[1:]
     content = Path(model).read_bytes()
     mine = Path(model + mark)
@@ -154,9 +154,9 @@ def test_a_full_disk_is_a_clear_message_and_changes_nothing(tmp_path, make):
         import resource, sys
         from pathlib import Path
         from fairkit_registry.errors import RegistryError
-        from fairkit_registry.archive import export
-        from fairkit_registry.maintenance import check
-        from fairkit_registry.store import Registry
+        from fairkit_registry.exchange.archive import export
+        from fairkit_registry.store.maintenance import check
+        from fairkit_registry import Registry
         folder = Path(sys.argv[1])
         with Registry(folder / "registry", create=True) as store:
             store.add("credit", folder / "small.onnx")
@@ -218,8 +218,11 @@ READ_ONLY = """
     from pathlib import Path
     from cryptography.hazmat.primitives.asymmetric import ed25519, ec
     from fairkit.errors import FairkitError
-    from fairkit_registry import archive, maintenance, lookup, promotion, records, certificate, onnxfile, checks
-    from fairkit_registry.store import Registry
+    from fairkit_registry.exchange import archive, onnxfile
+    from fairkit_registry.promotion import checks, run
+    from fairkit_registry.evidence import certificate
+    from fairkit_registry.store import lookup, maintenance, records
+    from fairkit_registry import Registry
     checks.installed()  # imports what another user may not be able to read
     if os.getuid() == 0:
         os.setuid(65534)  # root may write anywhere
@@ -257,8 +260,8 @@ def test_a_read_only_folder_is_read_and_says_what_is_wrong(make, closed_well):
         else:
             crash = f"""
                 import os
-                from fairkit_registry.store import Registry
-                from fairkit_registry.policies import AliasPolicy
+                from fairkit_registry import Registry
+                from fairkit_registry.promotion.policies import AliasPolicy
                 store = Registry({str(place)!r}, create=True)
                 store.add("credit", {str(model)!r})
                 store.set_alias("credit", "open", AliasPolicy(open=True))

@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from fairkit_registry import keys
 from fairkit_registry.errors import KeyFileError, RegistryError
+from fairkit_registry.evidence import keys
 
 
 def test_a_new_pair_is_private_belongs_together_and_is_never_replaced(tmp_path):

@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from fairkit import plugins
-from fairkit.findings import DataInfo
-from fairkit.plugins import Found, Plugin
+from fairkit.plugins.finding import Found, Plugin
 from fairkit.promotions import PromotionCheck, Remark
-from fairkit_registry.policies import AliasPolicy
-from fairkit_registry.promotion import evaluate, promote
+from fairkit.results.findings import DataInfo
+from fairkit_registry.promotion.policies import AliasPolicy
+from fairkit_registry.promotion.run import evaluate, promote
 
 NOW = datetime(2026, 1, 10, tzinfo=UTC)
 RULE = {"metric": "demographic_parity_difference", "sensitive": "sex", "max": 0.1}

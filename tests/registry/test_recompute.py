@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fairkit.data import load_data
+from fairkit.data.dataset import load_data
 from fairkit.onnx.model import OnnxModel
-from fairkit_registry import certificate
-from fairkit_registry.certifying import certify, fair_metrics_of, mitigation_of
 from fairkit_registry.errors import CertificateError, VerificationError
-from fairkit_registry.recompute import compare_reports, recompute
-from fairkit_registry.settings import AuditSettings
+from fairkit_registry.evidence import certificate
+from fairkit_registry.evidence.certifying import certify, fair_metrics_of, mitigation_of
+from fairkit_registry.evidence.recompute import compare_reports, recompute
+from fairkit_registry.evidence.settings import AuditSettings
 
 ROLES = {
     "label": "paid",

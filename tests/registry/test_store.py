@@ -7,12 +7,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fairkit_registry import events, index, names, onnxfile
+from fairkit_registry import names
 from fairkit_registry.errors import CertificateError, RegistryError, VerificationError
-from fairkit_registry.lookup import register, register_pair, resolve
-from fairkit_registry.maintenance import check, gc
-from fairkit_registry.policies import AliasPolicy
-from fairkit_registry.store import INDEX_FILE, Registry
+from fairkit_registry.exchange import onnxfile
+from fairkit_registry.promotion.policies import AliasPolicy
+from fairkit_registry.store import events, index
+from fairkit_registry.store.lookup import register, register_pair, resolve
+from fairkit_registry.store.maintenance import check, gc
+from fairkit_registry.store.registry import INDEX_FILE, Registry
 
 
 @pytest.mark.parametrize("text", ["credit", "Credit-2.b_c", "credit@3", "credit@production", "a@b.c"])
@@ -216,7 +218,7 @@ def test_the_log_chains_and_refuses_change(registry, model):
     ],
 )
 def test_check_finds_what_was_changed_behind_its_back(registry, model, certify, statements, message):
-    from fairkit_registry.promotion import promote
+    from fairkit_registry.promotion.run import promote
 
     registry.add("credit", model(1), certificates=[certify(model(1))])
     registry.add("credit", model(2))
@@ -394,7 +396,7 @@ def test_a_file_system_without_hard_links(tmp_path, model, monkeypatch):
 
 def test_check_looks_at_certificates_beside_damaged_ones(registry, model, certify):
     """A certificate that belongs to another model is found although another blob is damaged."""
-    from fairkit_registry import events, tables
+    from fairkit_registry.store import events, tables
 
     registry.add("credit", model(1))
     other = registry.add("credit", model(2), certificates=[certify(model(2))])

@@ -103,9 +103,9 @@ def loans(tmp_path_factory) -> tuple[Path, Path]:
     import pyarrow.parquet as pq
 
     from fairkit.datasets.loans import loans_table
-    from fairkit.onnx.encode import Encoder, NumberColumn
-    from fairkit.onnx.estimators import add_linear, add_link
-    from fairkit.onnx.graph import GraphBuilder
+    from fairkit.onnx.write.encode import Encoder, NumberColumn
+    from fairkit.onnx.write.estimators import add_linear, add_link
+    from fairkit.onnx.write.graph import GraphBuilder
 
     folder = tmp_path_factory.mktemp("loans")
     pq.write_table(loans_table(1_500, 3), folder / "loans.parquet")

@@ -176,7 +176,7 @@ def test_the_ten_lines_are_ten_and_run_as_typed(tmp_path, loans):
 
     import onnx
 
-    from fairkit.onnx.export import embed_settings
+    from fairkit.onnx.write.export import embed_settings
 
     (tmp_path / "demo").mkdir()
     model = onnx.load(loans[0])
@@ -209,7 +209,7 @@ def test_the_page_on_testing_runs_as_typed(tmp_path, thirdparty):
 
 
 def test_the_page_on_projects_names_what_the_command_writes():
-    from fairkit_cli.plugins_new import project_files
+    from fairkit_cli.plugins.new import project_files
 
     page = text_of("project.md")
     for file in project_files("score-gap", "metric"):
@@ -248,7 +248,7 @@ THIRD_PARTY_STYLE = [
         for name in ("correlation_remover", "disparate_impact_remover", "massaging", "project", "reweigh")
     ),
     ROOT / "tests" / "thirdparty_plugin" / "good" / "fairkit_lots.py",
-    *sorted((ROOT / "cli" / "fairkit_cli" / "plugin_template").glob("*.py.txt")),
+    *sorted((ROOT / "cli" / "fairkit_cli" / "plugins" / "template").glob("*.py.txt")),
 ]
 
 

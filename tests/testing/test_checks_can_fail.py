@@ -16,7 +16,7 @@ import pytest
 import fairkit
 from fairkit.learners import fit_learner
 from fairkit.mitigators import FittedModel, Prediction
-from fairkit.plugins import Found, Plugin
+from fairkit.plugins.finding import Found, Plugin
 from fairkit.testing import (
     ContractError,
     auditor_checks,

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import fairkit
-from fairkit_cli.plugins_new import KINDS, project_files, write_project
+from fairkit_cli.plugins.new import KINDS, project_files, write_project
 
 
 @pytest.fixture(scope="module")

@@ -163,7 +163,7 @@ def test_a_file_cannot_take_the_name_of_one_of_ours(write):
 
 
 def test_a_project_may_take_the_name_of_a_file(write, tmp_path, monkeypatch, capsys):
-    from fairkit_cli import plugins_new
+    from fairkit_cli.plugins import new as plugins_new
 
     write("my_scores_seven.py", TEXT)
     monkeypatch.chdir(tmp_path)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fairkit_cli.comparison import other_findings
 from fairkit_cli.html.charts import ForestRow, forest
 from fairkit_cli.html.markup import Content, Markup, name_of, tag
 from fairkit_cli.html.page import facts, figure, page, section, table
 from fairkit_cli.html.svg import draw
-from fairkit_cli.view import MEANING, change_name, headline_changes, interval, metric_name, number
+from fairkit_cli.text.comparison import other_findings
+from fairkit_cli.text.view import MEANING, change_name, headline_changes, interval, metric_name, number
 
 if TYPE_CHECKING:
-    from fairkit.comparisons import Change, Comparison
-    from fairkit.findings import DataInfo, ModelInfo
-    from fairkit.mitigation import MitigationResult
+    from fairkit.mitigation.run import MitigationResult
+    from fairkit.results.comparisons import Change, Comparison
+    from fairkit.results.findings import DataInfo, ModelInfo
 
 STATUS = {"better": "pass", "worse": "fail", "changed": "inconclusive"}
 _UNIT = 1.5

@@ -10,10 +10,10 @@ from fairkit_cli.html import charts
 from fairkit_cli.html.markup import Content, Markup, name_of, tag
 from fairkit_cli.html.page import figure, table
 from fairkit_cli.html.svg import draw
-from fairkit_cli.view import group_table, interval, number
+from fairkit_cli.text.view import group_table, interval, number
 
 if TYPE_CHECKING:
-    from fairkit.findings import Finding, Report
+    from fairkit.results.findings import Finding, Report
 
 MOST_LINES = 6
 """So many groups share a chart; the others are in its table."""

@@ -9,10 +9,10 @@ from fairkit_cli.html import charts
 from fairkit_cli.html.markup import Content, Markup, name_of, tag
 from fairkit_cli.html.page import figure, section, table
 from fairkit_cli.html.svg import draw
-from fairkit_cli.view import interval, metric_name, number
+from fairkit_cli.text.view import interval, metric_name, number
 
 if TYPE_CHECKING:
-    from fairkit.findings import Finding, Report
+    from fairkit.results.findings import Finding, Report
 
 MOST_PAIRS = 5
 MOST_COLUMNS = 40

@@ -11,11 +11,11 @@ from fairkit_cli.html.individuals import individual_section
 from fairkit_cli.html.markup import Content, Markup, name_of, tag
 from fairkit_cli.html.page import facts, figure, page, section, table
 from fairkit_cli.html.svg import draw
-from fairkit_cli.view import disparities, interval, metric_name, number, report_view, rule_for
+from fairkit_cli.text.view import disparities, interval, metric_name, number, report_view, rule_for
 
 if TYPE_CHECKING:
-    from fairkit.findings import Finding, Report
-    from fairkit_registry.certificate import Certificate
+    from fairkit.results.findings import Finding, Report
+    from fairkit_registry.evidence.certificate import Certificate
 
 MARKS = {"pass": "✓", "fail": "✗", "inconclusive": "?"}
 WORDS = {"pass": "Pass", "fail": "Fail", "inconclusive": "Inconclusive"}
@@ -53,8 +53,8 @@ def certificate_page(reference: str, certificates: Sequence[Certificate]) -> str
     CertificateError
         The version has no certificate, so there is nothing to show.
     """
-    from fairkit_registry.charts import expanded
     from fairkit_registry.errors import CertificateError
+    from fairkit_registry.evidence.charts import expanded
 
     if not certificates:
         raise CertificateError(

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fairkit.data import Dataset, load_data
+from fairkit.data.dataset import Dataset, load_data
 from fairkit.datasets.catalog import RECIPES
 from fairkit.datasets.fetch import Recipe, locate
 from fairkit.datasets.loans import LoansTruth, loans_table, loans_truth

@@ -42,7 +42,7 @@ class Recipe:
     convert
         Turns their bytes, in the same order, into the table.
     content
-        The digest of the converted table's content (`fairkit.digest.TableDigest`).
+        The digest of the converted table's content (`fairkit.data.digest.TableDigest`).
     roles
         Arguments of `fairkit.load_data`.
     """
@@ -148,9 +148,9 @@ def _unusable(recipe: Recipe, download: Download, what: str) -> DataError:
 
 def content_digest(table: pa.Table) -> str:
     """Give the digest of a table's content, as a report shows it."""
-    from fairkit.data import BATCH_ROWS
-    from fairkit.digest import TableDigest
-    from fairkit.sources import plain
+    from fairkit.data.dataset import BATCH_ROWS
+    from fairkit.data.digest import TableDigest
+    from fairkit.data.sources import plain
 
     digest = TableDigest(table.column_names)
     for batch in table.to_batches(max_chunksize=BATCH_ROWS):

@@ -10,8 +10,8 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fairkit.data.roles import MISSING_GROUP, value_text
 from fairkit.errors import DataError, did_you_mean
-from fairkit.roles import MISSING_GROUP, value_text
 
 Columns = Mapping[str, NDArray[Any]]
 Floats = NDArray[np.float64]

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairkit.errors import ParameterError
-from fairkit.individual.duplicates import same_rows
+from fairkit.individual.search.duplicates import same_rows
 
 if TYPE_CHECKING:
-    from fairkit.individual.tree import Floats, Ints
+    from fairkit.individual.search.tree import Floats, Ints
 
 BLOCK = 1 << 22
 """Entries of Π that are held at a time."""

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from fairkit.individual.search.tree import Floats, Ints
     from fairkit.individual.transport import Solution
-    from fairkit.individual.tree import Floats, Ints
 
 FEWEST = 30
 """Effective rows below which no interval is given."""

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from fairkit.individual.dual import Lines
+    from fairkit.individual.search.dual import Lines
+    from fairkit.individual.search.tree import Floats, Ints
     from fairkit.individual.transport import Solution
-    from fairkit.individual.tree import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -2,7 +2,7 @@
 
     max_i R_i - η C_ij = max over parts of max over rows i of the part,
 
-so the certificate stays exact. The client drives the search for η (`fairkit.individual.problem`); it holds the
+so the certificate stays exact. The client drives the search for η (`fairkit.individual.search.problem`); it holds the
 queries, and of every query the best answers of the last evaluations. At a new η the best of them is a floor: a part
 only looks for, and only sends, rows worth more. Trees are pure functions of their part and η: where a worker is lost,
 its tree is built again elsewhere.
@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any
 import numba
 import numpy as np
 
-from fairkit.individual.dual import Lines
-from fairkit.individual.duplicates import group_maxima, same_rows
-from fairkit.individual.problem import Problem
-from fairkit.individual.search import LOSSES, lane_maxima, lane_ranges, search
+from fairkit.individual.search.descent import LOSSES, lane_maxima, lane_ranges, search
+from fairkit.individual.search.dual import Lines
+from fairkit.individual.search.duplicates import group_maxima, same_rows
+from fairkit.individual.search.problem import Problem
+from fairkit.individual.search.tree import Frame, SupportTree, build_tree, rounded
 from fairkit.individual.transport import check_coordinates, guess_scale
-from fairkit.individual.tree import Frame, SupportTree, build_tree, rounded
 
 if TYPE_CHECKING:
-    from fairkit.engines import Engine, Spread
-    from fairkit.individual.tree import Floats, Ints
+    from fairkit.engines.base import Engine, Spread
+    from fairkit.individual.search.tree import Floats, Ints
 
 REMEMBERED = 4
 """Evaluations whose answers are kept as floors of later ones."""
@@ -310,7 +310,7 @@ def _better(best: Lines, found: Found, eta: float) -> Lines:
 
 def _use_threads() -> None:
     """Let the kernels use the worker's threads, not all of the machine's."""
-    from fairkit.distributed.remote import worker_threads
+    from fairkit.engines.remote import worker_threads
 
     most = int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
     numba.set_num_threads(max(1, min(worker_threads(), most)))

@@ -19,11 +19,11 @@ from functools import cached_property
 import numpy as np
 
 from fairkit.errors import DataError
-from fairkit.individual.dual import Lines
-from fairkit.individual.duplicates import group_maxima, same_rows
-from fairkit.individual.problem import Problem, Solution
-from fairkit.individual.search import ABSOLUTE, LOSSES, SQUARED, lane_maxima, lane_ranges, search
-from fairkit.individual.tree import Floats, Ints, SupportTree, bounding_coordinates, build_tree
+from fairkit.individual.search.descent import ABSOLUTE, LOSSES, SQUARED, lane_maxima, lane_ranges, search
+from fairkit.individual.search.dual import Lines
+from fairkit.individual.search.duplicates import group_maxima, same_rows
+from fairkit.individual.search.problem import Problem, Solution
+from fairkit.individual.search.tree import Floats, Ints, SupportTree, bounding_coordinates, build_tree
 
 __all__ = ["Solution", "Support", "Transport"]
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import ModelError
-from fairkit.models import ModelOptions, Scorer
-from fairkit.onnx import safety
-from fairkit.onnx.feeds import GraphInput
+from fairkit.models.scorer import ModelOptions, Scorer
+from fairkit.onnx.read import safety
+from fairkit.onnx.read.feeds import GraphInput
 
 if TYPE_CHECKING:
     import onnx
     from numpy.typing import NDArray
 
-    from fairkit.data import Dataset
+    from fairkit.data.dataset import Dataset
 
 
 class OnnxModel:
@@ -129,7 +129,7 @@ class OnnxModel:
         ModelError
             The outputs cannot be interpreted; the message names the option that helps.
         """
-        from fairkit.onnx.scorer import bind
+        from fairkit.onnx.read.scorer import bind
 
         return bind(self, dataset, options or ModelOptions())
 

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from fairkit.auditors import AuditContext, Auditor
-from fairkit.data import BATCH_ROWS, Batch, Dataset
-from fairkit.findings import Finding
-from fairkit.models import ModelOptions, Predictions
-from fairkit.parameters import parse_parameters
+from fairkit.data.dataset import BATCH_ROWS, Batch, Dataset
+from fairkit.models.scorer import ModelOptions, Predictions
+from fairkit.parameters.declare import parse_parameters
+from fairkit.results.findings import Finding
 from fairkit.testing.leftovers import nothing_left_behind
 from fairkit.testing.require import only_fairkit_errors, require
 from fairkit.testing.samples import COLUMNS, NUMBERS, Task, sample_data, sample_model
@@ -142,7 +142,7 @@ def check_auditor_inputs_unchanged(audited: Audited) -> None:
 
 def check_auditor_errors(audited: Audited) -> None:
     """Data without groups, a group of one row, a model without scores: audited, or refused with a FairkitError."""
-    from fairkit.data import load_data
+    from fairkit.data.dataset import load_data
 
     for task in audited.tasks:
         plain = sample_data(task, sensitive=())

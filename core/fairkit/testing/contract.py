@@ -20,7 +20,7 @@ from fairkit.testing import (
 from fairkit.testing.require import ContractError
 
 if TYPE_CHECKING:
-    from fairkit.plugins import Plugin
+    from fairkit.plugins.finding import Plugin
 
 __all__ = ["Check", "ContractError", "Outcome", "checks_for", "run_checks"]
 
@@ -191,7 +191,7 @@ def _all_checks(plugin: Plugin, settings: Mapping[str, Any]) -> Iterator[Check]:
 
 def _own(cls: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Give the settings that are parameters of the class: a plugin may offer several."""
-    from fairkit.parameters import describe_parameters
+    from fairkit.parameters.declare import describe_parameters
 
     names = {parameter.name for parameter in describe_parameters(cls.Parameters)}
     return {key: value for key, value in settings.items() if key.partition(".")[0] in names}

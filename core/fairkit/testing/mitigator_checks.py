@@ -17,7 +17,7 @@ from fairkit.testing.samples import COLUMNS, Task, sample_data, sample_model
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.data import Dataset
+    from fairkit.data.dataset import Dataset
 
 _TASKS: tuple[Task, ...] = ("binary", "regression", "multiclass")
 PROMISE_ROWS = 4_000
@@ -86,7 +86,7 @@ def sample_base(task: Task) -> Any:
 
 def exported(model: FittedModel, table: Table) -> bytes:
     """Give the bytes of a model's file."""
-    from fairkit.onnx.export import export
+    from fairkit.onnx.write.export import export
 
     return bytes(export(model, table).SerializeToString(deterministic=True))
 
@@ -95,7 +95,7 @@ def check_mitigator_onnx_equals_memory(trained: Trained) -> None:
     """The file and the model in memory agree: on the training rows, on new ones, and one row at a time."""
     import onnx
 
-    from fairkit.onnx.export import check_parity
+    from fairkit.onnx.write.export import check_parity
 
     for task in trained.tasks:
         content = trained.exported(task)
@@ -258,7 +258,7 @@ def _interrupted(training: Callable[[], Any]) -> bool:
 
 def _verdict(content: bytes, data: Dataset, rule: Any, task: Task) -> tuple[str | None, str]:
     import fairkit
-    from fairkit.models import ModelOptions
+    from fairkit.models.scorer import ModelOptions
 
     auditors, settings = ["group"], {}
     if rule.metric == "consistency":

@@ -7,7 +7,7 @@ import typing
 from typing import Any, Literal, get_args, get_origin
 
 from fairkit.errors import FairkitError
-from fairkit.parameters import ParameterInfo, describe_parameters, parse_parameters
+from fairkit.parameters.declare import ParameterInfo, describe_parameters, parse_parameters
 from fairkit.testing.require import ContractError, only_fairkit_errors, require
 
 NONSENSE = "not-a-number-nor-a-choice"

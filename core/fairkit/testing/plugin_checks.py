@@ -18,7 +18,7 @@ from fairkit.promotions import PromotionCheck
 from fairkit.testing.require import require
 
 if TYPE_CHECKING:
-    from fairkit.plugins import Plugin
+    from fairkit.plugins.finding import Plugin
 
 HEAVY = (
     "jax",

@@ -40,7 +40,7 @@ def check_promotion_leaves_the_file(cls: type[PromotionCheck]) -> None:
 def _promotions() -> Iterator[Promotion]:
     """Give a promotion without evidence, one with a report, and one that replaces a holder."""
     import fairkit
-    from fairkit.onnx.safety import digest
+    from fairkit.onnx.read.safety import digest
     from fairkit.testing.samples import sample_data
 
     content = sample_model("binary")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from fairkit.data import Dataset, load_data
+from fairkit.data.dataset import Dataset, load_data
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -74,9 +74,9 @@ def sample_model(task: Task = "binary") -> bytes:
     It has one output, ``score`` (multiclass: ``probabilities``), and says nothing about the data: roles come with
     the data. A missing number is taken as typical.
     """
-    from fairkit.onnx.encode import Encoder, NumberColumn, TextColumn
-    from fairkit.onnx.estimators import add_linear, add_link
-    from fairkit.onnx.graph import GraphBuilder
+    from fairkit.onnx.write.encode import Encoder, NumberColumn, TextColumn
+    from fairkit.onnx.write.estimators import add_linear, add_link
+    from fairkit.onnx.write.graph import GraphBuilder
 
     numbers = [NumberColumn(name, shift=at, fill=at) for name, at in zip(NUMBERS, _TYPICAL, strict=True)]
     texts = [

@@ -13,10 +13,10 @@ import pytest
 from typer.testing import CliRunner
 
 import fairkit
-from fairkit.comparing import compare
-from fairkit.frontier_points import Measure, Point
-from fairkit.frontiers import Frontier
-from fairkit.models import PredictedColumns
+from fairkit.comparing.run import compare
+from fairkit.frontiers.points import Measure, Point
+from fairkit.frontiers.run import Frontier
+from fairkit.models.scorer import PredictedColumns
 from fairkit_cli.html.comparison import comparison_page
 from fairkit_cli.html.frontier import frontier_page
 from fairkit_cli.main import app

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pytest
 
 import fairkit
-from fairkit.findings import DataInfo, Finding, GroupValue, ModelInfo, Report, RuleResult
-from fairkit.models import PredictedColumns
-from fairkit.policy import Rule
+from fairkit.models.scorer import PredictedColumns
+from fairkit.results.findings import DataInfo, Finding, GroupValue, ModelInfo, Report, RuleResult
+from fairkit.results.policy import Rule
 from fairkit_cli.html.charts import ForestRow, forest
 from fairkit_cli.html.markup import Markup, clean, label, tag
 from fairkit_cli.html.report import report_page

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from fairkit.errors import DataError, ParameterError
-from fairkit.individual.duplicates import same_rows
 from fairkit.individual.plan import transport_plan
+from fairkit.individual.search.duplicates import same_rows
 from fairkit.individual.transport import Support
 
 _spec = importlib.util.spec_from_file_location("individual_oracles", Path(__file__).with_name("oracles.py"))

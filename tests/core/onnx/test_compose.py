@@ -11,11 +11,11 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper
 
+from fairkit.data.roles import Sensitive
 from fairkit.errors import ModelError
 from fairkit.mitigators import Groups
-from fairkit.onnx.compose import ScoreHead, compose
-from fairkit.onnx.rules import GroupRule, Piece, learn_keys
-from fairkit.roles import Sensitive
+from fairkit.onnx.write.compose import ScoreHead, compose
+from fairkit.onnx.write.rules import GroupRule, Piece, learn_keys
 
 ROWS = 400
 

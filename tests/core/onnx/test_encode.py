@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairkit.errors import DataError, ModelError
-from fairkit.onnx.encode import MAX_ONE_HOT, fit_encoder, text_codes
-from fairkit.onnx.graph import GraphBuilder
-from fairkit.onnx.runtime import open_session, run_columns
+from fairkit.onnx.write.encode import MAX_ONE_HOT, fit_encoder, text_codes
+from fairkit.onnx.write.graph import GraphBuilder
+from fairkit.onnx.write.runtime import open_session, run_columns
 
 
 def texts(*values):

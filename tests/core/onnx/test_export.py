@@ -7,14 +7,14 @@ import numpy as np
 import onnx
 import pytest
 
+from fairkit.data.roles import Roles
 from fairkit.errors import DataError, ModelError, ParameterError
 from fairkit.learners import LEARNERS, fit_estimator, fit_learner
 from fairkit.mitigators import FittedModel, Prediction, Run, Table
-from fairkit.onnx.encode import fit_encoder
-from fairkit.onnx.export import TabularModel, check_parity, export
-from fairkit.onnx.graph import ML_OPSET, OPSET
-from fairkit.onnx.runtime import open_session, run_columns
-from fairkit.roles import Roles
+from fairkit.onnx.write.encode import fit_encoder
+from fairkit.onnx.write.export import TabularModel, check_parity, export
+from fairkit.onnx.write.graph import ML_OPSET, OPSET
+from fairkit.onnx.write.runtime import open_session, run_columns
 
 
 def table(task="binary", n=400, seed=0):

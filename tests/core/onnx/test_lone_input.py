@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import fairkit
-from fairkit.onnx.graph import GraphBuilder
+from fairkit.onnx.write.graph import GraphBuilder
 
 
 def _model(column: str) -> bytes:

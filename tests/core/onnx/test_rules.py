@@ -7,11 +7,11 @@ import json
 import numpy as np
 import pytest
 
-import fairkit.onnx.rules as rules_module
+import fairkit.onnx.write.rules as rules_module
+from fairkit.data.roles import Sensitive
 from fairkit.errors import DataError, ModelError
 from fairkit.mitigators import Groups
-from fairkit.onnx.rules import GroupColumn, GroupKeys, GroupRule, Piece, learn_keys
-from fairkit.roles import Sensitive
+from fairkit.onnx.write.rules import GroupColumn, GroupKeys, GroupRule, Piece, learn_keys
 
 
 def groups_of(codes, names, *columns, edges=None):

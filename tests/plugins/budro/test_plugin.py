@@ -15,8 +15,8 @@ from fairkit.errors import DataError, ParameterError
 from fairkit.individual import learn
 from fairkit.individual.metric import FairMetric
 from fairkit.mitigators import Run, Table
-from fairkit.onnx.export import export
-from fairkit.onnx.runtime import open_session, run_columns
+from fairkit.onnx.write.export import export
+from fairkit.onnx.write.runtime import open_session, run_columns
 from fairkit_budro.plugin import BuDRO
 
 RUN = Run(seed=1, threads=1)
@@ -115,7 +115,7 @@ def test_tiny_learning_rates_survive_the_export():
 
 
 def test_the_file_adds_up_the_trees_as_xgboost_does():
-    from fairkit.onnx.trees import predict_trees, xgboost_trees
+    from fairkit.onnx.write.trees import predict_trees, xgboost_trees
 
     rows = table()
     model = fit(rows, balanced=True, xgboost={"max_bin": 16})
@@ -169,7 +169,7 @@ def test_the_metric_is_stored_beside_the_model_and_named_by_digest(tmp_path):
     assert after.parameters["metric"] == "fair-metric.json"
     assert after.parameters["epsilon"] == 0.4
     assert after.interval is not None
-    from fairkit_cli.comparison import comparison
+    from fairkit_cli.text.comparison import comparison
 
     assert "performance_gap (epsilon 0.4)" in comparison(result, terminal=False)
     again = fairkit.mitigate("budro", dataset(), threads=1, **SMALL)

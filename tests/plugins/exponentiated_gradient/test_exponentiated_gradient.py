@@ -11,7 +11,7 @@ import fairkit
 from fairkit.errors import DataError, ParameterError
 from fairkit.learners import encoder_for
 from fairkit.mitigators import Run, Table
-from fairkit.onnx.runtime import open_session, run_columns
+from fairkit.onnx.write.runtime import open_session, run_columns
 from fairkit_exponentiated_gradient.mixture import Constant, Learned, MixtureModel
 from fairkit_exponentiated_gradient.plugin import ExponentiatedGradient
 
@@ -151,8 +151,8 @@ def test_few_iterations_are_told():
 
 
 def test_its_points_stand_in_a_frontier_with_those_of_others():
-    from fairkit.frontiers import frontier
-    from fairkit.sweeps import Sweep
+    from fairkit.frontiers.run import frontier
+    from fairkit.frontiers.sweeps import Sweep
 
     sweeps = [
         Sweep(plugin="exponentiated-gradient", vary={"epsilon": [0.02, 0.3]}, fixed={"iterations": 3}),

@@ -11,7 +11,7 @@ import pytest
 import fairkit
 from fairkit.errors import DataError, ParameterError
 from fairkit.mitigators import Groups, Run, Table
-from fairkit.onnx.runtime import open_session, run_columns
+from fairkit.onnx.write.runtime import open_session, run_columns
 from fairkit_fair_regression.plugin import FairRegression
 
 
@@ -286,7 +286,7 @@ def test_any_estimator_of_scikit_learn_from_python():
 def test_the_estimator_class_predicts_and_exports(tmp_path):
     import pandas as pd
 
-    from fairkit.estimators import mitigator
+    from fairkit.sklearn.estimators import mitigator
 
     columns = _columns(500, 0)
     frame = pd.DataFrame({name: columns[name] for name in ("x1", "x2")})

@@ -8,11 +8,11 @@ import pytest
 from onnx import numpy_helper
 
 from fairkit import plugins
+from fairkit.data.roles import Roles
 from fairkit.errors import DataError, ParameterError
 from fairkit.mitigators import Groups, Run, Table, intersect
-from fairkit.onnx.export import check_parity, export
-from fairkit.onnx.runtime import open_session, run_columns
-from fairkit.roles import Roles
+from fairkit.onnx.write.export import check_parity, export
+from fairkit.onnx.write.runtime import open_session, run_columns
 from fairkit_fairgbm.plugin import FairGBM
 
 

@@ -14,8 +14,8 @@ import pytest
 
 import fairkit
 from fairkit.errors import DataError, ModelError, ParameterError
-from fairkit.findings import Report
-from fairkit.policy import Rule
+from fairkit.results.findings import Report
+from fairkit.results.policy import Rule
 
 FEATURES = ["age", "hours", "male"]
 
@@ -363,7 +363,7 @@ def test_bad_data_is_told():
 
 
 def test_what_cannot_fit_is_refused(monkeypatch):
-    monkeypatch.setattr("fairkit.individual.memory.available_bytes", lambda: 1_000_000)
+    monkeypatch.setattr("fairkit.individual.search.memory.available_bytes", lambda: 1_000_000)
     with pytest.raises(DataError, match="GiB"):
         run(Constant(), dataset(people(10_000)), epsilon=0.1)
 
@@ -399,8 +399,8 @@ def test_adult(public_data, kind, tmp_path):
     gap = run(file, data, epsilon=0.1).findings[0]
     assert 0.0 < gap.interval[0] < gap.value < gap.interval[1]
     assert len(gap.evidence["pairs"]) >= 2
-    from fairkit_cli.pairs import pairs
-    from fairkit_cli.render import to_text
+    from fairkit_cli.text.pairs import pairs
+    from fairkit_cli.text.render import to_text
 
     text = to_text(pairs(Report.from_dict(run(file, data, epsilon=0.1).to_dict())), terminal=False)
     assert "pair 1" in text

@@ -112,7 +112,7 @@ def test_a_model_of_ours_in_memory_is_opened():
 def test_files_of_fairkit_s_learners_are_read_back(task):
     from fairkit.learners import fit_learner
     from fairkit.mitigators import Run, Table
-    from fairkit.onnx.export import export
+    from fairkit.onnx.write.export import export
     from fairkit.testing.samples import sample_data
 
     data = sample_data(rows=400)
@@ -178,7 +178,7 @@ def test_trees_have_no_gradient():
     data = sample_data(rows=300)
     from fairkit.learners import fit_learner
     from fairkit.mitigators import Run, Table
-    from fairkit.onnx.export import export
+    from fairkit.onnx.write.export import export
 
     table = Table.from_dataset(data)
     content = export(fit_learner("forest", table, Run()), table).SerializeToString()

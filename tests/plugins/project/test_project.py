@@ -8,8 +8,8 @@ import pytest
 import fairkit
 from fairkit.individual.learn import subspace
 from fairkit.mitigators import Run, Table
-from fairkit.onnx.export import export
-from fairkit.onnx.runtime import open_session, run_columns
+from fairkit.onnx.write.export import export
+from fairkit.onnx.write.runtime import open_session, run_columns
 from fairkit_project import Project, learn_projection
 
 
@@ -89,7 +89,7 @@ def test_a_batch_and_single_rows_get_the_same_score():
 
 def test_groups_without_columns_behind_them():
     pytest.importorskip("sklearn")
-    from fairkit.estimators import mitigator
+    from fairkit.sklearn.estimators import mitigator
 
     table = Table.from_dataset(_data())
     X = np.column_stack([table.columns["height"], np.nan_to_num(table.columns["skill"])])

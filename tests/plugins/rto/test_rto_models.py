@@ -12,7 +12,7 @@ import pytest
 
 import fairkit
 from fairkit.errors import DataError, ModelError, ParameterError
-from fairkit.mitigation import mitigate
+from fairkit.mitigation.run import mitigate
 from fairkit.mitigators import Run, Table
 from fairkit.onnx.model import OnnxModel
 from fairkit_rto.mitigator import RandomizedThresholds

@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from fairkit.errors import ParameterError  # noqa: E402 -- after torch is known to be there
-from fairkit.onnx.encode import fit_encoder  # noqa: E402
+from fairkit.onnx.write.encode import fit_encoder  # noqa: E402
 from fairkit_sensei import swap_words  # noqa: E402
 from fairkit_sensei.counterfactuals import ColumnFlips, GivenCounterfactuals, find_flips  # noqa: E402
 

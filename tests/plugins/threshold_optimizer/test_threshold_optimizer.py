@@ -8,7 +8,7 @@ from scipy.optimize import linprog
 
 from fairkit.errors import DataError
 from fairkit.mitigators import Run
-from fairkit.onnx.rules import GroupColumn, GroupKeys, GroupRule
+from fairkit.onnx.write.rules import GroupColumn, GroupKeys, GroupRule
 from fairkit.scored_rows import ScoredRows
 from fairkit_threshold_optimizer import ThresholdOptimizer, mixtures, roc_hull
 

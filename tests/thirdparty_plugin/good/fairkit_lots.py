@@ -94,7 +94,7 @@ class LotsModel(FittedModel):
 
     def to_onnx(self) -> onnx.ModelProto:
         """Give the inner model's graph with the lot behind it."""
-        from fairkit.onnx.graph import GraphBuilder
+        from fairkit.onnx.write.graph import GraphBuilder
 
         graph = GraphBuilder()
         inner = self.inner.to_onnx()

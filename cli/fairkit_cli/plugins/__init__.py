@@ -1,0 +1,163 @@
+"""`fairkit plugins`: what is installed, what it offers, and why something does not load."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fairkit_cli import options as opt
+from fairkit_cli.plugins import check as plugins_check
+from fairkit_cli.plugins import new as plugins_new
+
+if TYPE_CHECKING:
+    from fairkit.plugins.finding import Plugin, Row
+
+FORMATS = ("table", "json")
+
+app = typer.Typer(help="The installed plugins.", invoke_without_command=True)
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The plugin's name.")]
+
+
+@app.callback(invoke_without_command=True)
+def _default(ctx: typer.Context) -> None:
+    """List the installed plugins."""
+    if ctx.invoked_subcommand is None:
+        list_plugins("table")
+
+
+@app.command("list")
+def list_plugins(output_format: opt.Format = "table") -> None:
+    """List every plugin: name, kinds, version, distribution, and whether it loads."""
+    from fairkit.plugins.finding import explain_all
+
+    opt.check_format(output_format, FORMATS)
+    rows = explain_all()
+    if output_format == "json":
+        print(json.dumps([row.to_dict() for row in rows], indent=2))
+        return
+    _print_rows(rows)
+
+
+@app.command("show")
+def show(name: Name, output_format: opt.Format = "table") -> None:
+    """Show what a plugin does, its parameters with types and defaults, and its citation."""
+    from fairkit.plugins.finding import load
+
+    opt.check_format(output_format, FORMATS)
+    plugin = load(name)
+    record = describe(plugin)
+    if output_format == "json":
+        print(json.dumps(record, indent=2, ensure_ascii=False))
+        return
+    _print_record(record)
+
+
+app.command("new")(plugins_new.new)
+app.command("check")(plugins_check.check)
+
+
+def describe(plugin: Plugin) -> dict[str, Any]:
+    """Give what there is to know about a plugin, as plain values."""
+    found = plugin.found
+    return {
+        "name": found.name,
+        "distribution": found.distribution,
+        "version": found.version,
+        "summary": (inspect.getdoc(plugin.module) or "").split("\n")[0],
+        "auditors": [_configurable(cls) for cls in plugin.auditors],
+        "mitigators": [_configurable(cls) for cls in plugin.mitigators],
+        "metrics": [_metric(cls) for cls in plugin.metrics],
+        "promotion_checks": [_check(cls) for cls in plugin.promotion_checks],
+    }
+
+
+def _configurable(cls: Any) -> dict[str, Any]:
+    from fairkit.parameters.declare import describe_parameters
+
+    return {
+        "name": cls.name,
+        "summary": (inspect.getdoc(cls) or "").split("\n")[0],
+        "tasks": sorted(cls.tasks),
+        "citation": cls.citation,
+        "parameters": [parameter._asdict() for parameter in describe_parameters(cls.Parameters)],
+    }
+
+
+def _check(cls: Any) -> dict[str, str]:
+    return {"name": cls.name, "summary": (inspect.getdoc(cls) or "").split("\n")[0]}
+
+
+def _metric(cls: Any) -> dict[str, Any]:
+    return {
+        "name": cls.name,
+        "summary": (inspect.getdoc(cls) or "").split("\n")[0],
+        "better": cls.better,
+        "range": [None if abs(end) == float("inf") else end for end in cls.range],
+        "meaning": cls.meaning,
+        "tasks": sorted(cls.tasks),
+        "citation": cls.citation,
+    }
+
+
+def _print_rows(rows: list[Row]) -> None:
+    import sys
+
+    from rich.table import Table
+
+    from fairkit_cli.text.render import to_text
+
+    grid = Table(box=None, pad_edge=False)
+    for column in ("name", "kinds", "version", "distribution", "loads"):
+        grid.add_column(column, no_wrap=column in ("name", "distribution"))
+    for row in rows:
+        loads = "yes" if row.reason is None else "no"
+        grid.add_row(row.found.name, ", ".join(row.kinds), row.found.version, row.found.distribution, loads)
+    sys.stdout.write(to_text([grid], terminal=sys.stdout.isatty()))
+    # not folded: what mends it is to be copied
+    for reason in dict.fromkeys(row.reason for row in rows if row.reason is not None):
+        print(f"\n{reason}")
+
+
+def _print_record(record: dict[str, Any]) -> None:
+    import sys
+
+    from rich.table import Table
+    from rich.text import Text
+
+    from fairkit_cli.text.render import to_text
+
+    parts: list[Any] = [
+        Text(f"{record['name']} ({record['distribution']} {record['version']})", style="bold"),
+    ]
+    parts += [Text(record["summary"])] if record["summary"] else []
+    for kind in ("auditors", "mitigators"):
+        for entry in record[kind]:
+            parts += ["", Text(f"{kind[:-1]} {entry['name']}: {entry['summary']}")]
+            parts += [Text(f"tasks: {', '.join(entry['tasks'])}")]
+            parts += [Text(f"citation: {entry['citation']}")] if entry["citation"] else []
+            parts += [_parameters(entry["parameters"])] if entry["parameters"] else []
+    for check in record["promotion_checks"]:
+        parts += ["", Text(f"promotion check {check['name']}: {check['summary']}")]
+    if record["metrics"]:
+        grid = Table(box=None, pad_edge=False)
+        for column in ("metric", "better", "what the ends mean"):
+            grid.add_column(column)
+        for metric in record["metrics"]:
+            grid.add_row(metric["name"], metric["better"], metric["meaning"])
+        parts += ["", grid]
+    sys.stdout.write(to_text(parts, terminal=sys.stdout.isatty()))
+
+
+def _parameters(parameters: list[dict[str, Any]]) -> Any:
+    from rich.table import Table
+
+    grid = Table(box=None, pad_edge=False)
+    for column in ("--set", "type", "default", "help"):
+        grid.add_column(column)
+    for parameter in parameters:
+        default = "needed" if parameter["default"] is None else parameter["default"]
+        grid.add_row(parameter["name"], parameter["type"], default, parameter["help"])
+    return grid

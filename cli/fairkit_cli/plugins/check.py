@@ -1,0 +1,61 @@
+"""`fairkit plugins check`: the contract checks on any installed plugin."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fairkit_cli import options as opt
+
+if TYPE_CHECKING:
+    from fairkit.testing import Outcome
+
+FORMATS = ("table", "json")
+FAILED = 1
+
+PluginName = Annotated[str, typer.Argument(metavar="NAME", help="The plugin's name.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the plugin for the checks; repeatable."),
+]
+
+
+def check(name: PluginName, settings: Settings = None, output_format: opt.Format = "table") -> None:
+    """Run the contract checks on a plugin. Exit code 1: at least one failed."""
+    from fairkit.parameters.declare import split_assignment
+    from fairkit.testing import run_checks
+
+    opt.check_format(output_format, FORMATS)
+    outcomes = []
+    for outcome in run_checks(name, settings=dict(split_assignment(text) for text in settings or ())):
+        outcomes.append(outcome)
+        if output_format == "table":
+            print(_line(outcome), flush=True)
+    if output_format == "json":
+        print(json.dumps({"plugin": name, "checks": [_record(one) for one in outcomes]}, indent=2))
+    failed = sum(outcome.status == "failed" for outcome in outcomes)
+    if output_format == "table":
+        expected = sum(outcome.status == "expected failure" for outcome in outcomes)
+        shown = f"{len(outcomes) - failed - expected} passed, {failed} failed"
+        print(shown + (f", {expected} failed as expected" if expected else ""))
+    sys.stdout.flush()
+    if failed:
+        raise typer.Exit(FAILED)
+
+
+def _line(outcome: Outcome) -> str:
+    mark = {"passed": "ok", "failed": "FAILED", "expected failure": "expected failure"}[outcome.status]
+    text = f"{outcome.check} [{outcome.subject}]: {mark}"
+    return f"{text}: {outcome.message}" if outcome.message else text
+
+
+def _record(outcome: Outcome) -> dict[str, str]:
+    return {
+        "check": outcome.check,
+        "subject": outcome.subject,
+        "status": outcome.status,
+        "message": outcome.message,
+    }

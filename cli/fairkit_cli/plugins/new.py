@@ -1,0 +1,135 @@
+"""`fairkit plugins new`: an installable plugin project with passing tests."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from datetime import date
+from pathlib import Path
+from string import Template
+from typing import Annotated
+
+import typer
+
+from fairkit.errors import ParameterError, did_you_mean
+
+KINDS = ("metric", "auditor", "mitigator")
+TEMPLATE = Path(__file__).parent / "template"
+
+_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+_SUMMARIES = {
+    "metric": "The mean score of those who are refused.",
+    "auditor": "The share of rows whose score is near the threshold.",
+    "mitigator": "Rows weighted so that every group counts the same.",
+}
+_DATA = "--data loans.csv --label decision --favorable approved --sensitive sex"
+_USAGE = {
+    "metric": f"fairkit audit model.onnx {_DATA}   # every audit measures it now",
+    "auditor": f"fairkit audit model.onnx {_DATA} --auditor {{name}}",
+    "mitigator": f"fairkit mitigate --plugin {{name}} {_DATA} --output fair.onnx",
+}
+
+NewName = Annotated[str, typer.Argument(metavar="NAME", help="What users will type: lower-case-words.")]
+Kind = Annotated[str, typer.Option("--kind", metavar="KIND", help="metric, auditor or mitigator.")]
+Folder = Annotated[
+    Path | None, typer.Option("--output", metavar="FOLDER", help="Where; default: fairkit-NAME, here.")
+]
+
+
+def new(name: NewName, kind: Kind = "metric", output: Folder = None) -> None:
+    """Write a new plugin project: installable, documented, with passing tests."""
+    from fairkit import plugins
+
+    folder = write_project(name, kind, output)
+    print(f"{folder} is a plugin that works. Next:\n")
+    print(
+        f"    cd {folder}\n    pip install --editable '.[test]'\n    pytest\n    fairkit plugins show {name}"
+    )
+    if any(found.name == name and found.distribution == plugins.FILE for found in plugins.find()):
+        print(f"\n{plugins.FILES} names a file of that name: take it out before you install the project.")
+
+
+def write_project(name: str, kind: str, output: Path | None = None) -> Path:
+    """Write the project and give its folder; nothing is written where anything is wrong.
+
+    Raises
+    ------
+    ParameterError
+        The name or the kind cannot be used, or the folder exists.
+    """
+    if kind not in KINDS:
+        raise ParameterError(
+            f"there is no kind of plugin {kind!r}. {did_you_mean(kind, KINDS, what='kinds')}"
+        )
+    _check_name(name)
+    folder = Path(f"fairkit-{name}") if output is None else output
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ParameterError(f"{folder} exists already; give another place with --output FOLDER")
+    if not folder.absolute().parent.is_dir():
+        raise ParameterError(f"the folder {folder.absolute().parent} does not exist; make it first")
+    with tempfile.TemporaryDirectory(prefix=".fairkit-new-", dir=folder.absolute().parent) as temporary:
+        project = Path(temporary) / "project"
+        for target, text in project_files(name, kind).items():
+            path = project / target
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        if folder.exists():
+            folder.rmdir()
+        shutil.move(project, folder)
+    return folder
+
+
+def project_files(name: str, kind: str) -> dict[str, str]:
+    """Give the project's files by path."""
+    from importlib.metadata import version
+
+    from fairkit.hookspecs import INTERFACE
+
+    words = name.split("-")
+    snake = "_".join(words)
+    values = {
+        "name": name,
+        "metric": snake,
+        "module": f"fairkit_{snake}",
+        "distribution": f"fairkit-{name}",
+        "cls": "".join(word.capitalize() for word in words),
+        "title": " ".join(words).capitalize(),
+        "summary": _SUMMARIES[kind],
+        "usage": _USAGE[kind].format(name=name),
+        "fairkit": version("fairkit"),
+        "interface": str(INTERFACE),
+        "citekey": f"fairkit_{snake}",
+        "year": str(date.today().year),
+        "test_extras": '"fairkit[lightgbm,sklearn,xgboost]", ' if kind == "mitigator" else "",
+    }
+    sources = {
+        "pyproject.toml": "pyproject.toml",
+        f"{values['module']}.py": f"{kind}.py",
+        "tests/test_contract.py": "test_contract.py",
+        f"tests/test_{snake}.py": f"test_{kind}.py",
+        "README.md": "README.md",
+        ".github/workflows/tests.yml": "ci.yml",
+        ".gitignore": "gitignore",
+    }
+    return {
+        target: Template((TEMPLATE / f"{source}.txt").read_text("utf-8")).substitute(values)
+        for target, source in sources.items()
+    }
+
+
+def _check_name(name: str) -> None:
+    from fairkit import plugins
+
+    if not _NAME.fullmatch(name):
+        raise ParameterError(
+            f"{name!r} cannot be a plugin's name: it is lower case words joined by hyphens, such as score-gap"
+        )
+    # a file of that name is how most plugins begin
+    taken = next(
+        (found for found in plugins.find() if found.name == name and found.distribution != plugins.FILE), None
+    )
+    if taken is not None:
+        raise ParameterError(
+            f"{taken.distribution} has a plugin {name!r} already; two of one name cannot be installed together"
+        )

@@ -1,0 +1,216 @@
+"""`fairkit registry alias`, `promote` and `verify`: which version a name means, and whether it may."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fairkit.errors import FairkitError
+from fairkit_cli.registry.common import (
+    VERDICT_CODES,
+    Format,
+    FormatOption,
+    KeysOption,
+    RegistryOption,
+    load_keys,
+    open_registry,
+    print_json,
+)
+
+if TYPE_CHECKING:
+    from fairkit_registry.promotion.policies import AliasPolicy
+    from fairkit_registry.promotion.run import Decision
+    from fairkit_registry.store.records import Alias
+    from fairkit_registry.store.registry import Registry
+
+
+def alias(
+    name: Annotated[str | None, typer.Argument(help="The model.")] = None,
+    alias: Annotated[
+        str | None, typer.Argument(help="The alias; without it, all aliases of the model.")
+    ] = None,
+    *,
+    key: KeysOption = None,
+    maximum: Annotated[
+        list[str] | None, typer.Option("--max", help="Rule METRIC:COLUMN=X (repeatable).")
+    ] = None,
+    minimum: Annotated[
+        list[str] | None, typer.Option("--min", help="Rule METRIC:COLUMN=X (repeatable).")
+    ] = None,
+    max_age_days: Annotated[float | None, typer.Option(min=0, help="Oldest audit that counts.")] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(help="The table the audit must be on: a file, or its content's SHA-256."),
+    ] = None,
+    no_worse: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A metric (METRIC, METRIC:COLUMN or all) not worse than the holder's beyond noise."
+        ),
+    ] = None,
+    confidence: Annotated[
+        float | None, typer.Option(help="Least confidence of the audit's intervals.")
+    ] = None,
+    check: Annotated[
+        list[str] | None, typer.Option(help="A plugin's promotion check that must agree.")
+    ] = None,
+    open_: Annotated[
+        bool | None, typer.Option("--open/--closed", help="Open: no certificate needed.")
+    ] = None,
+    clear: Annotated[
+        bool, typer.Option("--clear", help="Forget the policy before applying the options.")
+    ] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Take the alias away; the versions stay.")] = False,
+    registry: RegistryOption = None,
+    format: FormatOption = Format.table,
+) -> None:
+    """Show aliases, or make one and set what it asks for. Options replace the parts that they name."""
+    changes: dict[str, Any] = {
+        "keys": None if key is None else tuple(one.pem for one in load_keys(key)),
+        "rules": _rules(maximum, minimum),
+        "max_age_days": max_age_days,
+        "data": None if data is None else tuple(_data_digest(one) for one in data),
+        "no_worse": None if no_worse is None else tuple(no_worse),
+        "confidence": confidence,
+        "checks": None if check is None else tuple(check),
+        "open": open_,
+    }
+    given = {part: value for part, value in changes.items() if value is not None}
+    if (given or clear or remove) and alias is None:
+        raise FairkitError("a policy belongs to one alias: fairkit registry alias NAME ALIAS ...")
+    if remove and (given or clear):
+        raise FairkitError("--remove takes the alias away with its policy; it goes with no other option")
+    with open_registry(registry) as store:
+        shown = _apply(store, name, alias, given, clear=clear, remove=remove)
+    if format is Format.json:
+        print_json([one.to_dict() for one in shown])
+        return
+    from fairkit_cli.text.registry import columns, policy
+
+    rows = [
+        (
+            f"{one.name}@{one.alias}",
+            "-" if one.version is None else f"{one.name}@{one.version}",
+            policy(one.policy),
+        )
+        for one in shown
+    ]
+    typer.echo(columns(("alias", "points to", "asks for"), rows))
+
+
+def _apply(
+    store: Registry, name: str | None, alias: str | None, given: dict[str, Any], *, clear: bool, remove: bool
+) -> list[Alias]:
+    """Do what the options say, and give the aliases to show."""
+    if name is None:
+        return store.aliases()
+    if alias is None:
+        store.version(name)  # refuses an unknown name
+        return store.aliases(name)
+    if remove:
+        store.remove_alias(name, alias)
+        return store.aliases(name)
+    held = store.alias(name, alias)
+    if held is not None and not given and not clear:
+        return [held]
+    return [store.set_alias(name, alias, _changed(held, given, clear=clear))]
+
+
+def _rules(maximum: list[str] | None, minimum: list[str] | None) -> tuple[dict[str, Any], ...] | None:
+    from fairkit.results.policy import Rule
+
+    if maximum is None and minimum is None:
+        return None
+    rules = [Rule.parse(text, "max") for text in maximum or ()] + [
+        Rule.parse(text, "min") for text in minimum or ()
+    ]
+    return tuple(rule.to_dict() for rule in rules)
+
+
+def _data_digest(text: str) -> str:
+    from fairkit_registry.store.blobs import is_digest
+
+    if is_digest(text):
+        return text
+    from fairkit.data.dataset import load_data
+
+    return load_data(text).sha256
+
+
+def _changed(held: Alias | None, given: dict[str, Any], *, clear: bool) -> AliasPolicy:
+    from dataclasses import replace
+
+    from fairkit.errors import ParameterError
+    from fairkit_registry.promotion.policies import AliasPolicy
+
+    if not 0 < given.get("confidence", 0.95) < 1:
+        raise ParameterError(f"--confidence {given['confidence']} is not between 0 and 1; 0.95 is usual")
+    return replace(AliasPolicy() if held is None or clear else held.policy, **given)
+
+
+def promote(
+    reference: Annotated[str, typer.Argument(help="The version, such as credit@7.")],
+    alias: Annotated[str, typer.Argument(help="Such as production.")],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say whether it would be promoted.")
+    ] = False,
+    registry: RegistryOption = None,
+    format: FormatOption = Format.table,
+) -> None:
+    """Point an alias to a version, if the alias's policy allows it. A refusal gives all reasons at once."""
+    from fairkit_registry.promotion.run import evaluate
+    from fairkit_registry.promotion.run import promote as decide
+
+    with open_registry(registry) as store:
+        decision = (evaluate if dry_run else decide)(store, reference, alias)
+    if format is Format.json:
+        print_json(decision.to_dict() | {"promoted": decision.verdict == "pass" and not dry_run})
+    else:
+        _print_decision(decision, dry_run=dry_run)
+    raise typer.Exit(VERDICT_CODES[decision.verdict])
+
+
+def _print_decision(decision: Decision, *, dry_run: bool) -> None:
+    from fairkit_cli.text.registry import clean
+
+    target = f"{decision.version.name}@{decision.alias.alias}"
+    if decision.verdict == "pass":
+        was = (
+            "nothing"
+            if decision.alias.version is None
+            else f"{decision.version.name}@{decision.alias.version}"
+        )
+        verb = "would point" if dry_run else "points"
+        typer.echo(f"{target} {verb} to {decision.version.reference} (before: {was})")
+    else:
+        word = "refused" if decision.verdict == "fail" else "not decided"
+        typer.echo(f"{word}: {decision.version.reference} was not promoted to {decision.alias.alias}")
+    for reason in decision.reasons:
+        typer.echo(f"  {reason.kind}: {clean(reason.text)}")
+
+
+def verify(
+    reference: Annotated[str, typer.Argument(help="A version, NAME@ALIAS, or an exported archive (a file).")],
+    key: KeysOption = None,
+    registry: RegistryOption = None,
+    format: FormatOption = Format.table,
+) -> None:
+    """Check a version's file and certificates against keys that you trust.
+
+    Without --key the keys count that the model's aliases trust. NAME@ALIAS is also held against the
+    alias's policy again.
+    """
+    from fairkit_cli.registry import verify as registry_verify
+
+    if Path(reference).is_file():
+        outcome = registry_verify.archive(Path(reference), load_keys(key))
+    else:
+        with open_registry(registry) as store:
+            outcome = registry_verify.version(store, reference, load_keys(key))
+    if format is Format.json:
+        print_json(outcome.to_dict())
+    else:
+        typer.echo(outcome.text())
+    raise typer.Exit(outcome.code)

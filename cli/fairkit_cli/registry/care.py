@@ -1,0 +1,122 @@
+"""`fairkit registry export`, `import`, `check` and `gc`: archives, and looking after the folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fairkit_cli.registry.common import (
+    Format,
+    FormatOption,
+    RegistryOption,
+    load_keys,
+    open_registry,
+    print_json,
+)
+
+
+def export(
+    references: Annotated[list[str], typer.Argument(help="Models (all versions) or versions.")],
+    output: Annotated[Path, typer.Option("--output", help="The archive: an OCI image layout in a tar file.")],
+    key: Annotated[
+        list[Path] | None, typer.Option("--key", help="Public key to put in (repeatable).")
+    ] = None,
+    registry: RegistryOption = None,
+    format: FormatOption = Format.table,
+) -> None:
+    """Write models, certificates and public keys to one archive that any OCI registry can hold."""
+    from fairkit_cli.text.registry import size
+    from fairkit_registry.exchange.archive import export as write
+
+    with open_registry(registry) as store:
+        versions = write(store, references, output, keys=load_keys(key))
+    if format is Format.json:
+        print_json({"archive": str(output), "versions": [version.to_dict() for version in versions]})
+        return
+    names = ", ".join(version.reference for version in versions[:8]) + (", ..." if len(versions) > 8 else "")
+    typer.echo(f"{output}  {size(output.stat().st_size)}  {names}")
+
+
+def import_archive(
+    archive: Annotated[Path, typer.Argument(help="An archive that `export` wrote.")],
+    *,
+    name: Annotated[str | None, typer.Option(help="Another name for the model.")] = None,
+    key: Annotated[
+        list[Path] | None, typer.Option("--key", help="Refuse what is not signed with this key (repeatable).")
+    ] = None,
+    max_bytes: Annotated[int | None, typer.Option(min=1, help="The most that the archive may hold.")] = None,
+    registry: RegistryOption = None,
+    format: FormatOption = Format.table,
+) -> None:
+    """Add every version of an archive, all or none. Keys in the archive are never trusted."""
+    from fairkit_registry.exchange import importing
+    from fairkit_registry.exchange.preflight import check_archive
+
+    trusted, most = load_keys(key), max_bytes or importing.MOST_BYTES
+    with open_registry(registry, before=lambda: check_archive(archive, trusted, most)) as store:
+        found = importing.import_archive(store, archive, name=name, trusted=trusted, most_bytes=most)
+    if format is Format.json:
+        print_json([one.to_dict() for one in found])
+        return
+    for one in found:
+        here = "" if one.version is None else one.version.reference
+        state = "" if one.new else "  (already here)"
+        vouched = "signed by a trusted key" if key else "signatures not checked (no --key)"
+        typer.echo(f"{one.origin} -> {here}{state}  {vouched if one.certificates else 'no certificate'}")
+    carried = sorted({keyid for one in found for keyid in one.carried_keys})
+    if carried:
+        typer.echo(
+            f"the archive carries the public keys {', '.join(keyid[:16] for keyid in carried)}; they "
+            "are not trusted: "
+            "get the signer's key from the signer",
+            err=True,
+        )
+
+
+def check(
+    head: Annotated[
+        str | None, typer.Option(help="Digest of an event noted down before; it must still be in the log.")
+    ] = None,
+    registry: RegistryOption = None,
+    format: FormatOption = Format.table,
+) -> None:
+    """Hash every blob again, follow every reference, walk the chain of events."""
+    from fairkit_cli.text.registry import size
+    from fairkit_registry.store.maintenance import check as look
+
+    with open_registry(registry) as store:
+        result = look(store, head=head)
+    if format is Format.json:
+        print_json(result.to_dict())
+    else:
+        for text in result.problems:
+            typer.echo(f"problem: {text}")
+        for text in result.notes:
+            typer.echo(f"note: {text}")
+        state = "clean" if not result.problems else f"{len(result.problems)} problems"
+        typer.echo(
+            f"{state}: {result.versions} versions, {result.blobs} blobs ({size(result.size)}), "
+            f"{result.events} events, "
+            f"head {result.head}"
+        )
+    raise typer.Exit(1 if result.problems else 0)
+
+
+def gc(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    registry: RegistryOption = None,
+    format: FormatOption = Format.table,
+) -> None:
+    """Remove files that nothing refers to: what processes left that were killed."""
+    from fairkit_cli.text.registry import size
+    from fairkit_registry.store.maintenance import gc as collect
+
+    with open_registry(registry) as store:
+        removed = collect(store, dry_run=dry_run)
+    if format is Format.json:
+        print_json(removed.to_dict() | {"dry_run": dry_run})
+        return
+    verb = "would remove" if dry_run else "removed"
+    typer.echo(f"{verb} {len(removed.files)} files, {size(removed.size)}")

@@ -1,0 +1,76 @@
+"""What the registry's commands share: options, opening, printing."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from fairkit_registry.evidence.keys import PublicKey
+    from fairkit_registry.store.registry import Registry
+
+VERDICT_CODES = {None: 0, "pass": 0, "fail": 1, "inconclusive": 3}
+
+
+class Format(StrEnum):
+    """How a result is printed."""
+
+    table = "table"
+    json = "json"
+
+
+RegistryOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--registry",
+        help="The registry's folder; else FAIRKIT_REGISTRY, else [registry] path, else ./fairkit-registry.",
+    ),
+]
+FormatOption = Annotated[Format, typer.Option("--format", help="For people or for programs.")]
+KeysOption = Annotated[
+    list[Path] | None, typer.Option("--key", help="Public key to trust (repeatable).", show_default=False)
+]
+
+
+def registry_path(option: Path | None) -> Path:
+    """Give the registry's folder from the option, the environment or the configuration."""
+    from fairkit.config import load_config
+    from fairkit_registry.store.location import locate
+
+    config = load_config()
+    path = config.registry.get("path")
+    return locate(option, configured=None if path is None else config.file(path))
+
+
+def open_registry(option: Path | None, *, before: Callable[[], None] | None = None) -> Registry:
+    """Open the registry. With `before` it is made where there is none, after a look at what will be added."""
+    from fairkit_registry.store.registry import INDEX_FILE, Registry
+
+    path = registry_path(option)
+    if before is not None and not (path / INDEX_FILE).exists():
+        before()  # what it refuses leaves no empty registry behind
+        typer.echo(f"new registry: {path}", err=True)
+    return Registry(path, create=before is not None)
+
+
+def load_keys(paths: list[Path] | None) -> list[PublicKey]:
+    """Read the public keys that the user named."""
+    from fairkit_registry.evidence.keys import load_public
+
+    return [load_public(path) for path in paths or ()]
+
+
+def print_json(value: Any) -> None:
+    """Print a result for programs."""
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def json_lines(records: Iterable[Any]) -> str:
+    """Write records as a JSON list with a line for each: an indented one takes long for thousands."""
+    return "[" + ",\n".join(json.dumps(one.to_dict(), ensure_ascii=False) for one in records) + "]"

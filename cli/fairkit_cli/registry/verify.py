@@ -1,0 +1,167 @@
+"""What `fairkit registry verify` looks at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fairkit.errors import FairkitError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from fairkit_registry.evidence.certificate import Certificate
+    from fairkit_registry.evidence.keys import PublicKey
+    from fairkit_registry.store.records import Version
+    from fairkit_registry.store.registry import Registry
+
+_NO_KEY = (
+    "name the public key that you trust with --key; no alias of the model trusts one, "
+    "and a key that comes along never counts"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What held and what did not; `verdict` is the newest good certificate's, or the alias's policy's."""
+
+    subject: str
+    held: tuple[str, ...]
+    failed: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    verdict: str | None = None
+
+    @property
+    def code(self) -> int:
+        """The exit code: a verification that failed, else the verdict."""
+        if self.failed:
+            return 1
+        return {None: 0, "pass": 0, "fail": 1, "inconclusive": 3}[self.verdict]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the JSON form."""
+        return {
+            "subject": self.subject,
+            "verified": not self.failed,
+            "held": list(self.held),
+            "failed": list(self.failed),
+            "notes": list(self.notes),
+            "verdict": self.verdict,
+        }
+
+    def text(self) -> str:
+        """Give the lines for people."""
+        from fairkit_cli.text.registry import clean
+
+        lines = [
+            f"{self.subject}: {'refused' if self.failed else 'verified'}, verdict {self.verdict or 'none'}"
+        ]
+        lines += [f"  holds: {clean(text)}" for text in self.held]
+        lines += [f"  does not hold: {clean(text)}" for text in self.failed]
+        lines += [f"  note: {clean(text)}" for text in self.notes]
+        return "\n".join(lines)
+
+
+def version(registry: Registry, reference: str, keys: Sequence[PublicKey]) -> Outcome:
+    """Check a version in a registry.
+
+    Raises
+    ------
+    FairkitError
+        There is no such version, or no key to rely on.
+    """
+    from fairkit_registry import names
+    from fairkit_registry.exchange.describe import pinned_keys
+
+    wanted = names.parse(reference)
+    found = registry.version(wanted)
+    trusted = list(keys) or pinned_keys(registry, found.name, wanted.alias)
+    if not trusted:
+        raise FairkitError(_NO_KEY)
+    held, failed, good, notes = _files(registry, found, trusted)
+    newest = max(good, key=lambda one: one.audited_at, default=None)
+    verdict: str | None = None if newest is None else newest.report.verdict
+    if wanted.alias is not None:
+        verdict, told = _against_policy(registry, found, wanted.alias)
+        notes += told
+    return Outcome(
+        subject=found.reference, held=tuple(held), failed=tuple(failed), notes=tuple(notes), verdict=verdict
+    )
+
+
+def _files(
+    registry: Registry, found: Version, trusted: Sequence[PublicKey]
+) -> tuple[list[str], list[str], list[Certificate], list[str]]:
+    """Hash the model again and verify its certificates: what held, what did not, which count, and notes.
+
+    A certificate by somebody else is a note where another one holds; a damaged file never is.
+    """
+    from fairkit_registry.errors import CertificateError, RegistryError
+    from fairkit_registry.evidence.certificate import verify
+
+    held: list[str] = []
+    failed: list[str] = []
+    others: list[str] = []
+    good: list[Certificate] = []
+    problem = registry.blobs.problem(found.model)
+    if problem is None:
+        held.append(f"the model's file has SHA-256 {found.model}")
+    else:
+        failed.append(problem)
+    for digest in found.certificates:
+        try:
+            one = verify(registry.certificate(digest), trusted, model_sha256=found.model)
+        except CertificateError as error:
+            others.append(f"certificate {digest[:12]}: {error}")
+            continue
+        except RegistryError as error:
+            failed.append(f"certificate {digest[:12]}: {error}")
+            continue
+        good.append(one)
+        keys = ", ".join(keyid[:16] for keyid in one.keyids)
+        held.append(
+            f"certificate {digest[:12]}: signed by {keys}, about this model, verdict {one.report.verdict}"
+        )
+    if not found.certificates:
+        failed.append(f"{found.reference} has no certificate: nobody vouches for it")
+    return (held, failed, good, others) if good else (held, [*failed, *others], good, [])
+
+
+def _against_policy(registry: Registry, found: Version, alias: str) -> tuple[str, list[str]]:
+    from fairkit_registry.promotion.run import evaluate
+
+    decision = evaluate(registry, found.reference, alias)
+    return decision.verdict, [f"policy of {alias}: {one.kind}: {one.text}" for one in decision.reasons]
+
+
+def archive(path: Path, keys: Sequence[PublicKey]) -> Outcome:
+    """Check an exported archive without a registry.
+
+    Raises
+    ------
+    FairkitError
+        There is no key to rely on.
+    """
+    import tempfile
+    from pathlib import Path as _Path
+
+    from fairkit_registry.errors import ArchiveError, CertificateError, RegistryError
+    from fairkit_registry.exchange.importing import look_into
+
+    if not keys:
+        raise FairkitError(_NO_KEY)
+    try:
+        with tempfile.TemporaryDirectory(prefix="fairkit-") as scratch:
+            found = look_into(path, keys, _Path(scratch))
+    except (ArchiveError, CertificateError, RegistryError) as error:
+        return Outcome(subject=str(path), held=(), failed=(str(error),))
+    held = [
+        f"{one.origin}: model intact, signed by "
+        + ", ".join(sorted({keyid[:16] for certificate in one.certificates for keyid in certificate.keyids}))
+        + f", verdict {one.verdict}"
+        for one in found
+    ]
+    verdicts = {one.verdict for one in found}
+    worst = next((v for v in ("fail", "inconclusive", "pass") if v in verdicts), None)
+    return Outcome(subject=str(path), held=tuple(held), failed=(), verdict=worst)

@@ -1,0 +1,250 @@
+"""`fairkit registry add`, `list`, `show`, `log` and `diff`: versions and what is known about them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fairkit_cli.registry.common import (
+    Format,
+    FormatOption,
+    RegistryOption,
+    json_lines,
+    open_registry,
+    print_json,
+)
+
+
+class ShowFormat(StrEnum):
+    """How a version is shown."""
+
+    table = "table"
+    json = "json"
+    markdown = "markdown"
+    cyclonedx = "cyclonedx"
+    html = "html"
+
+
+def add(
+    name: Annotated[
+        str, typer.Argument(help="The model's name; or NAME@VERSION to attach certificates to it.")
+    ],
+    file: Annotated[Path | None, typer.Argument(help="The ONNX file. It is copied, and never run.")] = None,
+    *,
+    certificate: Annotated[
+        list[Path] | None, typer.Option(help="Certificate of this file (repeatable).")
+    ] = None,
+    parent: Annotated[
+        str | None, typer.Option(help="The version it was made from, such as credit@1.")
+    ] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="A tag (repeatable).")] = None,
+    notes: Annotated[str, typer.Option(help="What to remember about it.")] = "",
+    registry: RegistryOption = None,
+    format: FormatOption = Format.table,
+) -> None:
+    """Add a file as the next version of a model, or attach certificates to a version."""
+    from fairkit.errors import FairkitError
+    from fairkit_cli.text.registry import size
+
+    if file is None:
+        if not certificate or parent or tag or notes:
+            raise FairkitError(
+                "`fairkit registry add NAME MODEL.onnx` adds a version; "
+                "`fairkit registry add NAME@VERSION --certificate CERT` attaches a certificate"
+            )
+        with open_registry(registry) as store:
+            version = store.attach(name, certificate)
+    else:
+        from fairkit_registry.exchange.preflight import check_addition
+
+        first = partial(check_addition, name, file, certificate or (), parent)
+        with open_registry(registry, before=first) as store:
+            version = store.add(
+                name, file, certificates=certificate or (), parent=parent, tags=tag or (), notes=notes
+            )
+    if format is Format.json:
+        print_json(version.to_dict())
+        return
+    count = len(version.certificates)
+    typer.echo(
+        f"{version.reference}  sha256 {version.model}  {size(version.size)}  {count} "
+        f"certificate{'s' * (count != 1)}"
+    )
+
+
+def list_models(
+    name: Annotated[str | None, typer.Argument(help="A model; without it, all models.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the newest versions.")] = None,
+    registry: RegistryOption = None,
+    format: FormatOption = Format.table,
+) -> None:
+    """List the models, or the versions of one, the newest first."""
+    with open_registry(registry) as store:
+        if name is None:
+            models = store.models()
+            aliases = None
+        else:
+            versions = store.versions(name, limit=limit)
+            aliases = store.aliases(name)
+    from fairkit_cli.text.registry import columns, size
+
+    if aliases is None:
+        if format is Format.json:
+            print_json(models)
+            return
+        rows = [
+            (m["name"], str(m["versions"]), ", ".join(f"{a}={v or '-'}" for a, v in m["aliases"].items()))
+            for m in models
+        ]
+        typer.echo(columns(("model", "versions", "aliases"), rows))
+        return
+    if format is Format.json:
+        typer.echo(f'{{"versions": {json_lines(versions)}, "aliases": {json_lines(aliases)}}}')
+        return
+    held: dict[int | None, list[str]] = {}
+    for one in aliases:
+        held.setdefault(one.version, []).append(one.alias)
+    typer.echo(
+        columns(
+            ("version", "aliases", "sha256", "size", "certificates", "parent", "added", "tags"),
+            [
+                (
+                    *(v.reference, ", ".join(held.get(v.version, ())), v.model[:12], size(v.size)),
+                    *(str(len(v.certificates)), v.parent or "", v.added_at[:16], ", ".join(v.tags)),
+                )
+                for v in versions
+            ],
+        )
+    )
+
+
+def show(
+    reference: Annotated[str, typer.Argument(help="NAME (the newest), NAME@VERSION or NAME@ALIAS.")],
+    registry: RegistryOption = None,
+    format: Annotated[
+        ShowFormat,
+        typer.Option(
+            "--format", help="markdown: a model card; cyclonedx: an ML bill of materials; html: its audit."
+        ),
+    ] = ShowFormat.table,
+) -> None:
+    """Show a version with its certificates; or write its model card or bill of materials."""
+    from fairkit_registry.exchange import describe
+
+    with open_registry(registry) as store:
+        version = store.version(reference)
+        if format is ShowFormat.markdown:
+            from fairkit_registry.exchange.cards import markdown
+
+            typer.echo(markdown(describe.card(store, version)), nl=False)
+            return
+        if format is ShowFormat.cyclonedx:
+            from fairkit_registry.exchange.bom import cyclonedx
+
+            typer.echo(cyclonedx(describe.card(store, version)), nl=False)
+            return
+        found = describe.certificates_of(store, version)
+        aliases = [one.alias for one in store.aliases(version.name) if one.version == version.version]
+        file = store.blobs.path(version.model)
+    if format is ShowFormat.html:
+        from fairkit_cli.html.report import certificate_page
+
+        typer.echo(certificate_page(version.reference, found), nl=False)
+        return
+    if format is ShowFormat.json:
+        record = {"aliases": aliases, "path": str(file), "evidence": [one.to_dict() for one in found]}
+        print_json(version.to_dict() | record)
+        return
+    from fairkit_cli.text.registry import certificate, clean, size
+
+    typer.echo(f"{version.reference}  {', '.join(aliases)}".rstrip())
+    typer.echo(
+        f"sha256   {version.model}\nsize     {size(version.size)}\nadded    {version.added_at}\nfile   "
+        f"  {file}"
+    )
+    for label, text in (
+        ("made of ", version.parent),
+        ("origin  ", version.origin),
+        ("tags    ", ", ".join(version.tags)),
+        ("notes   ", version.notes),
+    ):
+        if text:
+            typer.echo(f"{label} {clean(text)}")
+    for one in found:
+        typer.echo("\n".join(certificate(one)))
+    if not found:
+        typer.echo("no certificate")
+
+
+def log(
+    name: Annotated[str | None, typer.Argument(help="A model; without it, everything.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the newest events.")] = None,
+    registry: RegistryOption = None,
+    format: FormatOption = Format.table,
+) -> None:
+    """Show what was done, the newest first. Each entry's digest covers the one before it."""
+    from fairkit_cli.text.registry import columns
+
+    with open_registry(registry) as store:
+        events = store.log(name, limit=limit)
+    if format is Format.json:
+        print_json([event.to_dict() for event in events])
+        return
+    rows = []
+    for event in events:
+        version = event.body.get("version")
+        what = f"{event.name}@{version}" if version else str(event.name)
+        told = {
+            "promote": f"-> {event.body.get('alias')}",
+            "alias": f"{event.body.get('alias')}: policy",
+            "remove-alias": f"{event.body.get('alias')}: removed",
+        }
+        more = (
+            told.get(event.action) or str(event.body.get("certificate") or event.body.get("model", ""))[:12]
+        )
+        rows.append(
+            (
+                str(event.seq),
+                event.at[:19],
+                event.action,
+                what,
+                more,
+                str(event.body["by"]),
+                event.digest[:12],
+            )
+        )
+    typer.echo(columns(("event", "at", "action", "what", "", "by", "digest"), rows))
+
+
+def diff(
+    before: Annotated[str, typer.Argument(help="Such as credit@1.")],
+    after: Annotated[str, typer.Argument(help="Such as credit@2.")],
+    registry: RegistryOption = None,
+    format: FormatOption = Format.table,
+) -> None:
+    """Set two versions side by side: findings with intervals, operators and sizes."""
+    from fairkit_cli.text.registry import columns, comparisons, size
+    from fairkit_registry.exchange.difference import diff as compare
+
+    with open_registry(registry) as store:
+        result = compare(store, before, after)
+    if format is Format.json:
+        print_json(result.to_dict())
+        return
+    one, other = result.before.reference, result.after.reference
+    if result.findings:
+        typer.echo(comparisons(result.findings, one, other) + "\n")
+    graphs = result.graphs
+    rows = [
+        ("file", size(result.before.size), size(result.after.size)),
+        ("operators", *(str(sum(graph.operators.values())) for graph in graphs)),
+        ("weights", *(str(graph.weights) for graph in graphs)),
+        *((name, str(pair[0]), str(pair[1])) for name, pair in result.operators.items()),
+    ]
+    typer.echo(columns(("graph", one, other), rows))
+    for note in result.notes:
+        typer.echo(f"note: {note}")

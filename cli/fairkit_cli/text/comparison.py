@@ -1,0 +1,161 @@
+"""Before and after, or one model and another, for people: a line for each metric, with the paired difference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from fairkit_cli.text.render import to_text
+from fairkit_cli.text.view import (
+    MEANING,
+    change_name,
+    headline_changes,
+    interval,
+    metric_name,
+    number,
+)
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from fairkit.mitigation.run import MitigationResult
+    from fairkit.results.comparisons import Change, Comparison
+    from fairkit.results.findings import Finding
+
+_KS = "statistical_parity_ks"
+_STYLES = {"better": "green", "worse": "red", "changed": "yellow"}
+
+
+def comparison(result: MitigationResult, *, terminal: bool) -> str:
+    """Give the table of a mitigation as text, with colours on a terminal."""
+    return to_text(_mitigation(result), terminal=terminal)
+
+
+def comparison_text(result: Comparison, *, terminal: bool) -> str:
+    """Give the tables of a comparison as text, with colours on a terminal."""
+    return to_text(_comparison(result), terminal=terminal)
+
+
+def _mitigation(result: MitigationResult) -> list[RenderableType]:
+    from rich.text import Text
+
+    after = result.after
+    head = (
+        f"{result.plugin}: {result.train_rows:,} rows to learn from, {result.test_rows:,} rows to measure on"
+    )
+    parts: list[RenderableType] = [Text(head, style="bold"), ""]
+    parts += change_tables(result.changes, ("before", "after"), after.confidence)
+    parts += _distances(result) + _others(result)
+    if after.verdict is not None:
+        parts.append(Text(f"Policy after: {after.verdict}", style="bold"))
+        parts += [Text(f"  {rule.verdict}: {rule.reason}") for rule in after.policy]
+    parts += [Text(f"· {note}") for note in dict.fromkeys([*result.notes, *after.data.notes])]
+    return parts
+
+
+def _distances(result: MitigationResult) -> list[RenderableType]:
+    """Show the largest distances of score distributions; they have intervals of their own, not paired ones."""
+    before = {one.sensitive: one for one in result.before.findings if one.metric == _KS}
+    found = [one for one in result.after.findings if one.metric == _KS and one.sensitive in before]
+    rows = [(one.metric, one.sensitive, before[one.sensitive], one) for one in found]
+    return _two_audits("Distributions of scores", rows, result)
+
+
+def _others(result: MitigationResult) -> list[RenderableType]:
+    """Show what other auditors than ``group`` found, such as a certificate, before and after."""
+    rows = [(metric_name(after), after.sensitive, before, after) for before, after in other_findings(result)]
+    return _two_audits("Individual fairness", rows, result)
+
+
+def other_findings(result: MitigationResult) -> list[tuple[Finding, Finding]]:
+    """Pair what other auditors than ``group`` found before and after a mitigation, such as a certificate."""
+
+    def key(finding: Finding) -> tuple[str, str, str | None]:
+        return finding.auditor, metric_name(finding), finding.sensitive
+
+    before = {key(one): one for one in result.before.findings}
+    return [
+        (before[key(one)], one)
+        for one in result.after.findings
+        if one.auditor != "group" and key(one) in before
+    ]
+
+
+def _two_audits(
+    title: str, rows: Sequence[tuple[str, str | None, Finding, Finding]], result: MitigationResult
+) -> list[RenderableType]:
+    from rich.table import Table
+
+    if not rows:
+        return []
+    title = f"{title} ({result.after.confidence:.0%} intervals)"
+    grid = Table(box=None, pad_edge=False, title_justify="left", title=title)
+    grid.title_style = "bold"
+    grid.add_column("metric", no_wrap=True)
+    grouped = any(sensitive is not None for _, sensitive, _, _ in rows)
+    if grouped:
+        grid.add_column("groups of")
+    for name in ("before", "after"):
+        grid.add_column(name, justify="right", no_wrap=True)
+    for metric, sensitive, before, after in rows:
+        cells = [f"{number(one.value)} {interval(one.interval)}" for one in (before, after)]
+        grid.add_row(metric, *([str(sensitive or "-")] if grouped else []), *cells)
+    return [grid, ""]
+
+
+def _comparison(result: Comparison) -> list[RenderableType]:
+    from rich.text import Text
+
+    base = result.models[0].name
+    parts: list[RenderableType] = [
+        Text(f"{result.data.name}, {result.data.rows:,} rows: every model beside {base}", style="bold"),
+        "",
+    ]
+    for model, changes in zip(result.models[1:], result.changes, strict=True):
+        parts += change_tables(changes, (base, model.name), result.confidence)
+    parts += [Text(f"· {note}") for note in dict.fromkeys([*result.notes, *result.data.notes])]
+    return parts
+
+
+def change_tables(
+    changes: Sequence[Change], names: tuple[str, str], confidence: float
+) -> list[RenderableType]:
+    """Give the headline numbers of two models: performance, then disparities.
+
+    Parameters
+    ----------
+    changes
+        Of one model beside another.
+    names
+        The two models'.
+    confidence
+        Of the intervals.
+    """
+    performance, between = headline_changes(changes)
+    return [
+        *_table(f"Performance ({confidence:.0%} intervals of the difference)", performance, names),
+        *_table("Between groups", between, names),
+    ]
+
+
+def _table(title: str, changes: Sequence[Change], names: tuple[str, str]) -> list[RenderableType]:
+    from rich.table import Table
+    from rich.text import Text
+
+    if not changes:
+        return []
+    grid = Table(box=None, pad_edge=False, title_justify="left", title=title)
+    grid.title_style = "bold"
+    grid.add_column("metric", no_wrap=True)
+    if changes[0].sensitive is not None:
+        grid.add_column("groups of")
+    for name in names:
+        grid.add_column(name, justify="right", overflow="fold")
+    grid.add_column("difference", justify="right", no_wrap=True)
+    grid.add_column("", no_wrap=True)
+    for one in changes:
+        sensitive = [] if one.sensitive is None else [one.sensitive]
+        difference = f"{number(one.difference)} {interval(one.interval)}"
+        word = Text(MEANING[one.outcome], style=_STYLES.get(one.outcome, "dim"))
+        grid.add_row(change_name(one), *sensitive, number(one.before), number(one.after), difference, word)
+    return [grid, ""]

@@ -1,0 +1,56 @@
+"""A frontier for the terminal: the points with their intervals, the picked one on test rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fairkit_cli.text.comparison import change_tables
+from fairkit_cli.text.render import to_text
+from fairkit_cli.text.view import interval, number
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from fairkit.frontiers.run import Frontier
+
+
+def frontier_text(result: Frontier, *, terminal: bool) -> str:
+    """Give the table of a frontier as text, with colours on a terminal."""
+    return to_text(_parts(result), terminal=terminal)
+
+
+def _parts(result: Frontier) -> list[RenderableType]:
+    from rich.table import Table
+    from rich.text import Text
+
+    train, validation, test = result.rows
+    grid = Table(box=None, pad_edge=False, title_justify="left")
+    grid.title = f"Points on {validation:,} validation rows, {result.confidence:.0%} intervals"
+    grid.title_style = "bold"
+    grid.add_column("", no_wrap=True)
+    grid.add_column("point", overflow="fold")
+    grid.add_column(result.performance, justify="right")
+    grid.add_column(result.disparity, justify="right")
+    for place, point in enumerate(result.points):
+        mark = "◉" if place == result.chosen else "●" if place in result.front else "·"
+        axes = result.axes(point)
+        if axes is None:
+            grid.add_row("✗", point.name, Text(f"failed: {point.error}", style="red"), "")
+            continue
+        x, y = axes
+        cells = [f"{number(one.value)} {interval(one.interval)}" for one in (y, x)]
+        grid.add_row(mark, point.name, *cells, style="bold" if place == result.chosen else None)
+    parts: list[RenderableType] = [
+        grid,
+        Text("◉ picked  ● on the front  · beaten on both axes  ✗ failed", style="dim"),
+        "",
+    ]
+    if result.chosen is not None:
+        parts += [
+            Text(f"Picked: {result.points[result.chosen].name}", style="bold"),
+            Text(f"{result.rule}; {train:,} rows to learn from"),
+            Text(f"On {test:,} test rows, beside the baseline:"),
+            "",
+            *change_tables(result.changes, ("baseline", "picked"), result.confidence),
+        ]
+    return [*parts, *(Text(f"· {note}") for note in result.notes)]

@@ -1,0 +1,109 @@
+"""What the registry's commands print for people: plain columns, quick for thousands of lines."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from fairkit.results.findings import Interval
+    from fairkit_registry.evidence.certificate import Certificate
+    from fairkit_registry.promotion.compare import Comparison
+    from fairkit_registry.promotion.policies import AliasPolicy
+
+
+def columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Set rows under a header, each column as wide as its widest cell."""
+    table = [[clean(cell) for cell in row] for row in [header, *rows]]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in table]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def clean(text: str) -> str:
+    """Take control characters out of text from outside: it cannot move the cursor or fake a line."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
+def number(value: float | None) -> str:
+    """Write a value with four significant digits, or a dash."""
+    return "-" if value is None else f"{value:.4g}"
+
+
+def interval(pair: Interval | None) -> str:
+    """Write an interval, or nothing."""
+    if pair is None:
+        return ""
+    return "[" + ", ".join(number(bound) if math.isfinite(bound) else str(bound) for bound in pair) + "]"
+
+
+def size(count: int) -> str:
+    """Write a number of bytes for people."""
+    value = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000 or unit == "GB":
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return ""
+
+
+def policy(one: AliasPolicy) -> str:
+    """Say in one line what an alias asks for."""
+    from fairkit_registry.evidence.keys import keyid_of
+
+    if one.open:
+        return "open: no certificate needed"
+    parts = [", ".join(f"key {keyid_of(pem)[:16]}" for pem in one.keys) or "no trusted key"]
+    for rule in one.rules:
+        where = f":{rule['sensitive']}" if rule["sensitive"] else ""
+        limit = f"<= {rule['max']:g}" if "max" in rule else f">= {rule['min']:g}"
+        parts.append(f"{rule['metric']}{where} {limit}")
+    if not one.rules:
+        parts.append("certified verdict pass")
+    if one.max_age_days is not None:
+        parts.append(f"at most {one.max_age_days:g} days old")
+    if one.data:
+        parts.append("on data " + ", ".join(digest[:12] for digest in one.data))
+    if one.no_worse:
+        parts.append("no worse than the holder beyond noise in " + ", ".join(one.no_worse))
+    parts += [f"check {name}" for name in one.checks]
+    return "; ".join(parts)
+
+
+def certificate(one: Certificate) -> list[str]:
+    """Describe a certificate in lines."""
+    report = one.report
+    signed = "signature checked, key" if one.verified else "NOT verified, claims key"
+    keys = ", ".join(key[:16] or "(none)" for key in one.keyids)
+    lines = [
+        f"certificate {one.sha256[:12]}  audited {one.audited_at:%Y-%m-%d %H:%M} UTC  {signed} {keys}",
+        f"  data {report.data.name}  {report.data.rows} rows  content {report.data.sha256[:16]}",
+        f"  verdict: {report.verdict or 'no policy'}",
+    ]
+    if one.mitigation is not None:
+        lines.append(f"  mitigation: {one.mitigation['plugin']} {dict(one.mitigation['parameters'])}")
+    return [clean(line) for line in lines]
+
+
+_ORDER = ("worse", "better", "different", "unknown", "within noise")
+
+
+def comparisons(pairs: Sequence[Comparison], before: str, after: str) -> str:
+    """Set findings side by side, what changed first, with a count of each kind of change."""
+    rows = [
+        (
+            pair.title,
+            f"{number(pair.before)} {interval(pair.before_interval)}",
+            f"{number(pair.after)} {interval(pair.after_interval)}",
+            f"{number(pair.difference)} {interval(pair.interval)}",
+            pair.change,
+        )
+        for pair in sorted(pairs, key=lambda pair: _ORDER.index(pair.change))
+    ]
+    changes = [pair.change for pair in pairs]
+    counts = ", ".join(f"{changes.count(change)} {change}" for change in _ORDER if change in changes)
+    return columns(("finding", before, after, "difference", "change"), rows) + f"\n\n{counts}"

@@ -1,0 +1,181 @@
+"""A report for people: the verdict, then the largest disparities with their intervals, then the groups."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from fairkit_cli.text.view import ReportView, disparities, group_table, interval, number, report_view
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.text import Text
+
+    from fairkit.results.findings import Finding, Report
+
+BAR_WIDTH = 26
+_COLOURS = {"pass": "green", "fail": "red", "inconclusive": "yellow"}
+_MARKS = {"pass": "✓", "fail": "✗", "inconclusive": "?"}
+
+
+def table(report: Report, *, terminal: bool) -> str:
+    """Give the report as text, with colours on a terminal."""
+    return to_text(_parts(report), terminal=terminal)
+
+
+def to_text(parts: Iterable[RenderableType], *, terminal: bool) -> str:
+    """Render with rich: the terminal's width and colours, or 100 columns of plain text."""
+    from rich.console import Console
+
+    target = io.StringIO()
+    width = max(shutil.get_terminal_size((100, 24)).columns, 72) if terminal else 100
+    console: Console = Console(
+        file=target,
+        width=width,
+        force_terminal=terminal,
+        no_color=not terminal,
+        highlight=False,
+        soft_wrap=False,
+    )
+    for part in parts:
+        console.print(part)
+    return "\n".join(line.rstrip() for line in target.getvalue().splitlines()) + "\n"
+
+
+def _parts(report: Report) -> list[RenderableType]:
+    from fairkit_cli.text.pairs import pairs
+
+    view = report_view(report)
+    parts: list[RenderableType] = [_verdict(view), _subject(view), ""]
+    parts += _bars(report)
+    for sensitive in report.data.groups:
+        parts += _groups(report, sensitive)
+    parts += _others(report)
+    parts += pairs(report)
+    parts += _notes(view)
+    return parts
+
+
+def _verdict(view: ReportView) -> Text:
+    from rich.text import Text
+
+    text = Text()
+    if view.verdict is None:
+        text.append("No verdict", style="bold")
+        text.append(": no policy was given. Add a rule, for example --max demographic_parity_difference=0.1")
+        return text
+    text.append(f"{_MARKS[view.verdict]} {view.verdict.upper()}", style=f"bold {_COLOURS[view.verdict]}")
+    text.append(f": {view.summary}")
+    for rule in view.rules:
+        text.append(f"\n  {_MARKS[rule.verdict]} ", style=_COLOURS[rule.verdict])
+        text.append(rule.reason)
+    return text
+
+
+def _subject(view: ReportView) -> Text:
+    from rich.text import Text
+
+    return Text(view.subject, style="dim")
+
+
+def _bars(report: Report) -> list[RenderableType]:
+    """The largest disparities, each with its interval drawn on one scale."""
+    from rich.table import Table
+
+    shown = disparities(report)
+    if not shown:
+        return []
+    scale = max(
+        [finding.interval[1] if finding.interval else finding.value or 0 for finding in shown] + [1e-9]
+    )
+    level = f"{report.confidence:.0%}"
+    grid = Table(
+        box=None, pad_edge=False, title_justify="left", title=f"Largest disparities, {level} intervals"
+    )
+    grid.title_style = "bold"
+    grid.add_column("metric", no_wrap=True)
+    grid.add_column("groups of")
+    grid.add_column("value", justify="right", no_wrap=True)
+    grid.add_column("interval", justify="right", no_wrap=True)
+    grid.add_column(f"0{'·' * (BAR_WIDTH - 6)}{number(scale):>5}", no_wrap=True)
+    limits = {(rule.metric, rule.sensitive): rule.maximum for rule in report.policy}
+    for finding in shown:
+        limit = limits.get((finding.metric, finding.sensitive), limits.get((finding.metric, None)))
+        grid.add_row(
+            finding.metric + (f" ({finding.parameters['class']})" if "class" in finding.parameters else ""),
+            finding.sensitive or "-",
+            number(finding.value),
+            interval(finding.interval),
+            _bar(finding, scale, limit),
+        )
+    return [grid, ""]
+
+
+def _bar(finding: Finding, scale: float, limit: float | None) -> Text:
+    """Draw an interval: ``├──●──┤``, with the policy's limit as ``|``."""
+    from rich.text import Text
+
+    cells = ["·"] * BAR_WIDTH
+
+    def place(value: float) -> int:
+        return min(max(round(value / scale * (BAR_WIDTH - 1)), 0), BAR_WIDTH - 1)
+
+    if finding.interval is not None:
+        low, high = place(finding.interval[0]), place(finding.interval[1])
+        cells[low : high + 1] = ["─"] * (high - low + 1)
+        cells[low], cells[high] = "├", "┤"
+    if limit is not None and limit <= scale:
+        cells[place(limit)] = "┃"
+    if finding.value is not None:
+        cells[place(finding.value)] = "●"
+    colour = "yellow" if finding.inconclusive else "cyan"
+    return Text("".join(cells), style=colour)
+
+
+def _groups(report: Report, sensitive: str) -> list[RenderableType]:
+    from rich.table import Table
+
+    rows, metrics = group_table(report, sensitive)
+    if not metrics:
+        return []
+    grid = Table(box=None, pad_edge=False, title_justify="left", title=f"Groups of {sensitive}")
+    grid.title_style = "bold"
+    grid.add_column("group")
+    grid.add_column("rows", justify="right")
+    for metric in metrics:
+        grid.add_column(metric.replace("_", " "), justify="right")
+    for row in rows:
+        grid.add_row(row.group, f"{row.rows:,}", *(number(value) for value in row.values))
+    return [grid, ""]
+
+
+def _others(report: Report) -> list[RenderableType]:
+    """What other auditors than `group` found."""
+    from rich.table import Table
+
+    found = [finding for finding in report.findings if finding.auditor != "group"]
+    if not found:
+        return []
+    grid = Table(box=None, pad_edge=False, title_justify="left", title="Other findings")
+    grid.title_style = "bold"
+    for name in ("auditor", "metric", "on", "value", "interval"):
+        grid.add_column(name, justify="right" if name in ("value", "interval") else "left")
+    for finding in found:
+        grid.add_row(
+            finding.auditor,
+            finding.metric,
+            finding.sensitive or "-",
+            number(finding.value),
+            interval(finding.interval),
+        )
+    return [grid, ""]
+
+
+def _notes(view: ReportView) -> list[RenderableType]:
+    from rich.text import Text
+
+    if not view.notes:
+        return []
+    return [Text("Notes", style="bold"), *(Text(f"· {note}") for note in view.notes)]

@@ -1,0 +1,262 @@
+"""What a report shows first, whatever it is rendered with: one view model for the terminal and the page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fairkit.results.comparisons import Change, Outcome
+    from fairkit.results.findings import Finding, Report, RuleResult, VerdictName
+
+MOST_DISPARITIES = 12
+
+_SAME_AS_ANOTHER = frozenset(
+    {
+        "selection_rate_difference",  # demographic_parity_difference
+        "true_positive_rate_difference",  # equal_opportunity_difference
+        "false_negative_rate_difference",  # equal_opportunity_difference
+        "true_negative_rate_difference",  # false_positive_rate_difference
+        "equalized_odds_difference",  # the larger of two that are shown
+        "gap_max",
+        "gap_rms",
+        "f1_score_difference",
+        "brier_score_difference",
+        "mean_prediction_difference",
+    }
+)
+_REGRESSION = frozenset({"mean_prediction_difference"})
+_GROUP_COLUMNS = (
+    "selection_rate",
+    "true_positive_rate",
+    "false_positive_rate",
+    "precision",
+    "accuracy",
+    "mean_prediction",
+    "mean_absolute_error",
+    "mean_squared_error",
+    "r2_score",
+)
+_BINARY_ONLY = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ReportView:
+    """The sentences of a report."""
+
+    verdict: VerdictName | None
+    summary: str
+    rules: tuple[RuleResult, ...]
+    subject: str
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """One group's values, in the order of the columns."""
+
+    group: str
+    rows: int
+    values: tuple[float | None, ...]
+    intervals: tuple[tuple[float, float] | None, ...] = ()
+
+
+def number(value: float | None) -> str:
+    """Write a number with three places, more for small ones, fewer for large ones."""
+    if value is None:
+        return "-"
+    if not math.isfinite(value):
+        return "∞" if value > 0 else "-∞"
+    value += 0.0  # no negative zero
+    size = abs(value)
+    if size == 0 or 0.001 <= size < 100:
+        return f"{value:.3f}"
+    return f"{value:.3g}"
+
+
+def interval(pair: tuple[float, float] | None) -> str:
+    """Write an interval, or that there is none."""
+    return "none" if pair is None else f"[{number(pair[0])}, {number(pair[1])}]"
+
+
+def metric_name(finding: Finding) -> str:
+    """Name a finding's metric, with the class or the budget that it is about."""
+    told = [f"{key} {finding.parameters[key]}" for key in ("class", "epsilon") if key in finding.parameters]
+    return f"{finding.metric} ({', '.join(told)})" if told else finding.metric
+
+
+def rule_for(report: Report, finding: Finding) -> RuleResult | None:
+    """Give the policy's rule on a finding: the one that names its sensitive column, else the general one."""
+    of_metric = [rule for rule in report.policy if rule.metric == finding.metric]
+    named = [rule for rule in of_metric if rule.sensitive == finding.sensitive]
+    return next(iter(named or [rule for rule in of_metric if rule.sensitive is None]), None)
+
+
+def report_view(report: Report) -> ReportView:
+    """Give the sentences of a report."""
+    return ReportView(
+        verdict=report.verdict,
+        summary=_summary(report),
+        rules=report.policy,
+        subject=_subject(report),
+        notes=_notes(report),
+    )
+
+
+def _summary(report: Report) -> str:
+    counts = {
+        name: sum(rule.verdict == name for rule in report.policy) for name in ("pass", "fail", "inconclusive")
+    }
+    of = f"of {len(report.policy)} policy rule{'s' * (len(report.policy) != 1)}"
+    tail = "under these metrics, on this data"
+    if report.verdict == "pass":
+        return f"{counts['pass']} {of} kept, {tail}"
+    if report.verdict == "fail":
+        return f"{counts['fail']} {of} broken, {tail}"
+    return f"{counts['inconclusive']} {of} undecided, {tail}"
+
+
+def _subject(report: Report) -> str:
+    dropped = f", {report.data.dropped_rows:,} left out" if report.data.dropped_rows else ""
+    digest = f" {report.model.sha256[:12]}" if report.model.sha256 else ""
+    adjusted = f", adjusted for many rules ({report.adjustment})" if report.adjustment else ""
+    return (
+        f"{report.model.name}{digest} ({report.model.task}) on {report.data.name} {report.data.sha256[:12]}, "
+        f"{report.data.rows:,} rows{dropped}{adjusted}"
+    )
+
+
+def _notes(report: Report) -> tuple[str, ...]:
+    """The notes of model and data, then those of findings that are shown, each once."""
+    shown = [*disparities(report), *(f for f in report.findings if f.auditor != "group")]
+    notes = [*report.model.notes, *report.data.notes]
+    for finding in shown:
+        place = f"{finding.sensitive}: " if finding.sensitive and finding.auditor == "group" else ""
+        notes += [f"{place}{note}" for note in finding.notes]
+    for finding in report.findings:  # a metric that failed has no place among the disparities
+        notes += finding.notes if finding.auditor == "group" and "error" in finding.evidence else ()
+    notes += [f"Not loaded: {reason}" for reason in report.environment.get("plugins_not_loaded", ())]
+    return tuple(dict.fromkeys(notes))
+
+
+def disparities(report: Report) -> list[Finding]:
+    """Give the largest differences between groups, largest first, none of them twice under two names."""
+    regression = report.model.task == "regression"
+    hidden = _SAME_AS_ANOTHER - (_REGRESSION if regression else frozenset())
+    chosen = [
+        finding
+        for finding in report.findings
+        if finding.auditor == "group"
+        and finding.sensitive is not None
+        and finding.value is not None
+        and (finding.metric.endswith("_difference") or finding.metric == "statistical_parity_ks")
+        and finding.metric not in hidden
+    ]
+    asked = {(rule.metric, rule.sensitive) for rule in report.policy}
+    chosen += [
+        finding
+        for finding in report.findings
+        if finding not in chosen
+        and finding.sensitive is not None
+        and finding.value is not None
+        and {(finding.metric, finding.sensitive), (finding.metric, None)} & asked
+    ]
+    chosen.sort(key=lambda finding: -(finding.value or 0))
+    return chosen[:MOST_DISPARITIES]
+
+
+def group_table(report: Report, sensitive: str) -> tuple[list[GroupRow], list[str]]:
+    """Give the groups of a sensitive column with the metrics that people look at first."""
+    found = {
+        finding.metric.removesuffix("_difference"): finding
+        for finding in report.findings
+        if finding.sensitive == sensitive
+        and finding.metric.endswith("_difference")
+        and "class" not in finding.parameters
+    }
+    binary = report.model.task == "binary"
+    wanted: Sequence[str] = _GROUP_COLUMNS[:_BINARY_ONLY] if binary else _GROUP_COLUMNS
+    metrics = [metric for metric in wanted if metric in found]
+    if not metrics:
+        return [], []
+    first = found[metrics[0]].groups
+    rows = [
+        GroupRow(
+            group.group,
+            group.rows,
+            tuple(found[metric].groups[place].value for metric in metrics),
+            tuple(found[metric].groups[place].interval for metric in metrics),
+        )
+        for place, group in enumerate(first)
+    ]
+    return rows, metrics
+
+
+PERFORMANCE = (
+    "accuracy",
+    "balanced_accuracy",
+    "roc_auc",
+    "log_loss",
+    "mean_absolute_error",
+    "mean_squared_error",
+    "r2_score",
+)
+BETWEEN = (
+    "demographic_parity_difference",
+    "equal_opportunity_difference",
+    "false_positive_rate_difference",
+    "equalized_odds_difference",
+    "accuracy_difference",
+    "mean_prediction_difference",
+    "mean_absolute_error_difference",
+    "statistical_parity_ks",
+    "worst_group_loss",
+)
+MOST_CHANGES = 24
+"""Of many classes, those whose numbers changed beyond noise come first."""
+MEANING: Mapping[Outcome, str] = {
+    "better": "better",
+    "worse": "worse",
+    "changed": "changed",
+    "same": "within noise",
+    "undecided": "undecided",
+}
+"""What is said about a difference between two models."""
+
+
+def headline_changes(changes: Sequence[Change]) -> tuple[list[Change], list[Change]]:
+    """Give the changes that people look at first: of performance over all rows, and of disparities."""
+    performance = [
+        one
+        for one in changes
+        if one.sensitive is None and one.metric in PERFORMANCE and one.before is not None
+    ]
+    binary = any(one.metric == "demographic_parity_difference" for one in changes)
+    hidden = {"mean_prediction_difference"} if binary else set()
+    between = [
+        one
+        for one in changes
+        if one.sensitive is not None
+        and one.group is None
+        and one.metric in BETWEEN
+        and one.metric not in hidden
+    ]
+    performance, between = _most(performance), _most(between)
+    performance.sort(key=lambda one: PERFORMANCE.index(one.metric))
+    between.sort(key=lambda one: (one.sensitive or "", BETWEEN.index(one.metric)))
+    return performance, between
+
+
+def _most(changes: Sequence[Change]) -> list[Change]:
+    """Give the changes over all classes, then those beyond noise, up to as many as a reader takes in."""
+    ranked = sorted(
+        changes, key=lambda one: ("class" in one.parameters, one.outcome in ("same", "undecided"))
+    )
+    return ranked[:MOST_CHANGES]
+
+
+def change_name(one: Change) -> str:
+    """Name a change's metric."""
+    return f"{one.metric} (class {one.parameters['class']})" if "class" in one.parameters else one.metric

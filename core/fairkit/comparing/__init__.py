@@ -1,0 +1,1 @@
+"""Comparing two models on the same rows: paired changes of rates, means, disparities and distributions."""

@@ -1,0 +1,209 @@
+"""Scoring rows with several models, and what pairs of them leave behind: joint sums, and rows for what needs ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fairkit.comparing.distributions import DrawnScores
+from fairkit.comparing.joint import contributions, joint_sums
+from fairkit.data.roles import value_text
+from fairkit.statistics import Rows, Scores, Sums
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit.auditors import Progress
+    from fairkit.data.dataset import Batch, Dataset
+    from fairkit.metrics import Metric
+    from fairkit.models.scorer import Predictions, Scorer
+
+    Array = NDArray[np.float64]
+
+Class = str | None
+"""A class of a multi-class task, against the others; None for all of them, and in other tasks."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankedRows:
+    """Rows with two models' scores.
+
+    Attributes
+    ----------
+    scores
+        Of the two models.
+    outcome, weights
+        Shape [n]; no weights where all count the same.
+    groups
+        By sensitive column, each row's group, shape [n]; under None zeros.
+    """
+
+    scores: tuple[DrawnScores, DrawnScores]
+    outcome: Array
+    weights: Array | None
+    groups: dict[str | None, NDArray[np.int64]]
+
+    @classmethod
+    def joined(cls, parts: Sequence[RankedRows]) -> RankedRows:
+        """Put batches together."""
+        weights = [part.weights for part in parts if part.weights is not None]
+        first, second = (
+            DrawnScores(
+                np.concatenate([part.scores[model].values for part in parts]), parts[0].scores[model].shares
+            )
+            for model in (0, 1)
+        )
+        return cls(
+            (first, second),
+            np.concatenate([part.outcome for part in parts]),
+            np.concatenate(weights) if weights else None,
+            {name: np.concatenate([part.groups[name] for part in parts]) for name in parts[0].groups},
+        )
+
+
+@dataclass(slots=True)
+class PairTotals:
+    """What two models leave behind.
+
+    Attributes
+    ----------
+    sums
+        Joint sums by class, sensitive column and statistic.
+    ranked
+        By class, the rows, a part for each batch.
+    """
+
+    sums: dict[tuple[Class, str | None, str], Sums] = field(default_factory=dict)
+    ranked: dict[Class, list[RankedRows]] = field(default_factory=dict)
+
+    def classes(self) -> list[Class]:
+        """Give the classes in order, None first."""
+        return list(dict.fromkeys([None, *(label for label, _, _ in self.sums)]))
+
+
+def collect(
+    scorers: Sequence[Scorer], data: Dataset, metrics: Sequence[Metric], progress: Progress
+) -> list[PairTotals]:
+    """Score all rows once with every model, and add up each jointly with the first."""
+    columns = list(dict.fromkeys(column for scorer in scorers for column in scorer.columns))
+    totals = [PairTotals() for _ in scorers[1:]]
+    done = 0
+    for batch in data.batches(columns):
+        views = [_views(batch, s.predict(batch.columns(s.columns)), s, data) for s in scorers]
+        for total, other in zip(totals, views[1:], strict=True):
+            for label, first in views[0].items():
+                if label in other:
+                    chosen = _of_all_classes(metrics) if _is_accuracy(first, scorers[0], label) else metrics
+                    _add(total, label, (first, other[label]), batch, data, chosen)
+        done += len(batch)
+        progress("scoring rows", done, data.profile.rows)
+    return totals
+
+
+def _is_accuracy(rows: Rows, scorer: Scorer, label: Class) -> bool:
+    return scorer.task == "multiclass" and label is None
+
+
+def _of_all_classes(metrics: Sequence[Metric]) -> list[Metric]:
+    return [metric for metric in metrics if metric.name == "accuracy"]
+
+
+def _views(batch: Batch, predictions: Predictions, scorer: Scorer, data: Dataset) -> dict[Class, Rows]:
+    """The rows as metrics see them; of several classes, each against the others."""
+    p = predictions
+    if scorer.task == "multiclass":
+        return dict(_classes(batch, p, scorer, data))
+    if scorer.task == "regression":
+        low, high = data.profile.label_range or (0.0, 0.0)
+        target = np.asarray(batch.label, dtype=np.float64)
+        middle = low + (high - low) / 2
+        return {
+            None: Rows(
+                outcome=target,
+                score=p.score,
+                weights=batch.weights,
+                origin=middle,
+                members=p.members,
+                shares=p.shares,
+            )
+        }
+    assert batch.favorable is not None  # noqa: S101 -- a binary task has a favorable value
+    return {
+        None: Rows(
+            outcome=batch.favorable.astype(np.float64),
+            decision=p.decision,
+            score=p.score,
+            weights=batch.weights,
+            members=p.members,
+            shares=p.shares,
+        )
+    }
+
+
+def _classes(
+    batch: Batch, predictions: Predictions, scorer: Scorer, data: Dataset
+) -> Iterator[tuple[Class, Rows]]:
+    assert predictions.predicted is not None  # noqa: S101 -- multi-class scorers predict classes
+    index = {value: place for place, value in enumerate(scorer.classes)}
+    truth = np.array([index.get(value, -1) for value in np.asarray(batch.label).tolist()])
+    right = np.equal(truth, predictions.predicted).astype(np.float64)
+    yield None, Rows(outcome=np.ones(len(batch)), decision=right, weights=batch.weights)
+    favorable, chances = data.roles.favorable, predictions.probabilities
+    for value, place in index.items():
+        if favorable is None or value_text(value) == value_text(favorable):
+            yield (
+                value_text(value),
+                Rows(
+                    outcome=(truth == place).astype(np.float64),
+                    decision=np.equal(predictions.predicted, place).astype(np.float64),
+                    score=None if chances is None else chances[:, place],
+                    weights=batch.weights,
+                ),
+            )
+
+
+def _has(metric: Metric, views: Iterable[Rows]) -> bool:
+    return all(getattr(rows, need) is not None for need in metric.needs for rows in views)
+
+
+def _add(
+    total: PairTotals,
+    label: Class,
+    views: tuple[Rows, Rows],
+    batch: Batch,
+    data: Dataset,
+    metrics: Iterable[Metric],
+) -> None:
+    first, second = views
+    splits = dict(_splits(batch, data))
+    known: set[str] = set()
+    for metric in metrics:
+        key = metric.statistic.key
+        if isinstance(metric.statistic, Scores) or key in known or not _has(metric, views):
+            continue
+        known.add(key)
+        parts = contributions(metric, first), contributions(metric, second)
+        for sensitive, (codes, n_groups) in splits.items():
+            part = joint_sums(*parts, first.weights, codes, n_groups)
+            have = total.sums.get((label, sensitive, key))
+            total.sums[label, sensitive, key] = part if have is None else have + part
+    scores = _scores(first), _scores(second)
+    if scores[0] is not None and scores[1] is not None:
+        groups = {sensitive: codes for sensitive, (codes, _) in splits.items()}
+        rows = RankedRows((scores[0], scores[1]), first.outcome, first.weights, groups)
+        total.ranked.setdefault(label, []).append(rows)
+
+
+def _scores(rows: Rows) -> DrawnScores | None:
+    if rows.members is not None and rows.shares is not None:
+        return DrawnScores(rows.members, rows.shares)
+    return None if rows.score is None else DrawnScores(rows.score[:, None], np.ones(1))
+
+
+def _splits(batch: Batch, data: Dataset) -> Iterator[tuple[str | None, tuple[NDArray[np.int64], int]]]:
+    yield None, (np.zeros(len(batch), dtype=np.int64), 1)
+    for sensitive, codes in batch.groups.items():
+        yield sensitive, (codes, len(data.group_names(sensitive)))

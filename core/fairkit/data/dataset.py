@@ -1,0 +1,301 @@
+"""Tables with roles: read in batches, checked once, split into groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.data.arrow import as_numpy
+from fairkit.data.profile import BATCH_ROWS, Profile, cells, choose_bins, take_tally, used_rows
+from fairkit.data.roles import Missing, Roles, Sensitive, require_columns, same_value
+from fairkit.data.sources import Source, open_source
+from fairkit.errors import DataError, did_you_mean
+from fairkit.results.findings import DataInfo
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from fairkit.data.groups import GroupCoder
+    from fairkit.data.profile import Bins, Tally
+
+__all__ = ["BATCH_ROWS", "Batch", "Dataset", "Profile", "load_data"]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Some rows of a dataset, in order: plain arrays, roles resolved.
+
+    Attributes
+    ----------
+    rows
+        Row numbers in the table, from 0, shape [n], int64.
+    groups
+        For each way to split people, the group's index for every row, shape [n], int64.
+    label
+        The label as it stands in the table, shape [n]; None without a label.
+    favorable
+        Whether the label is the favorable value, shape [n], bool; None where there is no such value.
+    weights
+        Sample weights, shape [n], nonnegative; None where all count the same.
+    """
+
+    rows: NDArray[np.int64]
+    groups: Mapping[str, NDArray[np.int64]]
+    label: NDArray[Any] | None
+    favorable: NDArray[np.bool_] | None
+    weights: NDArray[np.float64] | None
+    _arrow: pa.RecordBatch
+    _cache: dict[str, NDArray[Any]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def column(self, name: str) -> NDArray[Any]:
+        """Give a column, shape [n]: text as objects (None where missing), whole numbers as int64, else float64.
+
+        Raises
+        ------
+        DataError
+            There is no such column.
+        """
+        if name not in self._cache:
+            names = self._arrow.schema.names
+            if name not in names:
+                hint = did_you_mean(name, names, what="columns")
+                raise DataError(f"there is no column {name!r} in the data. {hint}")
+            self._cache[name] = as_numpy(self._arrow.column(names.index(name)))
+        return self._cache[name]
+
+    def columns(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
+        """Give several columns by name."""
+        return {name: self.column(name) for name in names}
+
+
+class Dataset:
+    """A table with roles, made by `load_data`. It is read in batches and checked in the first pass.
+
+    Rows without a label, and rows without a sensitive value (unless they are kept as a group), are
+    left out everywhere and counted.
+    """
+
+    def __init__(self, source: Source, roles: Roles) -> None:
+        self.source = source
+        self.roles = roles
+        self._coders: dict[str, GroupCoder] = {}
+        self._profile: Profile | None = None
+        self._start = 0
+
+    @property
+    def name(self) -> str:
+        """The file's name, or what the data frame was called."""
+        return self.source.name
+
+    @property
+    def columns(self) -> list[str]:
+        """The table's columns."""
+        return self.source.columns
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The columns that a model gets, in order."""
+        return self.roles.feature_names(self.columns)
+
+    @property
+    def profile(self) -> Profile:
+        """The digest, sizes and label values; the first use reads the table once.
+
+        Raises
+        ------
+        DataError
+            The table is damaged or empty, the label is constant or never favorable, a sensitive column
+            has one group, or a number that must be finite is not.
+        """
+        if self._profile is None:
+            self.learn(take_tally)
+        assert self._profile is not None  # noqa: S101 -- learned just now
+        return self._profile
+
+    @property
+    def profiled(self) -> bool:
+        """Whether the first pass was made."""
+        return self._profile is not None
+
+    def learn(self, pass_over: Callable[[Source, Roles, Bins], Tally]) -> None:
+        """Make the first pass, with a function that gives the tally of all rows."""
+        bins, notes = choose_bins(self.source, self.roles)
+        tally = pass_over(self.source, self.roles, bins)
+        self._profile = tally.profile(self.name, notes)
+        self._coders = tally.coders
+
+    def part(self, source: Source, start: int) -> Dataset:
+        """Give a part of the table, whose first row is number `start`, with the whole table's groups and profile."""
+        self.profile  # noqa: B018 -- parts are read with what the first pass found
+        view = Dataset(source, self.roles)
+        view._coders, view._profile, view._start = self._coders, self._profile, start
+        return view
+
+    @property
+    def sha256(self) -> str:
+        """The digest of the table's content (see `fairkit.data.digest.TableDigest`)."""
+        return self.profile.sha256
+
+    @property
+    def splits(self) -> tuple[Sensitive, ...]:
+        """The ways to split people, with the bins that the first pass found."""
+        self.profile  # noqa: B018 -- the pass that finds the bins
+        return tuple(coder.split for coder in self._coders.values())
+
+    def group_names(self, sensitive: str) -> list[str]:
+        """Give the groups' names; a batch's group indices point into this list."""
+        self.profile  # noqa: B018 -- the pass that finds the groups
+        return self._coders[sensitive].names
+
+    def batches(self, columns: Sequence[str] = (), rows: int = BATCH_ROWS) -> Iterator[Batch]:
+        """Read the rows that are used, in order, with the given columns besides those that have a role."""
+        self.profile  # noqa: B018 -- groups must be known before rows are coded
+        wanted = [*columns, *self._role_columns()]
+        start = self._start
+        for arrow in self.source.batches(wanted or self.columns[:1], rows):
+            batch = self._batch(arrow, start)
+            start += arrow.num_rows
+            if len(batch):
+                yield batch
+
+    def read(self, columns: Sequence[str] | None = None) -> Batch:
+        """Read all rows that are used at once, by default with the features."""
+        import pyarrow as pa
+
+        wanted = list(self.features if columns is None else columns)
+        self.profile  # noqa: B018 -- groups must be known before rows are coded
+        parts = list(self.source.batches([*wanted, *self._role_columns()] or self.columns[:1], BATCH_ROWS))
+        return self._batch(pa.Table.from_batches(parts).combine_chunks().to_batches()[0], self._start)
+
+    def info(self) -> DataInfo:
+        """Give what a report says about the data."""
+        profile = self.profile
+        return DataInfo(
+            name=self.name,
+            sha256=profile.sha256,
+            rows=profile.rows,
+            dropped_rows=profile.dropped_rows,
+            groups=profile.groups,
+            notes=profile.notes,
+        )
+
+    def _role_columns(self) -> list[str]:
+        roles = self.roles
+        named = [roles.label, roles.weights, *(c for split in roles.sensitive for c in split.columns)]
+        return list(dict.fromkeys(column for column in named if column is not None))
+
+    def _batch(self, arrow: pa.RecordBatch, start: int) -> Batch:
+        used, keep = used_rows(arrow, self.roles)
+        label = None if self.roles.label is None else cells(used, self.roles.label)
+        favorable = None
+        if label is not None and self.roles.favorable is not None:
+            favorable = label == self._favorable_cell()
+        weights = None if self.roles.weights is None else cells(used, self.roles.weights).astype(float)
+        return Batch(
+            rows=start + np.flatnonzero(keep),
+            groups={name: coder.encode(used) for name, coder in self._coders.items()},
+            label=label,
+            favorable=favorable,
+            weights=weights,
+            _arrow=used,
+        )
+
+    def _favorable_cell(self) -> Any:
+        """The label's value, in the column's own type, that means favorable."""
+        return next(v for v in self.profile.label_values if same_value(v, self.roles.favorable))
+
+
+def need_dataset(data: Any) -> None:
+    """Refuse a path, a frame or an array where a dataset is needed.
+
+    Raises
+    ------
+    DataError
+        It has no roles.
+    """
+    if not hasattr(data, "roles"):
+        raise DataError(
+            f"the data is a {type(data).__name__}, not a Dataset; say which columns are what: "
+            'fairkit.load_data(data, label="...", favorable="...", sensitive=["..."])'
+        )
+
+
+def load_data(
+    data: Any,
+    *,
+    label: str | None = None,
+    favorable: Any = None,
+    sensitive: Sequence[str] | str = (),
+    features: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
+    weights: str | None = None,
+    missing: Missing = "drop",
+    name: str | None = None,
+) -> Dataset:
+    """Give a table its roles.
+
+    Parameters
+    ----------
+    data
+        A CSV or Parquet file, a folder of such files or a glob (``"loans/*.parquet"``), a pandas or polars data
+        frame, a pyarrow Table, a dict of arrays, or a Dask DataFrame (see `fairkit.engines`).
+    label
+        The outcome column.
+    favorable
+        The label's value that is good for the person. Leave it out in regression.
+    sensitive
+        How to split people: ``"sex"``, ``"age:25:60"`` (bins), ``"sex+race"`` (an intersection). A numeric
+        column with more than 20 distinct values and no bins is binned at its quartiles.
+    features
+        The columns that the model gets, in order; by default all but label, weights and `drop`.
+    drop
+        Columns that are no features.
+    weights
+        The column of sample weights.
+    missing
+        ``"drop"``: rows without a sensitive value are left out and counted. ``"group"``: they are a group.
+    name
+        What to call a data frame in the report.
+
+    Returns
+    -------
+    Dataset
+        The table's columns are checked here; its rows in the first pass.
+
+    Raises
+    ------
+    DataError
+        No such file or column; see also `Dataset.profile`.
+    """
+    source = open_source(data, name)
+    if missing not in ("drop", "group"):
+        raise DataError(f"missing={missing!r} is not understood; it is 'drop' or 'group'")
+    columns = source.columns
+    require_columns([label], columns, role="label", table=source.name)
+    require_columns([weights], columns, role="weights", table=source.name)
+    require_columns(features or (), columns, role="feature", table=source.name)
+    require_columns(drop, columns, role="dropped", table=source.name)
+    wishes = [sensitive] if isinstance(sensitive, str) else list(sensitive)
+    splits = [Sensitive.parse(text, columns) for text in wishes]
+    names = [split.name for split in splits]
+    if len(set(names)) != len(names):
+        raise DataError(f"the sensitive column {max(names, key=names.count)!r} is named twice; name it once")
+    if label is not None and label in {column for split in splits for column in split.columns}:
+        raise DataError(f"column {label!r} cannot be the label and a sensitive column at once")
+    roles = Roles(
+        label=label,
+        favorable=favorable,
+        sensitive=tuple(splits),
+        features=None if features is None else tuple(features),
+        drop=tuple(drop),
+        weights=weights,
+        missing=missing,
+    )
+    return Dataset(source, roles)

@@ -1,0 +1,244 @@
+"""A digest of a table's content: the same for a CSV and a Parquet file of the same table, however it is cut."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fairkit.data.arrow import as_arrow, as_numpy, empty_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+CHUNK = 8_192
+"""Rows that are hashed together. Row 0 begins the first chunk, whatever the batches, files or machines."""
+
+_EXACT = 2**53
+"""Whole numbers up to here are doubles without loss."""
+
+
+class TableDigest:
+    """SHA-256 over columns, kinds and values in order, fed batch by batch; parts of a table add up.
+
+    The digest does not depend on the batches, on the file format, or on whether whole numbers are
+    stored as integers or doubles. Missing cells, NaN and empty text are the same; 0.0 and -0.0 too.
+    Each column has the kind ``number``, ``text``, ``boolean`` or ``empty`` and a digest of its own: that of the
+    digests of its chunks of `CHUNK` rows. The table's digest is that of the list of (name, kind, digest) and the
+    number of rows, as JSON.
+
+    Parameters
+    ----------
+    columns
+        The columns' names.
+    start
+        The number of the first row that will be fed; other parts of the table come before it.
+    """
+
+    def __init__(self, columns: Sequence[str], start: int = 0) -> None:
+        self._columns = {name: _ColumnDigest(crossed=start % CHUNK == 0) for name in columns}
+        self.start = start
+        self.rows = 0
+
+    def update(self, batch: pa.RecordBatch) -> None:
+        """Add the next rows; the batch holds every column, with plain types."""
+        at = (self.start + self.rows) % CHUNK
+        stops = list(range(CHUNK - at, batch.num_rows, CHUNK))
+        cuts = [0, *stops, batch.num_rows] if batch.num_rows else [0]
+        full = (at + batch.num_rows) % CHUNK == 0
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            self._columns[name].update(column, cuts, full=full)
+        self.rows += batch.num_rows
+
+    def __add__(self, other: TableDigest) -> TableDigest:
+        """Join with the part that comes right after this one."""
+        if other.start != self.start + self.rows:
+            raise ValueError(f"rows {other.start}... do not follow {self.rows} rows from {self.start}")
+        joined = TableDigest((), self.start)
+        joined.rows = self.rows + other.rows
+        joined._columns = {name: column + other._columns[name] for name, column in self._columns.items()}
+        return joined
+
+    def hexdigest(self) -> str:
+        """Give the table's digest, 64 hexadecimal digits."""
+        listing = [[name, *column.result()] for name, column in self._columns.items()]
+        text = json.dumps({"rows": self.rows, "columns": listing}, ensure_ascii=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(slots=True)
+class _Piece:
+    """Some rows of one chunk: the bytes of the values, and of the text lengths or lost integer digits."""
+
+    rows: int
+    values: bytes
+    second: bytes
+
+
+@dataclass(slots=True)
+class _ColumnDigest:
+    """One column of a part of a table.
+
+    Attributes
+    ----------
+    crossed
+        Whether the part holds the beginning of a chunk, or begins with one.
+    head
+        Pieces of the chunk that began before the part; all there is where no chunk begins in it.
+    done
+        The digests of whole chunks.
+    tail
+        Pieces of the last, unfinished chunk.
+    kind
+        What the column holds, as far as is known.
+    """
+
+    crossed: bool
+    head: list[_Piece] = field(default_factory=list)
+    done: bytearray = field(default_factory=bytearray)
+    tail: list[_Piece] = field(default_factory=list)
+    kind: str = "empty"
+
+    def update(self, column: pa.Array, cuts: Sequence[int], *, full: bool) -> None:
+        """Add rows; `cuts` are the chunks' bounds in them, `full` tells whether the last one is a chunk's end."""
+        kind, cells = _cells(column)
+        self.kind = kind or self.kind
+        last = len(cuts) - 2
+        for place, (low, high) in enumerate(itertools.pairwise(cuts)):
+            self._piece(_Piece(high - low, *cells.bytes(low, high)))
+            if place < last or full:
+                self._close()
+
+    def __add__(self, other: _ColumnDigest) -> _ColumnDigest:
+        joined = _ColumnDigest(self.crossed, list(self.head), bytearray(self.done), list(self.tail))
+        joined.kind = self.kind if other.kind == "empty" else other.kind
+        for piece in other.head:
+            joined._piece(piece)
+        if other.crossed:
+            joined._close()
+            joined.done += other.done
+            joined.tail = list(other.tail)
+        return joined
+
+    def result(self) -> tuple[str, str]:
+        """Give kind and digest of a whole table's column."""
+        if self.kind == "empty":
+            return self.kind, ""
+        chunks = bytes(self.done) + (_chunk(self.tail) if self.tail else b"")
+        return self.kind, hashlib.sha256(chunks).hexdigest()
+
+    def _piece(self, piece: _Piece) -> None:
+        (self.tail if self.crossed else self.head).append(piece)
+
+    def _close(self) -> None:
+        """A chunk ends here."""
+        if self.crossed and self.tail:
+            self.done += _chunk(self.tail)
+            self.tail = []
+        self.crossed = True
+
+
+def _chunk(pieces: Sequence[_Piece]) -> bytes:
+    """Hash the second bytes, where there are any, after the values: the number of rows tells them apart."""
+    found = hashlib.sha256()
+    for piece in pieces:
+        found.update(piece.values)
+    if any(piece.second for piece in pieces):
+        for piece in pieces:
+            found.update(piece.second or bytes(8 * piece.rows))
+    return found.digest()
+
+
+@dataclass(slots=True)
+class _Cells:
+    """A column's cells as bytes."""
+
+    values: NDArray[np.uint8]
+    bounds: NDArray[np.int64] | None
+    width: int
+    second: NDArray[np.uint8] | None
+    second_width: int
+
+    def bytes(self, low: int, high: int) -> tuple[bytes, bytes]:
+        """Give the bytes of the rows from `low` to before `high`, and their second bytes."""
+        start, stop = low * self.width, high * self.width
+        if self.bounds is not None:
+            start, stop = int(self.bounds[low]), int(self.bounds[high])
+        second = b""
+        if self.second is not None:
+            part = self.second[low * self.second_width : high * self.second_width]
+            second = part.tobytes() if self.bounds is not None or part.any() else b""
+        return self.values[start:stop].tobytes(), second
+
+
+def _cells(column: pa.Array) -> tuple[str, _Cells]:
+    """Give a column's kind ("" where all is missing) and its cells."""
+    import pyarrow as pa
+
+    if pa.types.is_string(column.type):
+        return _text(column)
+    if pa.types.is_boolean(column.type):
+        return _boolean(column)
+    return _number(column)
+
+
+def _text(column: pa.Array) -> tuple[str, _Cells]:
+    import pyarrow.compute as pc
+
+    filled = pc.fill_null(column, empty_text())
+    _, offsets, data = filled.buffers()
+    if data is None or len(filled) == 0:
+        values, bounds = np.empty(0, np.uint8), np.zeros(len(filled) + 1, np.int64)
+    else:
+        values = np.frombuffer(data, np.uint8)
+        bounds = np.frombuffer(offsets, "<i4")[filled.offset : filled.offset + len(filled) + 1]
+    lengths = np.diff(bounds).astype("<i4")
+    return "text" if lengths.any() else "", _Cells(values, bounds, 0, lengths.view(np.uint8), 4)
+
+
+def _boolean(column: pa.Array) -> tuple[str, _Cells]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    codes = pc.fill_null(pc.cast(column, pa.uint8()), as_arrow(np.array([2], np.uint8))[0])
+    values: NDArray[np.uint8] = as_numpy(codes)
+    return "boolean" if (values != 2).any() else "", _Cells(values, None, 1, None, 0)
+
+
+def _number(column: pa.Array) -> tuple[str, _Cells]:
+    whole = _large_integers(column)
+    values = as_numpy(column).astype("<f8") + 0.0
+    missing = np.isnan(values)
+    values[missing] = np.nan
+    second = None
+    if whole is not None:
+        second = _lost_digits(whole).view(np.uint8)
+        second = second if second.any() else None
+    return "" if missing.all() else "number", _Cells(values.view(np.uint8), None, 8, second, 8)
+
+
+def _large_integers(column: pa.Array) -> NDArray[np.int64] | None:
+    """Give the exact integers where a double would lose digits; None where it loses none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_integer(column.type) or column.null_count == len(column):
+        return None
+    extremes = pc.min_max(column)
+    if max(abs(extremes["min"].as_py()), abs(extremes["max"].as_py())) <= _EXACT:
+        return None
+    exact: NDArray[np.int64] = as_numpy(pc.fill_null(column, as_arrow(np.zeros(1, np.int64))[0]))
+    return exact
+
+
+def _lost_digits(whole: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Give each integer minus its nearest double; the doubles stop short of 2**63, which is no int64."""
+    nearest = np.clip(whole.astype("<f8"), -(2.0**63), 2.0**63 - 1024)
+    return np.asarray(whole - nearest.astype("<i8"), dtype="<i8")

@@ -1,0 +1,50 @@
+"""A Dask DataFrame as a table: each partition is a part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fairkit.data.sources import Source
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class FramePart:
+    """One partition: what makes it, and the schema that the frame promises."""
+
+    name: str
+    delayed: Any
+    promised: Any
+
+    def schema(self) -> pa.Schema:
+        """Give the frame's schema; a column of Python objects is text."""
+        import pyarrow as pa
+
+        schema = pa.Schema.from_pandas(self.promised, preserve_index=False)
+        return pa.schema([f.with_type(pa.string()) if pa.types.is_null(f.type) else f for f in schema])
+
+    def rows(self) -> int | None:
+        """Unknown until the partition was made."""
+        return None
+
+    def read(self, columns: Sequence[str], rows: int, types: Any) -> Iterator[pa.RecordBatch]:
+        """Make the partition in this process."""
+        import pyarrow as pa
+
+        frame = self.delayed.compute(scheduler="synchronous")
+        yield from pa.Table.from_pandas(frame, preserve_index=False).select(list(columns)).to_batches(rows)
+
+
+def open_frame(frame: Any, name: str) -> Source:
+    """Give a Dask DataFrame as a table."""
+    from fairkit.data.parts import common_types
+
+    parts = tuple(
+        FramePart(f"partition {number}", delayed, frame._meta)
+        for number, delayed in enumerate(frame.to_delayed())
+    )
+    return Source(name, common_types(parts[:1], name), parts)

@@ -1,0 +1,202 @@
+"""From cells to groups: values, bins and intersections become small integers."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.data.arrow import as_numpy
+from fairkit.data.roles import MISSING_GROUP, Missing, Sensitive, bin_names, value_text
+from fairkit.errors import DataError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+MAX_GROUPS = 10_000
+"""More groups than this are a mistake (an identifier, say), not groups."""
+
+
+def quartile_edges(values: NDArray[Any], most: int) -> tuple[float, ...] | None:
+    """Give the quartiles as bin edges; None for text or for at most `most` distinct values."""
+    if values.dtype.kind not in "if":
+        return None
+    finite = values[np.isfinite(values)]
+    if len(np.unique(finite)) <= most:
+        return None
+    edges = np.unique(np.quantile(finite, [0.25, 0.5, 0.75]))
+    return tuple(float(edge) for edge in edges if edge > finite.min())
+
+
+class _ColumnCoder:
+    """One column's values or bins, numbered as they appear."""
+
+    def __init__(self, column: str, edges: tuple[float, ...] | None) -> None:
+        self.column = column
+        self.edges = edges
+        self.reset()
+
+    def reset(self) -> None:
+        self.index: dict[str, int] = {}
+        if self.edges is not None:
+            self.index = {name: i for i, name in enumerate(bin_names(self.edges))}
+
+    def codes(self, arrow: pa.RecordBatch) -> NDArray[np.int64]:
+        column = arrow.column(arrow.schema.names.index(self.column))
+        return self._values(column) if self.edges is None else self._bins(column)
+
+    def _values(self, column: pa.Array) -> NDArray[np.int64]:
+        coded = column.dictionary_encode("encode")
+        local = [self._number(value_text(value)) for value in coded.dictionary.to_pylist()]
+        places = as_numpy(coded.indices)
+        numbered: NDArray[np.int64] = np.asarray(local or [0], dtype=np.int64)[places]
+        return numbered
+
+    def _bins(self, column: pa.Array) -> NDArray[np.int64]:
+        import pyarrow as pa
+
+        if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+            raise DataError(
+                f"the sensitive column {self.column!r} holds text and cannot be binned; leave the bins out"
+            )
+        values = as_numpy(column).astype(float)
+        codes: NDArray[np.int64] = np.digitize(values, self.edges or ()).astype(np.int64)
+        missing = np.isnan(values)
+        if missing.any():
+            codes[missing] = self._number(MISSING_GROUP)
+        return codes
+
+    def _number(self, name: str) -> int:
+        return self.index.setdefault(name, len(self.index))
+
+    def ordered(self) -> list[str]:
+        """The names in the order of reports: numbers by size, bins by place, text by alphabet, missing last."""
+        if self.edges is not None:
+            return list(self.index)
+        return sorted(self.index, key=_order)
+
+
+def _order(name: str) -> tuple[bool, bool, float, str]:
+    try:
+        return (name == MISSING_GROUP, False, float(name), name)
+    except ValueError:
+        return (name == MISSING_GROUP, True, 0.0, name)
+
+
+class GroupCoder:
+    """Turns the columns of one way to split people into group indices.
+
+    `learn` sees every batch once and counts; after `finish`, `encode` gives indices into `names`.
+    """
+
+    def __init__(self, split: Sensitive, missing: Missing) -> None:
+        self.split = split
+        self.missing = missing
+        self.names: list[str] = []
+        self._columns = [_ColumnCoder(c, e) for c, e in zip(split.columns, split.edges, strict=True)]
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what was learned."""
+        self._counts: Counter[tuple[int, ...]] = Counter()
+        self._lookup: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+        for column in self._columns:
+            column.reset()
+
+    def learn(self, arrow: pa.RecordBatch) -> None:
+        """Count the groups of one batch.
+
+        Raises
+        ------
+        DataError
+            There are more than `MAX_GROUPS` groups.
+        """
+        codes = [coder.codes(arrow) for coder in self._columns]
+        shape = [len(coder.index) + 1 for coder in self._columns]
+        cells = np.bincount(np.ravel_multi_index(codes, shape), minlength=0) if codes[0].size else np.empty(0)
+        for cell in np.flatnonzero(cells):
+            self._counts[tuple(int(i) for i in np.unravel_index(cell, shape))] += int(cells[cell])
+        self._check_count()
+
+    def merge(self, other: GroupCoder) -> None:
+        """Add what another coder of the same split learned from other rows.
+
+        Raises
+        ------
+        DataError
+            There are more than `MAX_GROUPS` groups.
+        """
+        numbers = [
+            {place: coder._number(name) for name, place in others.index.items()}
+            for coder, others in zip(self._columns, other._columns, strict=True)
+        ]
+        for cell, count in other._counts.items():
+            self._counts[tuple(number[i] for number, i in zip(numbers, cell, strict=True))] += count
+        self._check_count()
+
+    def _check_count(self) -> None:
+        if len(self._counts) > MAX_GROUPS:
+            raise DataError(
+                f"the sensitive column {self.split.name!r} has more than {MAX_GROUPS} groups; "
+                "is it an identifier? Bin it (column:edge:edge) or leave it out"
+            )
+
+    def finish(self, table: str) -> None:
+        """Name and order the groups.
+
+        Raises
+        ------
+        DataError
+            There is one group only, or a bin that was asked for holds no row.
+        """
+        present = [self._counts_of(i) for i in range(len(self._columns))]
+        for coder, counts in zip(self._columns, present, strict=True):
+            empty = [n for n, i in coder.index.items() if i not in counts]
+            if coder.edges is not None and empty:
+                raise DataError(
+                    f"{table}: no row has {self.split.name!r} in the bin {empty[0]!r} "
+                    f"({sum(self._counts.values())} rows); move or remove that bin edge"
+                )
+        orders = [coder.ordered() for coder in self._columns]
+        places = [[coder.index[n] for n in order] for coder, order in zip(self._columns, orders, strict=True)]
+        cells = [cell for cell in itertools.product(*places) if cell in self._counts]
+        if len(cells) < 2:
+            only = self._name(cells[0]) if cells else "none"
+            raise DataError(
+                f"{table}: the sensitive column {self.split.name!r} has one group only ({only}); "
+                "a comparison needs two"
+            )
+        self.names = [self._name(cell) for cell in cells]
+        shape = [len(coder.index) for coder in self._columns]
+        self._lookup = np.full(int(np.prod(shape)), -1, dtype=np.int64)
+        self._lookup[[int(np.ravel_multi_index(cell, shape)) for cell in cells]] = np.arange(len(cells))
+        self._sizes = [self._counts[cell] for cell in cells]
+
+    def sizes(self) -> dict[str, int]:
+        """Give the rows of each group."""
+        return dict(zip(self.names, self._sizes, strict=True))
+
+    def encode(self, arrow: pa.RecordBatch) -> NDArray[np.int64]:
+        """Give each row's index into `names`, shape [n].
+
+        Raises
+        ------
+        DataError
+            A value that the first pass did not see: the data changed meanwhile.
+        """
+        shape = [len(coder.index) for coder in self._columns]
+        codes = [coder.codes(arrow) for coder in self._columns]
+        if [len(coder.index) for coder in self._columns] != shape:
+            raise DataError(f"the data changed while it was read: new values in {self.split.name!r}")
+        return self._lookup[np.ravel_multi_index(codes, shape)]
+
+    def _counts_of(self, column: int) -> set[int]:
+        return {cell[column] for cell in self._counts}
+
+    def _name(self, cell: Sequence[int]) -> str:
+        names = [{i: n for n, i in coder.index.items()} for coder in self._columns]
+        return " & ".join(name[i] for name, i in zip(names, cell, strict=True))

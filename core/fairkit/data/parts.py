@@ -1,0 +1,275 @@
+"""The parts of a table: a Parquet file, a CSV file, a table in memory. Each can be read on another machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from fairkit.errors import DataError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+Types = Mapping[str, "pa.DataType"]
+
+NULL_SPELLINGS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "#N/A")
+"""What a CSV cell may hold to be read as missing."""
+
+_BLOCK = 1 << 22
+
+
+class Part(Protocol):
+    """Consecutive rows of a table. It is small when pickled, unless its rows are in memory."""
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        ...
+
+    def schema(self) -> pa.Schema:
+        """Tell the columns and their types, as far as the part's beginning shows them."""
+        ...
+
+    def rows(self) -> int | None:
+        """Tell the number of rows where that is known without reading them."""
+        ...
+
+    def read(self, columns: Sequence[str], rows: int, types: Types) -> Iterator[pa.RecordBatch]:
+        """Read some columns in batches of about so many rows; `types` are the whole table's."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetPart:
+    """A Parquet file, or a run of its row groups, read page by page, whatever the size of the groups.
+
+    Attributes
+    ----------
+    path
+        The file.
+    groups
+        The first row group and the one after the last; None for all.
+    """
+
+    path: Path
+    groups: tuple[int, int] | None = None
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        if self.groups is None:
+            return self.path.name
+        return f"{self.path.name}, row groups {self.groups[0]} to {self.groups[1] - 1}"
+
+    def schema(self) -> pa.Schema:
+        """Read the file's schema."""
+        import pyarrow.parquet as pq
+
+        return pq.read_schema(self.path)
+
+    def rows(self) -> int | None:
+        """Read the number of rows from the file's end."""
+        return sum(self._sizes())
+
+    def split(self, most: int) -> list[ParquetPart]:
+        """Cut at row groups into parts of about `most` rows; a file of one row group stays whole."""
+        sizes = self._sizes()
+        if sum(sizes) <= most or len(sizes) < 2:
+            return [self]
+        first = 0 if self.groups is None else self.groups[0]
+        parts, begin, rows = [], 0, 0
+        for place, size in enumerate(sizes):
+            if rows and rows + size > most:
+                parts.append(ParquetPart(self.path, (first + begin, first + place)))
+                begin, rows = place, 0
+            rows += size
+        return [*parts, ParquetPart(self.path, (first + begin, first + len(sizes)))]
+
+    def read(self, columns: Sequence[str], rows: int, types: Types) -> Iterator[pa.RecordBatch]:
+        """Read batches."""
+        import pyarrow.parquet as pq
+
+        groups = None if self.groups is None else range(*self.groups)
+        with pq.ParquetFile(self.path, pre_buffer=False, buffer_size=1 << 20) as file:
+            for batch in file.iter_batches(rows, row_groups=groups, columns=list(columns)):
+                yield batch.select(list(columns))
+
+    def _sizes(self) -> list[int]:
+        """The rows of each row group."""
+        import pyarrow.parquet as pq
+
+        known = pq.read_metadata(self.path)
+        groups = range(known.num_row_groups) if self.groups is None else range(*self.groups)
+        return [int(known.row_group(group).num_rows) for group in groups]
+
+
+@dataclass(frozen=True, slots=True)
+class CsvPart:
+    """A CSV file, read in blocks."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return self.path.name
+
+    def schema(self) -> pa.Schema:
+        """Tell the types of the first block; later blocks may need wider ones. Dates are text."""
+        import pyarrow as pa
+
+        with self._open(None, None) as stream:
+            fields = [
+                field.with_type(pa.string()) if pa.types.is_temporal(field.type) else field
+                for field in stream.schema
+            ]
+        return pa.schema(fields)
+
+    def rows(self) -> int | None:
+        """Unknown until the file was read."""
+        return None
+
+    def read(self, columns: Sequence[str], rows: int, types: Types) -> Iterator[pa.RecordBatch]:
+        """Read batches."""
+        with self._open(list(columns), types) as stream:
+            yield from stream
+
+    def _open(self, columns: list[str] | None, types: Types | None) -> Any:
+        import pyarrow.csv as pacsv
+
+        convert = pacsv.ConvertOptions(
+            null_values=list(NULL_SPELLINGS),
+            strings_can_be_null=True,
+            include_columns=columns,
+            column_types=None if types is None else dict(types),
+        )
+        return pacsv.open_csv(
+            self.path, read_options=pacsv.ReadOptions(block_size=_BLOCK), convert_options=convert
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TablePart:
+    """A table in memory."""
+
+    name: str
+    table: pa.Table
+
+    def schema(self) -> pa.Schema:
+        """Give the table's schema."""
+        return self.table.schema
+
+    def rows(self) -> int | None:
+        """Give the number of rows."""
+        return int(self.table.num_rows)
+
+    def read(self, columns: Sequence[str], rows: int, types: Types) -> Iterator[pa.RecordBatch]:
+        """Cut batches."""
+        yield from self.table.select(list(columns)).to_batches(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenPart:
+    """Some rows of another part.
+
+    Attributes
+    ----------
+    mask
+        Which rows, shape [rows of the part], bool.
+    """
+
+    part: Part
+    mask: NDArray[np.bool_]
+
+    @property
+    def name(self) -> str:
+        """The other part's name."""
+        return self.part.name
+
+    def schema(self) -> pa.Schema:
+        """Give the other part's schema."""
+        return self.part.schema()
+
+    def rows(self) -> int | None:
+        """Give the number of chosen rows."""
+        return int(self.mask.sum())
+
+    def read(self, columns: Sequence[str], rows: int, types: Types) -> Iterator[pa.RecordBatch]:
+        """Read batches and keep the chosen rows."""
+        from fairkit.data.arrow import as_arrow
+
+        start = 0
+        for batch in self.part.read(columns, rows, types):
+            yield batch.filter(as_arrow(self.mask[start : start + batch.num_rows]))
+            start += batch.num_rows
+
+
+def common_types(parts: Sequence[Part], table: str) -> dict[str, pa.DataType]:
+    """Give every column the type that suits all parts.
+
+    Whole numbers and fractions are numbers together; a part whose column is empty throughout suits any type.
+
+    Raises
+    ------
+    DataError
+        A part has other columns than the first, or a column is text in one and numbers in another; the message
+        names both parts.
+    """
+    first = parts[0].schema()
+    types = {field.name: field.type for field in first}
+    for part in parts[1:]:
+        schema = part.schema()
+        _same_columns(list(types), schema.names, parts[0].name, part.name, table)
+        for field in schema:
+            types[field.name] = _common(types[field.name], field, parts[0].name, part, table)
+    return types
+
+
+def _same_columns(known: Sequence[str], found: Sequence[str], one: str, other: str, table: str) -> None:
+    absent = [name for name in known if name not in found]
+    extra = [name for name in found if name not in known]
+    if absent or extra:
+        what = f"has no column {absent[0]!r}" if absent else f"has a column {extra[0]!r} besides"
+        raise DataError(
+            f"{table}: the part {other} {what}, unlike {one}; all parts of a table have the same columns"
+        )
+
+
+def _common(known: pa.DataType, field: pa.Field, one: str, part: Part, table: str) -> pa.DataType:
+    import pyarrow as pa
+
+    found, types = field.type, pa.types
+    if found == known or types.is_null(found):
+        return known
+    if types.is_null(known):
+        return found
+    kinds = [_kind(known), _kind(found)]
+    if kinds[0] == kinds[1] and kinds[0] is not None:
+        if kinds[0] == "text":
+            return pa.string()
+        if types.is_integer(known) and types.is_integer(found):
+            return pa.int64()
+        return pa.float64()
+    if isinstance(part, CsvPart) and None not in kinds:
+        return pa.string()  # as within one file: what begins with numbers and goes on with text is text
+    raise DataError(
+        f"{table}: column {field.name!r} is {known} in {one} and {found} in {part.name}; "
+        "write all parts with the same types"
+    )
+
+
+def _kind(kind: pa.DataType) -> str | None:
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_dictionary(kind):
+        return _kind(kind.value_type)
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
+        return "number"
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        return "text"
+    return "boolean" if types.is_boolean(kind) else None

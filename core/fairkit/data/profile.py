@@ -1,0 +1,260 @@
+"""The first pass over a table: everything that must be known before the model is run. Parts of a table add up."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.data.arrow import as_arrow, as_numpy
+from fairkit.data.digest import TableDigest
+from fairkit.data.groups import GroupCoder, quartile_edges
+from fairkit.data.roles import same_value, value_text
+from fairkit.errors import DataError, did_you_mean
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from fairkit.data.roles import Roles, Sensitive
+    from fairkit.data.sources import Source
+
+BATCH_ROWS = 65_536
+MAX_GROUP_VALUES = 20
+"""A numeric sensitive column with more distinct values than this is binned at its quartiles."""
+
+MAX_CLASSES = 1_000
+
+Bins = Mapping[str, "Sensitive"]
+"""Each way to split people, with the bins that numeric columns get."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What one pass over the table found: digest, sizes, label values."""
+
+    sha256: str
+    rows: int
+    dropped_rows: int
+    groups: Mapping[str, Mapping[str, int]]
+    label_values: tuple[Any, ...]
+    label_range: tuple[float, float] | None
+    notes: tuple[str, ...]
+
+
+class Tally:
+    """What the rows of a part of a table add to the profile; ``+`` joins with the part that comes next.
+
+    Parameters
+    ----------
+    columns
+        The table's columns.
+    roles, bins
+        What the columns are for.
+    table
+        The part's name, for messages.
+    start
+        The number of its first row.
+    """
+
+    def __init__(
+        self, columns: Sequence[str], roles: Roles, bins: Bins, *, table: str, start: int = 0
+    ) -> None:
+        self.roles, self.table = roles, table
+        self.digest = TableDigest(columns, start)
+        self.coders = {name: GroupCoder(split, roles.missing) for name, split in bins.items()}
+        self.used = 0
+        self.labels: Counter[Any] = Counter()
+        self.label_low, self.label_high = math.inf, -math.inf
+        self.label_numeric = False
+
+    def add(self, arrow: pa.RecordBatch) -> None:
+        """Add the next rows.
+
+        Raises
+        ------
+        DataError
+            A label or weight is infinite, a weight is negative, or there are too many groups.
+        """
+        self.digest.update(arrow)
+        used, _ = used_rows(arrow, self.roles)
+        self.used += used.num_rows
+        for coder in self.coders.values():
+            coder.learn(used)
+        if self.roles.label is not None:
+            self._count_labels(used.column(used.schema.names.index(self.roles.label)))
+            self._add_label(cells(used, self.roles.label))
+        if self.roles.weights is not None:
+            self._check_weights(cells(used, self.roles.weights))
+
+    def __add__(self, other: Tally) -> Tally:
+        joined = copy.copy(self)
+        joined.digest = self.digest + other.digest
+        joined.used = self.used + other.used
+        joined.coders = copy.deepcopy(self.coders)
+        for name, coder in joined.coders.items():
+            coder.merge(other.coders[name])
+        joined.labels = Counter(self.labels)
+        if len(joined.labels) <= MAX_CLASSES:
+            joined.labels.update(other.labels)
+        joined.label_low = min(self.label_low, other.label_low)
+        joined.label_high = max(self.label_high, other.label_high)
+        joined.label_numeric = self.label_numeric or other.label_numeric
+        return joined
+
+    def _count_labels(self, label: pa.Array) -> None:
+        import pyarrow.compute as pc
+
+        if len(self.labels) <= MAX_CLASSES:
+            for entry in pc.value_counts(label).to_pylist():
+                self.labels[entry["values"]] += entry["counts"]
+
+    def _add_label(self, label: NDArray[Any]) -> None:
+        if label.dtype.kind in "if" and len(label):
+            self.label_numeric = True
+            if not np.isfinite(label).all():
+                self._refuse_infinite(str(self.roles.label), int((~np.isfinite(label)).sum()))
+            self.label_low = min(self.label_low, float(label.min()))
+            self.label_high = max(self.label_high, float(label.max()))
+
+    def _check_weights(self, weights: NDArray[Any]) -> None:
+        name = str(self.roles.weights)
+        if weights.dtype.kind not in "if":
+            raise DataError(f"{self.table}: the weights column {name!r} holds text; weights are numbers")
+        if not np.isfinite(weights).all():
+            self._refuse_infinite(name, int((~np.isfinite(weights)).sum()))
+        if len(weights) and weights.min() < 0:
+            raise DataError(
+                f"{self.table}: {int((weights < 0).sum())} weights in column {name!r} are negative; "
+                "weights are 0 or more"
+            )
+
+    def _refuse_infinite(self, column: str, count: int) -> None:
+        raise DataError(
+            f"{self.table}: column {column!r} holds {count} infinite numbers; replace them or remove the rows"
+        )
+
+    def profile(self, table: str, notes: Sequence[str]) -> Profile:
+        """Check the whole table, named `table`, and give its profile; the coders can then encode.
+
+        Raises
+        ------
+        DataError
+            See `fairkit.data.Dataset.profile`.
+        """
+        if self.digest.rows == 0:
+            raise DataError(f"{table} has a header but no rows")
+        if self.used == 0:
+            raise DataError(
+                f"{table}: none of the {self.digest.rows} rows has both a label and sensitive values"
+            )
+        classes: tuple[Any, ...] = ()
+        if len(self.labels) <= MAX_CLASSES:
+            classes = tuple(sorted(self.labels, key=lambda v: (isinstance(v, str), v)))
+        self._check_label(classes, table)
+        for coder in self.coders.values():
+            coder.finish(table)
+        return Profile(
+            sha256=self.digest.hexdigest(),
+            rows=self.used,
+            dropped_rows=self.digest.rows - self.used,
+            groups={name: coder.sizes() for name, coder in self.coders.items()},
+            label_values=classes,
+            label_range=(self.label_low, self.label_high) if self.label_numeric else None,
+            notes=tuple(notes),
+        )
+
+    def _check_label(self, classes: Sequence[Any], table: str) -> None:
+        name = self.roles.label
+        if name is None:
+            return
+        if len(classes) == 1:
+            raise DataError(
+                f"{table}: the label column {name!r} holds one value only, {value_text(classes[0])!r}; "
+                "an audit needs rows with different outcomes"
+            )
+        favorable = self.roles.favorable
+        if favorable is None or any(same_value(value, favorable) for value in classes):
+            return
+        known = [value_text(value) for value in classes]
+        hint = did_you_mean(str(favorable), known, what=f"values of {name!r}")
+        raise DataError(
+            f"{table}: the label column {name!r} never has the favorable value {favorable!r}. {hint}"
+        )
+
+
+def take_tally(source: Source, roles: Roles, bins: Bins) -> Tally:
+    """Read a table once, on this machine."""
+    while True:
+        tally = Tally(source.columns, roles, bins, table=source.name)
+        try:
+            for arrow in source.batches(source.columns, BATCH_ROWS):
+                tally.add(arrow)
+        except DataError as error:
+            if not source.widen(str(error.__cause__ or error)):
+                raise
+        else:
+            return tally
+
+
+def choose_bins(source: Source, roles: Roles) -> tuple[Bins, list[str]]:
+    """Bin numeric sensitive columns that have many values, at the quartiles of the first rows; say so."""
+    bins, notes = {}, []
+    for split in roles.sensitive:
+        binned = split
+        for column, edges in zip(split.columns, split.edges, strict=True):
+            if edges is not None:
+                continue
+            found = quartile_edges(_head(source, column), MAX_GROUP_VALUES)
+            if found is None:
+                continue
+            binned = binned.with_edges(column, found)
+            shown = ":".join([column, *(value_text(edge) for edge in found)])
+            notes.append(
+                f"{split.name}: numeric with many values, binned at the quartiles of its first rows ({shown})"
+            )
+        bins[split.name] = binned
+    return bins, notes
+
+
+def _head(source: Source, column: str) -> NDArray[Any]:
+    """Give a column's first `BATCH_ROWS` cells, however the table is cut."""
+    parts, rows = [np.empty(0)], 0
+    for batch in source.batches([column], BATCH_ROWS):
+        parts.append(cells(batch, column)[: BATCH_ROWS - rows])
+        rows += len(parts[-1])
+        if rows == BATCH_ROWS:
+            break
+    return np.concatenate(parts[1:] or parts)
+
+
+def used_rows(arrow: pa.RecordBatch, roles: Roles) -> tuple[pa.RecordBatch, NDArray[np.bool_]]:
+    """Keep the rows with a label, a weight, and sensitive values unless missing ones are a group; give the mask too."""
+    needed = [roles.label, roles.weights]
+    if roles.missing == "drop":
+        needed += [c for split in roles.sensitive for c in split.columns]
+    keep = np.ones(arrow.num_rows, dtype=bool)
+    for column in dict.fromkeys(needed):
+        if column is not None:
+            keep &= ~_missing(arrow.column(arrow.schema.names.index(column)))
+    return (arrow if keep.all() else arrow.filter(as_arrow(keep))), keep
+
+
+def cells(arrow: pa.RecordBatch, column: str) -> NDArray[Any]:
+    """Give one column as numpy."""
+    values: NDArray[Any] = as_numpy(arrow.column(arrow.schema.names.index(column)))
+    return values
+
+
+def _missing(column: pa.Array) -> NDArray[np.bool_]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    nan_is_null = pa.types.is_floating(column.type)
+    flags: NDArray[np.bool_] = as_numpy(pc.is_null(column, nan_is_null=nan_is_null))
+    return flags

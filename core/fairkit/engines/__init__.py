@@ -1,0 +1,25 @@
+"""Engines: where an audit's passes over the rows run. On a Dask cluster the same code runs where the rows are.
+
+Dask needs the extra ``fairkit[dask]``, here and on every worker::
+
+    fairkit audit model.onnx --data loans/ --engine dask --scheduler tcp://10.0.0.1:8786
+
+    engine = fairkit.engines.DaskEngine(distributed.Client("tcp://10.0.0.1:8786"))
+    fairkit.audit("model.onnx", fairkit.load_data(dask_frame, label=...), engine=engine)
+
+Files must be found under the same path by the client and by every worker.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fairkit.faces import lazy_names
+
+if TYPE_CHECKING:
+    from fairkit.engines.cluster import connected
+    from fairkit.engines.dask import DaskEngine
+
+__all__ = ["DaskEngine", "connected"]
+
+__getattr__, __dir__ = lazy_names(__name__, {"DaskEngine": "dask", "connected": "cluster"})

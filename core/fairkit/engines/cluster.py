@@ -1,0 +1,173 @@
+"""Reaching a cluster, or starting one on this machine, and finding out whether its workers are fit for the work."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from fairkit.errors import EngineError, MissingExtraError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fairkit.plugins.records import Plugin
+
+_LEAN = {
+    "distributed.worker.profile.enabled": False,
+    # Dask gives freed memory back at once; taking it again for each batch costs more than the work on it
+    "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 1 << 28,
+    "distributed.nanny.pre-spawn-environ.MALLOC_MMAP_THRESHOLD_": 1 << 25,
+}
+"""Settings of a cluster on this machine."""
+
+TIMEOUT = 10.0
+"""Seconds to wait for a scheduler, and for its first worker."""
+
+
+@contextmanager
+def connected(scheduler: str | None = None, workers: int | None = None) -> Iterator[Any]:
+    """Give a client of the scheduler, or of a new cluster on this machine, which ends with it.
+
+    Parameters
+    ----------
+    scheduler
+        Such as ``tcp://10.0.0.1:8786``; None starts a process of one thread for each core.
+    workers
+        How many processes to start instead.
+
+    Raises
+    ------
+    EngineError
+        No scheduler answers, or it has no workers.
+    MissingExtraError
+        Dask is not installed.
+    """
+    try:
+        import distributed
+    except ImportError as error:
+        raise MissingExtraError("dask", "dask") from error
+    if scheduler is not None:
+        with _client(distributed, scheduler) as client:
+            yield client
+        return
+    count = workers or len(
+        os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    )
+    import dask
+
+    with (
+        dask.config.set(_LEAN),
+        distributed.LocalCluster(
+            n_workers=count,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address="127.0.0.1:0",
+            silence_logs=logging.CRITICAL,
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+@contextmanager
+def _client(distributed: Any, scheduler: str) -> Iterator[Any]:
+    try:
+        client = distributed.Client(scheduler, timeout=TIMEOUT)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise EngineError(
+            f"no Dask scheduler answers at {scheduler} ({type(error).__name__}); is it running, and is the address "
+            "right? It looks like tcp://10.0.0.1:8786. Without --scheduler the work is done on this machine"
+        ) from error
+    with client:
+        try:
+            client.wait_for_workers(1, timeout=TIMEOUT)
+        except TimeoutError:
+            raise EngineError(
+                f"the Dask scheduler at {scheduler} has no workers; start some: dask worker {scheduler}"
+            ) from None
+        yield client
+
+
+def check_workers(client: Any, used: Sequence[Plugin], more: Sequence[str] = ()) -> None:
+    """Compare fairkit and plugins on every worker with those here, and look for the libraries that they need.
+
+    Raises
+    ------
+    EngineError
+        The message names the worker, what it lacks, and the command that mends it.
+    """
+    needed = {plugin.found.distribution: plugin.found.version for plugin in used if not plugin.found.built_in}
+    ours = _installed()
+    wanted = {"fairkit": ours["fairkit"]} | {name: ours[name] for name in needed if name in ours}
+    extras = sorted({*(_extra(plugin) for plugin in used if plugin.found.built_in), *more} - {""})
+    libraries = {extra: _libraries(extra) for extra in extras}
+    for address, found in client.run(_probe()).items():
+        _check_worker(address, found, wanted, libraries)
+
+
+def _check_worker(
+    address: str, found: Mapping[str, str], wanted: Mapping[str, str], libraries: Mapping[str, Iterable[str]]
+) -> None:
+    for name, version in wanted.items():
+        if name not in found:
+            raise EngineError(
+                f"the worker {address} has no {name}; mend it there with: pip install '{name}=={version}'"
+            )
+        if found[name] != version:
+            raise EngineError(
+                f"the worker {address} has {name} {found[name]}, but here it is {version}: both must be the same; "
+                f"mend it there with: pip install '{name}=={version}'"
+            )
+    for extra, names in libraries.items():
+        absent = [name for name in names if name not in found]
+        if absent:
+            raise EngineError(
+                f"the worker {address} has no {absent[0]}; mend it there with: pip install 'fairkit[{extra}]'"
+            )
+
+
+def _probe() -> Any:
+    """Give a function that travels as code, so that it runs where there is no fairkit too."""
+
+    def installed() -> dict[str, str]:
+        from importlib.metadata import distributions
+
+        found: dict[str, str] = {}
+        for one in distributions():
+            name = (one.metadata["Name"] or "").lower().replace("_", "-")
+            found.setdefault(name, one.version)
+        return found
+
+    return installed
+
+
+def _installed() -> dict[str, str]:
+    found: dict[str, str] = _probe()()
+    return found
+
+
+def _extra(plugin: Plugin) -> str:
+    """The extra that a plugin of ours needs, named as its module is; "" where there is none."""
+    name = plugin.found.target.removeprefix("fairkit_").replace("_", "-")
+    return name if _libraries(name) else ""
+
+
+def _libraries(extra: str) -> list[str]:
+    """The distributions that an extra of fairkit needs, those of extras within it too."""
+    from importlib.metadata import requires
+
+    from packaging.requirements import Requirement
+
+    found: list[str] = []
+    for text in requires("fairkit") or ():
+        requirement = Requirement(text)
+        if requirement.marker is None or not requirement.marker.evaluate({"extra": extra}):
+            continue
+        if requirement.name == "fairkit":
+            found += [name for inner in sorted(requirement.extras) for name in _libraries(inner)]
+        elif not requirement.marker.evaluate({"extra": ""}):
+            found.append(requirement.name.lower().replace("_", "-"))
+    return found

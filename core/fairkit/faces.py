@@ -1,0 +1,28 @@
+"""Packages whose names are loaded when they are first used, so that importing the package stays light."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+
+def lazy_names(
+    package: str, homes: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return a package's ``__getattr__`` and ``__dir__`` for names that live in its modules.
+
+    Parameters
+    ----------
+    package
+        The package's ``__name__``.
+    homes
+        The module of every name, below the package: ``{"Dataset": "dataset"}``.
+    """
+
+    def load(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(f"{package}.{homes[name]}"), name)
+
+    return load, lambda: sorted(homes)

@@ -1,0 +1,1 @@
+"""Frontiers: accuracy against disparity along the parameters of one or several methods."""

@@ -1,0 +1,270 @@
+"""Accuracy against fairness: train along parameters, audit every point, pick by rule, report on fresh rows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fairkit.auditing.run import audit
+from fairkit.auditors import Progress, no_progress
+from fairkit.data.dataset import need_dataset
+from fairkit.errors import ParameterError, did_you_mean
+from fairkit.frontiers.choice import Choice, pareto, pick
+from fairkit.frontiers.points import Measure, Point, State
+from fairkit.frontiers.schedule import Runner
+from fairkit.frontiers.sweeps import Sweep, is_whole
+from fairkit.frontiers.training import BASELINE, Rows, Setup
+from fairkit.mitigation.run import find_mitigator, split_dataset
+from fairkit.mitigators import Table
+from fairkit.models.scorer import ModelOptions
+
+if TYPE_CHECKING:
+    from fairkit.data.dataset import Dataset
+    from fairkit.results.comparisons import Change
+    from fairkit.results.findings import Report
+
+SCHEMA = "fairkit.frontier/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frontier:
+    """All points with the front among them, and the chosen one on test rows.
+
+    Attributes
+    ----------
+    performance, disparity
+        The names of the two axes: ``accuracy``, ``demographic_parity_difference:sex``.
+    points
+        In the order in which they were asked for; the first is the baseline.
+    front
+        Places of the points that no other one beats on both axes, by disparity.
+    chosen
+        The picked point's place; None where no point is done.
+    rule
+        How it was picked.
+    test
+        Its audit on the test rows, and the paired differences from the baseline there.
+    model
+        Its file.
+    rows
+        Of training, validation and test.
+    notes
+        What a reader must know.
+    """
+
+    performance: str
+    disparity: str
+    points: tuple[Point, ...]
+    front: tuple[int, ...]
+    chosen: int | None
+    rule: str
+    test: Report | None = None
+    changes: tuple[Change, ...] = ()
+    model: bytes | None = None
+    rows: tuple[int, int, int] = (0, 0, 0)
+    confidence: float = 0.95
+    seed: int = 0
+    notes: tuple[str, ...] = ()
+
+    def axes(self, point: Point) -> tuple[Measure, Measure] | None:
+        """Give a point's disparity and performance; None where it has not both."""
+        x, y = point.measures.get(self.disparity), point.measures.get(self.performance)
+        return None if x is None or y is None else (x, y)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the JSON form, schema ``fairkit.frontier/1``."""
+        return {
+            "schema": SCHEMA,
+            "performance": self.performance,
+            "disparity": self.disparity,
+            "points": [point.to_dict() for point in self.points],
+            "front": list(self.front),
+            "chosen": self.chosen,
+            "rule": self.rule,
+            "test": None if self.test is None else self.test.to_dict(),
+            "changes": [change.to_dict() for change in self.changes],
+            "rows": dict(zip(("train", "validation", "test"), self.rows, strict=True)),
+            "confidence": self.confidence,
+            "seed": self.seed,
+            "notes": list(self.notes),
+        }
+
+
+def frontier(
+    sweeps: Sequence[Sweep],
+    data: Dataset,
+    *,
+    test: Dataset | None = None,
+    holdout: float = 0.2,
+    performance: str | None = None,
+    disparity: str | None = None,
+    choice: Choice | None = None,
+    budget: int = 20,
+    learner: str | None = None,
+    seed: int = 0,
+    jobs: int | None = None,
+    threads: int | None = None,
+    confidence: float = 0.95,
+    state: str | Path | None = None,
+    progress: Progress = no_progress,
+) -> Frontier:
+    """Train along parameters and see what fairness costs.
+
+    Parameters
+    ----------
+    sweeps
+        Methods with the parameters to vary.
+    data
+        Rows to learn from; `holdout` of them are set aside to measure every point on (validation).
+    test
+        Rows for the chosen point only. Without them `holdout` of `data` are set aside first.
+    holdout
+        That share, in (0, 1).
+    performance
+        The metric of the vertical axis; by default accuracy, and mean_squared_error in regression.
+    disparity
+        ``METRIC`` or ``METRIC:COLUMN`` of the horizontal axis; by default demographic_parity_difference
+        (statistical_parity_ks in regression) of the first sensitive column.
+    choice
+        How to pick.
+    budget
+        Points of each search.
+    learner
+        For methods that take one, and the baseline.
+    seed
+        For every random draw.
+    jobs
+        Points at a time; by default as many as there are cores.
+    threads
+        For each training; by default the cores are shared among the jobs.
+    confidence
+        Of the intervals.
+    state
+        A file that keeps finished points: the same call goes on where it was stopped.
+    progress
+        Told how many points are finished.
+
+    Returns
+    -------
+    Frontier
+        Equal for equal inputs, however often it was interrupted.
+
+    Raises
+    ------
+    FairkitError
+        A plugin, a parameter, a metric or the data cannot be used.
+    KeyboardInterrupt
+        The user stopped it; finished points are in the state file.
+    """
+    need_dataset(data)
+    if not sweeps:
+        raise ParameterError("name at least one method: --plugin NAME")
+    for sweep in sweeps:
+        _check(sweep)
+    rest, held = (data, test) if test is not None else split_dataset(data, holdout, seed)
+    learning, validation = split_dataset(rest, holdout, seed + 1)
+    table = Table.from_dataset(learning)
+    axes = _axes(table, data, performance, disparity)
+    cores = os.cpu_count() or 1
+    processes = max(1, jobs or cores)
+    setup = Setup(
+        table=table,
+        validation=Rows.of(validation),
+        seed=seed,
+        threads=threads or max(1, cores // processes),
+        learner=learner,
+        confidence=confidence,
+    )
+    about = {
+        "train": learning.sha256,
+        "validation": validation.sha256,
+        "seed": seed,
+        "learner": learner,
+        "confidence": confidence,
+        "roles": str(table.roles),
+    }
+    kept = State(None if state is None else Path(state), about)
+    runner = Runner(setup, kept, processes, progress)
+    points = runner.everything(sweeps, budget, axes)
+    _check_axes(points, axes)
+    return _result(points, axes, choice or Choice(), held, kept, setup, learning.info().rows)
+
+
+def _check(sweep: Sweep) -> None:
+    """Find errors in names and values before anything is trained."""
+    method = find_mitigator(sweep.plugin)
+    for settings in sweep.settings():
+        method.with_values(settings)
+    for key, bounds in sweep.search.items():
+        for end in (bounds.low, bounds.high):
+            method.with_values(
+                dict(sweep.fixed) | {key: int(end) if is_whole(method.Parameters, key) else end}
+            )
+
+
+def _axes(table: Table, data: Dataset, performance: str | None, disparity: str | None) -> tuple[str, str]:
+    regression = table.task == "regression"
+    upright = performance or ("mean_squared_error" if regression else "accuracy")
+    flat = disparity or ("statistical_parity_ks" if regression else "demographic_parity_difference")
+    if ":" in flat:
+        return flat, upright
+    if not data.roles.sensitive:
+        raise ParameterError("a frontier needs a sensitive column; name it with --sensitive")
+    return f"{flat}:{data.roles.sensitive[0].name}", upright
+
+
+def _check_axes(points: Sequence[Point], axes: tuple[str, str]) -> None:
+    known = {name for point in points for name in point.measures}
+    for name in axes:
+        if known and name not in known:
+            raise ParameterError(
+                f"no point has the metric {name!r}. {did_you_mean(name, known, what='metrics')}"
+            )
+
+
+def _result(
+    points: Sequence[Point],
+    axes: tuple[str, str],
+    choice: Choice,
+    held: Dataset,
+    kept: State,
+    setup: Setup,
+    learned: int,
+) -> Frontier:
+    from fairkit.comparing.run import compare
+    from fairkit.onnx.model import OnnxModel
+
+    chosen, remark = pick(points, axes, choice)
+    model = None if chosen is None else kept.model(points[chosen])
+    baseline = kept.model(points[0])
+    report: Report | None = None
+    changes: tuple[Change, ...] = ()
+    options = ModelOptions(task=setup.table.task)
+    if model is not None:
+        best = OnnxModel(model, "chosen")
+        report = audit(best, held, confidence=setup.confidence, seed=setup.seed, options=options)
+        if baseline is not None:
+            both = [OnnxModel(baseline, BASELINE), best]
+            changes = compare(both, held, confidence=setup.confidence, options=options).changes[0]
+    failed = sum(point.status == "failed" for point in points)
+    notes = [remark] if remark else []
+    if failed:
+        notes.append(f"{failed} of {len(points)} points failed; the others are shown.")
+    return Frontier(
+        performance=axes[1],
+        disparity=axes[0],
+        points=tuple(points),
+        front=tuple(pareto(points, axes)),
+        chosen=chosen,
+        rule=choice.told(),
+        test=report,
+        changes=changes,
+        model=model,
+        rows=(learned, setup.validation.table.num_rows, held.info().rows),
+        confidence=setup.confidence,
+        seed=setup.seed,
+        notes=tuple(notes),
+    )

@@ -1,0 +1,276 @@
+"""Training and auditing one point of a frontier, here or in a process of its own."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from fairkit.errors import FairkitError
+from fairkit.frontiers.points import Measure, Point, measures_of, point_key
+from fairkit.models.scorer import ModelOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from fairkit.data.dataset import Dataset
+    from fairkit.data.roles import Roles
+    from fairkit.mitigators import Table
+
+BASELINE = "baseline"
+PARITY_ROWS = 4_096
+"""All training rows would take longer than the training itself; `fairkit mitigate` compares on all."""
+Job = tuple[str, Mapping[str, Any]]
+Trained = tuple[Point, bytes | None]
+Done = Callable[[Point, bytes | None], None]
+
+
+class Family(NamedTuple):
+    """Points that are trained together: of one plugin, apart in one parameter.
+
+    Attributes
+    ----------
+    jobs
+        The plugin and parameters of each; one that has nothing to share stands alone.
+    key
+        A digest of the whole family, which belongs to what its points are; empty for one that stands alone.
+    """
+
+    jobs: tuple[Job, ...]
+    key: str = ""
+
+    def point_keys(self) -> list[str]:
+        """Give the keys of the points."""
+        return [point_key(plugin, parameters, self.key) for plugin, parameters in self.jobs]
+
+    @property
+    def name(self) -> str:
+        """What tells it from other families."""
+        return " ".join(self.point_keys())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """A dataset that can be sent to another process."""
+
+    table: pa.Table
+    roles: Roles
+    name: str
+
+    @classmethod
+    def of(cls, data: Dataset) -> Rows:
+        """Read a dataset into memory, with the bins that it found."""
+        import pyarrow as pa
+
+        from fairkit.data.dataset import BATCH_ROWS
+        from fairkit.mitigators import fixed_roles
+
+        table = pa.Table.from_batches(list(data.source.batches(data.columns, BATCH_ROWS)))
+        return cls(table=table, roles=fixed_roles(data), name=data.name)
+
+    def dataset(self) -> Dataset:
+        """Give the dataset again."""
+        from fairkit.data.dataset import Dataset
+        from fairkit.data.sources import open_source
+
+        return Dataset(open_source(self.table, self.name), self.roles)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """What all points share: rows to learn from, rows to measure on, and how to run."""
+
+    table: Table
+    validation: Rows
+    seed: int
+    threads: int | None
+    learner: str | None
+    confidence: float
+    base: bytes | None = field(default=None, repr=False)
+
+    def parity_rows(self) -> Table:
+        """Give training rows, evenly spread, on which each exported file is compared with its model."""
+        step = max(1, len(self.table) // PARITY_ROWS)
+        return self.table.take(np.arange(0, len(self.table), step))
+
+
+def train(setup: Setup, job: Job) -> Trained:
+    """Train and audit one point; whatever goes wrong becomes a failed point.
+
+    Parameters
+    ----------
+    setup
+        What all points share.
+    job
+        The plugin and its parameters.
+
+    Returns
+    -------
+    Point, bytes or None
+        The point, and its model where it is done.
+    """
+    plugin, parameters = job
+    started = time.perf_counter()
+    try:
+        content = _fit(setup, plugin, parameters)
+        measures = _measure(setup, content)
+    except FairkitError as error:
+        return _failed(job, str(error), started), None
+    except Exception as error:
+        return _failed(job, f"{type(error).__name__}: {error}", started), None
+    seconds = time.perf_counter() - started
+    done = Point(plugin=plugin, parameters=parameters, status="done", measures=measures, seconds=seconds)
+    return done, content
+
+
+def train_family(setup: Setup, family: Family) -> list[Trained]:
+    """Train the points of a family together; where that fails, one by one, so that the good ones stay.
+
+    Returns
+    -------
+    list
+        As `train`, in the order of the jobs; each is told an equal part of the time.
+    """
+    trained = _train_together(setup, family.jobs) if len(family.jobs) > 1 else None
+    trained = trained or [train(setup, job) for job in family.jobs]
+    return [(replace(point, family=family.key), content) for point, content in trained]
+
+
+def _train_together(setup: Setup, jobs: Sequence[Job]) -> list[Trained] | None:
+    started = time.perf_counter()
+    try:
+        contents = _fit_together(setup, jobs)
+        measures = [_measure(setup, content) for content in contents]
+    except Exception:
+        return None  # each is told its own error
+    seconds = (time.perf_counter() - started) / len(jobs)
+    return [
+        (Point(plugin=job[0], parameters=job[1], status="done", measures=one, seconds=seconds), content)
+        for job, content, one in zip(jobs, contents, measures, strict=True)
+    ]
+
+
+def _failed(job: Job, error: str, started: float) -> Point:
+    seconds = time.perf_counter() - started
+    return Point(plugin=job[0], parameters=job[1], status="failed", error=error, seconds=seconds)
+
+
+def _fit(setup: Setup, plugin: str, parameters: Mapping[str, Any]) -> bytes:
+    from fairkit.learners import fit_learner
+    from fairkit.mitigators import Run
+    from fairkit.onnx.write.export import export
+
+    if plugin == BASELINE:
+        run = Run(seed=setup.seed, threads=setup.threads, learner=setup.learner)
+        plain = fit_learner(setup.learner or "lightgbm", setup.table, run)
+        return export(plain, setup.parity_rows()).SerializeToString(deterministic=True)
+    return _fit_together(setup, [(plugin, parameters)])[0]
+
+
+def _fit_together(setup: Setup, jobs: Sequence[Job]) -> list[bytes]:
+    """Train points of one plugin in one call, and give their files."""
+    from fairkit.mitigation.run import _check_task, _mitigation, as_mitigator
+    from fairkit.mitigators import Run
+    from fairkit.onnx.model import OnnxModel
+    from fairkit.onnx.write.export import export
+
+    methods = [as_mitigator(plugin, parameters) for plugin, parameters in jobs]
+    first = methods[0]
+    _check_task(first, setup.table)
+    base = None
+    if first.stage == "post" and setup.base is not None:
+        base = OnnxModel(setup.base, BASELINE)
+    run = Run(seed=setup.seed, threads=setup.threads, learner=setup.learner if first.learners else None)
+    if len(methods) == 1:
+        models = [first.fit(setup.table, run, validation=None, model=base)]
+    else:
+        models = list(type(first).fit_together(methods, setup.table, run, validation=None, model=base))
+    rows = setup.parity_rows()
+    return [
+        export(fitted, rows, _mitigation(method, run, base)).SerializeToString(deterministic=True)
+        for fitted, method in zip(models, methods, strict=True)
+    ]
+
+
+def _measure(setup: Setup, content: bytes) -> dict[str, Measure]:
+    from fairkit.auditing.run import audit
+    from fairkit.onnx.model import OnnxModel
+
+    options = ModelOptions(task=setup.table.task)
+    data = setup.validation.dataset()
+    report = audit(
+        OnnxModel(content, "point"), data, confidence=setup.confidence, seed=setup.seed, options=options
+    )
+    return measures_of(report)
+
+
+def run_all(setup: Setup, families: Sequence[Family], processes: int, done: Done, folder: Path) -> None:
+    """Train all points, each told to `done` as it finishes.
+
+    Parameters
+    ----------
+    setup
+        What the points share.
+    families
+        What to try.
+    processes
+        How many at a time; 1 stays in this process.
+    done
+        Called in this process, in the order in which points finish.
+    folder
+        For what is handed to the processes.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        The user stopped it: running points are given up, finished ones were told.
+    """
+    if processes <= 1 or len(families) <= 1:
+        for family in families:
+            for trained in train_family(setup, family):
+                done(*trained)
+        return
+    import multiprocessing
+
+    shared = folder / "setup.pickle"
+    shared.write_bytes(pickle.dumps(setup, protocol=5))
+    context = multiprocessing.get_context("spawn")  # threads of other libraries do not survive a fork
+    pool = ProcessPoolExecutor(
+        min(processes, len(families)), mp_context=context, initializer=_start, initargs=(str(shared),)
+    )
+    try:
+        # the largest first, so that none is left alone at the end
+        queue = sorted(families, key=lambda family: len(family.jobs), reverse=True)
+        left: set[Future[list[Trained]]] = {pool.submit(_train_shared, family) for family in queue}
+        while left:
+            ended, left = wait(left, return_when=FIRST_COMPLETED)
+            for future in ended:
+                for trained in future.result():
+                    done(*trained)
+    except BaseException:
+        for process in list((pool._processes or {}).values()):
+            process.terminate()
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+    pool.shutdown()
+
+
+_shared: dict[str, Setup] = {}
+
+
+def _start(path: str) -> None:
+    """Load what all points share, once in each process; Ctrl-C is the parent's business."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _shared["setup"] = pickle.loads(Path(path).read_bytes())  # noqa: S301 -- written by the parent just now
+
+
+def _train_shared(family: Family) -> list[Trained]:
+    return train_family(_shared["setup"], family)

@@ -1,0 +1,1 @@
+"""Mitigation: split, train or repair, export one ONNX file, and audit it before and after."""

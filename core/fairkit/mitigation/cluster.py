@@ -1,0 +1,112 @@
+"""Mitigation on a cluster, up to the model: split, train, export, check."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit import plugins
+from fairkit.errors import ParameterError, did_you_mean
+from fairkit.learners import check_target
+from fairkit.mitigation.rows import (
+    COMPARED_ROWS,
+    SAMPLE_ROWS,
+    SpreadRows,
+    bring,
+    choose,
+    table_without_columns,
+)
+from fairkit.mitigation.run import Learned, _check_task, _mitigation, stratified
+from fairkit.mitigators import Table
+from fairkit.onnx.write.export import export
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit.data.dataset import Dataset
+    from fairkit.mitigators import Mitigator, Run
+    from fairkit.models.scorer import Task
+
+
+def learn(
+    engine: Any,
+    method: Mitigator,
+    data: Dataset,
+    test: Dataset | None,
+    holdout: float,
+    task: Task | None,
+    run: Run,
+) -> Learned:
+    """Train on a cluster; the rows are held out as on one machine.
+
+    Raises
+    ------
+    ParameterError
+        The method trains on one machine only.
+    EngineError
+        A worker was lost in training, or lacks what the method needs.
+    """
+    if "dask" not in method.engines:
+        raise ParameterError(
+            f"{method.name} trains on one machine only: leave out --engine. {did_you_mean(method.name, ['fairgbm'])}"
+        )
+    method.learner(run)
+    engine.check([plugin for plugin in [_plugin(method)] if plugin is not None])
+    train_data, test_data = _split(engine, data, test, holdout, task, run.seed)
+    table, _ = table_without_columns(engine, train_data, task)
+    _check_task(method, table)
+    check_target(table)
+    sample = Table.from_dataset(bring(engine, train_data, SAMPLE_ROWS / len(table), run.rng()), task)
+    rows = SpreadRows(engine, train_data)
+    with plugins.blame(plugins.owner_of(method.name), f"the method {method.name!r} trained its model"):
+        fitted = method.fit_spread(table, rows, run)
+        content = export(fitted, sample, _mitigation(method, run, None)).SerializeToString(deterministic=True)
+        baseline = export(method.baseline_spread(table, rows, run), sample)
+    held = test_data.profile.rows
+    compared = bring(engine, test_data, COMPARED_ROWS / held, run.rng())
+    notes: tuple[str, ...] = ()
+    if held > COMPARED_ROWS:
+        notes = (
+            f"Before and after are compared row by row on {compared.profile.rows:,} rows of the {held:,}.",
+        )
+    return Learned(
+        fitted=fitted,
+        content=content,
+        baseline=baseline.SerializeToString(deterministic=True),
+        table=table,
+        test=test_data,
+        compared=compared,
+        notes=notes,
+    )
+
+
+def _plugin(method: Mitigator) -> Any:
+    """The plugin of a method, where it is installed."""
+    known = any(found.name == method.name for found in plugins.find())
+    return plugins.load(method.name) if known else None
+
+
+def _split(
+    engine: Any, data: Dataset, test: Dataset | None, holdout: float, task: Task | None, seed: int
+) -> tuple[Dataset, Dataset]:
+    """Give training and test rows; the split is drawn here, as `fairkit.mitigation.split_dataset` draws it."""
+    for dataset in (data, test):
+        if dataset is not None and not dataset.profiled:
+            dataset.learn(engine.tally)
+    if test is not None:
+        return data, test
+    if not 0 < holdout < 1:
+        raise ParameterError(f"holdout={holdout} is not a share; it is between 0 and 1, such as 0.2")
+    table, codes = table_without_columns(engine, data, task)
+    held = stratified(_strata(table), holdout, np.random.default_rng(seed))
+    train = choose(engine, data, codes, ~held, f"{data.name}, training part")
+    return train, choose(engine, data, codes, held, f"{data.name}, held-out part")
+
+
+def _strata(table: Table) -> NDArray[np.int64]:
+    """Number the combinations of groups and label, in the order of `fairkit.mitigation`."""
+    strata = np.zeros(len(table), dtype=np.int64)
+    for groups in table.groups.values():
+        strata = strata * len(groups.names) + groups.codes
+    return 2 * strata + (table.target > 0)

@@ -1,0 +1,1 @@
+"""Models: what can be scored, whatever it comes from."""

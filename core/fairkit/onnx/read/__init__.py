@@ -1,0 +1,1 @@
+"""Reading ONNX models: safety, inputs, outputs, and what the outputs mean."""

@@ -1,0 +1,346 @@
+"""What a graph's outputs mean: probabilities, logits, labels, values, randomized decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from fairkit.data.roles import same_value, value_text
+from fairkit.errors import ModelError, did_you_mean
+from fairkit.models.scorer import ModelOptions, Predictions, ScoreKind, Task, check_scores
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+DECISION_PROBABILITY = "decision_probability"
+"""The output of a randomized model that holds the chance of a favorable decision."""
+
+_SCORE_NAMES = (
+    "probabilities",
+    "probability",
+    "output_probability",
+    "score",
+    "scores",
+    "logits",
+    "logit",
+    "variable",
+)
+
+Shape = Literal["map", "matrix", "column", "label"]
+
+
+@dataclass(frozen=True, slots=True)
+class GraphOutput:
+    """One output of the graph: its name, onnxruntime's type, and its form in a first batch."""
+
+    name: str
+    shape: Shape
+    width: int
+
+
+def describe(name: str, kind: str, value: Any) -> GraphOutput | None:
+    """Tell an output's form from its type and its value on a first batch; None for what holds no prediction."""
+    if kind.startswith("seq(map"):
+        return GraphOutput(name, "map", len(value[0]))
+    array = np.asarray(value)
+    width = 1 if array.ndim < 2 else int(np.prod(array.shape[1:]))
+    if array.ndim > 2 and width > 1:
+        return None
+    if kind in ("tensor(float)", "tensor(double)", "tensor(float16)"):
+        return GraphOutput(name, "matrix" if width > 1 else "column", width)
+    if width == 1:
+        return GraphOutput(name, "label", 1)
+    return None
+
+
+def as_matrix(output: GraphOutput, value: Any) -> NDArray[Any]:
+    """Give an output's value as an array: [n, K] for maps and matrices, [n] for columns and labels."""
+    if output.shape == "map":
+        keys = list(value[0])
+        return np.array([[row[key] for key in keys] for row in value], dtype=np.float64)
+    array = np.asarray(value)
+    if output.shape == "matrix":
+        return array.reshape(len(array), -1).astype(np.float64)
+    flat = array.reshape(-1)
+    return flat.astype(np.float64) if output.shape == "column" else flat
+
+
+def choose_score_output(outputs: Sequence[GraphOutput], options: ModelOptions) -> GraphOutput | None:
+    """Find the output that holds scores; None where the model gives labels only.
+
+    Raises
+    ------
+    ModelError
+        The named output does not exist, or several could be meant.
+    """
+    by_name = {output.name: output for output in outputs}
+    if options.score_output is not None:
+        if options.score_output not in by_name:
+            hint = did_you_mean(options.score_output, by_name, what="outputs")
+            raise ModelError(f"the model has no output {options.score_output!r}. {hint}")
+        chosen = by_name[options.score_output]
+        return None if chosen.shape == "label" else chosen
+    numeric = [output for output in outputs if output.shape != "label"]
+    for preferred in (
+        [output for output in numeric if output.shape == "map"],
+        [output for name in _SCORE_NAMES for output in numeric if output.name == name],
+        numeric,
+    ):
+        if len(preferred) == 1 or (preferred and preferred[0].name in _SCORE_NAMES):
+            return preferred[0]
+    if numeric:
+        names = ", ".join(output.name for output in numeric)
+        raise ModelError(
+            f"several outputs could hold the scores ({names}); say which with --score-output {numeric[0].name}"
+        )
+    return None
+
+
+def guess_kind(
+    values: NDArray[np.float64], task: Task, options: ModelOptions
+) -> tuple[ScoreKind, str | None]:
+    """Tell probabilities from logits by the values of a first batch, and say so where it is a guess."""
+    if options.score_kind is not None:
+        return options.score_kind, None
+    if task == "regression":
+        return "value", None
+    within = bool(values.min() >= -1e-6 and values.max() <= 1 + 1e-6)
+    if values.ndim == 1:
+        if within:
+            return "probability", "The model's scores lie in [0, 1] and are read as probabilities."
+        return "logit", "The model's scores leave [0, 1] and are read as logits (--score-kind overrides)."
+    if within and np.abs(values.sum(axis=1) - 1).max() < 1e-3:
+        return "probability", None
+    return "logit", "The model's scores do not sum to 1 and are read as logits (--score-kind overrides)."
+
+
+def probabilities(values: NDArray[np.float64], kind: ScoreKind) -> NDArray[np.float64]:
+    """Apply the link: sigmoid for one logit [n], softmax for several [n, K].
+
+    Raises
+    ------
+    ModelError
+        Probabilities that leave [0, 1].
+    """
+    if kind == "logit" and values.ndim == 1:
+        return 0.5 * (1 + np.tanh(0.5 * values))
+    if kind == "logit":
+        shifted = np.exp(values - values.max(axis=1, keepdims=True))
+        return np.asarray(shifted / shifted.sum(axis=1, keepdims=True))
+    if values.min() < -1e-5 or values.max() > 1 + 1e-5:
+        raise ModelError(
+            f"the model's scores leave [0, 1] (they reach {values.min():.4g} and {values.max():.4g}) and are no "
+            "probabilities; if they are logits say so with --score-kind logit"
+        )
+    return np.clip(values, 0, 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """How to read the outputs of one model on one dataset, settled on a first batch.
+
+    Attributes
+    ----------
+    score, label
+        The outputs that hold scores and labels; None where there is none.
+    kind
+        What the scores are.
+    place
+        Binary with several score columns: the favorable label's column.
+    positive
+        Binary: what the label output gives for the favorable label.
+    class_places
+        Multi-class: for each score column, its index in the dataset's classes.
+    label_index
+        Multi-class: the dataset's class index for each value of the label output, as text.
+    """
+
+    task: Task
+    score: GraphOutput | None
+    label: GraphOutput | None
+    kind: ScoreKind
+    threshold: float | None = None
+    place: int | None = None
+    positive: Any = None
+    class_places: tuple[int, ...] = ()
+    label_index: Mapping[str, int] | None = None
+
+    @property
+    def wanted(self) -> list[str]:
+        """The outputs that the graph must compute."""
+        return [output.name for output in (self.score, self.label) if output is not None]
+
+    def read(self, values: Mapping[str, Any]) -> Predictions:
+        """Turn raw outputs into predictions.
+
+        Raises
+        ------
+        ModelError
+            NaN scores, or scores that are not what they were taken for.
+        """
+        raw = None
+        if self.score is not None:
+            raw = as_matrix(self.score, values[self.score.name])
+            check_scores(raw, "scores")
+        label = None if self.label is None else as_matrix(self.label, values[self.label.name])
+        if self.task == "regression":
+            return Predictions(score=raw if raw is not None else _as_float(label))
+        if self.task == "multiclass":
+            return self._multiclass(raw, label)
+        return self._binary(raw, label)
+
+    def _binary(self, raw: NDArray[np.float64] | None, label: NDArray[Any] | None) -> Predictions:
+        score = logits = None
+        if raw is not None:
+            proba = probabilities(raw, self.kind)
+            score = proba if proba.ndim == 1 else proba[:, self.place]
+            if self.kind == "logit":
+                logits = raw
+            if self.place == 0 and proba.ndim == 1:
+                score = 1 - score
+        if label is not None and (self.threshold is None or score is None):
+            decision = equals(label, self.positive)
+        else:
+            assert score is not None  # noqa: S101 -- the reading has a score or a label
+            decision = (score >= (0.5 if self.threshold is None else self.threshold)).astype(float)
+        return Predictions(score=score, decision=decision, logits=logits)
+
+    def _multiclass(self, raw: NDArray[np.float64] | None, label: NDArray[Any] | None) -> Predictions:
+        proba = logits = predicted = None
+        if raw is not None:
+            order = np.argsort(self.class_places)
+            proba = probabilities(raw, self.kind)[:, order]
+            logits = raw[:, order] if self.kind == "logit" else None
+            predicted = proba.argmax(axis=1).astype(np.int64)
+        if label is not None and self.label_index is not None:
+            predicted = _index(label, self.label_index)
+        return Predictions(probabilities=proba, predicted=predicted, logits=logits)
+
+
+def _as_float(label: NDArray[Any] | None) -> NDArray[np.float64]:
+    values = np.asarray(label).astype(np.float64)
+    check_scores(values, "predictions")
+    return values
+
+
+def equals(label: NDArray[Any], positive: Any) -> NDArray[np.float64]:
+    """Give 1 where the label output is the value, else 0."""
+    if label.dtype.kind == "O":
+        return np.asarray(label == value_text(positive), dtype=np.float64)
+    return np.asarray(label.astype(float) == float(positive), dtype=np.float64)
+
+
+def _index(label: NDArray[Any], places: Mapping[str, int]) -> NDArray[np.int64]:
+    values, inverse = np.unique(label.astype(str) if label.dtype.kind == "O" else label, return_inverse=True)
+    codes = []
+    for value in values.tolist():
+        text = value_text(value)
+        if text not in places:
+            raise ModelError(
+                f"the model predicts the class {text!r}, which the data's label never has; "
+                f"the label's values are: {', '.join(places)}"
+            )
+        codes.append(places[text])
+    return np.asarray(codes, dtype=np.int64)[inverse]
+
+
+def favorable_column(
+    classes: Sequence[Any],
+    label_values: Sequence[Any],
+    favorable: Any,
+    scores: NDArray[np.float64],
+    is_favorable: NDArray[np.bool_] | None,
+) -> tuple[int, str]:
+    """Find which score column belongs to the favorable label.
+
+    The classes that the model names decide; where they are numbers 0..K-1 and the label's values are not,
+    the order of the label's values; where that could be read two ways, which column ranks the favorable
+    rows higher.
+
+    Parameters
+    ----------
+    classes
+        The model's class labels, one for each score column.
+    label_values
+        The label's distinct values in order.
+    favorable
+        The favorable value.
+    scores
+        Shape [n, K], a first batch.
+    is_favorable
+        Shape [n]; None where the data has no label.
+
+    Returns
+    -------
+    int, str
+        The column, and the sentence that tells the user.
+
+    Raises
+    ------
+    ModelError
+        It cannot be told.
+    """
+    named = [place for place, value in enumerate(classes) if same_value(value, favorable)]
+    by_name = named[0] if len(named) == 1 and _same_kind(classes, label_values) else None
+    if by_name is not None:
+        return by_name, f"The model's class {value_text(classes[by_name])!r} is the favorable label."
+    ordered = [i for i, value in enumerate(label_values) if same_value(value, favorable)]
+    by_order = ordered[0] if ordered and len(label_values) == len(classes) else None
+    if by_order is not None and (by_order == 1 or len(classes) > 2):
+        told = (
+            f"class {value_text(classes[by_order])} of the model stands for the favorable label {favorable!r}"
+        )
+        return by_order, f"By the order of the label's values, {told} (--favorable-class overrides)."
+    if len(classes) == 2 and is_favorable is not None:
+        return _by_ranking(classes, scores, is_favorable, favorable)
+    raise ModelError(
+        f"which of the model's classes {[value_text(c) for c in classes]} is the favorable label {favorable!r}? "
+        "Say which column it is, from 0, with --favorable-class"
+    )
+
+
+def _same_kind(classes: Sequence[Any], label_values: Sequence[Any]) -> bool:
+    """Whether the model's classes are the label's values, or there is no label to compare with."""
+    texts = {value_text(value) for value in classes}
+    return (
+        not label_values
+        or {value_text(value) for value in label_values} <= texts
+        or _flags(texts, label_values)
+    )
+
+
+def _flags(texts: set[str], label_values: Sequence[Any]) -> bool:
+    return texts <= {"0", "1", "True", "False"} and all(isinstance(value, bool) for value in label_values)
+
+
+def _by_ranking(
+    classes: Sequence[Any], scores: NDArray[np.float64], is_favorable: NDArray[np.bool_], favorable: Any
+) -> tuple[int, str]:
+    """Choose the column that ranks favorable rows higher, if that is clear."""
+    higher = ranks_higher(scores[:, 1], is_favorable)
+    if higher is not None:
+        place = int(higher)
+        told = f"class {value_text(classes[place])} ranks the rows with label {favorable!r} higher"
+        return place, f"The model's {told} and is read as the favorable one (--favorable-class overrides)."
+    raise ModelError(
+        f"which of the model's two classes is the favorable label {favorable!r}? "
+        "Its scores do not tell; say which column it is with --favorable-class 0 or 1"
+    )
+
+
+def ranks_higher(scores: NDArray[np.float64], is_favorable: NDArray[np.bool_]) -> bool | None:
+    """Tell whether favorable rows score higher: the area under the ROC curve is 4 standard errors from one half.
+
+    None where it is not.
+    """
+    values, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+    n1, n0 = int(is_favorable.sum()), int((~is_favorable).sum())
+    if not n1 or not n0 or len(values) < 2:
+        return None
+    area = (ranks[is_favorable].sum() - n1 * (n1 + 1) / 2) / (n1 * n0)
+    error = np.sqrt((n1 + n0 + 1) / (12 * n1 * n0))
+    return None if abs(area - 0.5) <= 4 * error else bool(area > 0.5)

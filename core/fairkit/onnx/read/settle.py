@@ -1,0 +1,224 @@
+"""Deciding what a graph's outputs mean on a dataset, from its first batch, and saying what was guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.data.roles import same_value, value_text
+from fairkit.errors import DataError, ModelError, did_you_mean
+from fairkit.models.scorer import ModelOptions, Task, check_scores, choose_task
+from fairkit.onnx.read import outputs as reading
+from fairkit.onnx.read import safety
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit.data.dataset import Dataset
+    from fairkit.onnx.model import OnnxModel
+
+_RANDOMIZED = "A randomized model: its decision probabilities are audited, exactly, not draws from them."
+
+
+def settle(
+    model: OnnxModel,
+    found: Sequence[reading.GraphOutput],
+    first: Mapping[str, Any],
+    dataset: Dataset,
+    options: ModelOptions,
+    favorable: NDArray[np.bool_] | None,
+) -> tuple[reading.Reading | None, Task, tuple[Any, ...], list[str]]:
+    """Decide what the outputs mean from the first batch."""
+    names = {output.name for output in found}
+    if {"score", reading.DECISION_PROBABILITY} <= names:
+        chance = np.asarray(first[reading.DECISION_PROBABILITY])
+        told = [_RANDOMIZED] if bool(((chance > 0) & (chance < 1)).any()) else []
+        return None, choose_task(dataset, options, 2), (), told
+    score = reading.choose_score_output(found, options)
+    label = next((output for output in found if output.shape == "label"), None)
+    if score is None and label is None:
+        raise ModelError(f"{model.name} has no output that a prediction could be read from: {sorted(first)}")
+    task = choose_task(dataset, options, None if score is None else score.width)
+    values = None if score is None else reading.as_matrix(score, first[score.name])
+    if values is not None:
+        check_scores(values, "scores")
+    kind, told_kind = ("label", None) if values is None else reading.guess_kind(values, task, options)
+    told = [] if told_kind is None else [told_kind]
+    classes = _model_classes(model, score, label, first)
+    settled = reading.Reading(task=task, score=score, label=label, kind=kind, threshold=options.threshold)
+    if task == "regression":
+        return _regression(settled, model), task, (), told
+    if task == "multiclass":
+        settled, order, more = _multiclass(settled, classes, dataset)
+        return settled, task, order, told + more
+    marked = None if label is None or score is not None else _marked(label, first, classes[-1])
+    settled, more = _binary(settled, classes, dataset, options, values, marked, favorable)
+    return settled, task, (), told + more
+
+
+def _model_classes(
+    model: OnnxModel,
+    score: reading.GraphOutput | None,
+    label: reading.GraphOutput | None,
+    first: Mapping[str, Any],
+) -> list[Any]:
+    """The model's class labels: from a ZipMap, from the graph's classifier, from its labels, else 0..K-1."""
+    if score is not None and score.shape == "map":
+        return list(first[score.name][0])
+    named = safety.class_labels(model.proto)
+    width = None if score is None else score.width
+    if named and width in (None, 1, len(named)):
+        return named
+    if width is not None and width > 1:
+        return list(range(width))
+    if label is not None:
+        values = np.unique(reading.as_matrix(label, first[label.name]).astype(str)).tolist()
+        kind = np.asarray(first[label.name]).dtype.kind
+        return (
+            [int(v) for v in values]
+            if kind in "iu"
+            else [v == "True" for v in values]
+            if kind == "b"
+            else values
+        )
+    return [0, 1]
+
+
+def _regression(settled: reading.Reading, model: OnnxModel) -> reading.Reading:
+    if settled.score is None and settled.label is None:
+        raise ModelError(f"{model.name} gives no number to audit")
+    if settled.score is not None and settled.score.width != 1:
+        raise ModelError(
+            f"{model.name} gives {settled.score.width} numbers a row, but the label is a regression target; "
+            "name the output with --score-output, or the task with --task"
+        )
+    return settled
+
+
+def _binary(
+    settled: reading.Reading,
+    classes: list[Any],
+    dataset: Dataset,
+    options: ModelOptions,
+    values: NDArray[np.float64] | None,
+    labels: NDArray[np.float64] | None,
+    is_favorable: NDArray[np.bool_] | None,
+) -> tuple[reading.Reading, list[str]]:
+    favorable, label_values = dataset.roles.favorable, dataset.profile.label_values
+    if values is None or values.ndim == 1:
+        return _single(
+            settled, classes, dataset, options, values if values is not None else labels, is_favorable
+        )
+    if options.favorable_class is not None:
+        place, told = options.favorable_class, []
+        if not 0 <= place < values.shape[1]:
+            raise ModelError(
+                f"favorable_class={place}, but the model scores {values.shape[1]} classes, from 0"
+            )
+    else:
+        found, sentence = reading.favorable_column(classes, label_values, favorable, values, is_favorable)
+        place, told = found, [sentence]
+    return replace(settled, place=place, positive=_label_for(settled, classes, place)), told
+
+
+def _single(
+    settled: reading.Reading,
+    classes: list[Any],
+    dataset: Dataset,
+    options: ModelOptions,
+    evidence: NDArray[np.float64] | None,
+    is_favorable: NDArray[np.bool_] | None,
+) -> tuple[reading.Reading, list[str]]:
+    """A bare score, logit or label: the model's labels decide, else convention and ranking."""
+    favorable, label_values = dataset.roles.favorable, dataset.profile.label_values
+    told: list[str] = []
+    named = [i for i, value in enumerate(classes) if same_value(value, favorable)]
+    theirs = {value_text(value) for value in classes} & {value_text(value) for value in label_values}
+    positive = None
+    if options.favorable_class is not None:
+        place = options.favorable_class
+    elif settled.label is not None and theirs:
+        place = named[0] if named else 1
+        positive = None if named else favorable  # the first rows were all given the other label
+    else:
+        place, told = _bare(settled, label_values, favorable, evidence, is_favorable)
+    if positive is None and len(classes) > place:
+        positive = classes[place]
+    if settled.score is None and positive is None:
+        raise ModelError(
+            f"the model's labels {classes} do not tell which is the favorable label {favorable!r}; "
+            "relabel the data as the model was trained, or say --favorable-class"
+        )
+    label = settled.label if positive is not None else None
+    return replace(settled, place=place, positive=positive, label=label), told
+
+
+def _bare(
+    settled: reading.Reading,
+    label_values: Sequence[Any],
+    favorable: Any,
+    evidence: NDArray[np.float64] | None,
+    is_favorable: NDArray[np.bool_] | None,
+) -> tuple[int, list[str]]:
+    """Tell whether a number without a name is about the favorable label.
+
+    Training code makes the second of two labels the class 1. Where that is the favorable one there is no
+    question; else which of the two ranks higher tells, and failing that class 1 of labels 0 and 1.
+    """
+    what = "label" if settled.score is None else "score"
+    if len(label_values) != 2 or same_value(label_values[1], favorable):
+        told = f"The model's {what} is read as that of the favorable label (--favorable-class 0 reverses it)."
+        return 1, [told]
+    higher = None
+    if evidence is not None and is_favorable is not None:
+        higher = reading.ranks_higher(evidence, is_favorable)
+    other = value_text(label_values[1])
+    if higher is None and not same_value(label_values[1], 1):
+        higher = True
+    if higher:
+        told = f"The model's {what} is read as that of the favorable label {favorable!r}, not of {other!r}"
+        return 1, [f"{told} (--favorable-class 0 reverses it)."]
+    told = f"The model's {what} is read as that of {other!r} and turned to the favorable label {favorable!r}"
+    return 0, [f"{told} (--favorable-class 1 leaves it as it is)."]
+
+
+def _marked(label: reading.GraphOutput, first: Mapping[str, Any], value: Any) -> NDArray[np.float64] | None:
+    """Which rows of the first batch the model gives the label; None where the kinds differ."""
+    labels = reading.as_matrix(label, first[label.name])
+    if labels.dtype.kind != "O" and isinstance(value, str):
+        return None
+    return reading.equals(labels, value)
+
+
+def _label_for(settled: reading.Reading, classes: list[Any], place: int) -> Any:
+    return None if settled.label is None else classes[place]
+
+
+def _multiclass(
+    settled: reading.Reading, classes: list[Any], dataset: Dataset
+) -> tuple[reading.Reading, tuple[Any, ...], list[str]]:
+    """Line the model's classes up with the label's values."""
+    label_values = list(dataset.profile.label_values) or list(classes)
+    texts = [value_text(value) for value in label_values]
+    told: list[str] = []
+    if {value_text(value) for value in classes} <= set(texts) or not dataset.profile.label_values:
+        places = tuple(texts.index(value_text(value)) for value in classes)
+    elif len(classes) == len(texts) and [value_text(c) for c in classes] == [
+        str(i) for i in range(len(classes))
+    ]:
+        places = tuple(range(len(texts)))
+        told = [f"The model's classes 0 to {len(texts) - 1} are read as {', '.join(texts)}, in this order."]
+    else:
+        unknown = next(value_text(value) for value in classes if value_text(value) not in texts)
+        hint = did_you_mean(unknown, texts, what=f"values of {dataset.roles.label!r}")
+        raise DataError(f"the model's class {unknown!r} is not among the label's values. {hint}")
+    if settled.score is not None and len(places) != len(texts):
+        absent = ", ".join(text for i, text in enumerate(texts) if i not in places)
+        raise ModelError(
+            f"the label has values that the model does not score: {absent}; leave those rows out"
+        )
+    index = {value_text(value): place for value, place in zip(classes, places, strict=True)}
+    return replace(settled, class_places=places, label_index=index), tuple(label_values), told

@@ -1,0 +1,1 @@
+"""Writing ONNX models: encoders, estimators, trees, rules and mixtures as one self-contained graph."""

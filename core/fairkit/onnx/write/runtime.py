@@ -1,0 +1,67 @@
+"""Running a graph of raw columns under plain onnxruntime."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import onnx
+    from numpy.typing import NDArray
+
+
+def open_session(proto: onnx.ModelProto | bytes, *, threads: int | None = None) -> Any:
+    """Open an onnxruntime session on the CPU; `threads` None leaves their number to onnxruntime."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    if threads is not None:
+        options.intra_op_num_threads = threads
+    content = proto if isinstance(proto, bytes) else proto.SerializeToString()
+    return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+
+
+def run_columns(
+    session: Any, columns: Mapping[str, NDArray[Any]], *, u: NDArray[Any] | None = None
+) -> dict[str, NDArray[Any]]:
+    """Run a graph whose inputs are raw columns of shape [rows, 1].
+
+    Parameters
+    ----------
+    session
+        From `open_session`.
+    columns
+        Raw columns, each of shape [n]; text as objects with None where missing, else numbers.
+    u
+        Draws in [0, 1), shape [n], for a randomized model; default zeros.
+
+    Returns
+    -------
+    dict
+        Every output by name.
+    """
+    rows = len(next(iter(columns.values())))
+    feeds: dict[str, NDArray[Any]] = {}
+    for entry in session.get_inputs():
+        if entry.name == "u" and "u" not in columns:
+            feeds["u"] = np.zeros((rows, 1), np.float32) if u is None else as_input(u, entry.type)
+        else:
+            feeds[entry.name] = as_input(columns[entry.name], entry.type)
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(names, feeds), strict=True))
+
+
+def as_input(values: NDArray[Any], kind: str) -> NDArray[Any]:
+    """Give a raw column as the tensor that an input of this type takes, shape [n, 1]."""
+    from fairkit.onnx.write.encode import as_float32
+
+    if kind == "tensor(string)":
+        texts = ["" if value is None or value != value else str(value) for value in values.tolist()]  # noqa: PLR0124
+        return np.array(texts, dtype=object).reshape(-1, 1)
+    if kind == "tensor(int64)":
+        return values.astype(np.int64).reshape(-1, 1)
+    return as_float32(values, "input").reshape(-1, 1)

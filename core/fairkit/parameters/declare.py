@@ -1,0 +1,248 @@
+"""Parameters of plugins: declared once as a frozen dataclass, read from `key=value` text, TOML or Python."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin
+
+from fairkit.errors import ParameterError, did_you_mean
+from fairkit.parameters.values import Unreadable, convert, guess, is_mapping, type_text
+
+T = TypeVar("T")
+
+
+class ParameterInfo(NamedTuple):
+    """One parameter, described for people.
+
+    Attributes
+    ----------
+    name
+        What is written before the ``=``.
+    type
+        What is understood after it, such as ``"float, 0 to 1"`` or ``"last | best | mixture"``.
+    default
+        The default as it would be written on the command line; None where the parameter must be given.
+    help
+        One sentence.
+    """
+
+    name: str
+    type: str
+    default: str | None
+    help: str
+
+
+def parameter(
+    default: Any = dataclasses.MISSING,
+    *,
+    help: str,
+    minimum: float | None = None,
+    maximum: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+) -> Any:
+    """Declare one field of a parameters dataclass, with what people and checks need to know.
+
+    Parameters
+    ----------
+    default
+        The default; leave it out where the parameter must be given. A mapping becomes a fresh copy.
+    help
+        One sentence for ``fairkit plugins show`` and the docs.
+    minimum, maximum
+        Bounds that the value, or each value of a list, may reach.
+    above, below
+        Bounds that it may not reach.
+
+    Returns
+    -------
+    Any
+        A `dataclasses.field`.
+
+    Examples
+    --------
+    >>> @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+    ... class Parameters:
+    ...     strength: float = parameter(1.0, help="How much to repair; 0 changes nothing.", minimum=0)
+    >>> parse_parameters(Parameters, {"strength": "0.5"}, owner="my-plugin")
+    Parameters(strength=0.5)
+    """
+    metadata = {"help": help, "minimum": minimum, "maximum": maximum, "above": above, "below": below}
+    if isinstance(default, Mapping):
+        return dataclasses.field(default_factory=lambda: dict(default), metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def parse_parameters(cls: type[T], values: Mapping[str, Any], *, owner: str) -> T:
+    """Make an instance of a parameters dataclass from text or typed values, checked.
+
+    Parameters
+    ----------
+    cls
+        A frozen dataclass whose fields are int, float, bool, str, ``Literal``, tuples or lists of those,
+        unions of those with None, or ``Mapping[str, ...]``; the latter is filled by dotted keys too
+        (``lightgbm.max_bin=63``).
+    values
+        Text as on the command line (``"a,b"`` is a list, ``"none"`` is None) or values as from TOML and
+        Python (a list where a tuple is declared, an int where a float is, one item where a list is).
+    owner
+        The plugin's name, for messages.
+
+    Returns
+    -------
+    T
+        The instance.
+
+    Raises
+    ------
+    ParameterError
+        A key is unknown, a value is of the wrong type or out of range, or a needed one is missing.
+    """
+    fields = _fields(cls)
+    hints = typing.get_type_hints(cls)
+    given: dict[str, Any] = {}
+    for key, value in values.items():
+        name, dot, inner = key.partition(".")
+        if name not in fields:
+            hint = did_you_mean(key, fields, what="parameters")
+            raise ParameterError(f"{owner} has no parameter {key!r}. {hint}")
+        if dot:
+            if not is_mapping(hints[name]):
+                raise ParameterError(
+                    f"{owner}.{name} has no parts, so {key!r} means nothing; write {name}=VALUE"
+                )
+            given.setdefault(name, {})[inner] = guess(value)
+        else:
+            converted = _converted(hints[name], value, owner=owner, name=name)
+            given[name] = {**given.get(name, {}), **converted} if is_mapping(hints[name]) else converted
+            _check_range(fields[name], given[name], owner=owner)
+    missing = [name for name, field in fields.items() if _required(field) and name not in given]
+    if missing:
+        raise ParameterError(f"{owner} needs {' and '.join(missing)}: give it with --set {missing[0]}=VALUE")
+    return cls(**given)
+
+
+def describe_parameters(cls: type[Any]) -> list[ParameterInfo]:
+    """Describe every parameter of a parameters dataclass, in the order of declaration.
+
+    Parameters
+    ----------
+    cls
+        The dataclass.
+
+    Returns
+    -------
+    list of ParameterInfo
+        Name, type in words with its range, default as text, and help.
+    """
+    hints = typing.get_type_hints(cls)
+    return [
+        ParameterInfo(
+            name,
+            type_text(hints[name]) + _range_text(field.metadata),
+            None if _required(field) else _default_text(field),
+            str(field.metadata.get("help", "")),
+        )
+        for name, field in _fields(cls).items()
+    ]
+
+
+def parameters_to_dict(parameters: Any) -> dict[str, Any]:
+    """Give a parameters instance as plain JSON values: tuples become lists."""
+    return {name: _plain(getattr(parameters, name)) for name in _fields(type(parameters))}
+
+
+def split_assignment(text: str) -> tuple[str, str]:
+    """Split ``KEY=VALUE`` at its first ``=``.
+
+    Raises
+    ------
+    ParameterError
+        There is no ``=``, or nothing before it.
+    """
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise ParameterError(f"{text!r} is not of the form KEY=VALUE, such as epsilon=0.1")
+    return key.strip(), value.strip()
+
+
+def _fields(cls: type[Any]) -> dict[str, dataclasses.Field[Any]]:
+    return {field.name: field for field in dataclasses.fields(cls)}
+
+
+def _required(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+def _converted(hint: Any, value: Any, *, owner: str, name: str) -> Any:
+    try:
+        return convert(hint, value)
+    except Unreadable as error:
+        if get_origin(hint) is Literal and isinstance(value, str):
+            hint_text = did_you_mean(value, [str(choice) for choice in get_args(hint)], what="choices")
+            raise ParameterError(f"{owner}: {name} cannot be {value!r}. {hint_text}") from error
+        raise ParameterError(f"{owner}: {name} must be {type_text(hint)}, not {value!r}") from error
+
+
+def _check_range(field: dataclasses.Field[Any], value: Any, *, owner: str) -> None:
+    metadata = field.metadata
+    for one in value if isinstance(value, (tuple, list)) else (value,):
+        if isinstance(one, bool) or not isinstance(one, (int, float)):
+            continue
+        low, high = metadata.get("minimum"), metadata.get("maximum")
+        above, below = metadata.get("above"), metadata.get("below")
+        wrong = (
+            (low is not None and one < low)
+            or (high is not None and one > high)
+            or (above is not None and one <= above)
+            or (below is not None and one >= below)
+        )
+        if wrong:
+            limits = _range_text(metadata).removeprefix(", ")
+            raise ParameterError(f"{owner}: {field.name} must be {limits}, not {one}")
+
+
+def _range_text(metadata: Mapping[str, Any]) -> str:
+    low, high = metadata.get("minimum"), metadata.get("maximum")
+    above, below = metadata.get("above"), metadata.get("below")
+    if low is not None and high is not None:
+        return f", {low:g} to {high:g}"
+    parts = [
+        text
+        for bound, text in (
+            (low, "at least {:g}"),
+            (above, "above {:g}"),
+            (high, "at most {:g}"),
+            (below, "below {:g}"),
+        )
+        if bound is not None
+        for text in [text.format(bound)]
+    ]
+    return ", " + " and ".join(parts) if parts else ""
+
+
+def _default_text(field: dataclasses.Field[Any]) -> str:
+    value = field.default
+    if value is dataclasses.MISSING:
+        value = field.default_factory() if field.default_factory is not dataclasses.MISSING else None
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (tuple, list)):
+        return ",".join(str(one) for one in value)
+    if isinstance(value, Mapping):
+        return ",".join(f"{key}={one}" for key, one in value.items())
+    return str(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (tuple, list)):
+        return [_plain(one) for one in value]
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return str(value)

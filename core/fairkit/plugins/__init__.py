@@ -1,0 +1,30 @@
+"""Plugins: finding them by entry point or file, loading one at a time, and saying why one does not load."""
+
+from fairkit.plugins.finding import (
+    blame,
+    explain_all,
+    find,
+    find_auditor,
+    load,
+    metrics_of,
+    owner_of,
+    third_party,
+)
+from fairkit.plugins.records import FILE, FILES, Found, Kind, Plugin, Row
+
+__all__ = [
+    "FILE",
+    "FILES",
+    "Found",
+    "Kind",
+    "Plugin",
+    "Row",
+    "blame",
+    "explain_all",
+    "find",
+    "find_auditor",
+    "load",
+    "metrics_of",
+    "owner_of",
+    "third_party",
+]

@@ -1,0 +1,210 @@
+"""Finding plugins by entry point or file, loading one at a time, and saying why one does not load."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fairkit import hookspecs
+from fairkit.errors import FairkitError, PluginError, did_you_mean
+from fairkit.plugins.loading import load_found, one_line
+from fairkit.plugins.records import FILE, FILES, Found, Kind, Plugin, Row
+
+if TYPE_CHECKING:
+    from fairkit.auditors import Auditor
+    from fairkit.metrics import Metric
+
+__all__ = [
+    "FILE",
+    "FILES",
+    "Found",
+    "Kind",
+    "Plugin",
+    "Row",
+    "blame",
+    "explain_all",
+    "find",
+    "find_auditor",
+    "load",
+    "metrics_of",
+    "owner_of",
+    "third_party",
+]
+
+
+def find() -> list[Found]:
+    """List the plugins by name, ours first, without importing any: installed ones and files."""
+    entries = importlib.metadata.entry_points(group=hookspecs.PROJECT)
+    # each name and version is read from a file: once for a distribution, not for each of its plugins
+    known = {id(entry.dist): (entry.dist.name, entry.dist.version) for entry in _one_of_each(entries)}
+    found = {
+        Found(entry.name, entry.value, *known.get(id(entry.dist), ("unknown", "0"))) for entry in entries
+    }
+    found |= set(_files())
+    return sorted(found, key=lambda plugin: (not plugin.built_in, plugin.name, plugin.distribution))
+
+
+def _one_of_each(entries: Iterable[importlib.metadata.EntryPoint]) -> Iterator[Any]:
+    """Give one entry point of each distribution."""
+    seen: set[int] = set()
+    for entry in entries:
+        if entry.dist is not None and id(entry.dist) not in seen:
+            seen.add(id(entry.dist))
+            yield entry
+
+
+def load(name: str) -> Plugin:
+    """Import one plugin and ask its hooks.
+
+    Raises
+    ------
+    PluginError
+        No plugin has the name, two have it, or it does not load; the message says what mends it.
+    """
+    installed = find()
+    named = [plugin for plugin in installed if plugin.name == name]
+    if not named:
+        hint = _offered_as(name) or did_you_mean(name, [plugin.name for plugin in installed], what="plugins")
+        raise PluginError(f"there is no plugin {name!r}. {hint}")
+    return _load_of(named[0], named)
+
+
+def explain_all() -> list[Row]:
+    """Load every plugin and say for each what it offers, or why it does not load. Never raises."""
+    installed = find()
+    rows = []
+    for plugin in installed:
+        try:
+            rows.append(Row(plugin, _load_of(plugin, installed).kinds, None))
+        except PluginError as error:
+            rows.append(Row(plugin, (), str(error)))
+    return rows
+
+
+def third_party() -> tuple[list[Plugin], list[str]]:
+    """Load the plugins that others installed; those that do not load become sentences."""
+    loaded, failures = [], []
+    installed = find()
+    for plugin in installed:
+        if plugin.built_in:
+            continue
+        try:
+            loaded.append(_load_of(plugin, installed))
+        except PluginError as error:
+            failures.append(str(error))
+    return loaded, failures
+
+
+def metrics_of(loaded: Iterable[Plugin]) -> tuple[list[type[Metric]], list[str]]:
+    """Give the metrics of loaded plugins; one whose name another has already is left out, with a sentence."""
+    owners: dict[str, Found] = {}
+    metrics, clashes = [], []
+    for plugin in sorted(loaded, key=lambda plugin: not plugin.found.built_in):
+        for metric in plugin.metrics:
+            owner = owners.setdefault(metric.name, plugin.found)
+            if owner is plugin.found:
+                metrics.append(metric)
+                continue
+            clashes.append(
+                f"the metric {metric.name!r} of the plugin {plugin.found.name!r} ({plugin.found.distribution}) is "
+                f"left out: {owner.name!r} ({owner.distribution}) has one of that name"
+            )
+    return metrics, clashes
+
+
+@contextmanager
+def blame(found: Found, doing: str) -> Iterator[None]:
+    """Turn what somebody else's plugin raises into one message that names it; ours are bugs and stay as they are.
+
+    Raises
+    ------
+    PluginError
+        The plugin raised something that is no `FairkitError`.
+    """
+    try:
+        yield
+    except (FairkitError, MemoryError):
+        raise
+    except Exception as error:
+        if found.built_in:
+            raise
+        raise PluginError(
+            f"the plugin {found.name!r} of {found.distribution} {found.version} failed while {doing} "
+            f"({type(error).__name__}: {one_line(error)}); this is for its author to mend"
+        ) from error
+
+
+def owner_of(name: str) -> Found:
+    """Give the plugin of that name, or a stand-in for a class that was passed without one."""
+    return next((found for found in find() if found.name == name), Found(name, "", "no distribution", "0"))
+
+
+def find_auditor(name: str, among: Iterable[Plugin] = ()) -> tuple[type[Auditor], Plugin]:
+    """Find an auditor by its name: in the plugin of that name, else among loaded plugins.
+
+    Raises
+    ------
+    PluginError
+        There is none.
+    """
+    loaded = list(among)
+    if any(plugin.name == name for plugin in find()):
+        loaded.insert(0, load(name))
+    for plugin in loaded:
+        for auditor in plugin.auditors:
+            if auditor.name == name:
+                return auditor, plugin
+    if loaded and loaded[0].found.name == name:
+        offers = ", ".join(loaded[0].kinds) or "nothing"
+        raise PluginError(f"the plugin {name!r} has no auditor of that name; it offers: {offers}")
+    hint = did_you_mean(name, [plugin.name for plugin in find()], what="plugins")
+    raise PluginError(f"there is no auditor {name!r}. {hint}")
+
+
+def _offered_as(name: str) -> str:
+    """Say which plugin has an auditor, a metric or a check of that name; empty where none has."""
+    for row in explain_all():
+        if row.reason is not None:
+            continue
+        plugin = load(row.found.name)
+        for kind in ("auditors", "metrics", "promotion_checks"):
+            if any(cls.name == name for cls in getattr(plugin, kind)):
+                what = kind.removesuffix("s").replace("_", " ")
+                return f"The {what} {name!r} is of the plugin {plugin.found.name!r}."
+    return ""
+
+
+def _load_of(plugin: Found, installed: list[Found]) -> Plugin:
+    """Load one of the installed plugins; a name that two have is nobody's, but ours are never taken away."""
+    twins = [other for other in installed if other.name == plugin.name]
+    if len(twins) > 1 and not plugin.built_in:
+        raise PluginError(_duplicate(twins))
+    return load_found(plugin)
+
+
+def _duplicate(named: list[Found]) -> str:
+    owners = " and ".join(
+        plugin.target if plugin.distribution == FILE else f"{plugin.distribution} {plugin.version}"
+        for plugin in named
+    )
+    last = named[-1]
+    mend = (
+        f"rename the file {last.target}, or take it out of {FILES}"
+        if last.distribution == FILE
+        else f"uninstall one of them: pip uninstall {last.distribution}"
+    )
+    return f"two plugins have the name {named[0].name!r}: {owners}; {mend}"
+
+
+def _files() -> Iterator[Found]:
+    """Give the plugins that are files: ``my_metric.py`` and ``fairkit_my_metric.py`` are the plugin ``my-metric``."""
+    import hashlib
+
+    for text in filter(None, os.environ.get(FILES, "").split(os.pathsep)):
+        path = Path(text).expanduser().resolve()
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12] if path.is_file() else ""
+        yield Found(path.stem.removeprefix("fairkit_").replace("_", "-"), str(path), FILE, digest)

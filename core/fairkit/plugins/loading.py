@@ -1,0 +1,204 @@
+"""Importing one plugin and asking its hooks; what is wrong with it becomes one message that says how to mend it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import pluggy
+
+from fairkit import hookspecs
+from fairkit.errors import MissingExtraError, PluginError, did_you_mean
+from fairkit.plugins.records import FILE, FILES, Found, Plugin
+
+_SETS = {
+    "needs": {"decision", "score"},
+    "tasks": {"binary", "multiclass", "regression"},
+    "between": {"difference", "ratio", "extreme"},
+}
+"""What a metric may declare: an audit asks for it before it calls the metric."""
+
+
+def load_found(found: Found) -> Plugin:
+    """Import a plugin and take what its hooks give.
+
+    Raises
+    ------
+    PluginError
+        It does not load; the message says what mends it.
+    """
+    module = _import(found)
+    _check_interface(found, module)
+    manager = pluggy.PluginManager(hookspecs.PROJECT)
+    manager.add_hookspecs(hookspecs)
+    try:
+        manager.register(module, name=found.name)
+        manager.check_pending()
+    except (pluggy.PluginValidationError, ValueError) as error:
+        raise PluginError(_broken(found, f"a hook is not as specified: {_hook_error(error)}")) from error
+    plugin = Plugin(
+        found,
+        module,
+        metrics=tuple(_ask(manager, found, "fairkit_metrics")),
+        auditors=tuple(_ask(manager, found, "fairkit_auditors")),
+        mitigators=tuple(_mitigators(manager, found)),
+        promotion_checks=tuple(_ask(manager, found, "fairkit_promotion_checks")),
+    )
+    if not plugin.kinds:
+        raise PluginError(_broken(found, _why_nothing(module)))
+    return plugin
+
+
+def _hook_error(error: Exception) -> str:
+    """Say what pluggy found wrong with a hook; for a name that is not a hook's, which one may be meant."""
+    told = one_line(error)
+    unknown = re.match(r"unknown hook '(\w+)'", told)
+    return f"{unknown[0]}. {did_you_mean(unknown[1], list(_bases()), what='hooks')}" if unknown else told
+
+
+def _why_nothing(module: Any) -> str:
+    """Say why a module offers nothing: a hook without its mark is only a function."""
+    unmarked = [name for name in _bases() if callable(getattr(module, name, None))]
+    if unmarked:
+        return f"it offers nothing; write @fairkit.hookimpl above its function {unmarked[0]}"
+    return f"it offers nothing; it needs one of the hooks {', '.join(_bases())}"
+
+
+def _check_interface(found: Found, module: Any) -> None:
+    """Raise PluginError where a plugin says that it was written for another version of the interface."""
+    wanted = getattr(module, "FAIRKIT_INTERFACE", hookspecs.INTERFACE)
+    if wanted == hookspecs.INTERFACE:
+        return
+    newer = isinstance(wanted, int) and wanted > hookspecs.INTERFACE
+    raise PluginError(
+        _broken(
+            found,
+            f"it is written for version {wanted} of the plugin interface, this fairkit has {hookspecs.INTERFACE}",
+            "pip install --upgrade fairkit" if newer else None,
+        )
+    )
+
+
+def _check_file(found: Found) -> None:
+    if not Path(found.target).is_file():
+        raise PluginError(
+            f"the plugin {found.name!r} does not load (there is no file {found.target}); "
+            f"mend the path in {FILES}, or take it out"
+        )
+
+
+def _load_file(path: Path) -> Any:
+    """Import a file under a name of its own, once in a process."""
+    import importlib.util
+    import sys
+
+    name = f"fairkit_file_{path.stem}"
+    loaded = sys.modules.get(name)
+    if loaded is not None and getattr(loaded, "__file__", None) == str(path):
+        return loaded
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no Python file (named in {FILES})")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _import(found: Found) -> Any:
+    if found.distribution == FILE:
+        _check_file(found)
+    try:
+        if found.distribution == FILE:
+            return _load_file(Path(found.target))
+        entries = importlib.metadata.entry_points(group=hookspecs.PROJECT, name=found.name)
+        return next(entry for entry in entries if entry.value == found.target).load()
+    except MissingExtraError as error:
+        raise PluginError(
+            f"the plugin {found.name!r} of {found.distribution} does not load: {error}"
+        ) from error
+    except ModuleNotFoundError as error:
+        needed = error.name or str(error)
+        extra = f"pip install 'fairkit[{found.name}]'" if found.built_in else f"pip install {needed}"
+        raise PluginError(_broken(found, f"it needs {needed}, which is not installed", extra)) from error
+    except Exception as error:
+        raise PluginError(_broken(found, f"{type(error).__name__}: {one_line(error)}")) from error
+
+
+def _broken(found: Found, why: str, mend: str | None = None) -> str:
+    if found.distribution == FILE:
+        return f"the plugin {found.name!r} does not load ({why}); mend it in {found.target}"
+    command = mend or f"pip install --upgrade {found.distribution}"
+    return (
+        f"the plugin {found.name!r} of {found.distribution} {found.version} does not load ({why}); "
+        f"mend it with: {command}"
+    )
+
+
+def _ask(manager: pluggy.PluginManager, found: Found, hook: str) -> list[type[Any]]:
+    base = _bases()[hook]
+    try:
+        answers = getattr(manager.hook, hook)()
+    except Exception as error:
+        raise PluginError(
+            _broken(found, f"{hook} raises {type(error).__name__}: {one_line(error)}")
+        ) from error
+    classes = [
+        cls for answer in answers for cls in (answer if isinstance(answer, list | tuple) else [answer])
+    ]
+    for cls in classes:
+        if not (inspect.isclass(cls) and issubclass(cls, base)):
+            raise PluginError(
+                _broken(found, f"{hook} gives {cls!r}, but hooks return lists of {base.__name__} classes")
+            )
+        if inspect.isabstract(cls):
+            missing = ", ".join(sorted(getattr(cls, "__abstractmethods__", ())))
+            raise PluginError(_broken(found, f"{cls.__name__} does not define {missing}"))
+        if not isinstance(getattr(cls, "name", None), str):
+            raise PluginError(_broken(found, f"{cls.__name__} has no name"))
+        for attribute, known in _SETS.items() if hook == "fairkit_metrics" else ():
+            given = getattr(cls, attribute)
+            if isinstance(given, str) or not set(given) <= known:
+                raise PluginError(
+                    _broken(
+                        found,
+                        f"{cls.__name__}.{attribute} is {given!r}; it is a set of {', '.join(sorted(known))}",
+                    )
+                )
+    return classes
+
+
+def _mitigators(manager: pluggy.PluginManager, found: Found) -> list[type[Any]]:
+    classes = _ask(manager, found, "fairkit_mitigators")
+    if len(classes) > 1 or any(cls.name != found.name for cls in classes):
+        names = ", ".join(repr(cls.name) for cls in classes)
+        raise PluginError(
+            _broken(found, f"it has the mitigators {names}, but a plugin has one, with the plugin's name")
+        )
+    return classes
+
+
+def _bases() -> dict[str, type[Any]]:
+    from fairkit.auditors import Auditor
+    from fairkit.metrics import Metric
+    from fairkit.mitigators import Mitigator
+    from fairkit.promotions import PromotionCheck
+
+    return {
+        "fairkit_metrics": Metric,
+        "fairkit_auditors": Auditor,
+        "fairkit_mitigators": Mitigator,
+        "fairkit_promotion_checks": PromotionCheck,
+    }
+
+
+def one_line(error: BaseException) -> str:
+    """Give an error's text on one line, without the paths that pluggy's messages end with."""
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,1 @@
+"""Results: findings with intervals, the policy that judges them, comparisons of two models, and their JSON."""

@@ -1,0 +1,130 @@
+"""What a comparison of models says: each number of both, the paired difference, and whether it is beyond noise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from fairkit.errors import ParameterError
+
+if TYPE_CHECKING:
+    from fairkit.results.findings import Better, DataInfo, Interval, ModelInfo
+
+SCHEMA = "fairkit.comparison/1"
+
+Outcome = Literal["better", "worse", "changed", "same", "undecided"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """How one number differs between the first model and another.
+
+    Attributes
+    ----------
+    metric, sensitive, group, parameters
+        Which number: over all rows, a disparity between the groups of a column, or one group's.
+    before, after
+        The number of the first model and of the other.
+    interval
+        Of ``after - before``, paired; None where a number is not defined.
+    better
+        Which direction of the metric is better for the people concerned.
+    outcome
+        ``better`` or ``worse`` (``changed`` where the metric has no direction) if the interval leaves 0 out;
+        ``same`` if it does not: no difference beyond noise; ``undecided`` where a group is too small or
+        there is no interval.
+    """
+
+    metric: str
+    sensitive: str | None = None
+    group: str | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    before: float | None
+    after: float | None
+    interval: Interval | None
+    better: Better
+    outcome: Outcome
+
+    @property
+    def difference(self) -> float | None:
+        """The number of the other model minus that of the first."""
+        return None if self.before is None or self.after is None else self.after - self.before
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the JSON form."""
+        return {
+            "metric": self.metric,
+            "sensitive": self.sensitive,
+            "group": self.group,
+            "parameters": dict(self.parameters),
+            "before": self.before,
+            "after": self.after,
+            "difference": self.difference,
+            "interval": None if self.interval is None else list(self.interval),
+            "better": self.better,
+            "outcome": self.outcome,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Models beside the first one, on the same rows.
+
+    Attributes
+    ----------
+    models
+        The first is what the others are compared with.
+    changes
+        For each model but the first: the numbers over all rows, then disparities, then groups.
+    notes
+        What a reader must know.
+    """
+
+    models: tuple[ModelInfo, ...]
+    data: DataInfo
+    changes: tuple[tuple[Change, ...], ...]
+    confidence: float = 0.95
+    notes: tuple[str, ...] = ()
+
+    def find(
+        self,
+        metric: str,
+        sensitive: str | None = None,
+        *,
+        group: str | None = None,
+        model: int = 1,
+        label: str | None = None,
+    ) -> Change:
+        """Look one change up; `model` counts from 1, the first that is compared; `label` is a class of several.
+
+        Raises
+        ------
+        ParameterError
+            There is none.
+        """
+        for one in self.changes[model - 1]:
+            told = (one.metric, one.sensitive, one.group, one.parameters.get("class"))
+            if told == (metric, sensitive, group, label):
+                return one
+        raise ParameterError(f"the comparison has no {metric!r} for {sensitive!r} in group {group!r}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the JSON form, schema ``fairkit.comparison/1``."""
+        return {
+            "schema": SCHEMA,
+            "models": [model.to_dict() for model in self.models],
+            "data": self.data.to_dict(),
+            "changes": [[one.to_dict() for one in changes] for changes in self.changes],
+            "confidence": self.confidence,
+            "notes": list(self.notes),
+        }
+
+
+def outcome_of(low: float, high: float, better: Better) -> Outcome:
+    """Say what an interval of a difference means for the people concerned."""
+    if low <= 0 <= high:
+        return "same"
+    if better == "none":
+        return "changed"
+    return "better" if (low > 0) == (better == "higher") else "worse"

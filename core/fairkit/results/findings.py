@@ -1,0 +1,364 @@
+"""Findings and the report: what an audit measured, as frozen values that go to JSON and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self
+
+from fairkit.errors import DataError, did_you_mean
+
+SCHEMA = "fairkit.report/1"
+
+Better = Literal["lower", "higher", "none"]
+Interval = tuple[float, float]
+VerdictName = Literal["pass", "fail", "inconclusive"]
+
+
+def _number(value: float | None) -> float | None:
+    """JSON has no NaN and no infinity: a number that is not finite is absent."""
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+def _interval(pair: Interval | None) -> list[float | None] | None:
+    return None if pair is None else [_number(pair[0]), _number(pair[1])]
+
+
+def _read_interval(pair: list[float | None] | None) -> Interval | None:
+    if pair is None:
+        return None
+    low, high = pair
+    return (-math.inf if low is None else float(low), math.inf if high is None else float(high))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupValue:
+    """One group's part of a finding.
+
+    `value` is None where the metric is not defined for the group (for instance a true positive rate
+    without positives); `rows` counts the rows that the group has in the audited data.
+    """
+
+    group: str
+    rows: int
+    value: float | None
+    interval: Interval | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the JSON form of interfaces: group, rows, value, interval."""
+        return {
+            "group": self.group,
+            "rows": self.rows,
+            "value": _number(self.value),
+            "interval": _interval(self.interval),
+        }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote."""
+        return cls(
+            group=record["group"],
+            rows=record["rows"],
+            value=record["value"],
+            interval=_read_interval(record.get("interval")),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One measured number with its interval, parameters and evidence.
+
+    Attributes
+    ----------
+    auditor, metric, sensitive
+        Who measured what, between the groups of which sensitive column (None: over all rows).
+    value
+        The number, or None where it is not defined; the notes say why.
+    interval
+        Two-sided, at `confidence`; None where there is none, and the notes say why.
+    better
+        Which direction is better for the people concerned: ``lower``, ``higher`` or ``none``.
+    groups
+        The value in each group.
+    parameters
+        What the auditor was told, and what it chose.
+    evidence
+        What a person can look at: pairs of rows, bounds, multipliers. Plain JSON values.
+    notes
+        Sentences that a reader must know to use the number.
+    inconclusive
+        Why no verdict may be made from this finding (a group is too small, say); None where one may.
+    interval_at
+        The interval as a function of the confidence in (0, 1), for adjustments for multiplicity. Not serialised.
+    """
+
+    auditor: str
+    metric: str
+    value: float | None
+    sensitive: str | None = None
+    interval: Interval | None = None
+    confidence: float = 0.95
+    better: Better = "none"
+    groups: tuple[GroupValue, ...] = ()
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    inconclusive: str | None = None
+    interval_at: Callable[[float], Interval | None] | None = field(default=None, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        """Give the number and its interval on one line; `repr` gives everything."""
+        place = f" of {self.sensitive}" if self.sensitive else ""
+        place += f" ({self.parameters['class']})" if "class" in self.parameters else ""
+        value = "not defined" if self.value is None else f"{self.value:.4g}"
+        ends = "" if self.interval is None else f" [{self.interval[0]:.4g}, {self.interval[1]:.4g}]"
+        return f"{self.metric}{place}: {value}{ends}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the JSON form of the report schema."""
+        return {
+            "auditor": self.auditor,
+            "metric": self.metric,
+            "sensitive": self.sensitive,
+            "value": _number(self.value),
+            "interval": _interval(self.interval),
+            "confidence": self.confidence,
+            "better": self.better,
+            "groups": [group.to_dict() for group in self.groups],
+            "parameters": dict(self.parameters),
+            "evidence": dict(self.evidence),
+            "notes": list(self.notes),
+            "inconclusive": self.inconclusive,
+        }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote."""
+        return cls(
+            auditor=record["auditor"],
+            metric=record["metric"],
+            sensitive=record["sensitive"],
+            value=record["value"],
+            interval=_read_interval(record["interval"]),
+            confidence=record["confidence"],
+            better=record["better"],
+            groups=tuple(GroupValue.from_dict(group) for group in record["groups"]),
+            parameters=record["parameters"],
+            evidence=record["evidence"],
+            notes=tuple(record["notes"]),
+            inconclusive=record.get("inconclusive"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleResult:
+    """A policy rule and what became of it.
+
+    Exactly one of `maximum` and `minimum` is set. `reason` is a sentence with the numbers that decided.
+    """
+
+    metric: str
+    sensitive: str | None
+    maximum: float | None
+    minimum: float | None
+    verdict: VerdictName
+    reason: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the JSON form: metric, sensitive, max or min, verdict, reason."""
+        limit = {"max": self.maximum} if self.maximum is not None else {"min": self.minimum}
+        return {
+            "metric": self.metric,
+            "sensitive": self.sensitive,
+            **limit,
+            "verdict": self.verdict,
+            "reason": self.reason,
+        }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote."""
+        return cls(
+            metric=record["metric"],
+            sensitive=record["sensitive"],
+            maximum=record.get("max"),
+            minimum=record.get("min"),
+            verdict=record["verdict"],
+            reason=record.get("reason", ""),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelInfo:
+    """The audited model: its name, the SHA-256 of its bytes (None for an object in memory), its task."""
+
+    name: str
+    sha256: str | None
+    task: str
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the JSON form."""
+        return {"name": self.name, "sha256": self.sha256, "task": self.task, "notes": list(self.notes)}
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote."""
+        return cls(
+            name=record["name"],
+            sha256=record["sha256"],
+            task=record["task"],
+            notes=tuple(record.get("notes", ())),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataInfo:
+    """The audited data: its name, content digest, rows used, rows left out, and the groups' sizes."""
+
+    name: str
+    sha256: str
+    rows: int
+    dropped_rows: int
+    groups: Mapping[str, Mapping[str, int]]
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the JSON form."""
+        return {
+            "name": self.name,
+            "sha256": self.sha256,
+            "rows": self.rows,
+            "dropped_rows": self.dropped_rows,
+            "groups": {name: dict(sizes) for name, sizes in self.groups.items()},
+            "notes": list(self.notes),
+        }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote."""
+        return cls(
+            name=record["name"],
+            sha256=record["sha256"],
+            rows=record["rows"],
+            dropped_rows=record["dropped_rows"],
+            groups=record["groups"],
+            notes=tuple(record.get("notes", ())),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Everything that one audit found: the JSON of schema ``fairkit.report/1``."""
+
+    model: ModelInfo
+    data: DataInfo
+    findings: tuple[Finding, ...]
+    policy: tuple[RuleResult, ...] = ()
+    verdict: VerdictName | None = None
+    seed: int = 0
+    confidence: float = 0.95
+    adjustment: str | None = None
+    environment: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """Give a line for the model, the data and the verdict, and one for each finding."""
+        verdict = f": {self.verdict}" if self.verdict else ""
+        head = f"{self.model.name} ({self.model.task}) on {self.data.name}, {self.data.rows:,} rows{verdict}"
+        return "\n".join([head, *map(str, self.findings)])
+
+    def find(
+        self,
+        metric: str,
+        sensitive: str | None = None,
+        *,
+        auditor: str | None = None,
+        parameters: Mapping[str, Any] | None = None,
+    ) -> Finding:
+        """Look one finding up.
+
+        Parameters
+        ----------
+        metric
+            The metric's name.
+        sensitive
+            The sensitive column; None takes the only finding of that metric, or the one over all rows.
+        auditor
+            Needed only where two auditors report the same metric.
+        parameters
+            What the finding's parameters hold, such as ``{"class": "b"}`` or ``{"epsilon": 0.1}``; without
+            them a finding over all classes comes before those of single classes.
+
+        Raises
+        ------
+        DataError
+            No finding, or more than one, answers.
+        """
+        named = [
+            finding
+            for finding in self.findings
+            if finding.metric == metric and auditor in (None, finding.auditor)
+        ]
+        if not named:
+            hint = did_you_mean(metric, {finding.metric for finding in self.findings}, what="metrics")
+            raise DataError(f"the report has no finding {metric!r}. {hint}")
+        if sensitive is not None or len(named) > 1:
+            chosen = [finding for finding in named if finding.sensitive == sensitive]
+        else:
+            chosen = named
+        wanted = dict(parameters or {})
+        chosen = [f for f in chosen if wanted.items() <= dict(f.parameters).items()]
+        if len(chosen) > 1 and "class" not in wanted:
+            chosen = [f for f in chosen if "class" not in f.parameters] or chosen
+        if len(chosen) != 1:
+            among = ", ".join(f"{f.auditor}/{f.sensitive}/{dict(f.parameters)}" for f in named)
+            raise DataError(
+                f"{len(chosen)} findings answer to {metric!r} for {sensitive!r}; "
+                f"there are (auditor/sensitive/parameters): {among}"
+            )
+        return chosen[0]
+
+    def with_policy(
+        self, results: tuple[RuleResult, ...], verdict: VerdictName | None, adjustment: str | None
+    ) -> Report:
+        """Give the same report with a policy applied to it."""
+        return replace(self, policy=results, verdict=verdict, adjustment=adjustment)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the JSON form, schema ``fairkit.report/1``."""
+        return {
+            "schema": SCHEMA,
+            "model": self.model.to_dict(),
+            "data": self.data.to_dict(),
+            "findings": [finding.to_dict() for finding in self.findings],
+            "policy": [rule.to_dict() for rule in self.policy],
+            "verdict": self.verdict,
+            "seed": self.seed,
+            "confidence": self.confidence,
+            "adjustment": self.adjustment,
+            "environment": dict(self.environment),
+        }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote. Validate JSON from outside with `fairkit.results.schema` first.
+
+        Raises
+        ------
+        DataError
+            The record is not of schema ``fairkit.report/1``.
+        """
+        if record.get("schema") != SCHEMA:
+            raise DataError(f"not a {SCHEMA} record: its schema is {record.get('schema')!r}")
+        return cls(
+            model=ModelInfo.from_dict(record["model"]),
+            data=DataInfo.from_dict(record["data"]),
+            findings=tuple(Finding.from_dict(finding) for finding in record["findings"]),
+            policy=tuple(RuleResult.from_dict(rule) for rule in record["policy"]),
+            verdict=record["verdict"],
+            seed=record["seed"],
+            confidence=record["confidence"],
+            adjustment=record.get("adjustment"),
+            environment=record["environment"],
+        )

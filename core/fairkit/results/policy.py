@@ -1,0 +1,207 @@
+"""The one verdict: a policy's rules applied to findings, from their intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+from fairkit.errors import PolicyError, did_you_mean
+from fairkit.results.findings import Finding, Interval, RuleResult, VerdictName
+
+Adjustment = Literal["bonferroni", "benjamini-hochberg"]
+
+_ORDER: dict[VerdictName, int] = {"pass": 0, "inconclusive": 1, "fail": 2}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A limit on a metric.
+
+    Attributes
+    ----------
+    metric
+        The metric's name.
+    sensitive
+        The sensitive column; None applies the rule to every finding of the metric.
+    maximum, minimum
+        The limit; exactly one is set.
+    """
+
+    metric: str
+    sensitive: str | None = None
+    maximum: float | None = None
+    minimum: float | None = None
+
+    def __post_init__(self) -> None:
+        limits = [limit for limit in (self.maximum, self.minimum) if limit is not None]
+        if len(limits) != 1 or not math.isfinite(limits[0]):
+            raise PolicyError(f"the policy rule on {self.metric!r} needs one finite limit, a max or a min")
+
+    @classmethod
+    def parse(cls, text: str, kind: Literal["max", "min"]) -> Self:
+        """Read ``METRIC:SENSITIVE=X`` or ``METRIC=X``.
+
+        Raises
+        ------
+        PolicyError
+            The text has another form.
+        """
+        name, equals, number = text.rpartition("=")
+        metric, _, sensitive = name.partition(":")
+        try:
+            limit = float(number)
+        except ValueError:
+            limit = math.nan
+        if not equals or not metric or not math.isfinite(limit):
+            raise PolicyError(
+                f"the policy rule --{kind} {text!r} is not understood; "
+                f"write METRIC:COLUMN=NUMBER, as in --{kind} demographic_parity_difference:sex=0.1"
+            )
+        bounds = {"maximum": limit} if kind == "max" else {"minimum": limit}
+        return cls(metric=metric, sensitive=sensitive or None, **bounds)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the form of a configuration file."""
+        limit = {"max": self.maximum} if self.maximum is not None else {"min": self.minimum}
+        return {"metric": self.metric, "sensitive": self.sensitive, **limit}
+
+
+def verdict_of(verdicts: Sequence[VerdictName]) -> VerdictName | None:
+    """Give the worst of the verdicts: fail, then inconclusive, then pass; None where there are none."""
+    return max(verdicts, key=_ORDER.__getitem__, default=None)
+
+
+def judge(
+    rules: Sequence[Rule],
+    findings: Sequence[Finding],
+    *,
+    confidence: float = 0.95,
+    adjustment: Adjustment | None = None,
+) -> tuple[tuple[RuleResult, ...], VerdictName | None]:
+    """Apply a policy.
+
+    A rule passes when the whole interval keeps the limit, fails when the whole interval breaks it, and is
+    inconclusive otherwise, or when the finding forbids a verdict (a small group, no interval). A one-sided
+    bound that a finding brings along (`evidence["upper_confidence_bound"]`) takes the place of the upper end.
+
+    Parameters
+    ----------
+    rules, findings
+        What to apply to what.
+    confidence
+        Of the intervals.
+    adjustment
+        ``bonferroni`` takes every interval at 1 - α/m for m comparisons. ``benjamini-hochberg`` takes them at
+        1 - kα/m for the largest k such that at least k comparisons are decided at that level.
+
+    Returns
+    -------
+    tuple of RuleResult, verdict
+        One result for each rule, and the worst of them (None without rules).
+
+    Raises
+    ------
+    PolicyError
+        A rule names a metric or a sensitive column that no finding has.
+    """
+    matched = [(rule, _matching(rule, findings)) for rule in rules]
+    pairs = [(rule, finding) for rule, found in matched for finding in found]
+    level = _level(pairs, confidence, adjustment)
+    results = tuple(_judge_rule(rule, found, level, confidence) for rule, found in matched)
+    return results, verdict_of([result.verdict for result in results])
+
+
+def _matching(rule: Rule, findings: Sequence[Finding]) -> list[Finding]:
+    named = [finding for finding in findings if finding.metric == rule.metric]
+    if not named:
+        hint = did_you_mean(rule.metric, {finding.metric for finding in findings}, what="metrics")
+        raise PolicyError(f"the policy names the metric {rule.metric!r}, which was not measured. {hint}")
+    if rule.sensitive is None:
+        return named
+    chosen = [finding for finding in named if finding.sensitive == rule.sensitive]
+    if not chosen:
+        known = [finding.sensitive for finding in named if finding.sensitive is not None]
+        hint = did_you_mean(rule.sensitive, known, what="sensitive columns")
+        raise PolicyError(
+            f"the policy asks {rule.metric!r} for {rule.sensitive!r}, which was not audited. {hint}"
+        )
+    return chosen
+
+
+def _level(
+    pairs: Sequence[tuple[Rule, Finding]], confidence: float, adjustment: Adjustment | None
+) -> Callable[[Finding], float]:
+    """The confidence at which each finding's interval is taken."""
+    m = max(len(pairs), 1)
+    alpha = 1 - confidence
+    if adjustment is None:
+        return lambda finding: finding.confidence
+    if adjustment == "bonferroni":
+        return lambda finding: 1 - alpha / m
+    if adjustment != "benjamini-hochberg":
+        raise PolicyError(
+            f"the adjustment {adjustment!r} is not known; it is bonferroni or benjamini-hochberg"
+        )
+    for k in range(m, 0, -1):
+        at = 1 - alpha * k / m
+        decided = sum(_judge_finding(rule, finding, at)[0] != "inconclusive" for rule, finding in pairs)
+        if decided >= k:
+            return lambda finding, at=at: at  # type: ignore[misc]
+    return lambda finding: 1 - alpha / m
+
+
+def _judge_rule(
+    rule: Rule, findings: Sequence[Finding], level: Callable[[Finding], float], confidence: float
+) -> RuleResult:
+    judged = [_judge_finding(rule, finding, level(finding)) for finding in findings]
+    verdict, reason = max(judged, key=lambda pair: _ORDER[pair[0]])
+    return RuleResult(
+        metric=rule.metric,
+        sensitive=rule.sensitive,
+        maximum=rule.maximum,
+        minimum=rule.minimum,
+        verdict=verdict,
+        reason=reason,
+    )
+
+
+def _judge_finding(rule: Rule, finding: Finding, confidence: float) -> tuple[VerdictName, str]:
+    """Judge one finding; the reason names the numbers."""
+    interval, reason = _usable_interval(rule, finding, confidence)
+    if interval is None:
+        return "inconclusive", reason
+    low, high = interval
+    shown = f"{_what(finding)} is {finding.value:.4g}, interval [{low:.4g}, {high:.4g}]"
+    if rule.maximum is not None:
+        limit, kept, broken, told = rule.maximum, high <= rule.maximum, low > rule.maximum, "at most"
+    else:
+        limit = float(rule.minimum or 0.0)
+        kept, broken, told = low >= limit, high < limit, "at least"
+    if kept:
+        return "pass", f"{shown}: all of it {told} {limit:g}"
+    if broken:
+        return "fail", f"{shown}: none of it {told} {limit:g}"
+    return "inconclusive", f"{shown}: it holds the limit {limit:g}; more rows would narrow it"
+
+
+def _usable_interval(rule: Rule, finding: Finding, confidence: float) -> tuple[Interval | None, str]:
+    """Give the interval that a rule is judged by, or why there is none."""
+    if finding.inconclusive is not None:
+        return None, finding.inconclusive
+    bound = finding.evidence.get("upper_confidence_bound") if rule.maximum is not None else None
+    interval = finding.interval
+    if confidence != finding.confidence:
+        if finding.interval_at is None or bound is not None:
+            return None, f"{_what(finding)} has no interval at the adjusted confidence {confidence:.4f}"
+        interval = finding.interval_at(confidence)
+    if finding.value is None or interval is None:
+        return None, f"{_what(finding)} has no interval"
+    return (interval if bound is None else (interval[0], float(bound))), ""
+
+
+def _what(finding: Finding) -> str:
+    extra = ", ".join(f"{key} {value}" for key, value in finding.parameters.items() if key == "class")
+    where = f" for {finding.sensitive}" if finding.sensitive else ""
+    return f"{finding.metric}{where}{f' ({extra})' if extra else ''}"

@@ -1,0 +1,1 @@
+"""Evidence: certificates, their keys and envelopes, and making, checking and repeating them."""

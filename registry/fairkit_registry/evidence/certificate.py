@@ -1,0 +1,326 @@
+"""Certificates: a signed statement that this model, on this data, has these findings.
+
+A certificate is an in-toto Statement v1 in a DSSE envelope. Its predicate is the audit's report
+(schema ``fairkit.report/1``) with what is needed to judge and repeat it: the settings of the audit, the
+mitigation that made the model, the digests of fair metrics, and the time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fairkit.errors import DataError
+from fairkit.results.findings import Report
+from fairkit_registry.errors import CertificateError, VerificationError
+from fairkit_registry.evidence import dsse, predicate
+from fairkit_registry.evidence.diagnosis import explain_refusal
+from fairkit_registry.evidence.staging import LARGEST_CERTIFICATE
+from fairkit_registry.jsonio import StrictJsonError, canonical, read_object
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from fairkit_registry.evidence.keys import PublicKey
+
+PAYLOAD_TYPE = "application/vnd.in-toto+json"
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificate:
+    """What a certificate says. `verify` gives one whose signature was checked; `read` gives one that was not.
+
+    Attributes
+    ----------
+    sha256
+        Digest of the certificate file.
+    model_sha256, model_name
+        The subject: digest and name of the ONNX file.
+    report
+        The findings, the policy and its verdict.
+    settings
+        What the audit was told: roles of the columns, auditors with parameters, policy.
+    mitigation
+        Plugin, parameters and base model's digest, where a mitigation made the model.
+    fair_metrics
+        Which auditor used which fair metric, by digest.
+    audited_at
+        When, as the signer says.
+    keyids
+        After `verify`: the trusted keys that signed. After `read`: what the file claims.
+    verified
+        Whether `verify` made it.
+    """
+
+    sha256: str
+    model_sha256: str
+    model_name: str
+    report: Report
+    settings: Mapping[str, Any]
+    mitigation: Mapping[str, Any] | None
+    fair_metrics: tuple[Mapping[str, Any], ...]
+    audited_at: datetime
+    keyids: tuple[str, ...]
+    verified: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give a summary for people and programs; the findings are in `report`."""
+        return {
+            "sha256": self.sha256,
+            "model": {"name": self.model_name, "sha256": self.model_sha256},
+            "data": self.report.data.to_dict(),
+            "verdict": self.report.verdict,
+            "policy": [rule.to_dict() for rule in self.report.policy],
+            "mitigation": None if self.mitigation is None else dict(self.mitigation),
+            "auditedAt": predicate.time_text(self.audited_at),
+            "keyids": list(self.keyids),
+            "verified": self.verified,
+        }
+
+
+def issue(
+    report: Report,
+    secrets: Sequence[Ed25519PrivateKey],
+    *,
+    settings: Mapping[str, Any],
+    mitigation: Mapping[str, Any] | None = None,
+    fair_metrics: Sequence[Mapping[str, Any]] = (),
+    audited_at: datetime | None = None,
+) -> bytes:
+    """Sign a report.
+
+    Parameters
+    ----------
+    report
+        What an audit of an ONNX file gave.
+    secrets
+        The keys to sign with, at least one.
+    settings
+        What the audit was told; `fairkit_registry.evidence.recompute` repeats it from this.
+    mitigation
+        ``{"plugin", "parameters", "base": {"sha256"} | None}``.
+    fair_metrics
+        ``{"auditor", "sha256"}`` for each fair metric that was used.
+    audited_at
+        When the audit was made; by default now.
+
+    Returns
+    -------
+    bytes
+        The certificate file. The same report, settings, time and key give the same bytes.
+
+    Raises
+    ------
+    CertificateError
+        The report is about an object in memory, which has no digest, or there is no key.
+    """
+    if report.model.sha256 is None:
+        raise CertificateError("only a model in a file can be certified: save it as ONNX and audit the file")
+    if not secrets:
+        raise CertificateError("a certificate needs a key: fairkit key new PATH makes one")
+    try:
+        body = predicate.build(
+            report,
+            settings=settings,
+            mitigation=mitigation,
+            fair_metrics=fair_metrics,
+            audited_at=audited_at or datetime.now(UTC),
+        )
+        statement = {
+            "_type": STATEMENT_TYPE,
+            "subject": [{"name": report.model.name, "digest": {"sha256": report.model.sha256}}],
+            "predicateType": predicate.TYPE,
+            "predicate": body,
+        }
+        payload = canonical(statement)
+    except (ValueError, TypeError) as error:
+        raise CertificateError(f"the report cannot be written as JSON: {error}") from None
+    predicate.check(read_object(payload), full=True)  # nothing is signed that would be refused later
+    return dsse.sign(payload, PAYLOAD_TYPE, secrets).to_bytes() + b"\n"
+
+
+def read(raw: bytes, *, full: bool = False) -> Certificate:
+    """Read what a certificate says without asking who says it. For display; never decide by it.
+
+    Parameters
+    ----------
+    raw
+        The certificate file's bytes.
+    full
+        Whether to hold the statement against the JSON Schema, as must be done once with what comes from
+        outside. What a registry holds was.
+
+    Raises
+    ------
+    CertificateError
+        The bytes are not a fairkit certificate.
+    """
+    envelope = dsse.Envelope.from_bytes(raw)
+    _check_payload_type(envelope)
+    claimed = tuple(one.keyid for one in envelope.signatures)
+    return _interpret(envelope.payload, raw, claimed, verified=False, full=full)
+
+
+def verify(
+    raw: bytes,
+    trusted: Sequence[PublicKey],
+    *,
+    model_sha256: str | None = None,
+    data_sha256: str | None = None,
+    full: bool = True,
+) -> Certificate:
+    """Check a certificate: signature by a trusted key, form, and whether it is about this model and data.
+
+    The signature comes first; only the very bytes that it covers are parsed. Keys inside the file
+    are never used.
+
+    Parameters
+    ----------
+    raw
+        The certificate file's bytes.
+    trusted
+        The keys that the caller has decided to trust, at least one.
+    model_sha256, data_sha256
+        What the certificate must be about; None leaves it open.
+    full
+        Whether to hold the statement against the JSON Schema too. Only for display may it be left out: it
+        takes a library that takes long to load.
+
+    Raises
+    ------
+    VerificationError
+        The certificate is refused; the message says what does not hold.
+    CertificateError
+        It is no certificate.
+    """
+    if not trusted:
+        raise CertificateError(
+            "name the public key that you trust with --key; keys inside a certificate never count"
+        )
+    envelope = dsse.Envelope.from_bytes(raw)
+    _check_payload_type(envelope)
+    good = dsse.signers(envelope, trusted)
+    if not good:
+        raise VerificationError(explain_refusal(envelope, trusted))
+    certificate = _interpret(
+        envelope.payload, raw, tuple(key.keyid for key in good), verified=True, full=full
+    )
+    check_model(certificate, model_sha256)
+    if data_sha256 not in (None, certificate.report.data.sha256):
+        raise VerificationError(
+            "the certificate is about other data: it names SHA-256 "
+            f"{certificate.report.data.sha256[:16]}..., "
+            f"the table given has {str(data_sha256)[:16]}... (digest of columns, types and values in order)"
+        )
+    return certificate
+
+
+def check_model(certificate: Certificate, model_sha256: str | None) -> None:
+    """Refuse a certificate that is about another model.
+
+    Raises
+    ------
+    VerificationError
+        It is.
+    """
+    if model_sha256 not in (None, certificate.model_sha256):
+        raise VerificationError(
+            f"the certificate is about another model: it names SHA-256 {certificate.model_sha256[:16]}..., "
+            f"the file given has {str(model_sha256)[:16]}...: the model was changed, or the two do not "
+            "belong together"
+        )
+
+
+def check_subject(raw: bytes, model_sha256: str, *, where: str) -> Certificate:
+    """Read a certificate, without asking who signed it, if it is well-formed and about the given model.
+
+    Raises
+    ------
+    CertificateError
+        It is no certificate, or about another model.
+    """
+    try:
+        certificate = read(raw, full=True)
+        check_model(certificate, model_sha256)
+    except CertificateError as error:
+        raise type(error)(f"{where}: {error}") from None
+    return certificate
+
+
+def read_file(path: str | Path) -> bytes:
+    """Read a certificate file.
+
+    Raises
+    ------
+    CertificateError
+        It is missing, or too large to be one.
+    """
+    path = Path(path)
+    try:
+        with path.open("rb") as handle:
+            raw = handle.read(LARGEST_CERTIFICATE + 1)
+    except OSError as error:
+        raise CertificateError(f"cannot read the certificate {path}: {error.strerror or error}") from None
+    if len(raw) > LARGEST_CERTIFICATE:
+        raise CertificateError(
+            f"{path} is too large to be a certificate (more than {LARGEST_CERTIFICATE >> 20} MiB)"
+        )
+    return raw
+
+
+def _check_payload_type(envelope: dsse.Envelope) -> None:
+    if envelope.payload_type != PAYLOAD_TYPE:
+        raise VerificationError(
+            f"the envelope's payload type is {envelope.payload_type!r}, a certificate's is {PAYLOAD_TYPE!r}: "
+            "it was changed, or this is another kind of document"
+        )
+
+
+def _interpret(
+    payload: bytes, raw: bytes, keyids: tuple[str, ...], *, verified: bool, full: bool
+) -> Certificate:
+    try:
+        statement = read_object(payload)
+    except StrictJsonError as error:
+        raise CertificateError(f"the certificate's statement cannot be read: {error}") from None
+    name, digest = _subject(statement)
+    body = predicate.check(statement, full=full)
+    try:
+        report = Report.from_dict(body)
+    except (DataError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CertificateError(f"the certificate's report cannot be read: {error!r}") from None
+    if report.model.sha256 != digest:
+        raise VerificationError(
+            "the certificate contradicts itself: its subject and its report name two models"
+        )
+    return Certificate(
+        sha256=hashlib.sha256(raw).hexdigest(),
+        model_sha256=digest,
+        model_name=name,
+        report=report,
+        settings=body["settings"],
+        mitigation=body["mitigation"],
+        fair_metrics=tuple(body["fairMetrics"]),
+        audited_at=predicate.read_time(body["auditedAt"]),
+        keyids=keyids,
+        verified=verified,
+    )
+
+
+def _subject(statement: Mapping[str, Any]) -> tuple[str, str]:
+    if statement.get("_type") != STATEMENT_TYPE:
+        raise CertificateError(f"not a certificate: the statement's type is {statement.get('_type')!r}")
+    try:
+        (subject,) = statement["subject"]
+        name, digest = subject["name"], subject["digest"]["sha256"]
+    except (KeyError, TypeError, ValueError):
+        raise CertificateError("not a certificate: it must have one subject with a SHA-256 digest") from None
+    if not isinstance(name, str) or not isinstance(digest, str):
+        raise CertificateError("not a certificate: its subject has no name and digest")
+    return name, digest

@@ -1,0 +1,111 @@
+"""From a model and data to a certificate: audit, gather, sign."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from fairkit_registry.errors import CertificateError
+from fairkit_registry.evidence.certificate import issue
+from fairkit_registry.store.blobs import is_digest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from fairkit.auditors import Progress
+    from fairkit.data.dataset import Dataset
+    from fairkit.engines.base import Engine
+    from fairkit.onnx.model import OnnxModel
+    from fairkit.results.findings import Report
+    from fairkit_registry.evidence.settings import AuditSettings
+
+METRIC_DIGEST = "metric_sha256"
+"""The key under which an auditor's finding names the digest of the fair metric that it used."""
+
+
+def certify(
+    model: OnnxModel,
+    dataset: Dataset,
+    settings: AuditSettings,
+    secrets: Sequence[Ed25519PrivateKey],
+    *,
+    audited_at: datetime | None = None,
+    progress: Progress | None = None,
+    engine: Engine | str | None = None,
+    scheduler: str | None = None,
+) -> tuple[bytes, Report]:
+    """Audit a model and sign what is found, whatever the verdict.
+
+    Parameters
+    ----------
+    model, dataset
+        What to audit on what.
+    settings
+        How; they go into the certificate, so that anybody can repeat the audit.
+    secrets
+        The keys to sign with.
+    audited_at
+        By default now.
+    progress
+        Told about long work.
+    engine, scheduler
+        Where the audit is made, as for `fairkit.audit`; the certificate does not depend on it.
+
+    Returns
+    -------
+    bytes, Report
+        The certificate file, and the report in it.
+
+    Raises
+    ------
+    CertificateError
+        The model's weights lie in other files.
+    FairkitError
+        The audit cannot be made.
+    """
+    if model.external:
+        raise CertificateError(
+            f"{model.name} keeps weights in other files, which its digest does not cover; save it as one file: "
+            "onnx.save_model(onnx.load(path), out, save_as_external_data=False)"
+        )
+    report = settings.run(model, dataset, progress=progress, engine=engine, scheduler=scheduler)
+    signed = issue(
+        report,
+        secrets,
+        settings=settings.to_dict(),
+        mitigation=mitigation_of(model.settings),
+        fair_metrics=fair_metrics_of(report),
+        audited_at=audited_at,
+    )
+    return signed, report
+
+
+def mitigation_of(embedded: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Read from a model's own metadata which mitigation made it: plugin, parameters, base model's digest.
+
+    It is what the file says about itself; the signature vouches that the file says so.
+    """
+    told = embedded.get("mitigation")
+    if not isinstance(told, Mapping) or not isinstance(told.get("plugin"), str):
+        return None
+    parameters, base = told.get("parameters"), told.get("base_model")
+    record = {
+        "plugin": told["plugin"],
+        "parameters": dict(parameters) if isinstance(parameters, Mapping) else {},
+        "base": {"sha256": base} if isinstance(base, str) and is_digest(base) else None,
+    }
+    return record | {key: told[key] for key in ("learner", "seed", "fairkit") if told.get(key) is not None}
+
+
+def fair_metrics_of(report: Report) -> list[dict[str, str]]:
+    """Gather the digests of the fair metrics that findings name."""
+    named = {
+        (finding.auditor, str(source[METRIC_DIGEST]))
+        for finding in report.findings
+        for source in (finding.parameters, finding.evidence)
+        if source.get(METRIC_DIGEST)
+    }
+    return [{"auditor": auditor, "sha256": digest} for auditor, digest in sorted(named)]

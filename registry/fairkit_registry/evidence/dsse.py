@@ -1,0 +1,134 @@
+"""The DSSE envelope: bytes, their type, and signatures over both.
+
+The format is DSSE 1.0 (https://github.com/secure-systems-lab/dsse). What is signed is the
+pre-authentication encoding (PAE), so that a payload cannot be passed off as one of another type.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fairkit_registry.errors import CertificateError
+from fairkit_registry.jsonio import StrictJsonError, canonical, read_object
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from fairkit_registry.evidence.keys import PublicKey
+
+
+def pae(payload_type: str, payload: bytes) -> bytes:
+    """Give the bytes that are signed: ``DSSEv1 SP len(type) SP type SP len(body) SP body``."""
+    kind = payload_type.encode("utf-8")
+    return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
+    """One signature. The key id is a hint of the signer's and decides nothing."""
+
+    sig: bytes
+    keyid: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Envelope:
+    """A payload of a type, with signatures that nobody has checked yet."""
+
+    payload: bytes
+    payload_type: str
+    signatures: tuple[Signature, ...]
+
+    def to_bytes(self) -> bytes:
+        """Give the envelope as canonical JSON, with base64 inside."""
+        return canonical(
+            {
+                "payload": base64.b64encode(self.payload).decode("ascii"),
+                "payloadType": self.payload_type,
+                "signatures": [
+                    {"keyid": one.keyid, "sig": base64.b64encode(one.sig).decode("ascii")}
+                    for one in self.signatures
+                ],
+            }
+        )
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> Envelope:
+        """Read an envelope; fields that it does not know are ignored, as the specification asks.
+
+        Raises
+        ------
+        CertificateError
+            The bytes are not a DSSE envelope.
+        """
+        try:
+            record = read_object(raw)
+            signatures = record["signatures"]
+            if not isinstance(signatures, list) or not signatures:
+                raise CertificateError("not a certificate: the envelope has no signature")
+            return cls(
+                payload=_decode(record["payload"], "payload"),
+                payload_type=_text(record["payloadType"], "payloadType"),
+                signatures=tuple(_signature(one) for one in signatures),
+            )
+        except StrictJsonError as error:
+            raise CertificateError(f"not a certificate (a DSSE envelope in JSON): {error}") from None
+        except KeyError as error:
+            raise CertificateError(f"not a certificate: the envelope has no {error.args[0]!r}") from None
+
+
+def _text(value: Any, what: str) -> str:
+    if not isinstance(value, str):
+        raise CertificateError(f"not a certificate: the envelope's {what} is not a string")
+    return value
+
+
+def _decode(value: Any, what: str) -> bytes:
+    text = _text(value, what)
+    try:  # the specification allows both alphabets
+        return base64.b64decode(text.replace("-", "+").replace("_", "/"), validate=True)
+    except (binascii.Error, ValueError):
+        raise CertificateError(f"the envelope's {what} is not base64: it was changed or damaged") from None
+
+
+def _signature(record: Any) -> Signature:
+    if not isinstance(record, dict):
+        raise CertificateError("not a certificate: a signature of the envelope is not an object")
+    # It may carry a certificate or a key of its own; only pinned keys count, so neither is read.
+    return Signature(sig=_decode(record["sig"], "signature"), keyid=_text(record.get("keyid", ""), "keyid"))
+
+
+def sign(payload: bytes, payload_type: str, secrets: Sequence[Ed25519PrivateKey]) -> Envelope:
+    """Sign a payload with every secret key.
+
+    ed25519 is deterministic: the same payload and key give the same bytes.
+    """
+    from fairkit_registry.evidence.keys import public_half
+
+    message = pae(payload_type, payload)
+    signatures = tuple(Signature(sig=key.sign(message), keyid=public_half(key).keyid) for key in secrets)
+    return Envelope(payload=payload, payload_type=payload_type, signatures=signatures)
+
+
+def signers(envelope: Envelope, trusted: Sequence[PublicKey]) -> tuple[PublicKey, ...]:
+    """Say which of the trusted keys have signed the envelope.
+
+    Every trusted key is tried on every signature: the key id is only a hint, and a wrong one must
+    neither hide a good signature nor lend weight to a bad one.
+
+    Returns
+    -------
+    tuple of PublicKey
+        Each key once; empty when no signature is by a trusted key.
+    """
+    message = pae(envelope.payload_type, envelope.payload)
+    return tuple(
+        key
+        for key in {key.keyid: key for key in trusted}.values()
+        if any(key.verifies(one.sig, message) for one in envelope.signatures)
+    )

@@ -1,0 +1,204 @@
+"""The predicate of a certificate: the report, and what is needed to judge and repeat it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from fairkit_registry.errors import CertificateError
+from fairkit_registry.evidence import charts
+from fairkit_registry.jsonio import fingerprint
+
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator
+
+    from fairkit.results.findings import Report
+
+TYPE = "https://fairkit.dev/fairness-audit/v1"
+"""The predicate type. It is a name; nothing is ever fetched from it."""
+
+SCHEMA_FILE = "fairness-audit-1.schema.json"
+
+_PAIR_KEYS = frozenset(
+    {"from", "to", "row", "rows", "distance", "gain", "loss", "weight", "count", "probability"}
+)
+"""What may stand in an item of a list in evidence: row numbers and measurements, never a row's values."""
+
+
+def time_text(moment: datetime) -> str:
+    """Write a time in UTC to the second, as RFC 3339."""
+    return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def read_time(text: str) -> datetime:
+    """Read a time with its zone.
+
+    Raises
+    ------
+    CertificateError
+        It is none, or has no zone.
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        raise CertificateError(f"the certificate's auditedAt is no time: {text!r}") from None
+    if moment.tzinfo is None:
+        raise CertificateError(f"the certificate's auditedAt has no time zone: {text!r}")
+    return moment
+
+
+def build(
+    report: Report,
+    *,
+    settings: Mapping[str, Any],
+    mitigation: Mapping[str, Any] | None,
+    fair_metrics: Sequence[Mapping[str, Any]],
+    audited_at: datetime,
+) -> dict[str, Any]:
+    """Give the predicate: the report's own keys, and beside them the settings and the rest."""
+    body = report.to_dict()
+    body["findings"] = public_findings(body["findings"])
+    body |= {
+        "settings": dict(settings),
+        "mitigation": None if mitigation is None else dict(mitigation),
+        "fairMetrics": [dict(metric) for metric in fair_metrics],
+        "auditedAt": time_text(audited_at),
+    }
+    return body | {"checksums": checksums(body)}
+
+
+def public_findings(findings: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Give findings as a certificate has them: without rows, score charts compact and within their budget.
+
+    What is public already stays as it is.
+    """
+    left, public = charts.MOST_BYTES, []
+    for finding in findings:
+        evidence, less = charts.within(charts.compacted(finding), left)
+        left -= charts.size_of(evidence)
+        notes = list(finding["notes"])
+        if less:
+            notes.append(
+                "not in the certificate, to keep it small: curves of the scores, or their distribution"
+            )
+        public.append(without_rows({**finding, "evidence": evidence, "notes": notes}))
+    return public
+
+
+def without_rows(finding: Mapping[str, Any]) -> dict[str, Any]:
+    """Give a finding without anything in its evidence that could be a row of the data.
+
+    Numbers and lists of numbers stay; so do pairs by row number. An item of a list keeps only row numbers and
+    measurements. Whatever is left out is named in the notes.
+    """
+    dropped: set[str] = set()
+    evidence = {}
+    for key, value in finding["evidence"].items():
+        kept = _public(value, dropped, key)
+        if kept is not None or value is None:
+            evidence[key] = kept
+        else:
+            dropped.add(key)
+    notes = list(finding["notes"])
+    if dropped:
+        notes.append(
+            f"not in the certificate, because it could hold rows of the data: {', '.join(sorted(dropped))}"
+        )
+    return {**finding, "evidence": evidence, "notes": notes}
+
+
+def _public(value: Any, dropped: set[str], where: str) -> Any:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Mapping):
+        plain = {k: v for k, v in value.items() if v is None or isinstance(v, bool | int | float | str)}
+        dropped |= {f"{where}.{key}" for key in value if key not in plain}
+        return plain
+    if isinstance(value, list | tuple):
+        return [_public_item(item, dropped, where) for item in value]
+    return None
+
+
+def _public_item(item: Any, dropped: set[str], where: str) -> Any:
+    if isinstance(item, Mapping):
+        kept = {k: v for k, v in item.items() if k in _PAIR_KEYS and isinstance(v, bool | int | float)}
+        dropped |= {f"{where}[].{key}" for key in item if key not in kept}
+        return kept
+    if isinstance(item, bool | int | float):
+        return item
+    dropped.add(f"{where}[]")
+    return None
+
+
+def checksums(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Give a checksum of each finding and one of everything else.
+
+    They protect nothing, the signature does that. They let a refusal say what was changed.
+    """
+    rest = {key: value for key, value in body.items() if key not in ("findings", "checksums")}
+    return {"findings": [fingerprint(finding) for finding in body["findings"]], "rest": fingerprint(rest)}
+
+
+def schema() -> dict[str, Any]:
+    """Give the JSON Schema of the whole statement, as published; it refers to that of the report."""
+    text = resources.files("fairkit_registry").joinpath("schemas", SCHEMA_FILE).read_text("utf-8")
+    loaded: dict[str, Any] = json.loads(text)
+    return loaded
+
+
+def validator() -> Draft202012Validator:
+    """Give a validator of statements; it knows the report's schema and fetches nothing."""
+    from jsonschema import Draft202012Validator
+    from referencing import Registry, Resource
+
+    from fairkit.results.schema import report_schema
+
+    report = report_schema()
+    known: Registry[Any] = Registry().with_resource(report["$id"], Resource.from_contents(report))
+    return Draft202012Validator(schema(), registry=known)
+
+
+def check(statement: Mapping[str, Any], *, full: bool) -> dict[str, Any]:
+    """Give a statement's predicate if it has the form that it should have.
+
+    Parameters
+    ----------
+    statement
+        The parsed statement.
+    full
+        Whether to validate against the JSON Schema. Without, only what is needed for display is looked at,
+        which takes no library.
+
+    Raises
+    ------
+    CertificateError
+        The predicate is of another type, or does not have the form.
+    """
+    if statement.get("predicateType") != TYPE:
+        raise CertificateError(
+            f"not a fairness certificate: its predicate is of type {statement.get('predicateType')!r}, "
+            f"not {TYPE!r}"
+        )
+    body = statement.get("predicate")
+    missing = {"settings", "mitigation", "fairMetrics", "auditedAt"}
+    if not isinstance(body, dict) or missing - set(body):
+        raise CertificateError(
+            "not a fairness certificate: its predicate lacks settings, mitigation or auditedAt"
+        )
+    if full:
+        _validate(statement)
+    return body
+
+
+def _validate(statement: Mapping[str, Any]) -> None:
+    from jsonschema.exceptions import best_match
+
+    error = best_match(validator().iter_errors(statement))
+    if error is not None:
+        where = "/".join(str(part) for part in error.absolute_path) or "the statement"
+        raise CertificateError(
+            f"the certificate does not have the form of {TYPE}: {where}: {error.message[:200]}"
+        )

@@ -1,0 +1,129 @@
+"""The whole audit again, from what a certificate says, compared number by number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from fairkit_registry.errors import VerificationError
+from fairkit_registry.evidence import charts
+from fairkit_registry.evidence.predicate import public_findings
+from fairkit_registry.evidence.settings import AuditSettings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fairkit.auditors import Progress
+    from fairkit.data.dataset import Dataset
+    from fairkit.results.findings import Report
+    from fairkit_registry.evidence.certificate import Certificate
+
+TOLERANCE = 1e-9
+ROUNDED = 2e-5
+"""For what charts are drawn from, which is kept to five digits."""
+_SHOWN = 8
+
+
+def recompute(
+    certificate: Certificate,
+    model: str | Path | bytes,
+    dataset: Dataset,
+    *,
+    progress: Progress | None = None,
+) -> Report:
+    """Repeat the audit of a verified certificate and compare every number with what was signed.
+
+    Parameters
+    ----------
+    certificate
+        From `certificate.verify`.
+    model
+        The ONNX file.
+    dataset
+        The table, opened with `AuditSettings.open_data`.
+    progress
+        Told about long work.
+
+    Returns
+    -------
+    Report
+        What the audit found now.
+
+    Raises
+    ------
+    VerificationError
+        A number differs by more than 1e-9 (relative to its size where that is above 1), or a finding is
+        missing or new, or the verdict is another; the message lists what, and other versions in use.
+    FairkitError
+        The audit cannot be repeated here.
+    """
+    again = AuditSettings.from_dict(certificate.settings).run(model, dataset, progress=progress)
+    differences = list(compare_reports(certificate.report, again))
+    if differences:
+        shown = "; ".join(differences[:_SHOWN])
+        more = f"; and {len(differences) - _SHOWN} more" if len(differences) > _SHOWN else ""
+        versions = _versions(certificate.report.environment, again.environment)
+        raise VerificationError(f"the audit gives other numbers than were signed: {shown}{more}{versions}")
+    return again
+
+
+def compare_reports(signed: Report, again: Report) -> Iterator[str]:
+    """Say in sentences where two reports differ by more than the tolerance."""
+    then = public_findings([finding.to_dict() for finding in signed.findings])
+    now = public_findings([finding.to_dict() for finding in again.findings])
+    _forget_what_was_not_kept(then, now)
+    if len(then) != len(now):
+        yield f"there were {len(then)} findings and now there are {len(now)}"
+    for one, other in zip(then, now, strict=False):
+        name = "/".join(str(one[key]) for key in ("auditor", "metric", "sensitive") if one[key] is not None)
+        yield from _differences(one, other, name)
+    yield from _differences(
+        {
+            "policy": [(rule.metric, rule.sensitive, rule.verdict) for rule in signed.policy],
+            "verdict": signed.verdict,
+        },
+        {
+            "policy": [(rule.metric, rule.sensitive, rule.verdict) for rule in again.policy],
+            "verdict": again.verdict,
+        },
+        "the result",
+    )
+    yield from _differences(dict(signed.data.groups), dict(again.data.groups), "the groups' sizes")
+
+
+def _forget_what_was_not_kept(then: list[dict[str, Any]], now: list[dict[str, Any]]) -> None:
+    """Compare no charts that the certificate does not have: older ones have none."""
+    for one, other in zip(then, now, strict=False):
+        if not set(charts.COMPACT) & set(one["evidence"]):
+            for finding in (one, other):
+                left_out = (*charts.COMPACT, *charts.CHARTS)
+                finding["evidence"] = {k: v for k, v in finding["evidence"].items() if k not in left_out}
+
+
+def _differences(then: Any, now: Any, where: str, tolerance: float = TOLERANCE) -> Iterator[str]:
+    if isinstance(then, Mapping) and isinstance(now, Mapping):
+        for key in sorted(set(then) | set(now)):
+            if key != "notes":  # sentences quote rounded numbers; the numbers themselves are compared
+                allowed = ROUNDED if key in charts.COMPACT else tolerance
+                yield from _differences(then.get(key), now.get(key), f"{where} {key}", allowed)
+    elif isinstance(then, list | tuple) and isinstance(now, list | tuple) and len(then) == len(now):
+        for number, (one, other) in enumerate(zip(then, now, strict=True)):
+            yield from _differences(one, other, f"{where}[{number}]", tolerance)
+    elif not _same(then, now, tolerance):
+        yield f"{where} was {then!r} and is {now!r}"
+
+
+def _same(then: Any, now: Any, tolerance: float) -> bool:
+    numbers = isinstance(then, int | float) and isinstance(now, int | float)
+    if numbers and not isinstance(then, bool) and not isinstance(now, bool):
+        return bool(abs(then - now) <= tolerance * max(1.0, abs(then)))
+    return bool(then == now)
+
+
+def _versions(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    changed = [key for key in ("fairkit", "python", "plugins") if then.get(key) != now.get(key)]
+    if not changed:
+        return ""
+    return ". Made with other versions: " + ", ".join(
+        f"{key} {then.get(key)} / {now.get(key)}" for key in changed
+    )

@@ -1,0 +1,142 @@
+"""What an audit was told, in a form that repeats it."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+from fairkit_registry.errors import CertificateError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from fairkit.auditors import Progress
+    from fairkit.data.dataset import Dataset
+    from fairkit.engines.base import Engine
+    from fairkit.results.findings import Report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditSettings:
+    """Everything besides model and data that decides what an audit finds.
+
+    Attributes
+    ----------
+    data
+        Roles of the columns: label, favorable, sensitive (with bins), features, drop, weights, missing.
+    model
+        What the user said about the model (`fairkit.models.ModelOptions`).
+    auditors
+        Names of the auditors, in order.
+    parameters
+        What each was told.
+    policy, adjustment
+        Rules, and the adjustment for their number.
+    confidence, seed
+        Of the intervals; for the random draws.
+    """
+
+    data: Mapping[str, Any]
+    model: Mapping[str, Any] = field(default_factory=dict)
+    auditors: tuple[str, ...] = ("group",)
+    parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    policy: tuple[Mapping[str, Any], ...] = ()
+    adjustment: str | None = None
+    confidence: float = 0.95
+    seed: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the JSON form, as it stands in a certificate."""
+        return {
+            "data": dict(self.data),
+            "model": {key: value for key, value in self.model.items() if value is not None},
+            "auditors": list(self.auditors),
+            "parameters": {name: dict(values) for name, values in self.parameters.items()},
+            "policy": [dict(rule) for rule in self.policy],
+            "adjustment": self.adjustment,
+            "confidence": self.confidence,
+            "seed": self.seed,
+        }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote.
+
+        Raises
+        ------
+        CertificateError
+            The settings cannot be repeated by this version.
+        """
+        from fairkit.data.roles import Roles
+        from fairkit.models.scorer import ModelOptions
+
+        known = {each.name for each in dataclasses.fields(cls)}
+        odd = set(record) ^ known
+        for part, kind in (("data", Roles), ("model", ModelOptions)):
+            odd |= set(record.get(part, ())) - {each.name for each in dataclasses.fields(kind)}
+        if odd:
+            raise CertificateError(
+                f"the certificate's settings are not those of this version of fairkit: {', '.join(sorted(odd))}"
+            )
+        return cls(**{**record, "auditors": tuple(record["auditors"]), "policy": tuple(record["policy"])})
+
+    def open_data(self, data: str | Path | Any) -> Dataset:
+        """Give a table the roles that the audit gave it.
+
+        Raises
+        ------
+        DataError
+            It lacks a column.
+        """
+        from fairkit.data.dataset import load_data
+
+        return load_data(data, **self.data)
+
+    def run(
+        self,
+        model: Any,
+        dataset: Dataset,
+        *,
+        progress: Progress | None = None,
+        engine: Engine | str | None = None,
+        scheduler: str | None = None,
+    ) -> Report:
+        """Audit a model (a path, or an `OnnxModel`) with these settings.
+
+        Raises
+        ------
+        FairkitError
+            The model or the data cannot be used, or a plugin that the audit used is not installed.
+        """
+        from fairkit.auditing.run import audit
+        from fairkit.auditors import no_progress
+        from fairkit.models.scorer import ModelOptions
+
+        return audit(
+            model,
+            dataset,
+            auditors=self.auditors,
+            parameters=self.parameters,
+            policy=[read_rule(rule) for rule in self.policy],
+            adjustment=self.adjustment,  # type: ignore[arg-type]
+            confidence=self.confidence,
+            seed=self.seed,
+            options=ModelOptions(**self.model),
+            progress=progress or no_progress,
+            engine=engine,
+            scheduler=scheduler,
+        )
+
+
+def read_rule(record: Mapping[str, Any]) -> Any:
+    """Make a policy rule of ``{"metric", "sensitive", "max" | "min"}``."""
+    from fairkit.results.policy import Rule
+
+    return Rule(
+        metric=record["metric"],
+        sensitive=record.get("sensitive"),
+        maximum=record.get("max"),
+        minimum=record.get("min"),
+    )

@@ -1,0 +1,1 @@
+"""Exchange: archives, bills of material, model cards, and descriptions of versions."""

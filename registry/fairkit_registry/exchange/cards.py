@@ -1,0 +1,176 @@
+"""A model card in Markdown: what was measured, with intervals, and what the numbers do not say."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from fairkit.results.findings import Finding, Interval
+    from fairkit_registry.evidence.certificate import Certificate
+    from fairkit_registry.exchange.onnxfile import GraphSummary
+    from fairkit_registry.store.records import Version
+
+CAVEATS: tuple[str, ...] = (
+    "Each number is a statement under its metric, on the audited data; it does not say that the model "
+    "is fair.",
+    "An interval covers sampling error only: not wrong labels, not data unlike the people who are judged.",
+    "Groups that the data does not name were not looked at; small groups have wide intervals or none.",
+    "A signature says who stated the numbers. It does not say when, nor that the key was not lost since.",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """What a model card is made of.
+
+    `certificates` are those of the version, the newest first; a certificate whose signature was checked
+    with a trusted key is marked as such, the others are shown as claims.
+    """
+
+    version: Version
+    graph: GraphSummary
+    aliases: tuple[str, ...]
+    certificates: tuple[Certificate, ...]
+
+
+def number(value: float | None) -> str:
+    """Write a value with four significant digits, or a dash."""
+    return "-" if value is None or not math.isfinite(value) else f"{value:.4g}"
+
+
+def interval(pair: Interval | None) -> str:
+    """Write an interval, or a dash."""
+    if pair is None:
+        return "-"
+    return (
+        "["
+        + ", ".join(
+            "∞" if bound == math.inf else "-∞" if bound == -math.inf else number(bound) for bound in pair
+        )
+        + "]"
+    )
+
+
+def markdown(card: Card) -> str:
+    """Give the model card.
+
+    Text that came from outside (names, notes) is escaped, so that it cannot add headings, links or HTML.
+    """
+    return "\n".join(_lines(card)).rstrip() + "\n"
+
+
+def _safe(text: str) -> str:
+    flat = " ".join(text.split())
+    for mark in "\\`*_[]<>|#":
+        flat = flat.replace(mark, "\\" + mark)
+    return flat
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    yield "| " + " | ".join(header) + " |"
+    yield "|" + " --- |" * len(header)
+    for row in rows:
+        yield "| " + " | ".join(row) + " |"
+    yield ""
+
+
+def _lines(card: Card) -> Iterator[str]:
+    version, graph = card.version, card.graph
+    yield f"# Model card: {_safe(version.reference)}"
+    yield ""
+    if version.notes:
+        yield _safe(version.notes)
+        yield ""
+    mitigation = next((one.mitigation for one in card.certificates if one.mitigation is not None), None)
+    rows = [
+        ("SHA-256 of the ONNX file", f"`{version.model}`"),
+        ("added", version.added_at),
+        ("made from", _safe(version.parent or "-")),
+        ("aliases", _safe(", ".join(card.aliases) or "-")),
+        ("tags", _safe(", ".join(version.tags) or "-")),
+        (
+            "mitigation",
+            "-" if mitigation is None else _safe(f"{mitigation['plugin']} {dict(mitigation['parameters'])}"),
+        ),
+        ("size", f"{version.size} bytes, {sum(graph.operators.values())} operators, {graph.weights} weights"),
+        ("inputs", _safe(", ".join(graph.inputs))),
+        ("outputs", _safe(", ".join(graph.outputs))),
+    ]
+    yield from _table(("", ""), rows)
+    if not card.certificates:
+        yield "## No certificate"
+        yield ""
+        yield "Nothing was measured and signed for this version."
+        yield ""
+    for certificate in card.certificates:
+        yield from _certificate(certificate)
+    yield "## Caveats"
+    yield ""
+    yield from (f"- {sentence}" for sentence in CAVEATS)
+
+
+def _certificate(certificate: Certificate) -> Iterator[str]:
+    report = certificate.report
+    yield f"## Audit of {certificate.audited_at.date().isoformat()}"
+    yield ""
+    signer = ", ".join(
+        f"`{keyid[:16]}`" if keyid.isalnum() else "(no key id)" for keyid in certificate.keyids
+    )
+    if certificate.verified:
+        yield f"Signed by {signer}; the signature was checked with a trusted key."
+    else:
+        yield f"Names the key {signer} as its signer. **No alias trusts it: the numbers below are a claim.**"
+    yield ""
+    data = report.data
+    yield f"Data: {_safe(data.name)}, {data.rows} rows ({data.dropped_rows} left out)."
+    yield ""
+    yield f"Digest of its content: `{data.sha256}`."
+    yield ""
+    yield f"Verdict: **{report.verdict or 'no policy'}**."
+    yield ""
+    if report.policy:
+        rows = []
+        for rule in report.policy:
+            limit = f"at most {rule.maximum:g}" if rule.maximum is not None else f"at least {rule.minimum:g}"
+            rows.append(
+                (_safe(rule.metric), _safe(rule.sensitive or "all"), limit, rule.verdict, _safe(rule.reason))
+            )
+        yield from _table(("rule", "groups", "limit", "verdict", "why"), rows)
+    yield "### Findings"
+    yield ""
+    measured = [
+        (_safe(f.metric), _safe(f.sensitive or "all rows"), number(f.value), interval(f.interval), f.better)
+        for f in report.findings
+    ]
+    yield from _table(("metric", "groups", "value", f"interval ({report.confidence:g})", "better"), measured)
+    yield from _groups(report.findings)
+    notes = dict.fromkeys(note for finding in report.findings for note in finding.notes)
+    notes |= dict.fromkeys([*report.model.notes, *report.data.notes])
+    if notes:
+        yield "### Notes of the audit"
+        yield ""
+        yield from (f"- {_safe(note)}" for note in notes)
+        yield ""
+
+
+def _groups(findings: Sequence[Finding]) -> Iterator[str]:
+    rows = [
+        (
+            _safe(f.metric),
+            _safe(f.sensitive or ""),
+            _safe(g.group),
+            str(g.rows),
+            number(g.value),
+            interval(g.interval),
+        )
+        for f in findings
+        for g in f.groups
+    ]
+    if rows:
+        yield "### By group"
+        yield ""
+        yield from _table(("metric", "column", "group", "rows", "value", "interval"), rows)

@@ -1,0 +1,62 @@
+"""Everything about one version, gathered for display."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fairkit_registry.errors import CertificateError
+from fairkit_registry.evidence import certificate as certificates
+from fairkit_registry.evidence.keys import PublicKey, parse_public
+from fairkit_registry.exchange import onnxfile
+from fairkit_registry.exchange.cards import Card
+
+if TYPE_CHECKING:
+    from fairkit_registry.evidence.certificate import Certificate
+    from fairkit_registry.store.records import Version
+    from fairkit_registry.store.registry import Registry
+
+
+def pinned_keys(registry: Registry, name: str, alias: str | None = None) -> list[PublicKey]:
+    """Give the keys that an alias of a model trusts, or that any of its aliases does."""
+    chosen = [one for one in registry.aliases(name) if alias in (None, one.alias)]
+    keys = [parse_public(pem) for one in chosen for pem in one.policy.keys]
+    return list({key.keyid: key for key in keys}.values())
+
+
+def certificates_of(registry: Registry, version: Version) -> list[Certificate]:
+    """Give a version's certificates, the newest first; those that a pinned key signed are verified.
+
+    Raises
+    ------
+    RegistryError
+        A certificate's file is missing or was changed.
+    """
+    pinned = pinned_keys(registry, version.name) if version.certificates else []
+    found = [_look(registry.certificate(digest), version, pinned) for digest in version.certificates]
+    return sorted(found, key=lambda one: one.audited_at, reverse=True)
+
+
+def _look(raw: bytes, version: Version, pinned: list[PublicKey]) -> Certificate:
+    if pinned:
+        try:
+            return certificates.verify(raw, pinned, model_sha256=version.model, full=False)
+        except CertificateError:
+            pass  # shown as what it is: a claim that nobody vouches for
+    return certificates.read(raw)
+
+
+def card(registry: Registry, version: Version) -> Card:
+    """Gather what a model card and a bill of materials are made of.
+
+    Raises
+    ------
+    RegistryError
+        The model's file or a certificate's is missing or was changed.
+    """
+    aliases = [one.alias for one in registry.aliases(version.name) if one.version == version.version]
+    return Card(
+        version=version,
+        graph=onnxfile.summarise(registry.model_path(version)),
+        aliases=tuple(aliases),
+        certificates=tuple(certificates_of(registry, version)),
+    )

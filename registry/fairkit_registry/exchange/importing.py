@@ -1,0 +1,259 @@
+"""Taking an archive in: everything in it is checked under temporary names before the registry changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fairkit_registry import names
+from fairkit_registry.errors import ArchiveError, CertificateError, KeyFileError
+from fairkit_registry.evidence import certificate
+from fairkit_registry.evidence.keys import PublicKey, parse_public
+from fairkit_registry.evidence.staging import Staging, staging_in
+from fairkit_registry.exchange import onnxfile
+from fairkit_registry.exchange.layout import LARGEST_DOCUMENT, Arrival, arrivals
+from fairkit_registry.exchange.tarread import members
+from fairkit_registry.store import events, tables
+from fairkit_registry.store.blobs import BlobStore, Staged
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+
+    from fairkit_registry.evidence.certificate import Certificate
+    from fairkit_registry.store.records import Version
+    from fairkit_registry.store.registry import Registry
+
+MOST_BYTES = 64 << 30
+"""Bytes that an archive may hold, unless the caller allows more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """One version of an archive.
+
+    Attributes
+    ----------
+    origin
+        What it is called in the archive.
+    version
+        What it became here; None where the archive was only looked at.
+    new
+        False where the registry had it already (the same record and model, and all its certificates).
+    certificates
+        Verified where keys were given, else as they came.
+    carried_keys
+        Key ids of the public keys in the archive. They are shown, and never trusted.
+    """
+
+    origin: str
+    version: Version | None
+    new: bool
+    certificates: tuple[Certificate, ...]
+    carried_keys: tuple[str, ...]
+
+    @property
+    def verdict(self) -> str | None:
+        """The verdict of the newest certificate, if it was verified."""
+        newest = max(self.certificates, key=lambda one: one.audited_at, default=None)
+        return newest.report.verdict if newest is not None and newest.verified else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the JSON form."""
+        return {
+            "origin": self.origin,
+            "version": None if self.version is None else self.version.to_dict(),
+            "new": self.new,
+            "certificates": [one.to_dict() for one in self.certificates],
+            "carried_keys": list(self.carried_keys),
+        }
+
+
+def import_archive(
+    registry: Registry,
+    path: Path,
+    *,
+    name: str | None = None,
+    trusted: Sequence[PublicKey] = (),
+    most_bytes: int = MOST_BYTES,
+) -> list[Imported]:
+    """Add every version of an archive, all of them or none.
+
+    Versions get the next numbers here and remember where they come from; a version that was imported
+    before is not added again. Public keys in the archive are never trusted.
+
+    Parameters
+    ----------
+    registry
+        Where to.
+    path
+        The archive, as `archive.export` writes it.
+    name
+        Another name for the model, where the archive holds only one.
+    trusted
+        With keys, every version must have certificates and each must be signed by one of them.
+    most_bytes
+        The largest sum of sizes that is read.
+
+    Raises
+    ------
+    ArchiveError
+        The archive is damaged, hostile or incomplete. Nothing has changed then.
+    CertificateError
+        A certificate is about another model, or not signed by a trusted key.
+    RegistryError
+        A model is no self-contained ONNX file, or the registry cannot be written.
+    """
+    with registry.staging() as staging:
+        found = _take_in(staging, path, most_bytes)
+        if name is not None and len({one.name for one in found}) > 1:
+            raise ArchiveError("--name goes with an archive of one model; this one holds several")
+        inspected = [_inspect(one, trusted) for one in found]
+        with registry.index.write() as connection:
+            renamed: dict[str, tuple[str, int]] = {}
+            return [
+                _insert(
+                    connection, registry.blobs, one, name=name, certificates=certificates, renamed=renamed
+                )
+                for one, certificates in zip(found, inspected, strict=True)
+            ]
+
+
+def look_into(
+    path: Path, trusted: Sequence[PublicKey], scratch: Path, *, most_bytes: int = MOST_BYTES
+) -> list[Imported]:
+    """Check an archive as an import would, and add nothing.
+
+    Parameters
+    ----------
+    path
+        The archive.
+    trusted
+        The keys to rely on; without any, no signature is checked.
+    scratch
+        A folder for temporary files.
+    most_bytes
+        The largest sum of sizes that is read.
+
+    Raises
+    ------
+    ArchiveError, CertificateError, RegistryError
+        As for `import_archive`.
+    """
+    with staging_in(BlobStore(scratch)) as staging:
+        return [
+            Imported(
+                origin=f"{one.name}@{one.version}",
+                version=None,
+                new=False,
+                certificates=_inspect(one, trusted),
+                carried_keys=_carried(one),
+            )
+            for one in _take_in(staging, path, most_bytes)
+        ]
+
+
+def _take_in(staging: Staging, path: Path, most_bytes: int) -> list[Arrival]:
+    """Copy the archive's blobs under temporary names, and follow its index."""
+    blobs: dict[str, Staged] = {}
+    documents: dict[str, bytes] = {}
+    with members(path, most_bytes=most_bytes) as entries:
+        for entry in entries:
+            if "/" not in entry.name:
+                documents[entry.name] = entry.small(LARGEST_DOCUMENT)
+                continue
+            staged = staging.take(staging.blobs.stage(entry.chunks()))
+            if staged.digest != entry.name.rpartition("/")[2]:
+                raise ArchiveError(
+                    f"the archive is refused: the content of {entry.name} does not have this digest"
+                )
+            blobs[staged.digest] = staged
+    if "oci-layout" not in documents or "index.json" not in documents:
+        raise ArchiveError(f"{path} is no OCI image layout: it lacks oci-layout or index.json")
+    return arrivals(documents["index.json"], blobs)
+
+
+def _inspect(arrival: Arrival, trusted: Sequence[PublicKey]) -> tuple[Certificate, ...]:
+    """Look at a version's files; with keys, every certificate must be signed by one of them."""
+    where = f"{arrival.name}@{arrival.version}"
+    onnxfile.check_file(arrival.model.path, shown=Path(arrival.filename))
+    if trusted and not arrival.certificates:
+        raise CertificateError(f"{where} in the archive has no certificate, so no key can vouch for it")
+    found = []
+    for staged in arrival.certificates:
+        raw = certificate.read_file(staged.path)
+        label = f"the certificate {staged.digest[:12]} of {where}"
+        if not trusted:
+            found.append(certificate.check_subject(raw, arrival.model.digest, where=label))
+            continue
+        try:
+            found.append(certificate.verify(raw, trusted, model_sha256=arrival.model.digest))
+        except CertificateError as error:
+            raise type(error)(f"{label}: {error}") from None
+    return tuple(found)
+
+
+def _carried(arrival: Arrival) -> tuple[str, ...]:
+    found = []
+    for staged in arrival.keys:
+        try:
+            found.append(
+                parse_public(staged.path.read_bytes()).keyid if staged.size < LARGEST_DOCUMENT else ""
+            )
+        except KeyFileError:
+            found.append("")
+    return tuple(sorted(filter(None, found)))
+
+
+def _insert(
+    connection: sqlite3.Connection,
+    blobs: BlobStore,
+    arrival: Arrival,
+    *,
+    name: str | None,
+    certificates: tuple[Certificate, ...],
+    renamed: dict[str, tuple[str, int]],
+) -> Imported:
+    target = names.check_name(name or arrival.name)
+    carried = _carried(arrival)
+    row = connection.execute(
+        "SELECT version FROM versions WHERE name = ? AND origin = ?", (target, arrival.origin)
+    ).fetchone()
+    if row is None:
+        version = tables.insert_version(
+            connection,
+            blobs,
+            target,
+            arrival.model,
+            arrival.certificates,
+            filename=arrival.filename,
+            parent=renamed.get(arrival.parent or ""),
+            tags=arrival.tags,
+            notes=arrival.notes,
+            origin=arrival.origin,
+            action="import",
+        )
+        new = True
+    else:
+        version, new = _complete(connection, blobs, arrival, target, row["version"])
+    renamed[f"{arrival.name}@{arrival.version}"] = (target, version.version)
+    return Imported(
+        origin=f"{arrival.name}@{arrival.version}",
+        version=version,
+        new=new,
+        certificates=certificates,
+        carried_keys=carried,
+    )
+
+
+def _complete(
+    connection: sqlite3.Connection, blobs: BlobStore, arrival: Arrival, name: str, number: int
+) -> tuple[Version, bool]:
+    """Add the certificates that a version did not have when it was imported before."""
+    version = tables.find_version(connection, name, number)
+    fresh = [one for one in arrival.certificates if one.digest not in version.certificates]
+    at = events.now()
+    for one in {one.digest: one for one in fresh}.values():
+        tables.attach(connection, blobs, version, one, at)
+    return tables.find_version(connection, name, number), bool(fresh)

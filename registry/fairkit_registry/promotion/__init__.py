@@ -1,0 +1,1 @@
+"""Promotion: what an alias asks for, and whether a version's certificates meet it."""

@@ -1,0 +1,125 @@
+"""Names of the registry where other commands expect a file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fairkit_registry.store.blobs import hash_file
+from fairkit_registry.store.registry import Registry
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fairkit_registry.store.records import Version
+
+
+def resolve(name: str, registry_path: str | Path) -> Path:
+    """Give the ONNX file that a name of a registry means, after hashing it again.
+
+    Parameters
+    ----------
+    name
+        ``credit`` (the newest version), ``credit@3`` or ``credit@production``.
+    registry_path
+        The registry's folder.
+
+    Returns
+    -------
+    Path
+        A file inside the registry. Do not change it.
+
+    Raises
+    ------
+    RegistryError
+        There is no such registry, model, version or alias, or the file was changed.
+    """
+    with Registry(registry_path) as registry:
+        return registry.model_path(registry.version(name))
+
+
+def register(
+    name: str,
+    file: str | Path,
+    registry_path: str | Path,
+    *,
+    base: str | Path | None = None,
+    certificates: Sequence[str | Path] = (),
+    tags: Sequence[str] = (),
+    notes: str = "",
+) -> Version:
+    """Add a file that was just made, with the version that it was made from as its parent.
+
+    Parameters
+    ----------
+    name, file, certificates, tags, notes
+        As in `Registry.add`. The registry is made where there is none.
+    registry_path
+        The registry's folder.
+    base
+        What the file was made from: a name in the registry, or an ONNX file. A file that the registry
+        knows (by its digest) as a version of any model becomes the parent; one that it does not know is none.
+
+    Raises
+    ------
+    RegistryError
+        See `Registry.add`.
+    """
+    with Registry(registry_path, create=True) as registry:
+        parent = None if base is None else _parent(registry, name, base)
+        return registry.add(name, file, certificates=certificates, parent=parent, tags=tags, notes=notes)
+
+
+def register_pair(
+    name: str,
+    before: str | Path,
+    after: str | Path,
+    registry_path: str | Path,
+    *,
+    method: str,
+) -> tuple[Version, Version]:
+    """Add a mitigated file with the model that it was made from as its parent.
+
+    Parameters
+    ----------
+    name
+        The model's name for both.
+    before, after
+        The files. The first is added too, unless a version of this name has the same content.
+    registry_path
+        The registry's folder; it is made where there is none.
+    method
+        What made the second of the first; it goes into the notes.
+
+    Returns
+    -------
+    before, after
+        The versions.
+
+    Raises
+    ------
+    RegistryError
+        See `Registry.add`.
+    """
+    with Registry(registry_path, create=True) as registry:
+        known = _parent(registry, name, before)
+        if known is not None and known.startswith(f"{name}@"):
+            base = registry.version(known)
+        else:
+            base = registry.add(name, before, tags=("before",), notes=f"before {method}")
+        made = registry.add(
+            name, after, parent=base.reference, tags=("mitigated",), notes=f"mitigated with {method}"
+        )
+    return base, made
+
+
+def _parent(registry: Registry, name: str, base: str | Path) -> str | None:
+    if not os.path.lexists(base):
+        return str(base)
+    with registry.index.read() as connection:
+        row = connection.execute(
+            "SELECT name, version FROM versions WHERE model = ? ORDER BY name <> ?, version DESC LIMIT 1",
+            (hash_file(Path(base)), name),
+        ).fetchone()
+    return None if row is None else f"{row['name']}@{row['version']}"

@@ -1,0 +1,126 @@
+"""What the registry keeps about versions and aliases, as frozen values."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fairkit_registry.promotion.policies import AliasPolicy
+
+if TYPE_CHECKING:
+    import sqlite3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """One version of a model.
+
+    Attributes
+    ----------
+    name, version
+        Which; versions count from 1 without gaps and are never changed.
+    model, size
+        SHA-256 and bytes of the ONNX file.
+    filename
+        What the file was called when it was added.
+    parent
+        The version it was made from, as ``name@version``; None where nobody said.
+    tags, notes
+        What the user wanted to remember.
+    origin
+        The version in another registry that this one was imported from, else None.
+    added_at
+        When, UTC.
+    certificates
+        The SHA-256 of each certificate file, in the order they were attached.
+    """
+
+    name: str
+    version: int
+    model: str
+    size: int
+    filename: str
+    parent: str | None
+    tags: tuple[str, ...]
+    notes: str
+    origin: str | None
+    added_at: str
+    certificates: tuple[str, ...] = ()
+
+    @property
+    def reference(self) -> str:
+        """The version as the user writes it: ``credit@3``."""
+        return f"{self.name}@{self.version}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the JSON form."""
+        return {
+            "name": self.name,
+            "version": self.version,
+            "sha256": self.model,
+            "size": self.size,
+            "filename": self.filename,
+            "parent": self.parent,
+            "tags": list(self.tags),
+            "notes": self.notes,
+            "origin": self.origin,
+            "added_at": self.added_at,
+            "certificates": list(self.certificates),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alias:
+    """A name that points to a version, and the policy a version must meet to be pointed to.
+
+    `version` and `certificate` are None until something was promoted.
+    """
+
+    name: str
+    alias: str
+    policy: AliasPolicy
+    version: int | None
+    certificate: str | None
+    changed_at: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the JSON form."""
+        return {
+            "name": self.name,
+            "alias": self.alias,
+            "version": self.version,
+            "certificate": self.certificate,
+            "policy": self.policy.to_dict(),
+            "changed_at": self.changed_at,
+        }
+
+
+def read_version(row: sqlite3.Row, certificates: tuple[str, ...] = ()) -> Version:
+    """Make a version of a row of `versions` joined with its blob's size."""
+    parent = None if row["parent_name"] is None else f"{row['parent_name']}@{row['parent_version']}"
+    return Version(
+        name=row["name"],
+        version=row["version"],
+        model=row["model"],
+        size=row["size"],
+        filename=row["filename"],
+        parent=parent,
+        tags=tuple(json.loads(row["tags"])),
+        notes=row["notes"],
+        origin=row["origin"],
+        added_at=row["added_at"],
+        certificates=certificates,
+    )
+
+
+def read_alias(row: sqlite3.Row) -> Alias:
+    """Make an alias of a row of `aliases`."""
+    return Alias(
+        name=row["name"],
+        alias=row["alias"],
+        policy=AliasPolicy.from_dict(json.loads(row["policy"])),
+        version=row["version"],
+        certificate=row["certificate"],
+        changed_at=row["changed_at"],
+    )
