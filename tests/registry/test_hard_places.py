@@ -219,7 +219,8 @@ READ_ONLY = """
     from cryptography.hazmat.primitives.asymmetric import ed25519, ec
     from fairkit.errors import FairkitError
     from fairkit_registry.exchange import archive, onnxfile
-    from fairkit_registry.promotion import checks, run
+    from fairkit_registry.promotion import checks
+    from fairkit_registry.promotion import run as promotion
     from fairkit_registry.evidence import certificate
     from fairkit_registry.store import lookup, maintenance, records
     from fairkit_registry import Registry
