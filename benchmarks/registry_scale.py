@@ -66,7 +66,7 @@ def fill(place: Path, small: Path, versions: int) -> float:
 
 
 def command(*arguments: str) -> float:
-    """Give the median seconds of a whole process."""
+    """Return the median seconds of a whole process."""
     spent = []
     for _ in range(ROUNDS):
         started = time.perf_counter()

@@ -53,7 +53,7 @@ def gaps(h, sex, race, names):
 
 
 def study():
-    """Give the gaps by classifier, part and state, and the ethnic groups."""
+    """Return the gaps by classifier, part and state, and the ethnic groups."""
     import pandas as pd
     from sklearn.preprocessing import StandardScaler
 

@@ -37,7 +37,7 @@ NAMES = ("men", "women")
 
 
 def read(name):
-    """Give features (one-hot, unscaled), the outcome and the sex (1 for women)."""
+    """Return features (one-hot, unscaled), the outcome and the sex (1 for women)."""
     import pandas as pd
 
     frame = datasets.frame(name)
@@ -142,7 +142,7 @@ def fairlearn_rule(fit, test):
 
 
 def compare(fit, test, seed):
-    """Give (bias, expected accuracy) on the test part for every method, and the trade-off curves."""
+    """Return (bias, expected accuracy) on the test part for every method, and the trade-off curves."""
     run = Run(seed=seed)
     reject = RejectOption.with_values({}).solve(fit, None, run)
     rto = RandomizedThresholds.with_values({}).solve(fit, None, run)

@@ -58,7 +58,7 @@ def simulated(
     spread: float,
     slow: float,
 ) -> tuple[float, float, float]:
-    """Give the seconds until all parts are done, and until they are merged in fixed order and as they come."""
+    """Return the seconds until all parts are done, and until they are merged in fixed order and as they come."""
     speed = np.where(rng.random(workers) < slow, 3.0, 1.0)
     work = rows / parts / costs.rate * rng.lognormal(-(spread**2) / 2, spread, parts)
     free = [(0.0, worker) for worker in range(workers)]

@@ -20,7 +20,7 @@ GENERATED = "<!-- Written by docs/make.py from the code; run `make docs` after a
 
 
 def pages() -> dict[str, str]:
-    """Give each page's file name and text."""
+    """Return each page's file name and text."""
     return {
         "commands.md": commands_page(),
         "metrics.md": metrics_page(),

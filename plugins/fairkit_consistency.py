@@ -43,7 +43,7 @@ class Changed:
     scores: tuple[float, ...]
 
     def to_dict(self, combinations: Sequence[Combination]) -> dict[str, Any]:
-        """Give the evidence of a report."""
+        """Return the evidence of a report."""
         low, high = int(np.argmin(self.scores)), int(np.argmax(self.scores))
         return {
             "row": self.row,
@@ -344,5 +344,5 @@ def _shown(combination: Combination) -> dict[str, str]:
 
 @hookimpl
 def fairkit_auditors() -> list[type[Auditor]]:
-    """Give the auditor."""
+    """Return the auditor."""
     return [ConsistencyAuditor]

@@ -43,12 +43,12 @@ class Steps:
     values: NDArray[np.float32]
 
     def __call__(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Give the values, the shape of `x`."""
+        """Return the values, the shape of `x`."""
         return self.values[np.searchsorted(self.edges, x, side="right")]
 
 
 def quantile_knots(x: Floats, weights: Floats, most: int) -> tuple[Floats, Floats]:
-    """Give the distinct values of a sample with their mid-distribution F(x-)/2 + F(x)/2, both shape [k].
+    """Return the distinct values of a sample with their mid-distribution F(x-)/2 + F(x)/2, both shape [k].
 
     Of more than `most` distinct values, the most evenly spread over the rows are kept.
     """
@@ -197,7 +197,7 @@ def _tree(maps: list[Steps], feature: int) -> list[Node]:
 
 
 class DisparateImpactRemover(fairkit.Mitigator):
-    """Give every numeric feature the same distribution in all groups, keeping the order within each.
+    """Bring every numeric feature to the same distribution in all groups, keeping the order within each.
 
     The sensitive columns are no features of the learner, but the model reads them, to repair each row that it
     scores. Text is left as it is (the notes say which), and so is what numbers tell about groups jointly. Of

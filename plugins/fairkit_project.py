@@ -98,7 +98,7 @@ def learn_projection(table: Table, strength: float = 0.1) -> LinearEncoding:
 
 
 def _columns(table: Table) -> tuple[dict[str, NDArray[Any]], list[str]]:
-    """Give the features and sensitive columns, and the latter's names.
+    """Return the features and sensitive columns, and the latter's names.
 
     Groups without columns behind them (a series of sensitive values beside the features) are text columns;
     one group of everybody is nothing to project out.
@@ -120,7 +120,7 @@ def _columns(table: Table) -> tuple[dict[str, NDArray[Any]], list[str]]:
 
 
 def _as_input(column: ColumnEncoding) -> NumberColumn | TextColumn:
-    """Give a column of the fair metric the form that goes into a graph."""
+    """Return a column of the fair metric in the form that goes into a graph."""
     if column.kind == "number":
         return NumberColumn(
             column.name,

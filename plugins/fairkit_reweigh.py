@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def independent_weights(
     codes: NDArray[np.int64], labels: NDArray[np.int64], weights: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Give the factors that make group and label independent (Kamiran & Calders 2012, algorithm 3).
+    """Return the factors that make group and label independent (Kamiran & Calders 2012, algorithm 3).
 
     A row of group g with label y gets W(g) W(y) / (W W(g, y)), where W(·) sums the given weights: what was
     to be expected under independence, over what is there.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def odds_factors(priors: NDArray[np.float64], target: float) -> NDArray[np.float64]:
-    """Give the factors on the odds that move scores from the priors π_k to the prior π.
+    """Return the factors on the odds that move scores from the priors π_k to the prior π.
 
     By Bayes' rule (Saerens et al., eq. 2.4 for two classes) the corrected score p' has
     p'/(1 - p') = p/(1 - p) · [π/(1 - π)] / [π_k/(1 - π_k)].

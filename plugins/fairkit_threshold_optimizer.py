@@ -53,7 +53,7 @@ class Hull:
         return float(self.accepted_bad[-1])
 
     def measures(self, constraint: ConstraintName) -> list[NDArray[np.float64]]:
-        """Give the rates that shall be equal between groups, at every corner: each [V], in [0, 1]."""
+        """Return the rates that shall be equal between groups, at every corner: each [V], in [0, 1]."""
         if constraint == "demographic_parity":
             return [(self.accepted_good + self.accepted_bad) / (self.good + self.bad)]
         hits = self.accepted_good / self.good

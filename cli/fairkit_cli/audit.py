@@ -78,7 +78,7 @@ def show(report: Report, output_format: str, output: Path | None) -> None:
 
 
 def drawing(output_format: str) -> AbstractContextManager[None]:
-    """Give the time during which a page's renderer starts, or refuse at once where it is not installed."""
+    """Open the time during which a page's renderer starts, or refuse at once where it is not installed."""
     if output_format != "html":
         return nullcontext()
     from fairkit_cli.html.svg import warm
@@ -98,7 +98,7 @@ def write(text: Callable[[bool], str], output: Path | None) -> None:
 
 
 def text_of(report: Report, output_format: str, terminal: bool) -> str:
-    """Give a report in a format."""
+    """Return a report in a format."""
     if output_format == "json":
         return json.dumps(report.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     if output_format == "junit":

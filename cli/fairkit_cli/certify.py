@@ -92,7 +92,7 @@ def certify(
 
 
 def _settings(settings: opt.AuditSettings, roles: dict[str, Any]) -> Any:
-    """Give the settings of an audit the form in which a certificate keeps them."""
+    """Return the settings of an audit in the form in which a certificate keeps them."""
     from dataclasses import asdict
 
     from fairkit_registry.evidence.settings import AuditSettings

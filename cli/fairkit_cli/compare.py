@@ -72,7 +72,7 @@ def compare(
 
 
 def text_of(result: Comparison, output_format: str, terminal: bool) -> str:
-    """Give a comparison in a format."""
+    """Return a comparison in a format."""
     if output_format == "json":
         return json.dumps(result.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     if output_format == "html":

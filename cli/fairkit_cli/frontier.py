@@ -249,7 +249,7 @@ def read_sweeps(
 
 
 def text_of(result: Frontier, output_format: str, terminal: bool) -> str:
-    """Give a frontier in a format."""
+    """Return a frontier in a format."""
     if output_format == "json":
         return json.dumps(result.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     if output_format == "html":

@@ -109,7 +109,7 @@ def _guess_favorable(values: list[str]) -> str | None:
 
 
 def settings_text(data: Path | None, guess: dict[str, Any]) -> str:
-    """Give the file's text: what was guessed, and examples of the rest as comments."""
+    """Return the file's text: what was guessed, and examples of the rest as comments."""
 
     def line(key: str, example: str) -> str:
         return f"{key} = {json.dumps(guess[key])}" if key in guess else f"# {key} = {example}"

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def junit(report: Report) -> str:
-    """Give the XML: a failed rule is a failure, an inconclusive one an error."""
+    """Return the XML: a failed rule is a failure, an inconclusive one an error."""
     verdicts = [rule.verdict for rule in report.policy]
     suite = ET.Element(
         "testsuite",

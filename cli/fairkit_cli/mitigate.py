@@ -143,7 +143,7 @@ def _plugin(plugin: str | None, config: Config) -> str:
 
 
 def _carried(model: str | None) -> dict[str, Any]:
-    """Give the data settings that a base model carries."""
+    """Return the data settings that a base model carries."""
     if model is None:
         return {}
     from fairkit.onnx.read import safety

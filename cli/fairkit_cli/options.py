@@ -207,7 +207,7 @@ class EngineOptions:
     scheduler: SchedulerAddress = None
 
     def arguments(self) -> dict[str, Any]:
-        """Give keyword arguments for `fairkit.audit`."""
+        """Return keyword arguments for `fairkit.audit`."""
         return {"engine": self.engine, "scheduler": self.scheduler}
 
 
@@ -258,7 +258,7 @@ class AuditSettings:
     options: ModelOptions
 
     def arguments(self) -> dict[str, Any]:
-        """Give keyword arguments for `fairkit.audit`."""
+        """Return keyword arguments for `fairkit.audit`."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def progress_bar() -> Iterator[Progress]:
-    """Give a function that draws progress on stderr if that is a terminal."""
+    """Return a function that draws progress on stderr if that is a terminal."""
     from fairkit.auditors import no_progress
 
     if not sys.stderr.isatty():

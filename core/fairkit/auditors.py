@@ -55,7 +55,7 @@ class AuditContext:
     engine: Engine | None = field(default=None, compare=False)
 
     def distinct(self, column: str, most: int = 10_000) -> list[Any]:
-        """Give a column's distinct values in the rows that are used, text last; a few more than `most` at most."""
+        """Return a column's distinct values in the rows that are used, text last; a few more than `most` at most."""
         if self.engine is not None:
             return self.engine.distinct(self.dataset, column, most)
         return distinct(self.dataset, column, most)
@@ -66,7 +66,7 @@ class AuditContext:
 
 
 def distinct(dataset: Dataset, column: str, most: int) -> list[Any]:
-    """Give a column's distinct values in the rows that are used; see `AuditContext.distinct`."""
+    """Return a column's distinct values in the rows that are used; see `AuditContext.distinct`."""
     seen: dict[Any, None] = {}
     for batch in dataset.batches([column]):
         values = set(batch.column(column).tolist())

@@ -55,7 +55,7 @@ class Config:
     policy: tuple[Rule, ...] = ()
 
     def file(self, path: str) -> Path:
-        """Give a path that stands in the file, relative to the file's folder."""
+        """Return a path that stands in the file, relative to the file's folder."""
         return Path(path) if self.path is None else self.path.parent / path
 
 
@@ -91,7 +91,7 @@ def load_config(path: Path | None = None, *, start: Path | None = None) -> Confi
 
 
 def read_config(tables: Mapping[str, Any], path: Path | None = None) -> Config:
-    """Check tables and give them the form of `Config`.
+    """Check tables and return them the form of `Config`.
 
     Raises
     ------

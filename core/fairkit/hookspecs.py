@@ -24,19 +24,19 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 @hookspec
 def fairkit_metrics() -> list[type[Metric]]:  # type: ignore[empty-body]
-    """Give the plugin's group metrics (see `fairkit.Metric`)."""
+    """Return the plugin's group metrics (see `fairkit.Metric`)."""
 
 
 @hookspec
 def fairkit_auditors() -> list[type[Auditor]]:  # type: ignore[empty-body]
-    """Give the plugin's auditors (see `fairkit.Auditor`)."""
+    """Return the plugin's auditors (see `fairkit.Auditor`)."""
 
 
 @hookspec
 def fairkit_mitigators() -> list[type[Mitigator]]:  # type: ignore[empty-body]
-    """Give the plugin's mitigator, at most one, named like the plugin (see `fairkit.Mitigator`)."""
+    """Return the plugin's mitigator, at most one, named like the plugin (see `fairkit.Mitigator`)."""
 
 
 @hookspec
 def fairkit_promotion_checks() -> list[type[PromotionCheck]]:  # type: ignore[empty-body]
-    """Give the plugin's promotion checks (see `fairkit.PromotionCheck`)."""
+    """Return the plugin's promotion checks (see `fairkit.PromotionCheck`)."""

@@ -41,7 +41,7 @@ _NORMAL = NormalDist()
 
 
 def two_sided(confidence: float) -> float:
-    """Give the normal quantile of a two-sided interval: 1.96 for 0.95."""
+    """Return the normal quantile of a two-sided interval: 1.96 for 0.95."""
     return _NORMAL.inv_cdf(0.5 + confidence / 2)
 
 
@@ -80,7 +80,7 @@ def student(z: float, rows: Array) -> Array:
 
 @functools.cache
 def studentised_range(groups: int, confidence: float) -> float:
-    """Give the quantile of the range of `groups` standard normals, infinite degrees of freedom.
+    """Return the quantile of the range of `groups` standard normals, infinite degrees of freedom.
 
     Solves P(range ≤ q) = k ∫ φ(x) [Φ(x) - Φ(x - q)]^(k-1) dx = confidence by bisection.
     """
@@ -102,7 +102,7 @@ def studentised_range(groups: int, confidence: float) -> float:
 
 
 def pairwise_quantile(groups: int, confidence: float) -> float:
-    """Give the factor that makes all pairwise differences of `groups` estimates hold at once.
+    """Return the factor that makes all pairwise differences of `groups` estimates hold at once.
 
     It multiplies the standard error of a difference; for two groups it is the usual normal quantile.
     """
@@ -112,12 +112,12 @@ def pairwise_quantile(groups: int, confidence: float) -> float:
 
 
 def guarded(confidence: float) -> float:
-    """Give the confidence with α a fifth smaller (see the module's derivation)."""
+    """Return the confidence with α a fifth smaller (see the module's derivation)."""
     return 1 - 0.8 * (1 - confidence)
 
 
 def spread_quantiles(groups: int, confidence: float) -> tuple[float, float]:
-    """Give the factors for the inner end, joint over all pairs, and for the outer end, of a pair alone."""
+    """Return the factors for the inner end, joint over all pairs, and for the outer end, of a pair alone."""
     inner = pairwise_quantile(groups, guarded(confidence))
     return inner, inner if groups <= 2 else two_sided(confidence)
 
@@ -152,7 +152,7 @@ def spread_difference(values: Array, limits: Limits, confidence: float) -> Sprea
 
 
 def pairwise(values: Array, limits: Limits, z: float) -> tuple[Array, Array, Array]:
-    """Give |difference|, its lower and its upper limit for every pair of groups, each [G (G-1) / 2]."""
+    """Return |difference|, its lower and its upper limit for every pair of groups, each [G (G-1) / 2]."""
     a, b = _pairs(len(values))
     difference = values[a] - values[b]
     low, high = _mover(values, limits, z, a, b, difference)
@@ -237,7 +237,7 @@ def extreme(values: Array, limits: Limits, confidence: float, *, largest: bool) 
 
 @functools.cache
 def kolmogorov_quantile(confidence: float) -> float:
-    """Give the quantile of Kolmogorov's distribution: 1.358 for 0.95."""
+    """Return the quantile of Kolmogorov's distribution: 1.358 for 0.95."""
 
     def survival(x: float) -> float:
         return float(2 * sum((-1) ** (k - 1) * math.exp(-2 * (k * x) ** 2) for k in range(1, 40)))

@@ -106,7 +106,7 @@ class Metric(ABC):
     citation: ClassVar[str] = ""
 
     def contributions(self, rows: Rows) -> Array:
-        """Give what each row adds to the sums, shape [n, m]; weights are applied by fairkit.
+        """Return what each row adds to the sums, shape [n, m]; weights are applied by fairkit.
 
         Parameters
         ----------
@@ -212,10 +212,10 @@ class Mean(Metric):
 
     @abstractmethod
     def per_row(self, rows: Rows) -> Array:
-        """Give the number whose mean it is, shape [n]."""
+        """Return the number whose mean it is, shape [n]."""
 
     def contributions(self, rows: Rows) -> Array:
-        """Give (1, number)."""
+        """Return (1, number)."""
         values = self.per_row(rows)
         return np.column_stack([np.ones_like(values), values])
 

@@ -49,7 +49,7 @@ class Groups:
     codes: NDArray[np.int64]
 
     def sizes(self) -> NDArray[np.int64]:
-        """Give the rows of each group, shape [len(names)]."""
+        """Return the rows of each group, shape [len(names)]."""
         return np.bincount(self.codes, minlength=len(self.names)).astype(np.int64)
 
 
@@ -133,7 +133,7 @@ class Table:
         )
 
     def take(self, index: NDArray[Any]) -> Self:
-        """Give the rows that a mask or an index array names."""
+        """Return the rows that a mask or an index array names."""
         return dataclasses.replace(
             self,
             columns={name: values[index] for name, values in self.columns.items()},
@@ -143,15 +143,15 @@ class Table:
         )
 
     def with_weights(self, weights: NDArray[np.float64] | None) -> Self:
-        """Give the same rows with other weights."""
+        """Return the same rows with other weights."""
         return dataclasses.replace(self, weights=weights)
 
     def row_weights(self) -> NDArray[np.float64]:
-        """Give the weights, shape [n]; ones where there are none."""
+        """Return the weights, shape [n]; ones where there are none."""
         return np.ones(len(self)) if self.weights is None else self.weights
 
     def only_groups(self, wanted: str | None = None) -> Groups:
-        """Give the split that a method works on: the named one, else the only one, else the intersection.
+        """Return the split that a method works on: the named one, else the only one, else the intersection.
 
         Raises
         ------
@@ -262,10 +262,10 @@ class FittedModel(ABC):
 
     @abstractmethod
     def to_onnx(self) -> onnx.ModelProto:
-        """Give the model as a graph over raw columns; metadata and the parity check are added by fairkit."""
+        """Return the model as a graph over raw columns; metadata and the parity check are added by fairkit."""
 
     def held_out(self, table: Table, confidence: float) -> Mapping[str, Any]:
-        """Give what the method itself measures on held-out rows, as plain JSON values for the details.
+        """Return what the method itself measures on held-out rows, as plain JSON values for the details.
 
         Audits need nothing from here; it is for what only the method knows, such as a frontier. Sentences
         under ``"notes"`` are shown with the model's own.
@@ -281,11 +281,11 @@ class FittedModel(ABC):
         return {}
 
     def attachments(self, details: Mapping[str, Any]) -> Mapping[str, str]:
-        """Give texts to be written beside the file, by suffix: ``{".frontier.svg": "<svg ..."}``."""
+        """Return texts to be written beside the file, by suffix: ``{".frontier.svg": "<svg ..."}``."""
         return {}
 
     def runner(self, proto: onnx.ModelProto) -> Callable[[Mapping[str, NDArray[Any]]], Mapping[str, Any]]:
-        """Give a function from raw columns to the outputs of the exported graph, for the parity check.
+        """Return a function from raw columns to the outputs of the exported graph, for the parity check.
 
         Override it where inputs are not one raw column each, of shape [rows, 1].
         """
@@ -488,7 +488,7 @@ class Mitigator(ABC):
         return self.fit_spread(table, rows, run)
 
     def model_options(self) -> ModelOptions | None:
-        """Give what the user said about the base model's outputs; None where there is no base model."""
+        """Return what the user said about the base model's outputs; None where there is no base model."""
         return None
 
     def promises(self) -> Sequence[Rule]:
@@ -500,7 +500,7 @@ class Mitigator(ABC):
         return ()
 
     def learner(self, run: Run) -> str:
-        """Give the chosen learner's name, checked.
+        """Return the chosen learner's name, checked.
 
         Raises
         ------
@@ -519,12 +519,12 @@ class Mitigator(ABC):
 
 
 def fixed_roles(data: Dataset) -> Roles:
-    """Give a dataset's roles with the bins that its first pass found and the features by name."""
+    """Return a dataset's roles with the bins that its first pass found and the features by name."""
     return dataclasses.replace(data.roles, sensitive=data.splits, features=data.features)
 
 
 def target_of(data: Dataset) -> tuple[Any, ...]:
-    """Give the label's values in a binary task, the favorable one last."""
+    """Return the label's values in a binary task, the favorable one last."""
     values, favorable = data.profile.label_values, data.roles.favorable
     good = next(value for value in values if same_value(value, favorable))
     return (*(value for value in values if value != good), good)

@@ -97,7 +97,7 @@ class RuleModel(FittedModel):
         return Prediction(score=score, decision_probability=chance)
 
     def feeds(self, columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """Give the arrays for every input of the graph besides ``u``."""
+        """Return the arrays for every input of the graph besides ``u``."""
         feeds = self.base.feeds(columns)
         for column in self.rule.keys.columns:
             if column.name not in self.base.column_inputs:
@@ -106,7 +106,7 @@ class RuleModel(FittedModel):
         return feeds
 
     def runner(self, proto: onnx.ModelProto) -> Callable[[Mapping[str, NDArray[Any]]], Mapping[str, Any]]:
-        """Give a function from raw columns to the outputs of the graph, with draws of 0."""
+        """Return a function from raw columns to the outputs of the graph, with draws of 0."""
         loaded = OnnxModel.load(proto)
         wanted = [SCORE, DECISION_PROBABILITY]
 
@@ -118,7 +118,7 @@ class RuleModel(FittedModel):
         return run
 
     def to_onnx(self) -> onnx.ModelProto:
-        """Give the base model's graph with the rule appended."""
+        """Return the base model's graph with the rule appended."""
         proto = self.base.with_rule(self.rule)
         kept = [entry for entry in proto.metadata_props if entry.key != RULE_KEY]
         del proto.metadata_props[:]
@@ -203,7 +203,7 @@ class PostProcessor(Mitigator):
         return rule, dataclasses.replace(solution, notes=(*notes, *solution.notes))
 
     def model_options(self) -> ModelOptions:
-        """Give what the parameters say about the base model's outputs."""
+        """Return what the parameters say about the base model's outputs."""
         chosen = self.parameters
         return ModelOptions(
             task="binary",

@@ -96,4 +96,4 @@ class PromotionCheck(ABC):
 
     @abstractmethod
     def check(self, promotion: Promotion) -> Iterable[Remark]:
-        """Give vetoes and notes; nothing where there is nothing to say."""
+        """Return vetoes and notes; nothing where there is nothing to say."""

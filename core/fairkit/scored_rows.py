@@ -50,7 +50,7 @@ class ScoredRows:
         return np.ones(len(self)) if self.weights is None else self.weights
 
     def take(self, index: NDArray[Any]) -> Self:
-        """Give the rows that a mask or an index array names."""
+        """Return the rows that a mask or an index array names."""
         return dataclasses.replace(
             self,
             scores=self.scores[index],
@@ -75,7 +75,7 @@ class ScoredRows:
         return [(self.take(part != place), self.take(part == place)) for place in range(count)]
 
     def rates(self, chance: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Give the weighted mean of h in each of the K groups, NaN in an empty one."""
+        """Return the weighted mean of h in each of the K groups, NaN in an empty one."""
         weights = self.row_weights
         count = len(self.names) + 1
         totals = np.bincount(self.codes, weights, minlength=count)[:-1]
@@ -86,12 +86,12 @@ class ScoredRows:
         return means
 
     def accuracy(self, chance: NDArray[np.float64]) -> float:
-        """Give the expected accuracy E[y h + (1 - y)(1 - h)] of randomized decisions."""
+        """Return the expected accuracy E[y h + (1 - y)(1 - h)] of randomized decisions."""
         agreed = self.favorable * chance + (1.0 - self.favorable) * (1.0 - chance)
         return float(np.average(agreed, weights=self.weights))
 
     def effective_rows(self) -> NDArray[np.float64]:
-        """Give (Σ w)² / Σ w² in each of the K groups: the rows of equal weight that would say as much."""
+        """Return (Σ w)² / Σ w² in each of the K groups: the rows of equal weight that would say as much."""
         weights, count = self.row_weights, len(self.names) + 1
         totals = np.bincount(self.codes, weights, minlength=count)[:-1]
         squares = np.bincount(self.codes, weights**2, minlength=count)[:-1]
@@ -101,6 +101,6 @@ class ScoredRows:
         return rows
 
     def margin(self) -> float:
-        """Give two standard errors of a rate in the smallest group: 2 √(.25 / n), n its effective rows."""
+        """Return two standard errors of a rate in the smallest group: 2 √(.25 / n), n its effective rows."""
         rows = self.effective_rows()
         return 1.0 / float(np.sqrt(rows[rows > 0].min())) if (rows > 0).any() else 1.0

@@ -55,7 +55,7 @@ class Rows:
     shares: NDArray[np.float64] | None = None
 
     def expected(self, function: Callable[[Rows], NDArray[np.float64]]) -> NDArray[np.float64]:
-        """Give a function of the rows, shape [n] or [n, m], as its expectation over the draw of a member."""
+        """Return a function of the rows, shape [n] or [n, m], as its expectation over the draw of a member."""
         if self.members is None or self.shares is None:
             return np.asarray(function(self), dtype=np.float64)
         total: Any = 0.0
@@ -220,7 +220,7 @@ class _Raw:
     squared: NDArray[np.float64] | None = None
 
     def count(self, places: NDArray[np.int64], size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Give Σ w and Σ w² by place and cell, each [size, G, 2]; one array where all weights are 1."""
+        """Return Σ w and Σ w² by place and cell, each [size, G, 2]; one array where all weights are 1."""
         shape = (size, self.n_groups, 2)
         flat = places * (2 * self.n_groups) + self.cells
         mass = (
@@ -324,7 +324,7 @@ class ScoreTable:
         return self._like(self.values, mass, squares, exact=self.exact)
 
     def histogram(self, bins: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Give a coarse histogram: edges [bins + 1] and masses [bins, G, 2], for charts."""
+        """Return a coarse histogram: edges [bins + 1] and masses [bins, G, 2], for charts."""
         edges = np.linspace(self.low, self.high, bins + 1)
         places = np.clip(np.searchsorted(edges, self.values, side="right") - 1, 0, bins - 1)
         return edges, _add_up(self.mass, places, bins)
@@ -359,7 +359,7 @@ class ScoreTable:
         return self
 
     def _spread(self, values: NDArray[np.float64]) -> ScoreTable:
-        """Give the same table with rows of zeros for the values that it lacks."""
+        """Return the same table with rows of zeros for the values that it lacks."""
         if len(values) == len(self.values):
             return self
         places = np.searchsorted(values, self.values)
@@ -410,7 +410,7 @@ class Scores(Statistic):
 
 
 def _drawn(raw: _Raw, members: NDArray[np.float64], shares: NDArray[np.float64]) -> _Raw:
-    """Give every row once for each score that it may draw, weighted by the chance.
+    """Return every row once for each score that it may draw, weighted by the chance.
 
     The square of a weight is split by chance too: rows are what is sampled, and a row that is spread over
     several scores counts as one row, not as several small ones.
@@ -428,7 +428,7 @@ def _drawn(raw: _Raw, members: NDArray[np.float64], shares: NDArray[np.float64])
 def _distinct(
     scores: NDArray[np.float64], limit: int
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]] | None:
-    """Give the distinct scores, increasing, and each row's place among them; None where there are too many.
+    """Return the distinct scores, increasing, and each row's place among them; None where there are too many.
 
     Arrow's dictionary is a hash table: for scores that repeat it is ten times faster than sorting them.
     """
@@ -456,6 +456,6 @@ def _add_up(mass: NDArray[np.float64], places: NDArray[np.int64], size: int) -> 
 
 
 def bin_index(scores: NDArray[np.float64], low: float, high: float) -> NDArray[np.int64]:
-    """Give each score's bin, from 0 to `BINS` - 1."""
+    """Return each score's bin, from 0 to `BINS` - 1."""
     width = (high - low) or 1.0
     return np.clip((scores - low) * (BINS / width), 0, BINS - 1).astype(np.int64)

@@ -15,7 +15,7 @@ FAIRKIT_CHECK_SETTINGS = {"n_estimators": 20, "learning_rate": 0.2}
 
 @hookimpl
 def fairkit_mitigators() -> list[type[Mitigator]]:
-    """Give the mitigator `budro`."""
+    """Return the mitigator `budro`."""
     from fairkit_budro.plugin import BuDRO
 
     return [BuDRO]

@@ -157,7 +157,7 @@ class _State:
         self.calls = 0
 
     def objective(self, margins: Any, _: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Give XGBoost the gradient at the margins: of the data in the first round, then of the worst case."""
+        """Return for XGBoost the gradient at the margins: of the data in the first round, then of the worst case."""
         rows = self.rows
         scores = np.asarray(margins, dtype=np.float64)
         n = len(rows.labels)

@@ -67,7 +67,7 @@ def find_geometry(table: Table, metric: str, strength: float) -> Geometry | None
 
 
 def raw_columns(table: Table) -> tuple[dict[str, NDArray[Any]], list[str]]:
-    """Give the features and the sensitive columns, and the latter's names.
+    """Return the features and the sensitive columns, and the latter's names.
 
     Groups without columns behind them (a series of sensitive values beside the features) become text columns.
     """

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def class_losses(margins: Floats) -> Floats:
-    """Give every row's loss under each label, ℓ(f, k) = -log p_k(f).
+    """Return every row's loss under each label, ℓ(f, k) = -log p_k(f).
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def class_losses(margins: Floats) -> Floats:
 
 
 def derivatives(margins: Floats, weights: Floats) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Give gradient and hessian of Σ_ik w(i, k) ℓ(f_i, k) in the margins (BuDRO eq. 2.6).
+    """Return gradient and hessian of Σ_ik w(i, k) ℓ(f_i, k) in the margins (BuDRO eq. 2.6).
 
     Parameters
     ----------

@@ -51,7 +51,7 @@ class BuDROModel(FittedModel):
     notes: tuple[str, ...] = ()
 
     def margins(self, matrix: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Give log-odds, shape (n,), or one margin for each class, shape (n, K)."""
+        """Return log-odds, shape (n,), or one margin for each class, shape (n, K)."""
         import xgboost
 
         found = self.booster.predict(xgboost.DMatrix(matrix), output_margin=True)
@@ -67,7 +67,7 @@ class BuDROModel(FittedModel):
         return Prediction(score=score, decision_probability=(margins >= 0.0).astype(np.float64))
 
     def to_onnx(self) -> onnx.ModelProto:
-        """Give one graph over the raw columns."""
+        """Return one graph over the raw columns."""
         graph = GraphBuilder()
         matrix = self.encoder.add_to(graph)
         found, outputs, base = xgboost_trees(self.booster)
@@ -92,7 +92,7 @@ class BuDROModel(FittedModel):
         return {"restricted-dro": {"epsilon": (self.epsilon,), "metric": str(path)}}
 
     def attachments(self, details: Mapping[str, Any]) -> Mapping[str, str]:
-        """Give the fair metric, to be written beside the file."""
+        """Return the fair metric, to be written beside the file."""
         if self.metric is None:
             return {}
         return {".metric.json": json.dumps(self.metric.to_dict(), indent=1, sort_keys=True) + "\n"}

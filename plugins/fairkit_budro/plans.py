@@ -273,7 +273,7 @@ class EntropicPlan:
 def _solution(
     transport: Transport, epsilon: float, bracket: Bracket, *, value: float | None = None
 ) -> Solution:
-    """Give a bracket the form that a plan is read from."""
+    """Bring a bracket into the form that a plan is read from."""
     lower = model_minimum(transport.weights, epsilon, bracket)[1] if value is None else value
     return Solution(
         epsilon=epsilon,
@@ -289,5 +289,5 @@ def _solution(
 
 
 def _finite(eta: float) -> float | None:
-    """Give an η that is worth starting from."""
+    """Return an η that is worth starting from."""
     return float(eta) if np.isfinite(eta) and eta > 0.0 else None

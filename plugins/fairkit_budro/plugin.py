@@ -161,7 +161,7 @@ class BuDRO(Mitigator):
         return fit_learner("xgboost", table.with_weights(table.row_weights() * factors), run)
 
     def _split(self, table: Table, validation: Table | None, run: Run) -> tuple[Table, Table | None]:
-        """Give training rows, and validation rows where a gap is aimed at."""
+        """Return training rows, and validation rows where a gap is aimed at."""
         if self.parameters.target_gap is None:
             return table, None
         if validation is not None:
@@ -260,7 +260,7 @@ class BuDRO(Mitigator):
 
 
 def _factors(table: Table, balanced: bool) -> NDArray[np.float64]:
-    """Give what each class weighs in the trees, shape (K,): 1 for the most frequent."""
+    """Return what each class weighs in the trees, shape (K,): 1 for the most frequent."""
     count = max(len(table.classes), int(table.target.max()) + 1)
     weight = np.bincount(table.target.astype(np.int64), weights=table.row_weights(), minlength=count)
     if not balanced:
@@ -289,7 +289,7 @@ def _with_threads(run: Run, rows: int) -> Run:
 
 
 def _details(trained: Trained, geometry: Geometry, problem: Fixed, watch: GapWatch | None) -> dict[str, Any]:
-    """Give the path of training as plain values."""
+    """Return the path of training as plain values."""
     path = trained.path
     return {
         "metric_sha256": geometry.metric.sha256,

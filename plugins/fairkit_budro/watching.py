@@ -61,7 +61,7 @@ class GapWatch:
         self._eta: float | None = None
 
     def __call__(self, booster: Any, trees: int) -> int | None:
-        """Look, if it is time; give the number of trees to keep where the target is passed."""
+        """Look, if it is time; return the number of trees to keep where the target is passed."""
         if trees % STEP != 1 or self.gap(booster, trees)[1] <= self.target:
             return None
         for fewer in range(trees - 1, max(trees - STEP, 0), -1):
@@ -70,7 +70,7 @@ class GapWatch:
         return max(trees - STEP, 1)
 
     def gap(self, booster: Any, trees: int) -> tuple[float, float]:
-        """Give the gap after so many rounds, and its upper confidence bound."""
+        """Return the gap after so many rounds, and its upper confidence bound."""
         import xgboost
 
         data = xgboost.DMatrix(self.matrix)
@@ -85,7 +85,7 @@ class GapWatch:
         return self.bounds[trees]
 
     def record(self) -> dict[str, Any]:
-        """Give what was seen, by number of rounds."""
+        """Return what was seen, by number of rounds."""
         seen = sorted(self.bounds)
         return {
             "epsilon": self.epsilon,

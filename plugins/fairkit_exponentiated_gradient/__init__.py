@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @hookimpl
 def fairkit_mitigators() -> list[type[Mitigator]]:
-    """Give the mitigator `exponentiated-gradient`."""
+    """Return the mitigator `exponentiated-gradient`."""
     from fairkit_exponentiated_gradient.plugin import ExponentiatedGradient
 
     return [ExponentiatedGradient]

@@ -28,7 +28,7 @@ class Member(Protocol):
     """One classifier of the mixture."""
 
     def scores(self, matrix: Matrix) -> Array:
-        """Give scores in [0, 1], shape [n]; favorable from 1/2 on."""
+        """Return scores in [0, 1], shape [n]; favorable from 1/2 on."""
         ...
 
     def add_to(self, graph: GraphBuilder, matrix: str, width: int) -> str:
@@ -43,11 +43,11 @@ class Learned:
     estimator: Any
 
     def scores(self, matrix: Matrix) -> Array:
-        """Give probabilities under the weights of this best response."""
+        """Return probabilities under the weights of this best response."""
         return score_estimator(self.estimator, matrix, "binary")
 
     def add_to(self, graph: GraphBuilder, matrix: str, width: int) -> str:
-        """Give the same probabilities."""
+        """Return the same probabilities."""
         return add_estimator(graph, matrix, self.estimator, "binary", width=width)
 
 
@@ -58,11 +58,11 @@ class Constant:
     value: float
 
     def scores(self, matrix: Matrix) -> Array:
-        """Give 0 or 1, shape [n]."""
+        """Return 0 or 1, shape [n]."""
         return np.full(len(matrix), self.value)
 
     def add_to(self, graph: GraphBuilder, matrix: str, width: int) -> str:
-        """Give as many values as there are rows."""
+        """Return as many values as there are rows."""
         missing = graph.node("Cast", [graph.node("IsNaN", [matrix])], to=1)
         zeros = graph.node("MatMul", [missing, graph.constant(np.zeros((width, 1)))])
         return graph.node("Add", [zeros, graph.constant([[self.value]])])
@@ -79,14 +79,14 @@ class MixtureModel(FittedModel):
     notes: tuple[str, ...] = ()
 
     def predict(self, columns: Mapping[str, NDArray[Any]]) -> Prediction:
-        """Give the mean score, and the weight of the members that accept."""
+        """Return the mean score, and the weight of the members that accept."""
         matrix = self.encoder.transform(columns)
         scores = np.stack([member.scores(matrix) for member in self.members], axis=1)
         chance = mixture_chance(scores, self.weights)
         return Prediction(score=scores @ np.array(self.weights), decision_probability=chance)
 
     def to_onnx(self) -> onnx.ModelProto:
-        """Give one graph over the raw columns; the members share the encoder."""
+        """Return one graph over the raw columns; the members share the encoder."""
         graph = GraphBuilder()
         matrix, width = self.encoder.add_to(graph), len(self.encoder.names)
         scores = stack_members(graph, [member.add_to(graph, matrix, width) for member in self.members])

@@ -34,7 +34,7 @@ class Oracle:
         """How often a learner was asked, counted over all clones."""
 
     def __sklearn_clone__(self) -> Oracle:
-        """Give another one on the same rows; nothing is copied."""
+        """Return another one on the same rows; nothing is copied."""
         other = object.__new__(Oracle)
         other.__dict__ = dict(self.__dict__)
         return other
@@ -59,7 +59,7 @@ class Oracle:
         return self
 
     def predict(self, _: Any) -> NDArray[np.int64]:
-        """Give the decisions on the training rows, shape [n]."""
+        """Return the decisions on the training rows, shape [n]."""
         return self.decisions
 
 

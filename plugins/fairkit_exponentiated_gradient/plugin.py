@@ -155,7 +155,7 @@ class ExponentiatedGradient(Mitigator):
         )
 
     def _rates(self, chance: Array, table: Table, groups: Groups) -> dict[str, dict[str, float]]:
-        """Give the bounded rates of the mixture on the training rows: everybody's and each group's."""
+        """Return the bounded rates of the mixture on the training rows: everybody's and each group's."""
         told = {}
         for rate, outcomes in MOMENTS[self.parameters.constraint][1].items():
             over = np.isin(table.target, outcomes)

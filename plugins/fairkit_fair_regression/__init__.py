@@ -15,7 +15,7 @@ FAIRKIT_CHECK_SETTINGS = {"iterations": 8, "grid": 10, "settings": {"n_estimator
 
 @hookimpl
 def fairkit_mitigators() -> list[type[Mitigator]]:
-    """Give the mitigator `fair-regression`."""
+    """Return the mitigator `fair-regression`."""
     from fairkit_fair_regression.plugin import FairRegression
 
     return [FairRegression]

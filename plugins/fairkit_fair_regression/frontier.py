@@ -47,7 +47,7 @@ class Measured:
     group: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Give plain JSON values."""
+        """Return plain JSON values."""
         return {
             "loss": self.loss,
             "loss_interval": list(self.loss_interval),
@@ -68,7 +68,7 @@ class Point:
     test: Measured | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Give plain JSON values."""
+        """Return plain JSON values."""
         return {
             "bound": self.bound,
             **self.solution,
@@ -117,7 +117,7 @@ class Frontier:
         return dataclasses.replace(self, points=tuple(points))
 
     def to_dict(self) -> dict[str, Any]:
-        """Give plain JSON values, schema ``fairkit.frontier/1``."""
+        """Return plain JSON values, schema ``fairkit.frontier/1``."""
         return {
             "schema": "fairkit.frontier/1",
             "constraint": self.constraint,
@@ -227,7 +227,7 @@ class Ruler:
 
 
 def group_codes(table: Table, sensitive: str | None, names: tuple[str, ...]) -> NDArray[np.int64]:
-    """Give each row's place among the training groups.
+    """Return each row's place among the training groups.
 
     Raises
     ------
@@ -245,7 +245,7 @@ def group_codes(table: Table, sensitive: str | None, names: tuple[str, ...]) -> 
 
 
 def mean_interval(rows: Array, weights: Array | None, confidence: float) -> tuple[float, tuple[float, float]]:
-    """Give a weighted mean with its Student interval."""
+    """Return a weighted mean with its Student interval."""
     mean = float(np.average(rows, weights=weights))
     size = np.ones(len(rows)) if weights is None else weights
     error = float(np.sqrt((size**2 * (rows - mean) ** 2).sum()) / size.sum())
@@ -261,7 +261,7 @@ def price(
     weights: Array | None,
     confidence: float,
 ) -> dict[str, Any]:
-    """Give what the constraint costs in root mean squared error, with a paired interval.
+    """Return what the constraint costs in root mean squared error, with a paired interval.
 
     Parameters
     ----------

@@ -39,16 +39,16 @@ class Grid:
         return np.asarray(np.minimum((np.arange(self.size + 1) + 0.5) * self.step, 1.0))
 
     def levels(self, predictions: NDArray[np.floating]) -> Codes:
-        """Give each prediction's level, 0 to N; in float32, as the exported graph computes it."""
+        """Return each prediction's level, 0 to N; in float32, as the exported graph computes it."""
         scaled = np.clip(predictions, 0, 1).astype(np.float32) * np.float32(self.size)
         return np.asarray(np.clip(np.floor(scaled), 0, self.size), dtype=np.int64)
 
     def losses(self, loss: Loss, labels: Array) -> Array:
-        """Give the discretised loss ℓ(y, level) for labels [Y], shape [Y, N + 1]."""
+        """Return the discretised loss ℓ(y, level) for labels [Y], shape [Y, N + 1]."""
         return loss(labels[:, None], self.values[None, :])
 
     def costs(self, loss: Loss, labels: Array) -> Array:
-        """Give c(y, z) = N (ℓ(y, z + α/2) - ℓ(y, z - α/2)) for labels [Y], shape [Y, N] (eq. 9)."""
+        """Return c(y, z) = N (ℓ(y, z + α/2) - ℓ(y, z - α/2)) for labels [Y], shape [Y, N] (eq. 9)."""
         return np.asarray(np.diff(self.losses(loss, labels), axis=1) * self.size)
 
 

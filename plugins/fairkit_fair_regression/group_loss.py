@@ -79,7 +79,7 @@ def solve_group_loss(
 
 
 def tolerance(zeta: Array, settings: Settings) -> float:
-    """Give the violation that counts as none: (1 + 2ν) / B bounds it where the bounds can be met."""
+    """Return the violation that counts as none: (1 + 2ν) / B bounds it where the bounds can be met."""
     return max(1e-9, min(settings.nu, 1e-3 * float(zeta.min())) / 2)
 
 

@@ -217,7 +217,7 @@ _NEWTON = 500
 
 
 def with_thresholds(matrix: Matrix, count: int, step: float) -> Matrix:
-    """Give every row once for each threshold, which becomes the last column: [n N, d + 1]."""
+    """Return every row once for each threshold, which becomes the last column: [n N, d + 1]."""
     thresholds = np.float32(step) * np.arange(1, count + 1, dtype=np.float32)
     repeated = np.repeat(matrix, count, axis=0)
     return np.column_stack([repeated, np.tile(thresholds, len(matrix))])

@@ -39,7 +39,7 @@ class Loss:
     quantile: float = 0.5
 
     def __call__(self, y: Array, u: Array) -> Array:
-        """Give ℓ(y, u), of the shape that y and u broadcast to; 0 is a perfect prediction (not logistic)."""
+        """Return ℓ(y, u), of the shape that y and u broadcast to; 0 is a perfect prediction (not logistic)."""
         y, u = np.asarray(y, dtype=np.float64), np.clip(u, 0.0, 1.0)
         if self.name == "squared":
             return np.asarray((y - u) ** 2 / 2)
@@ -64,12 +64,12 @@ class Loss:
 
 
 def to_probability(u: Array) -> Array:
-    """Give the probability that a prediction of the logistic loss stands for: σ(C (2u - 1))."""
+    """Return the probability that a prediction of the logistic loss stands for: σ(C (2u - 1))."""
     return np.asarray(0.5 * (1 + np.tanh(0.5 * STEEPNESS * (2 * np.asarray(u) - 1))))
 
 
 def from_probability(p: Array) -> Array:
-    """Give the prediction that stands for a probability, in [0, 1]: (logit(p) / C + 1) / 2, clipped."""
+    """Return the prediction that stands for a probability, in [0, 1]: (logit(p) / C + 1) / 2, clipped."""
     tiny = np.finfo(np.float64).tiny
     p = np.asarray(p, dtype=np.float64)
     logit = np.log(np.maximum(p, tiny)) - np.log(np.maximum(1 - p, tiny))

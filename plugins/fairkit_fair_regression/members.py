@@ -23,7 +23,7 @@ class Member(Protocol):
     """One predictor."""
 
     def predict(self, matrix: Matrix) -> Array:
-        """Give predictions, shape [n]; they may leave [0, 1] and are clipped by whoever uses them."""
+        """Return predictions, shape [n]; they may leave [0, 1] and are clipped by whoever uses them."""
         ...
 
     def add_to(self, graph: GraphBuilder, matrix: str, width: int) -> str:
@@ -38,11 +38,11 @@ class Constant:
     value: float
 
     def predict(self, matrix: Matrix) -> Array:
-        """Give the value, shape [n]."""
+        """Return the value, shape [n]."""
         return np.full(len(matrix), self.value)
 
     def add_to(self, graph: GraphBuilder, matrix: str, width: int) -> str:
-        """Give as many values as there are rows."""
+        """Return as many values as there are rows."""
         zeros = graph.node("MatMul", [matrix, graph.constant(np.zeros((width, 1)))])
         finite = graph.node("Where", [graph.node("IsNaN", [zeros]), graph.constant([[0.0]]), zeros])
         return graph.node("Add", [finite, graph.constant([[self.value]])])
@@ -55,11 +55,11 @@ class Values:
     estimator: Any
 
     def predict(self, matrix: Matrix) -> Array:
-        """Give the regression's values, shape [n]."""
+        """Return the regression's values, shape [n]."""
         return score_estimator(self.estimator, matrix, "regression")
 
     def add_to(self, graph: GraphBuilder, matrix: str, width: int) -> str:
-        """Give the regression's values."""
+        """Return the regression's values."""
         return add_estimator(graph, matrix, self.estimator, "regression", width=width)
 
 
@@ -70,11 +70,11 @@ class Chances:
     estimator: Any
 
     def predict(self, matrix: Matrix) -> Array:
-        """Give predictions, shape [n]."""
+        """Return predictions, shape [n]."""
         return from_probability(score_estimator(self.estimator, matrix, "binary"))
 
     def add_to(self, graph: GraphBuilder, matrix: str, width: int) -> str:
-        """Give predictions; probabilities of 0 and 1 become the ends."""
+        """Return predictions; probabilities of 0 and 1 become the ends."""
         chance = add_estimator(graph, matrix, self.estimator, "binary", width=width)
         rest = graph.node("Sub", [graph.constant([[1.0]]), chance])
         logit = graph.node("Sub", [graph.node("Log", [chance]), graph.node("Log", [rest])])
@@ -93,7 +93,7 @@ class Counted:
     count: int
 
     def predict(self, matrix: Matrix) -> Array:
-        """Give predictions on the grid plus α/2, so that rounding cannot move them, shape [n]."""
+        """Return predictions on the grid plus α/2, so that rounding cannot move them, shape [n]."""
         from fairkit_fair_regression.learning import with_thresholds
 
         pairs = with_thresholds(matrix, self.count, 1 / self.count)

@@ -55,7 +55,7 @@ class Scale:
     grid: Grid | None
 
     def to_unit(self, labels: Array) -> Array:
-        """Give labels in [0, 1]."""
+        """Return labels in [0, 1]."""
         return np.asarray((labels - self.low) / (self.high - self.low))
 
     def snapped(self, predictions: Array) -> Array:
@@ -65,7 +65,7 @@ class Scale:
         return np.asarray(self.grid.values[self.grid.levels(predictions)])
 
     def to_label(self, predictions: Array) -> Array:
-        """Give rounded predictions in the label's unit."""
+        """Return rounded predictions in the label's unit."""
         linked = to_probability(predictions) if self.chances else predictions
         return np.asarray(self.low + (self.high - self.low) * linked)
 
@@ -118,18 +118,18 @@ class FairRegressionModel(FittedModel):
     notes: tuple[str, ...] = ()
 
     def member_scores(self, columns: Columns) -> Array:
-        """Give every member's prediction in the label's unit, shape [n, k]."""
+        """Return every member's prediction in the label's unit, shape [n, k]."""
         return self.scale.to_label(self.scale.snapped(self._raw(columns)))
 
     def predict(self, columns: Columns) -> Prediction:
-        """Give the mean prediction, and in a binary task the chance of the favorable decision.
+        """Return the mean prediction, and in a binary task the chance of the favorable decision.
 
         The mean is not what a row gets: that is one member's prediction, drawn with the weights (`draw`).
         """
         return self._prediction(self.member_scores(columns))
 
     def draw(self, columns: Columns, u: Array) -> Array:
-        """Give each row's prediction for draws u in [0, 1), shape [n]: what the exported file's `score` is."""
+        """Return each row's prediction for draws u in [0, 1), shape [n]: what the exported file's `score` is."""
         scores, weights = (
             self.member_scores(columns),
             np.broadcast_to(self.weights, (len(u), len(self.weights))),
@@ -142,7 +142,7 @@ class FairRegressionModel(FittedModel):
         return np.asarray(scores[np.arange(len(u)), place])
 
     def to_onnx(self) -> onnx.ModelProto:
-        """Give one graph over the raw columns; the members share the encoder."""
+        """Return one graph over the raw columns; the members share the encoder."""
         graph = GraphBuilder()
         matrix, width = self.encoder.add_to(graph), len(self.encoder.names)
         raw = stack_members(graph, [member.add_to(graph, matrix, width) for member in self.members])
@@ -196,7 +196,7 @@ class FairRegressionModel(FittedModel):
         return found
 
     def attachments(self, details: Mapping[str, Any]) -> Mapping[str, str]:
-        """Give the frontier as JSON and as a drawing, to stand beside the file."""
+        """Return the frontier as JSON and as a drawing, to stand beside the file."""
         import json
 
         from fairkit_fair_regression.drawing import draw_frontier

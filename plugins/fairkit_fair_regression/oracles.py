@@ -103,13 +103,13 @@ class ParityOracle:
         return self.measure(member)
 
     def constant(self) -> Response:
-        """Give the best of the predictors that say the same to everybody; every bound holds for it."""
+        """Return the best of the predictors that say the same to everybody; every bound holds for it."""
         mass = np.bincount(self.parity.cells // len(self.parity.shares), self.parity.weights)
         best = int((mass @ self.parity.losses).argmin())
         return self.measure(Constant(float(self.parity.grid.values[best])))
 
     def measure(self, member: Member) -> Response:
-        """Give a predictor with its discretised loss and constraint values."""
+        """Return a predictor with its discretised loss and constraint values."""
         cost, values = self.parity.measure(self.parity.grid.levels(member.predict(self.matrix)))
         return Response(cost, values, member)
 
@@ -203,7 +203,7 @@ class GroupLossOracle:
         )
 
     def measure(self, member: Member) -> Response:
-        """Give a predictor with its loss and the groups' losses."""
+        """Return a predictor with its loss and the groups' losses."""
         losses = self.loss(self.labels, member.predict(self.matrix))
         rows = losses if self.weights is None else losses * self.weights
         means = np.bincount(self.groups, rows, len(self.shares)) / (self.shares * len(rows))

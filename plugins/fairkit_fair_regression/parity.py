@@ -49,7 +49,7 @@ class Parity:
     weights: Array
 
     def measure(self, levels: Codes) -> tuple[float, Array]:
-        """Give a predictor's discretised loss and its constraint values.
+        """Return a predictor's discretised loss and its constraint values.
 
         Parameters
         ----------
@@ -69,7 +69,7 @@ class Parity:
         return loss, np.concatenate([gamma.ravel(), -gamma.ravel()])
 
     def curves(self, multipliers: Array) -> Array:
-        """Give g_λ(y, a, level) = Σ_{z <= level} c_λ(y, a, z) / N + ℓ(y, 0), shape [Y, A, N + 1].
+        """Return g_λ(y, a, level) = Σ_{z <= level} c_λ(y, a, z) / N + ℓ(y, 0), shape [Y, A, N + 1].
 
         c_λ(y, a, z) = c(y, z) + N λ_{a,z} / p_a - Σ_a' N λ_{a',z} with λ = λ⁺ - λ⁻ (eq. 12); the mean of
         g over the rows is the Lagrangian without its bounds, loss + λ·values.
@@ -81,7 +81,7 @@ class Parity:
         return np.asarray(self.losses[:, None, :] + prices[None, :, :])
 
     def bounds(self, epsilon: Array) -> Array:
-        """Give the bounds of the constraint values for one ε per group [A], shape [2 A N]."""
+        """Return the bounds of the constraint values for one ε per group [A], shape [2 A N]."""
         return np.tile(np.repeat(epsilon, self.grid.size), 2)
 
 
@@ -115,18 +115,18 @@ def make_parity(
 
 
 def disparities(mass: Array) -> Array:
-    """Give γ_{a,z} = P[f >= z | a] - P[f >= z] from masses of groups and levels [A, N + 1], shape [A, N]."""
+    """Return γ_{a,z} = P[f >= z | a] - P[f >= z] from masses of groups and levels [A, N + 1], shape [A, N]."""
     own = mass / mass.sum(axis=1, keepdims=True)
     every = mass.sum(axis=0) / mass.sum()
     return np.asarray(np.cumsum((own - every)[:, ::-1], axis=1)[:, ::-1][:, 1:])
 
 
 def netted(multipliers: Array) -> Array:
-    """Give λ⁺ and λ⁻ without what they have in common: the same response, for a smaller price of the bounds."""
+    """Return λ⁺ and λ⁻ without what they have in common: the same response, for a smaller price of the bounds."""
     up, down = multipliers.reshape(2, -1)
     return np.concatenate([np.maximum(up - down, 0.0), np.maximum(down - up, 0.0)])
 
 
 def best_levels(curves: Array) -> Codes:
-    """Give U = argmin over levels of g for every covered label and group, shape [Y, A]."""
+    """Return U = argmin over levels of g for every covered label and group, shape [Y, A]."""
     return np.asarray(curves.argmin(axis=2), dtype=np.int64)

@@ -138,7 +138,7 @@ class FairRegression(Mitigator):
                 )
 
     def levels(self) -> tuple[float, ...]:
-        """Give the bounds of the run: epsilon or zeta."""
+        """Return the bounds of the run: epsilon or zeta."""
         found: tuple[float, ...] = (
             self.parameters.zeta if self.parameters.constraint == "bgl" else self.parameters.epsilon
         )
@@ -154,12 +154,12 @@ class FairRegression(Mitigator):
         return (Rule(metric="statistical_parity_ks", maximum=most),)
 
     def learner(self, run: Run) -> str:
-        """Give the learner's name, or the estimator's type."""
+        """Return the learner's name, or the estimator's type."""
         base = self._base(run)
         return base if isinstance(base, str) else type(base).__name__
 
     def _base(self, run: Run) -> Any:
-        """Give the learner: a name, or an estimator with fit and predict."""
+        """Return the learner: a name, or an estimator with fit and predict."""
         given: Any = run.learner
         if self.estimator is not None and given is not None:
             raise ParameterError("fair-regression: give a learner or an estimator, not both")
@@ -213,7 +213,7 @@ class FairRegression(Mitigator):
         return Training.prepare(self, table, run).unconstrained()
 
     def group_bounds(self, level: float, names: tuple[str, ...]) -> NDArray[np.float64]:
-        """Give one bound per group.
+        """Return one bound per group.
 
         Raises
         ------

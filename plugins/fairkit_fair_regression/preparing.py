@@ -43,7 +43,7 @@ def choose_loss(method: FairRegression, table: Table) -> tuple[Loss, tuple[str, 
 
 
 def choose_range(method: FairRegression, table: Table) -> tuple[float, float]:
-    """Give the label's range: declared, 0 to 1 for classes, else observed."""
+    """Return the label's range: declared, 0 to 1 for classes, else observed."""
     declared = method.parameters.label_range
     if declared:
         return float(declared[0]), float(declared[1])
@@ -53,7 +53,7 @@ def choose_range(method: FairRegression, table: Table) -> tuple[float, float]:
 
 
 def row_weights(table: Table, groups: Groups) -> Array | None:
-    """Give the weights with mean 1, checked: every group has rows, and some weight."""
+    """Return the weights with mean 1, checked: every group has rows, and some weight."""
     mass = np.bincount(groups.codes, table.weights, len(groups.names))
     if (mass <= 0).any():
         empty = groups.names[int((mass <= 0).argmax())]

@@ -71,7 +71,7 @@ class Pool:
     values: Array = field(default_factory=lambda: np.empty((0, 0)))
 
     def add(self, response: Response) -> int:
-        """Keep a predictor and give its place; one that is equal to another is that one."""
+        """Keep a predictor and return its place; one that is equal to another is that one."""
         if self.responses:
             equal = np.abs(self.costs - response.cost) <= _EQUAL
             equal &= np.abs(self.values - response.values).max(axis=1, initial=0.0) <= _EQUAL
@@ -83,7 +83,7 @@ class Pool:
         return len(self.responses) - 1
 
     def dual(self, bounds: Array, strength: float = 1.0) -> float:
-        """Give max over the answered λ of D(λ), with the predictors found since; -inf without any."""
+        """Return max over the answered λ of D(λ), with the predictors found since; -inf without any."""
         if not self.answered:
             return -np.inf
         multipliers = np.array(self.answered)
@@ -281,7 +281,7 @@ def _ask(pool: Pool, multipliers: Array, respond: Callable[[Array], Response], s
 
 
 def _softened(theta: Array, bound: float) -> Array:
-    """Give λ_j = B exp(θ_j) / (1 + Σ exp θ) (algorithm 1)."""
+    """Return λ_j = B exp(θ_j) / (1 + Σ exp θ) (algorithm 1)."""
     top = max(0.0, float(theta.max()))
     grown = np.exp(theta - top)
     return np.asarray(bound * grown / (np.exp(-top) + grown.sum()))

@@ -91,7 +91,7 @@ class Training:
         )
 
     def fit(self) -> FairRegressionModel:
-        """Solve for every bound, and give the chosen mixture."""
+        """Solve for every bound, and return the chosen mixture."""
         if self.method.parameters.constraint == "seo":
             return self._seo()
         pool, found = self._solved()
@@ -291,7 +291,7 @@ class Training:
         )
 
     def _standard_error(self, pool: Pool) -> float:
-        """Give the standard error of the unconstrained predictor's loss, never 0."""
+        """Return the standard error of the unconstrained predictor's loss, never 0."""
         losses = self.loss(self.labels, np.clip(pool.responses[0].member.predict(self.matrix), 0, 1))
         return max(float(losses.std() / np.sqrt(len(losses))), 1e-8)
 
@@ -330,7 +330,7 @@ class Training:
 
 
 def _joined(first: Solution, second: Solution) -> Solution:
-    """Give the second solution with the work of both."""
+    """Return the second solution with the work of both."""
     return dataclasses.replace(
         second,
         iterations=first.iterations + second.iterations,

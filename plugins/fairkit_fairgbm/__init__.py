@@ -15,7 +15,7 @@ FAIRKIT_CHECK_SETTINGS = {"tolerance": 0.05}
 
 @hookimpl
 def fairkit_mitigators() -> list[type[Mitigator]]:
-    """Give the mitigator `fairgbm`."""
+    """Return the mitigator `fairgbm`."""
     from fairkit_fairgbm.plugin import FairGBM
 
     return [FairGBM]

@@ -60,7 +60,7 @@ def check(parameters: Any) -> None:
 
 
 def xgboost_params(parameters: Any, run: Run) -> dict[str, Any]:
-    """Give XGBoost's parameters: trees grow leaf by leaf, as LightGBM's do, unless the user says otherwise."""
+    """Return XGBoost's parameters: trees grow leaf by leaf, as LightGBM's do, unless the user says otherwise."""
     threads: Mapping[str, Any] = {} if run.threads is None else {"nthread": run.threads}
     return {
         "tree_method": "hist",
@@ -76,7 +76,7 @@ def xgboost_params(parameters: Any, run: Run) -> dict[str, Any]:
 
 
 def machinery(backend: str | None, run: Run) -> Any:
-    """Import a library and give the module that trains on it; numba gets as many threads.
+    """Import a library and return the module that trains on it; numba gets as many threads.
 
     Raises
     ------

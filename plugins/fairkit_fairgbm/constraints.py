@@ -142,7 +142,7 @@ class Constraints:
         return notes
 
     def true_rates(self, positive: NDArray[np.float64], cells: Cells) -> Rates:
-        """Give the rates at the threshold from the weight of positive predictions in every cell."""
+        """Return the rates at the threshold from the weight of positive predictions in every cell."""
         wrong = {
             "fnr": (cells.weight - positive)[1::2],
             "fpr": positive[0::2],
@@ -157,7 +157,7 @@ class Constraints:
         return Rates(np.array(by_group).reshape(-1, groups), np.array(overall, dtype=float))
 
     def violations(self, rates: Rates) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Give ``max_{a != b} L_a - L_b - tolerance`` [constraints, groups] and ``L - target`` [targets]."""
+        """Return ``max_{a != b} L_a - L_b - tolerance`` [constraints, groups] and ``L - target`` [targets]."""
         known = np.nan_to_num(rates.by_group, nan=-np.inf)
         others = np.repeat(known.max(axis=1, keepdims=True, initial=-np.inf), known.shape[1], axis=1)
         for row, (worst, second) in enumerate(_two_largest(known)):
@@ -166,14 +166,14 @@ class Constraints:
         return np.nan_to_num(by_group, nan=-1.0, neginf=-1.0), rates.overall - self._limits()
 
     def worst(self, rates: Rates) -> float:
-        """Give the largest violation; at most 0 where everything holds."""
+        """Return the largest violation; at most 0 where everything holds."""
         by_group, overall = self.violations(rates)
         if self.two_sided:
             overall = np.abs(overall)
         return float(np.concatenate([by_group.ravel(), overall, [-1.0]]).max())
 
     def excess(self, rates: Rates, cells: Cells) -> float:
-        """Give the largest violation less one standard error, by the binomial variances of its two rates."""
+        """Return the largest violation less one standard error, by the binomial variances of its two rates."""
         by_group, overall = self.violations(rates)
         largest = [-1.0]
         for row, name in enumerate(self.rates):
@@ -190,7 +190,7 @@ class Constraints:
         return max(largest)
 
     def gap(self, rates: Rates) -> float:
-        """Give the largest difference between two groups, in [0, 1]; 0 without group constraints."""
+        """Return the largest difference between two groups, in [0, 1]; 0 without group constraints."""
         by_group, _ = self.violations(rates)
         spread = by_group + np.array(self.tolerances).reshape(-1, 1)
         return max(0.0, float(spread.max())) if spread.size else 0.0
@@ -198,7 +198,7 @@ class Constraints:
     def coefficients(
         self, multipliers: Multipliers, rates: Rates, cells: Cells
     ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-        """Give each cell's coefficient of the error proxy and of the positive proxy, both [2 * groups]."""
+        """Return each cell's coefficient of the error proxy and of the positive proxy, both [2 * groups]."""
         error = np.zeros(len(cells.weight))
         positive = np.zeros(len(cells.weight)) if self.needs_positive else None
         total = cells.total
@@ -256,7 +256,7 @@ class Scale:
 
 
 def scale(constraints: Constraints, cells: Cells, size: float) -> Scale:
-    """Give the multipliers at which a row of the smallest group feels `size` times its own loss.
+    """Return the multipliers at which a row of the smallest group feels `size` times its own loss.
 
     That is ``size * min_a n_a / N`` for a constraint and ``size * n / N`` for a target: in this unit one
     step size and one cap suit data of any number of rows and of any group sizes.
@@ -267,7 +267,7 @@ def scale(constraints: Constraints, cells: Cells, size: float) -> Scale:
 
 
 def group_sizes(name: RateName, cells: Cells) -> NDArray[np.float64]:
-    """Give the weight of the rows that the rate is over, for every group."""
+    """Return the weight of the rows that the rate is over, for every group."""
     return _over(name, cells.weight)
 
 
@@ -296,7 +296,7 @@ def _spread(
 
 
 def _two_largest(rates: NDArray[np.float64]) -> list[tuple[int, int]]:
-    """Give the places of the largest and the second largest of every row (twice the only one's of one)."""
+    """Return the places of the largest and the second largest of every row (twice the only one's of one)."""
     order = np.argsort(-rates, axis=1, kind="stable")
     return [(int(row[0]), int(row[min(1, len(row) - 1)])) for row in order]
 

@@ -145,7 +145,7 @@ def _gradients(
 def count_positive(
     scores: NDArray[np.float64], cells: NDArray[Any], weights: NDArray[np.float32] | None, cell_count: int
 ) -> NDArray[np.float64]:
-    """Give the weight of the rows with a positive score in each cell, shape [cell_count]."""
+    """Return the weight of the rows with a positive score in each cell, shape [cell_count]."""
     out = np.empty((BLOCKS, cell_count))
     _count(scores, cells, _plain(weights), out)
     return np.asarray(out.sum(axis=0))
@@ -154,7 +154,7 @@ def count_positive(
 def total_loss(
     scores: NDArray[np.float64], cells: NDArray[Any], weights: NDArray[np.float32] | None
 ) -> float:
-    """Give the weighted sum of the rows' cross-entropy."""
+    """Return the weighted sum of the rows' cross-entropy."""
     out = np.empty(BLOCKS)
     _losses(scores, cells, _plain(weights), out)
     return float(out.sum())
@@ -171,7 +171,7 @@ def gradients(
     gradient: NDArray[np.float32],
     hessian: NDArray[np.float32],
 ) -> float:
-    """Write the Lagrangian's gradient and the loss's hessian, and give the loss.
+    """Write the Lagrangian's gradient and the loss's hessian, and return the loss.
 
     Parameters
     ----------

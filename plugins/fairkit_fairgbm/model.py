@@ -44,7 +44,7 @@ class FairGBMModel(FittedModel):
         )
 
     def margins(self, matrix: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Give the log-odds of every chosen iterate, shape [n, members]."""
+        """Return the log-odds of every chosen iterate, shape [n, members]."""
         margins = np.empty((len(matrix), len(self.choice.rounds)))
         if self._is_xgboost:
             return self._xgboost_margins(matrix)
@@ -80,7 +80,7 @@ class FairGBMModel(FittedModel):
         return lightgbm_trees(self.booster, rounds=rounds)
 
     def to_onnx(self) -> onnx.ModelProto:
-        """Give one graph; the iterates of a mixture share their trees."""
+        """Return one graph; the iterates of a mixture share their trees."""
         graph = GraphBuilder()
         matrix = self.encoder.add_to(graph)
         ends = np.array(self.choice.rounds)

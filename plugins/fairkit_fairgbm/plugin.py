@@ -275,7 +275,7 @@ class FairGBM(Mitigator):
     def _split(
         self, table: Table, groups: Groups, validation: Table | None, run: Run
     ) -> tuple[Table, Table | None]:
-        """Give training and validation rows; split some off, group by group and label by label, if needed."""
+        """Return training and validation rows; split some off, group by group and label by label, if needed."""
         needed = self._needs_validation(groups)
         if validation is not None or not needed:
             return table, validation if needed else None
@@ -335,7 +335,7 @@ class FairGBM(Mitigator):
         }
 
     def _settings(self, run: Run, encoder: Encoder | None) -> Settings:
-        """Give the settings of a training; with XGBoost, and where the rows are spread, there is no encoder's part."""
+        """Return the settings of a training; the encoder's part is absent with XGBoost and with spread rows."""
         from fairkit_fairgbm.trainer import Settings
 
         stock = encoder is not None and self.parameters.backend != "xgboost"
@@ -402,7 +402,7 @@ def _unmet(result: Trained, rounds: int) -> tuple[str, ...]:
 def _details(
     result: Trained, choice: Any, constraints: Constraints, names: tuple[str, ...]
 ) -> dict[str, Any]:
-    """Give the whole path as plain JSON values."""
+    """Return the whole path as plain JSON values."""
     return {
         "groups": list(names),
         "constraints": list(constraints.rates),

@@ -49,7 +49,7 @@ def choose(iterate: Iterate, path: Sequence[Moment], constraints: Constraints) -
 
 
 def choose_best(path: Sequence[Moment]) -> Choice:
-    """Give the round of least loss among those that meet the constraints, else the least violating one.
+    """Return the round of least loss among those that meet the constraints, else the least violating one.
 
     A constraint counts as met where its violation is within one standard error of the validation rates.
     """
@@ -95,7 +95,7 @@ def choose_mixture(path: Sequence[Moment], constraints: Constraints) -> Choice:
 def _inequalities(
     path: Sequence[Moment], constraints: Constraints
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Give A, b of ``A p <= b`` over rounds: every ordered pair of groups, and every target."""
+    """Return A, b of ``A p <= b`` over rounds: every ordered pair of groups, and every target."""
     by_group = np.stack([moment.rates.by_group for moment in path], axis=-1)  # [constraints, groups, rounds]
     rows: list[NDArray[np.float64]] = []
     bounds: list[float] = []
@@ -133,7 +133,7 @@ def _solve(
 
 
 def _least_slack(rows: NDArray[np.float64], bounds: NDArray[np.float64]) -> float:
-    """Give the smallest s such that ``A p <= b + s`` has a distribution p."""
+    """Return the smallest s such that ``A p <= b + s`` has a distribution p."""
     from scipy.optimize import linprog
 
     count = rows.shape[1]

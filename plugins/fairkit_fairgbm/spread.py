@@ -245,7 +245,7 @@ def _told(rows: SpreadRows, progress: Callable[..., None]) -> Iterator[None]:
 
 @contextmanager
 def _watched(rows: SpreadRows) -> Iterator[Callable[..., Any]]:
-    """Give a function that runs another while all workers live, and raises EngineError when one is lost."""
+    """Return a function that runs another while all workers live, and raises EngineError when one is lost."""
     from concurrent.futures import ThreadPoolExecutor, wait
 
     client = rows.engine.client

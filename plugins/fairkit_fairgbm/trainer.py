@@ -208,7 +208,7 @@ class State:
         self.validation_rates: Rates | None = None
 
     def objective(self, scores: NDArray[np.float64], _: Any) -> tuple[Any, Any]:
-        """Give LightGBM the gradient at the scores; from the second round on the multipliers step first."""
+        """Return for LightGBM the gradient at the scores; from the second round on the multipliers step first."""
         cells = self.rows.cells
         positive = self._count(scores)
         rates = self._followed(positive)
@@ -239,7 +239,7 @@ class State:
             self._note(positive, self._whole(loss))
 
     def _followed(self, positive: NDArray[np.float64]) -> Rates:
-        """Give the rates that violations and the worst group are told by."""
+        """Return the rates that violations and the worst group are told by."""
         return self.validation_rates or self.constraints.true_rates(positive, self.rows.cells)
 
     def _count(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -258,7 +258,7 @@ class State:
 
 
 def moment(positive: NDArray[np.float64], loss: float, cells: Cells, constraints: Constraints) -> Moment:
-    """Give the state from the weight of positive predictions in every cell and the summed loss."""
+    """Return the state from the weight of positive predictions in every cell and the summed loss."""
     rates = constraints.true_rates(positive, cells)
     wrong = positive[0::2].sum() + (cells.weight - positive)[1::2].sum()
     return Moment(
@@ -305,7 +305,7 @@ def _booster(lightgbm: Any, rows: Rows, settings: Settings, start: float) -> tup
 
 
 def _dataset(lightgbm: Any, rows: Rows, settings: Settings, start: float, reference: Any) -> Any:
-    """Give LightGBM's form of the rows; validation rows take everything else from their reference."""
+    """Return LightGBM's form of the rows; validation rows take everything else from their reference."""
     codes = rows.cells.codes
     if reference is None:
         params = (
@@ -334,7 +334,7 @@ def _label_weights(params: Mapping[str, Any], cells: Cells) -> NDArray[np.float6
 
 
 def _start(weight: NDArray[np.float64], params: Mapping[str, Any]) -> float:
-    """Give the log-odds that LightGBM begins with (its boost_from_average)."""
+    """Return the log-odds that LightGBM begins with (its boost_from_average)."""
     if not params.get("boost_from_average", True):
         return 0.0
     share = min(max(weight[1::2].sum() / weight.sum(), 1e-15), 1 - 1e-15)

@@ -66,7 +66,7 @@ def train(
 
 
 def start_of(weight: NDArray[np.float64]) -> float:
-    """Give the log-odds of the favorable share, in single precision as XGBoost keeps them."""
+    """Return the log-odds of the favorable share, in single precision as XGBoost keeps them."""
     share = min(max(weight[1::2].sum() / weight.sum(), 1e-15), 1 - 1e-15)
     return float(np.float32(np.log(share / (1 - share))))
 
@@ -103,11 +103,11 @@ class Hooks:
     names: tuple[str, ...]
 
     def params(self, start: float) -> dict[str, Any]:
-        """Give XGBoost's parameters for scores that begin at `start`."""
+        """Return XGBoost's parameters for scores that begin at `start`."""
         return {**self.settings.params, "base_score": start, "disable_default_eval_metric": 1}
 
     def objective(self, scores: NDArray[Any], data: Any) -> tuple[Any, Any]:
-        """Give the gradient at the scores; see `State.objective`."""
+        """Return the gradient at the scores; see `State.objective`."""
         job = self._job()
         if job.state is None:
             rows = rows_of(data, self.names)
@@ -130,7 +130,7 @@ class Hooks:
         return "violation", job.path[-1].violation
 
     def callback(self, progress: Callable[..., None] | None = None) -> Any:
-        """Give the callback that tells of rounds, stops early, and leaves the path in the booster."""
+        """Return the callback that tells of rounds, stops early, and leaves the path in the booster."""
         import xgboost
 
         hooks = self

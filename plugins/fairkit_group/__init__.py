@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @hookimpl
 def fairkit_metrics() -> list[type[Metric]]:
-    """Give the metrics."""
+    """Return the metrics."""
     from fairkit_group.errors import ERRORS
     from fairkit_group.ranking import RocAuc
     from fairkit_group.rates import RATES
@@ -23,7 +23,7 @@ def fairkit_metrics() -> list[type[Metric]]:
 
 @hookimpl
 def fairkit_auditors() -> list[type[Auditor]]:
-    """Give the auditor."""
+    """Return the auditor."""
     from fairkit_group.auditor import GroupAuditor
 
     return [GroupAuditor]

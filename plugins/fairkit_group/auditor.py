@@ -131,7 +131,7 @@ class GroupAuditor(Auditor):
 def _views(
     batch: Batch, predictions: Predictions, context: AuditContext
 ) -> Iterator[tuple[str | None, Rows]]:
-    """Give the rows as binary or regression tasks: one view, or one for each class and one for accuracy."""
+    """Return the rows as binary or regression tasks: one view, or one for each class and one for accuracy."""
     if context.scorer.task == "regression":
         target = _numbers(batch.label, len(batch))
         low, high = context.dataset.profile.label_range or (0.0, 0.0)
@@ -280,7 +280,7 @@ class _Section:
         )
 
     def overall(self) -> list[Finding]:
-        """Give each metric over all rows."""
+        """Return each metric over all rows."""
         found = list(self.failures)
         for name, (metric, estimate) in self.estimates.items():
             interval = _one_interval(estimate)
@@ -292,7 +292,7 @@ class _Section:
         return found
 
     def disparities(self) -> list[Finding]:
-        """Give each disparity between the groups."""
+        """Return each disparity between the groups."""
         found = list(self.failures)
         for name, (metric, estimate) in self.estimates.items():
             for comparison in comparisons(name, metric.better, metric.between, estimate):

@@ -57,7 +57,7 @@ def _select(estimate: Estimate, keep: NDArray[np.bool_]) -> Estimate:
 
 
 def comparisons(name: str, better: Better, between: frozenset[str], estimate: Estimate) -> list[Comparison]:
-    """Give the difference, ratio and extremes of one metric between groups, under all their names."""
+    """Return the difference, ratio and extremes of one metric between groups, under all their names."""
     known = usable(estimate)
     values, limits = known.values, known.limits
     found: list[Comparison] = []
@@ -81,7 +81,7 @@ def comparisons(name: str, better: Better, between: frozenset[str], estimate: Es
 
 
 def odds(true_positive: Estimate, false_positive: Estimate) -> list[Comparison]:
-    """Give equalized odds and BuDRO's gaps, from the rates on favorable and on unfavorable outcomes.
+    """Return equalized odds and BuDRO's gaps, from the rates on favorable and on unfavorable outcomes.
 
     Both families of pairs must hold at once, so each is taken at the square root of the confidence (they
     are over different rows, hence independent). A gap on the true negative rate is one on the false

@@ -23,7 +23,7 @@ CALIBRATION_BINS = 10
 
 
 def curves(table: ScoreTable, names: Sequence[str], confidence: float) -> dict[str, Any]:
-    """Give the curves of every group as plain values.
+    """Return the curves of every group as plain values.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ class LogLoss(Mean):
     needs: ClassVar[frozenset[str]] = _SCORE
 
     def per_row(self, rows: Rows) -> Array:
-        """Give the loss."""
+        """Return the loss."""
         given = np.abs(_score(rows) - (rows.outcome <= 0.5))  # score, or 1 - score
         return np.asarray(-np.log(np.clip(given, _SMALLEST, 1 - _SMALLEST, out=given), out=given))
 
@@ -53,7 +53,7 @@ class BrierScore(Mean):
     needs: ClassVar[frozenset[str]] = _SCORE
 
     def per_row(self, rows: Rows) -> Array:
-        """Give the squared error."""
+        """Return the squared error."""
         return np.asarray((_score(rows) - rows.outcome) ** 2)
 
 
@@ -66,7 +66,7 @@ class MeanPrediction(Mean):
     tasks: ClassVar[frozenset[Task]] = frozenset({"binary", "regression"})
 
     def per_row(self, rows: Rows) -> Array:
-        """Give the score."""
+        """Return the score."""
         return _score(rows)
 
 
@@ -81,7 +81,7 @@ class MeanAbsoluteError(Mean):
     tasks: ClassVar[frozenset[Task]] = _REGRESSION
 
     def per_row(self, rows: Rows) -> Array:
-        """Give the absolute error."""
+        """Return the absolute error."""
         return np.abs(_score(rows) - rows.outcome)
 
 
@@ -96,7 +96,7 @@ class MeanSquaredError(Mean):
     tasks: ClassVar[frozenset[Task]] = _REGRESSION
 
     def per_row(self, rows: Rows) -> Array:
-        """Give the squared error."""
+        """Return the squared error."""
         return np.asarray((_score(rows) - rows.outcome) ** 2)
 
 
@@ -112,7 +112,7 @@ class R2Score(Metric):
     between: ClassVar[frozenset[str]] = frozenset({"difference", "extreme"})
 
     def contributions(self, rows: Rows) -> Array:
-        """Give (1, target, target², squared error), the target from an origin amid the data."""
+        """Return (1, target, target², squared error), the target from an origin amid the data."""
         target, error = rows.outcome - rows.origin, (_score(rows) - rows.outcome) ** 2
         return np.column_stack([np.ones_like(target), target, target**2, error])
 

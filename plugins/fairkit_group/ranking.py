@@ -37,7 +37,7 @@ class RocAuc(Metric):
         return SCORES
 
     def compute(self, sums: Array) -> Array:
-        """Give the area from masses [U, G, 2] (scores increasing, outcome last)."""
+        """Return the area from masses [U, G, 2] (scores increasing, outcome last)."""
         negative, positive = sums[..., 0], sums[..., 1]
         below = np.cumsum(negative, axis=0) - negative / 2
         return np.asarray((positive * below).sum(axis=0) / (positive.sum(axis=0) * negative.sum(axis=0)))
@@ -104,7 +104,7 @@ class Distances:
     bound: float
 
     def limits(self, confidence: float) -> tuple[Array, Array]:
-        """Give limits for each group alone, from Smirnov's two-sample limit distribution."""
+        """Return limits for each group alone, from Smirnov's two-sample limit distribution."""
         half = kolmogorov_quantile(confidence) * self.scale
         return np.maximum(self.values - half, 0), np.minimum(self.values + half + self.bound, 1)
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @hookimpl
 def fairkit_auditors() -> list[type[Auditor]]:
-    """Give the auditors."""
+    """Return the auditors."""
     from fairkit_individual.dif import DifAuditor
     from fairkit_individual.restricted_dro import RestrictedDroAuditor
 

@@ -19,7 +19,7 @@ KINDS = ("subspace", "euclidean")
 
 
 def metric_name(kind: str) -> str:
-    """Give what a report says: a kind, or a file's name without its folder (the digest tells which metric)."""
+    """Return what a report says: a kind, or a file's name without its folder (the digest tells which metric)."""
     return kind if kind in KINDS else Path(kind).name
 
 

@@ -59,7 +59,7 @@ class Rows:
         return len(self.fields["rows"])
 
     def get(self, name: str) -> NDArray[Any] | None:
-        """Give one field; None where the data or the model has none."""
+        """Return one field; None where the data or the model has none."""
         return self.fields.get(name)
 
     @property
@@ -68,12 +68,12 @@ class Rows:
         return self.fields["rows"]
 
     def take(self, places: NDArray[np.int64]) -> Rows:
-        """Give some rows."""
+        """Return some rows."""
         fields = {name: values[places] for name, values in self.fields.items()}
         return Rows(columns={name: values[places] for name, values in self.columns.items()}, fields=fields)
 
     def pick(self, names: Sequence[str]) -> Arrays:
-        """Give some raw columns."""
+        """Return some raw columns."""
         return {name: self.columns[name] for name in names}
 
 

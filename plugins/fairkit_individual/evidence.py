@@ -96,7 +96,7 @@ def _compare(rows: Rows, first: int, second: int) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Give a cell as a JSON value; a missing one is None."""
+    """Return a cell as a JSON value; a missing one is None."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):

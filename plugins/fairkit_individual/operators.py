@@ -14,7 +14,7 @@ FLOATS = (1, 10, 11, 16)
 
 
 def operators() -> dict[tuple[str, str], Operator]:
-    """Give the operators by domain and name. Each takes its inputs (None where left out) and its attributes."""
+    """Return the operators by domain and name. Each takes its inputs (None where left out) and its attributes."""
     import torch
     from torch.nn import functional
 

@@ -101,7 +101,7 @@ class OutsideSearch:
         )
 
     def finding(self, restricted: Finding, solution: Solution, context: AuditContext) -> Finding:
-        """Give the larger of both values, with an interval for it."""
+        """Return the larger of both values, with an interval for it."""
         found = self.search(solution)
         weights = solution.problem.mass
         sure = outside_spread(found, weights, solution.epsilon, context.rng("dif outside halves"))

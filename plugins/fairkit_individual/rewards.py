@@ -53,7 +53,7 @@ CLIP = 1e-6
 
 
 def label_codes(rows: Rows, task: Task, classes: Sequence[Any]) -> Ints:
-    """Give each row's label as 0 ... K - 1; binary: 1 is favorable.
+    """Return each row's label as 0 ... K - 1; binary: 1 is favorable.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def label_codes(rows: Rows, task: Task, classes: Sequence[Any]) -> Ints:
 
 
 def class_losses(rows: Rows, task: Task, loss: Loss) -> Floats:
-    """Give the loss of every row under each label, shape (K, n).
+    """Return the loss of every row under each label, shape (K, n).
 
     Binary labels are 0 (unfavorable) and 1; a randomized model's zero-one loss is the expected one.
 
@@ -108,7 +108,7 @@ def class_losses(rows: Rows, task: Task, loss: Loss) -> Floats:
 
 
 def regression_pair(rows: Rows, loss: Loss) -> tuple[Floats, Floats]:
-    """Give the predictions and the true values, each of shape (n, 1).
+    """Return the predictions and the true values, each of shape (n, 1).
 
     Raises
     ------
@@ -128,7 +128,7 @@ def regression_pair(rows: Rows, loss: Loss) -> tuple[Floats, Floats]:
 
 
 def outputs(rows: Rows, task: Task, output: Output) -> tuple[Floats, str | None]:
-    """Give the outputs h that `dif` compares, shape (n, K), and what a reader must know about them.
+    """Return the outputs h that `dif` compares, shape (n, K), and what a reader must know about them.
 
     Raises
     ------
@@ -157,7 +157,7 @@ def outputs(rows: Rows, task: Task, output: Output) -> tuple[Floats, str | None]
 
 
 def shown_scores(rows: Rows, task: Task) -> Floats | None:
-    """Give the number that people see for each row: the score; multi-class: the largest probability."""
+    """Return the number that people see for each row: the score; multi-class: the largest probability."""
     if task == "multiclass":
         probability = rows.get("probabilities")
         return None if probability is None else probability.max(axis=1).astype(np.float64)

@@ -42,7 +42,7 @@ class TorchClassifier:
         self.classes_ = np.asarray(classes)
 
     def torch_features(self, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
-        """Give the module's input for raw columns, shape (n, d)."""
+        """Return the module's input for raw columns, shape (n, d)."""
         for name in self.feature_names_in_:
             if columns[name].dtype.kind not in "iufb":
                 raise ModelError(f"the torch module reads numbers, and the column {name!r} holds text")
@@ -52,7 +52,7 @@ class TorchClassifier:
         return stacked
 
     def predict_proba(self, frame: Any) -> NDArray[np.float64]:
-        """Give the classes' probabilities, shape (n, K)."""
+        """Return the classes' probabilities, shape (n, K)."""
         import torch
 
         from fairkit.individual.networks import as_matrix
@@ -65,6 +65,6 @@ class TorchClassifier:
         return np.asarray(logits.softmax(dim=1).numpy())
 
     def predict(self, frame: Any) -> NDArray[Any]:
-        """Give the likeliest class, shape (n,)."""
+        """Return the likeliest class, shape (n,)."""
         labels: NDArray[Any] = self.classes_[self.predict_proba(frame).argmax(axis=1)]
         return labels

@@ -32,19 +32,19 @@ class Constraint(Protocol):
     """What a rule is held to."""
 
     def thresholds(self, groups: list[SortedScores], setting: Setting) -> NDArray[np.float64]:
-        """Give the exact thresholds of the K groups."""
+        """Return the exact thresholds of the K groups."""
         ...
 
     def pooled(self, groups: list[SortedScores], own: NDArray[np.float64], setting: Setting) -> float:
-        """Give the threshold for all groups taken together, for values that are no group."""
+        """Return the threshold for all groups taken together, for values that are no group."""
         ...
 
     def violation(self, rates: NDArray[np.float64]) -> float:
-        """Give by how much the groups' rates differ in the sense of the constraint; 0 is none."""
+        """Return by how much the groups' rates differ in the sense of the constraint; 0 is none."""
         ...
 
     def duals(self, groups: int, setting: Setting) -> Duals:
-        """Give the constraint on so many groups as `sgd_thresholds` takes it."""
+        """Return the constraint on so many groups as `sgd_thresholds` takes it."""
         ...
 
 
@@ -66,11 +66,11 @@ class EqualRates:
         return parity_threshold(groups, setting.gamma, setting.rho or 0.0, setting.epsilon)
 
     def violation(self, rates: NDArray[np.float64]) -> float:
-        """Give the largest rate less the smallest."""
+        """Return the largest rate less the smallest."""
         return float(np.nanmax(rates) - np.nanmin(rates))
 
     def duals(self, groups: int, setting: Setting) -> Duals:
-        """Give one constraint for each group, z = 1, b = ρ."""
+        """Return one constraint for each group, z = 1, b = ρ."""
         return Duals(
             owner=np.arange(groups),
             factors=np.ones(groups),
@@ -108,7 +108,7 @@ class ZeroCovariance:
         return found
 
     def pooled(self, groups: list[SortedScores], own: NDArray[np.float64], setting: Setting) -> float:
-        """Give the whole population the rate that the groups' rules have together."""
+        """Return for the whole population the rate that the groups' rules have together."""
         reached = sum(
             group.ramp(threshold, setting.gamma)[0]
             for group, threshold in zip(groups, own.tolist(), strict=True)
@@ -117,7 +117,7 @@ class ZeroCovariance:
         return parity_threshold(groups, setting.gamma, rho, 0.0)
 
     def violation(self, rates: NDArray[np.float64]) -> float:
-        """Give the largest |C(h, 1_S)| = ρ(1 - ρ) |rate in S - rate outside| over the subgroups."""
+        """Return the largest |C(h, 1_S)| = ρ(1 - ρ) |rate in S - rate outside| over the subgroups."""
         gaps = [
             share * (1.0 - share) * abs(rates[inside] - rates[outside])
             for (inside, outside), share in zip(self.pairs, self.shares, strict=True)
@@ -126,7 +126,7 @@ class ZeroCovariance:
         return float(np.nanmax(gaps)) if gaps else 0.0
 
     def duals(self, groups: int, setting: Setting) -> Duals:
-        """Give one constraint for each subgroup, z = 1_S - ρ, b = 0."""
+        """Return one constraint for each subgroup, z = 1_S - ρ, b = 0."""
         owner, factors = np.zeros(groups, dtype=np.int64), np.zeros(groups)
         for subgroup, ((inside, outside), share) in enumerate(zip(self.pairs, self.shares, strict=True)):
             for place, factor in ((inside, 1.0 - share), (outside, -share)):
@@ -167,7 +167,7 @@ def _share(weight: list[float], inside: int | None, outside: int | None) -> floa
 def exact_thresholds(
     constraint: Constraint, groups: list[SortedScores], setting: Setting
 ) -> NDArray[np.float64]:
-    """Give the exact thresholds of sorted margins f = 2p - 1, shape [K + 1], the last for the pooled population."""
+    """Return the exact thresholds of sorted margins f = 2p - 1, shape [K + 1], the last for the pooled population."""
     own = constraint.thresholds(groups, setting)
     return np.append(own, constraint.pooled(groups, own, setting))
 
@@ -175,7 +175,7 @@ def exact_thresholds(
 def rates_of(
     groups: list[SortedScores], thresholds: NDArray[np.float64], gamma: float
 ) -> NDArray[np.float64]:
-    """Give the mean of h in each group, shape [K]; NaN in an empty one."""
+    """Return the mean of h in each group, shape [K]; NaN in an empty one."""
     return np.array(
         [
             group.ramp(threshold, gamma)[0] / group.total if group.total > 0 else np.nan
@@ -192,7 +192,7 @@ def sorted_margins(rows: ScoredRows) -> list[SortedScores]:
 def descended_thresholds(
     constraint: Constraint, rows: ScoredRows, setting: Setting, epochs: int, rng: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Give the thresholds of algorithm 1, shape [K + 1]; the pooled one has the rate that they reach."""
+    """Return the thresholds of algorithm 1, shape [K + 1]; the pooled one has the rate that they reach."""
     count = len(rows.names)
     kept = rows.take((rows.codes < count) & (rows.row_weights > 0))
     margins, weights = 2.0 * kept.scores - 1.0, kept.row_weights / kept.row_weights.mean()

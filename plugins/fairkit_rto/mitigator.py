@@ -39,7 +39,7 @@ _MOST_ROWS = 500_000
 
 
 class RandomizedThresholds(PostProcessor):
-    """Give every group a threshold and a ramp beside it, so that all groups have the same rate.
+    """Return for every group a threshold and a ramp beside it, so that all groups have the same rate.
 
     With f = 2p - 1 the chance of the favorable decision is h = clip((f - t_k)/γ, 0, 1), the minimiser of
     E[γ/2 h² - f h] subject to |mean of h in group k - ρ| ≤ ε/2; t_k is found exactly.

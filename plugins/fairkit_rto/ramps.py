@@ -45,7 +45,7 @@ class SortedScores:
         return float(len(self.scores) if self.running is None else self.running[-1])
 
     def ramp(self, threshold: float, gamma: float) -> tuple[float, float]:
-        """Give Σ w clip((f - t)/γ, 0, 1) and the weight of the rows on the slope, t < f < t + γ."""
+        """Return Σ w clip((f - t)/γ, 0, 1) and the weight of the rows on the slope, t < f < t + γ."""
         first = int(np.searchsorted(self.scores, threshold, side="right"))
         last = max(first, int(np.searchsorted(self.scores, threshold + gamma, side="left")))
         piece = self.scores[first:last]
@@ -118,7 +118,7 @@ class Term:
 
 
 def evaluate(terms: Sequence[Term], threshold: float, gamma: float) -> tuple[float, float]:
-    """Give the sum of the terms at t and its derivative there, which is at most 0."""
+    """Return the sum of the terms at t and its derivative there, which is at most 0."""
     value = slope = 0.0
     for term in terms:
         part, sloped = term.scores.ramp(term.scale * threshold, gamma)
@@ -130,7 +130,7 @@ def evaluate(terms: Sequence[Term], threshold: float, gamma: float) -> tuple[flo
 def crossing(
     terms: Sequence[Term], gamma: float, target: float, bounds: tuple[float, float], *, start: float
 ) -> float:
-    """Give the t within the bounds where the sum of the terms is `target`, or the nearer bound.
+    """Return the t within the bounds where the sum of the terms is `target`, or the nearer bound.
 
     The sum is continuous, piecewise linear and does not increase. Newton's step from a point on the right piece
     ends on the root exactly; a bracket keeps the steps from other pieces in bounds, and where a step leaves it
@@ -155,7 +155,7 @@ def crossing(
 
 
 def middle_crossing(terms: Sequence[Term], gamma: float, mean: float, bounds: tuple[float, float]) -> float:
-    """Give the t where the sum of the terms is `mean` per row, and the middle where a whole stretch has it.
+    """Return the t where the sum of the terms is `mean` per row, and the middle where a whole stretch has it.
 
     The ends of the stretch are where the mean is `FLAT` above and below; off a flat stretch these two lie
     on one line, or next to a kink, and their middle is the root to that accuracy.

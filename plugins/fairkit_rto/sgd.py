@@ -39,7 +39,7 @@ class Duals:
 
 
 def sgd_thresholds(stream: Iterable[Rows], duals: Duals, *, gamma: float, steps: int) -> NDArray[np.float64]:
-    """Give the thresholds (λ - μ) z of the groups after one pass over a stream of rows, in its order.
+    """Return the thresholds (λ - μ) z of the groups after one pass over a stream of rows, in its order.
 
     For each row with h = clip((f - (λ - μ) z)/γ, 0, 1), λ and μ those of its group's constraint::
 
@@ -84,7 +84,7 @@ def sgd_thresholds(stream: Iterable[Rows], duals: Duals, *, gamma: float, steps:
 
 
 def shuffled_epochs(rows: Rows, epochs: int, rng: np.random.Generator) -> Iterator[Rows]:
-    """Give the rows `epochs` times, each time in a new random order, in batches."""
+    """Yield the rows `epochs` times, each time in a new random order, in batches."""
     margins, codes, weights = rows
     for _ in range(epochs):
         order = rng.permutation(len(margins))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def ramp(
     margins: NDArray[np.floating], thresholds: NDArray[np.floating] | float, gamma: float
 ) -> NDArray[np.float64]:
-    """Give h = clip((f - t)/γ, 0, 1), the chance of the favorable decision.
+    """Return h = clip((f - t)/γ, 0, 1), the chance of the favorable decision.
 
     Parameters
     ----------
@@ -43,13 +43,13 @@ def ramp(
 
 
 def rate(groups: Sequence[SortedScores], threshold: float, gamma: float) -> float:
-    """Give the mean of h over all rows of the groups, in [0, 1]."""
+    """Return the mean of h over all rows of the groups, in [0, 1]."""
     total = sum(group.total for group in groups)
     return evaluate([Term(group) for group in groups], threshold, gamma)[0] / total
 
 
 def parity_threshold(groups: Sequence[SortedScores], gamma: float, rho: float, epsilon: float) -> float:
-    """Give the threshold for the rows of all the groups given, taken together as one population.
+    """Return the threshold for the rows of all the groups given, taken together as one population.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def parity_threshold(groups: Sequence[SortedScores], gamma: float, rho: float, e
 
 
 def covariance_multiplier(inside: SortedScores, outside: SortedScores, gamma: float, epsilon: float) -> float:
-    """Give the multiplier t of the covariance variant (RTO, appendix E.1) in one subgroup.
+    """Return the multiplier t of the covariance variant (RTO, appendix E.1) in one subgroup.
 
     With z = 1_S - ρ, ρ the share of S in the subgroup, the constraint is |mean of z h| ≤ ε, that is
     |C(h, 1_S)| ≤ ε, and the rule h = clip((f - t z)/γ, 0, 1). The covariance is ρ(1 - ρ) times the

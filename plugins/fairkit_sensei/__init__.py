@@ -34,7 +34,7 @@ def __getattr__(name: str) -> Any:
 
 @hookimpl
 def fairkit_mitigators() -> list[type[Mitigator]]:
-    """Give the mitigator `sensei`."""
+    """Return the mitigator `sensei`."""
     from fairkit_sensei.plugin import SenSeI
 
     return [SenSeI]

@@ -156,7 +156,7 @@ def _settings(given: dict[str, Any]) -> Settings:
 
 
 def _matrix(metric: FairMetric | None, directions: Any, sigma: Any, width: int) -> Any:
-    """Give the matrix with d² = ‖(x - x') · matrix‖²."""
+    """Return the matrix with d² = ‖(x - x') · matrix‖²."""
     if sum(one is not None for one in (metric, directions, sigma)) != 1:
         raise ParameterError("give the fair metric as one of metric, directions and sigma")
     if metric is not None:

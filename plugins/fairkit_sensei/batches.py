@@ -57,7 +57,7 @@ class BalancedBatches:
         self._share = share.tolist()
 
     def epoch(self) -> Iterator[NDArray[np.int64]]:
-        """Give the row numbers of every batch of one epoch, shape (size,) each."""
+        """Return the row numbers of every batch of one epoch, shape (size,) each."""
         columns: list[Any] = [
             part.draw(self.rng, self.count * share).reshape(self.count, share)
             for part, share in zip(self._parts, self._share, strict=True)

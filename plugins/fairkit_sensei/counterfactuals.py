@@ -28,7 +28,7 @@ class Counterfactuals(Protocol):
     """What counterfactual logit pairing needs."""
 
     def draw(self, x: Tensor, rows: NDArray[np.int64], rng: np.random.Generator) -> Tensor:
-        """Give one random counterfactual of each row of a batch, shape (b, d).
+        """Return one random counterfactual of each row of a batch, shape (b, d).
 
         Parameters
         ----------
@@ -155,7 +155,7 @@ class ColumnFlips:
 def _encoded(
     flip: Flip, encoder: Encoder, columns: Columns
 ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.int64]]:
-    """Give the features of a flip, their values (combinations, features), and each row's own combination or -1."""
+    """Return the features of a flip, their values (combinations, features), and each row's own combination or -1."""
     places, start = {}, 0
     for column in encoder.columns:
         places[column.name] = np.arange(start, start + len(column.outputs))

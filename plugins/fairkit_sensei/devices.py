@@ -13,7 +13,7 @@ SMALL = 2_000_000
 
 
 def device_for(name: str) -> Any:
-    """Give the torch device: ``auto`` is a GPU where there is one.
+    """Return the torch device: ``auto`` is a GPU where there is one.
 
     Raises
     ------

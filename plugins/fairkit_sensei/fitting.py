@@ -110,7 +110,7 @@ class Fitting:
         )
 
     def fit(self) -> NetworkModel:
-        """Train for every ρ, and give the chosen network."""
+        """Train for every ρ, and return the chosen network."""
         rhos: tuple[float, ...] = self.parameters.rho
         chosen = rhos[0] if self.parameters.choose is None else self.parameters.choose
         if self.settings.method in ("sensr", "erm"):

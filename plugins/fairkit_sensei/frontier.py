@@ -54,7 +54,7 @@ class Measured:
     rows: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Give plain JSON values."""
+        """Return plain JSON values."""
         return {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in dataclasses.asdict(self).items()
@@ -119,7 +119,7 @@ class Yardstick:
         weights: Array,
         rng: np.random.Generator,
     ) -> tuple[float, Array]:
-        """Give λε and what each row adds, whose weighted mean with it is the disparity."""
+        """Return λε and what each row adds, whose weighted mean with it is the disparity."""
         import torch
 
         from fairkit.individual.ascent import Frame
@@ -166,7 +166,7 @@ class Frontier:
             return [self.yardstick.measure(module, table, confidence) for module in self.modules]
 
     def to_dict(self, train: Sequence[Measured], test: Sequence[Measured] | None) -> dict[str, Any]:
-        """Give plain JSON values, schema ``fairkit.sensei-frontier/1``."""
+        """Return plain JSON values, schema ``fairkit.sensei-frontier/1``."""
         return {
             "schema": "fairkit.sensei-frontier/1",
             "performance": "mean_squared_error"
@@ -207,7 +207,7 @@ def _performance(
 
 
 def _mean(values: Array, weights: Array, confidence: float) -> tuple[float, float]:
-    """Give a weighted mean, weights of sum 1, and the half-width of its Student interval."""
+    """Return a weighted mean, weights of sum 1, and the half-width of its Student interval."""
     mean = float(weights @ values)
     error = math.sqrt(float(weights**2 @ (values - mean) ** 2))
     count = 1.0 / float(weights @ weights)

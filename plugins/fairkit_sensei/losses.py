@@ -25,7 +25,7 @@ class Loss:
     evaluate: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
     def __call__(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """Give the loss and its gradient."""
+        """Return the loss and its gradient."""
         return self.evaluate(outputs, target)
 
 
@@ -43,7 +43,7 @@ class LossReward:
         self.loss, self.target = loss, target
 
     def __call__(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Give the loss and its gradient."""
+        """Return the loss and its gradient."""
         return self.loss(outputs, self.target)
 
     def toward(self, outputs: Tensor) -> Tensor:

@@ -26,7 +26,7 @@ KINDS = ("subspace", "face", "explore")
 
 
 def sensitive_columns(table: Table) -> dict[str, NDArray[Any]]:
-    """Give the columns behind the sensitive groups; groups of everybody are left out.
+    """Return the columns behind the sensitive groups; groups of everybody are left out.
 
     Groups without columns behind them (values beside the features) become text columns.
     """
@@ -86,7 +86,7 @@ def make_metric(kind: str, table: Table, flips: Sequence[Flip], *, strength: flo
 def _versions(
     columns: Mapping[str, NDArray[Any]], flips: Sequence[Flip]
 ) -> tuple[dict[str, NDArray[Any]], NDArray[np.int64]]:
-    """Put all counterfactual versions of the rows below the rows; give each one's person too."""
+    """Put all counterfactual versions of the rows below the rows; return each one's person too."""
     rows = len(next(iter(columns.values())))
     copies = [dict(columns)]
     for flip in flips:
@@ -121,7 +121,7 @@ def plain_encoder(table: Table) -> Encoder:
 
 
 def shared_features(metric: FairMetric, table: Table) -> tuple[Encoder, Floats]:
-    """Give the network's encoder in the metric's own coordinates, and the metric's matrix for these features.
+    """Return the network's encoder in the metric's own coordinates, and the metric's matrix for these features.
 
     Columns of the metric that are no features stay as they are when a row moves, so they cost nothing.
 
@@ -155,7 +155,7 @@ def _as_inputs(columns: Sequence[ColumnEncoding]) -> Encoder:
 
 
 def _as_input(column: ColumnEncoding) -> NumberColumn | TextColumn:
-    """Give a column of the fair metric the form that goes into a graph."""
+    """Return a column of the fair metric in the form that goes into a graph."""
     if column.kind == "number":
         return NumberColumn(
             column.name,

@@ -44,7 +44,7 @@ class NetworkModel(TabularModel):
         return {"frontier": found, "notes": [sentence(found)]}
 
     def attachments(self, details: Mapping[str, Any]) -> Mapping[str, str]:
-        """Give the frontier as JSON and as a drawing, to stand beside the file."""
+        """Return the frontier as JSON and as a drawing, to stand beside the file."""
         import json
 
         found = details.get("frontier")

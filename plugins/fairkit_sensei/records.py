@@ -69,7 +69,7 @@ class Rows:
     weights: NDArray[np.float64] | None = None
 
     def take(self, rows: NDArray[np.int64]) -> Rows:
-        """Give some rows."""
+        """Return some rows."""
         return Rows(
             x=self.x[rows],
             target=self.target[rows],

@@ -18,13 +18,13 @@ class Stepper(Protocol):
     network: Network
 
     def outputs(self, x: Tensor) -> Tensor:
-        """Give the outputs (n, K) of a training step; `step` follows."""
+        """Return the outputs (n, K) of a training step; `step` follows."""
 
     def step(self, up: Tensor) -> None:
         """Descend along the gradient of <up, outputs> in the parameters."""
 
     def state(self) -> Tensor:
-        """Give a copy of the parameters."""
+        """Return a copy of the parameters."""
 
     def restore(self, state: Tensor) -> None:
         """Put a copy back."""

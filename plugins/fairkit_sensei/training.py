@@ -214,7 +214,7 @@ class _Run:
         }
 
     def _batch(self, index: Tensor, rows: NDArray[np.int64], rng: np.random.Generator) -> Tensor:
-        """Take one step; give the mean loss, d_Y and d²."""
+        """Take one step; return the mean loss, d_Y and d²."""
         import torch
 
         method, rho = self.settings.method, self.settings.rho
@@ -285,7 +285,7 @@ class _Run:
         return found
 
     def _validate(self) -> float:
-        """Give the objective on validation rows, classes in balance; by duality any λ gives an upper bound."""
+        """Return the objective on validation rows, classes in balance; by duality any λ gives an upper bound."""
         import torch
 
         if self.validation is None:

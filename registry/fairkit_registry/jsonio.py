@@ -26,7 +26,7 @@ def canonical(value: Any) -> bytes:
 
 
 def fingerprint(value: Any) -> str:
-    """Give the SHA-256 of a JSON value's canonical form, in hexadecimal."""
+    """Return the SHA-256 of a JSON value's canonical form, in hexadecimal."""
     return hashlib.sha256(canonical(value)).hexdigest()
 
 

@@ -27,7 +27,7 @@ class Reference:
 
 
 def check_name(name: str) -> str:
-    """Give the name back if a model may bear it.
+    """Return the name back if a model may bear it.
 
     Raises
     ------
@@ -43,7 +43,7 @@ def check_name(name: str) -> str:
 
 
 def check_alias(alias: str) -> str:
-    """Give the alias back if it is one: a letter first, so that it cannot be taken for a version.
+    """Return the alias back if it is one: a letter first, so that it cannot be taken for a version.
 
     Raises
     ------

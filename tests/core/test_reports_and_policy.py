@@ -263,7 +263,7 @@ class _Distribution(importlib.metadata.Distribution):
 
 @pytest.fixture
 def install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """Give a function that installs a plugin module for the test."""
+    """Return a function that installs a plugin module for the test."""
     monkeypatch.syspath_prepend(str(tmp_path))
     real = importlib.metadata.entry_points
     added: list[importlib.metadata.EntryPoint] = []

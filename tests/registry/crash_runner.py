@@ -54,7 +54,7 @@ OPERATIONS = {"add": add, "promote": promote, "import": take_in}
 
 
 def prepare(trial: int) -> None:
-    """Give every trial a model of its own, so that no blob is there already."""
+    """Return every trial a model of its own, so that no blob is there already."""
     base = (folder / "base.onnx").read_bytes()
     # field 3 (producer_version) of ModelProto: a string that makes the bytes differ
     note = f"{trial}".encode()

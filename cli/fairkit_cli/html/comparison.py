@@ -22,7 +22,7 @@ _UNIT = 1.5
 
 
 def comparison_page(result: Comparison) -> str:
-    """Give a comparison as one HTML file.
+    """Return a comparison as one HTML file.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def comparison_page(result: Comparison) -> str:
 
 
 def mitigation_page(result: MitigationResult) -> str:
-    """Give a mitigation as one HTML file: before and after, then the audit of the result.
+    """Return a mitigation as one HTML file: before and after, then the audit of the result.
 
     Raises
     ------
@@ -154,7 +154,7 @@ def _forest(title: str, changes: Sequence[Change], names: tuple[str, str]) -> Ma
 
 
 def change_table(changes: Sequence[Change], names: tuple[str, str], label: str) -> Markup:
-    """Give changes as numbers."""
+    """Return changes as numbers."""
     rows: list[Sequence[Content]] = [
         (
             change_name(one),

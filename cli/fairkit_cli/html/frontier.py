@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def frontier_page(result: Frontier) -> str:
-    """Give a frontier as one HTML file.
+    """Return a frontier as one HTML file.
 
     Raises
     ------

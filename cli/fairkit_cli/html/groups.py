@@ -22,7 +22,7 @@ _TENTHS = 10
 
 
 def group_sections(report: Report) -> list[Markup]:
-    """Give a section for each sensitive column: its groups, then its scores."""
+    """Return a section for each sensitive column: its groups, then its scores."""
     return [one for name in report.data.groups if (one := _section(report, name)) is not None]
 
 
@@ -41,7 +41,7 @@ def _section(report: Report, sensitive: str) -> Markup | None:
 
 
 def section_of(sensitive: str, parts: Content) -> Markup:
-    """Give a section that is named after a sensitive column."""
+    """Return a section that is named after a sensitive column."""
     return tag("section", tag("h2", "Groups of ", name_of(sensitive)), parts)
 
 

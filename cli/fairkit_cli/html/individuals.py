@@ -19,7 +19,7 @@ MOST_COLUMNS = 40
 
 
 def individual_section(report: Report) -> Markup | None:
-    """Give what other auditors than `group` found; None where none ran."""
+    """Return what other auditors than `group` found; None where none ran."""
     found = [finding for finding in report.findings if finding.auditor != "group"]
     if not found:
         return None

@@ -25,7 +25,7 @@ Content = str | Markup | None | Iterable["Content"]
 
 
 def tag(element: str, /, *content: Content, **attributes: str | bool | None) -> Markup:
-    """Give an element.
+    """Return an element.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def tag(element: str, /, *content: Content, **attributes: str | bool | None) -> 
 
 
 def join(content: Content) -> Markup:
-    """Give pieces one after the other, escaped as in `tag`."""
+    """Return pieces one after the other, escaped as in `tag`."""
     if content is None:
         return Markup("")
     if isinstance(content, Markup):
@@ -59,7 +59,7 @@ def join(content: Content) -> Markup:
 
 
 def name_of(text: str) -> Markup:
-    """Give a name that came with the data, kept apart from the direction of the text around it."""
+    """Return a name that came with the data, kept apart from the direction of the text around it."""
     return tag("bdi", text)
 
 

@@ -12,7 +12,7 @@ from fairkit_cli.html.markup import Content, Markup, clean, join, tag
 
 
 def page(title: str, body: Content) -> str:
-    """Give a whole document.
+    """Return a whole document.
 
     Its policy forbids the browser to load anything, and to run any script but the page's own.
     """
@@ -36,12 +36,12 @@ def page(title: str, body: Content) -> str:
 
 
 def section(title: str, *content: Content) -> Markup:
-    """Give a section under a heading."""
+    """Return a section under a heading."""
     return tag("section", tag("h2", title), *content)
 
 
 def figure(charts: Content, caption: Content, numbers: Markup | None) -> Markup:
-    """Give a chart with its caption and, folded, its table."""
+    """Return a chart with its caption and, folded, its table."""
     folded = None if numbers is None else tag("details", tag("summary", "The numbers"), numbers)
     return tag("figure", tag("figcaption", caption), charts, folded)
 
@@ -53,7 +53,7 @@ def table(
     numeric: Collection[int] = (),
     label: str,
 ) -> Markup:
-    """Give a table that scrolls sideways on narrow screens; the first cell of a row is its heading."""
+    """Return a table that scrolls sideways on narrow screens; the first cell of a row is its heading."""
     head = [
         tag("th", name, scope="col", class_="number" if i in numeric else None)
         for i, name in enumerate(columns)
@@ -77,5 +77,5 @@ def table(
 
 
 def facts(pairs: Sequence[tuple[str, Content]]) -> Markup:
-    """Give names with values."""
+    """Return names with values."""
     return tag("dl", [join([tag("dt", name), tag("dd", value)]) for name, value in pairs])

@@ -23,7 +23,7 @@ _UNIT_SCALE = 1.5
 
 
 def report_page(report: Report) -> str:
-    """Give a report as one HTML file.
+    """Return a report as one HTML file.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def report_page(report: Report) -> str:
 
 
 def certificate_page(reference: str, certificates: Sequence[Certificate]) -> str:
-    """Give the audit that a registry version's newest certificate states, verified ones first, as one HTML file.
+    """Return the audit that a registry version's newest certificate states, verified ones first, as one HTML file.
 
     Raises
     ------

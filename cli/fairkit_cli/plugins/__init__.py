@@ -60,7 +60,7 @@ app.command("check")(plugins_check.check)
 
 
 def describe(plugin: Plugin) -> dict[str, Any]:
-    """Give what there is to know about a plugin, as plain values."""
+    """Return what there is to know about a plugin, as plain values."""
     found = plugin.found
     return {
         "name": found.name,

@@ -51,7 +51,7 @@ def new(name: NewName, kind: Kind = "metric", output: Folder = None) -> None:
 
 
 def write_project(name: str, kind: str, output: Path | None = None) -> Path:
-    """Write the project and give its folder; nothing is written where anything is wrong.
+    """Write the project and return its folder; nothing is written where anything is wrong.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def write_project(name: str, kind: str, output: Path | None = None) -> Path:
 
 
 def project_files(name: str, kind: str) -> dict[str, str]:
-    """Give the project's files by path."""
+    """Return the project's files by path."""
     from importlib.metadata import version
 
     from fairkit.hookspecs import INTERFACE

@@ -103,7 +103,7 @@ def alias(
 def _apply(
     store: Registry, name: str | None, alias: str | None, given: dict[str, Any], *, clear: bool, remove: bool
 ) -> list[Alias]:
-    """Do what the options say, and give the aliases to show."""
+    """Do what the options say, and return the aliases to show."""
     if name is None:
         return store.aliases()
     if alias is None:

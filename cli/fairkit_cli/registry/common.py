@@ -39,7 +39,7 @@ KeysOption = Annotated[
 
 
 def registry_path(option: Path | None) -> Path:
-    """Give the registry's folder from the option, the environment or the configuration."""
+    """Return the registry's folder from the option, the environment or the configuration."""
     from fairkit.config import load_config
     from fairkit_registry.store.location import locate
 

@@ -40,7 +40,7 @@ class Outcome:
         return {None: 0, "pass": 0, "fail": 1, "inconclusive": 3}[self.verdict]
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the JSON form."""
+        """Return the JSON form."""
         return {
             "subject": self.subject,
             "verified": not self.failed,
@@ -51,7 +51,7 @@ class Outcome:
         }
 
     def text(self) -> str:
-        """Give the lines for people."""
+        """Return the lines for people."""
         from fairkit_cli.text.registry import clean
 
         lines = [

@@ -27,12 +27,12 @@ _STYLES = {"better": "green", "worse": "red", "changed": "yellow"}
 
 
 def comparison(result: MitigationResult, *, terminal: bool) -> str:
-    """Give the table of a mitigation as text, with colours on a terminal."""
+    """Return the table of a mitigation as text, with colours on a terminal."""
     return to_text(_mitigation(result), terminal=terminal)
 
 
 def comparison_text(result: Comparison, *, terminal: bool) -> str:
-    """Give the tables of a comparison as text, with colours on a terminal."""
+    """Return the tables of a comparison as text, with colours on a terminal."""
     return to_text(_comparison(result), terminal=terminal)
 
 
@@ -120,7 +120,7 @@ def _comparison(result: Comparison) -> list[RenderableType]:
 def change_tables(
     changes: Sequence[Change], names: tuple[str, str], confidence: float
 ) -> list[RenderableType]:
-    """Give the headline numbers of two models: performance, then disparities.
+    """Return the headline numbers of two models: performance, then disparities.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def frontier_text(result: Frontier, *, terminal: bool) -> str:
-    """Give the table of a frontier as text, with colours on a terminal."""
+    """Return the table of a frontier as text, with colours on a terminal."""
     return to_text(_parts(result), terminal=terminal)
 
 

@@ -21,7 +21,7 @@ _MARKS = {"pass": "✓", "fail": "✗", "inconclusive": "?"}
 
 
 def table(report: Report, *, terminal: bool) -> str:
-    """Give the report as text, with colours on a terminal."""
+    """Return the report as text, with colours on a terminal."""
     return to_text(_parts(report), terminal=terminal)
 
 

@@ -88,14 +88,14 @@ def metric_name(finding: Finding) -> str:
 
 
 def rule_for(report: Report, finding: Finding) -> RuleResult | None:
-    """Give the policy's rule on a finding: the one that names its sensitive column, else the general one."""
+    """Return the policy's rule on a finding: the one that names its sensitive column, else the general one."""
     of_metric = [rule for rule in report.policy if rule.metric == finding.metric]
     named = [rule for rule in of_metric if rule.sensitive == finding.sensitive]
     return next(iter(named or [rule for rule in of_metric if rule.sensitive is None]), None)
 
 
 def report_view(report: Report) -> ReportView:
-    """Give the sentences of a report."""
+    """Return the sentences of a report."""
     return ReportView(
         verdict=report.verdict,
         summary=_summary(report),
@@ -142,7 +142,7 @@ def _notes(report: Report) -> tuple[str, ...]:
 
 
 def disparities(report: Report) -> list[Finding]:
-    """Give the largest differences between groups, largest first, none of them twice under two names."""
+    """Return the largest differences between groups, largest first, none of them twice under two names."""
     regression = report.model.task == "regression"
     hidden = _SAME_AS_ANOTHER - (_REGRESSION if regression else frozenset())
     chosen = [
@@ -168,7 +168,7 @@ def disparities(report: Report) -> list[Finding]:
 
 
 def group_table(report: Report, sensitive: str) -> tuple[list[GroupRow], list[str]]:
-    """Give the groups of a sensitive column with the metrics that people look at first."""
+    """Return the groups of a sensitive column with the metrics that people look at first."""
     found = {
         finding.metric.removesuffix("_difference"): finding
         for finding in report.findings
@@ -227,7 +227,7 @@ MEANING: Mapping[Outcome, str] = {
 
 
 def headline_changes(changes: Sequence[Change]) -> tuple[list[Change], list[Change]]:
-    """Give the changes that people look at first: of performance over all rows, and of disparities."""
+    """Return the changes that people look at first: of performance over all rows, and of disparities."""
     performance = [
         one
         for one in changes
@@ -250,7 +250,7 @@ def headline_changes(changes: Sequence[Change]) -> tuple[list[Change], list[Chan
 
 
 def _most(changes: Sequence[Change]) -> list[Change]:
-    """Give the changes over all classes, then those beyond noise, up to as many as a reader takes in."""
+    """Return the changes over all classes, then those beyond noise, up to as many as a reader takes in."""
     ranked = sorted(
         changes, key=lambda one: ("class" in one.parameters, one.outcome in ("same", "undecided"))
     )

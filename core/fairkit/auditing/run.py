@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def as_model(model: Any) -> Model:
-    """Give anything that can be audited the form of a model.
+    """Return anything that can be audited as a model.
 
     Parameters
     ----------

@@ -80,7 +80,7 @@ class PairTotals:
     ranked: dict[Class, list[RankedRows]] = field(default_factory=dict)
 
     def classes(self) -> list[Class]:
-        """Give the classes in order, None first."""
+        """Return the classes in order, None first."""
         return list(dict.fromkeys([None, *(label for label, _, _ in self.sums)]))
 
 

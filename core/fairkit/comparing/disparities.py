@@ -61,7 +61,7 @@ class Forms:
 
 
 def differences(paired: Paired) -> Forms:
-    """Give v_a - v_b for every ordered pair of places, in pairs (a, b)."""
+    """Return v_a - v_b for every ordered pair of places, in pairs (a, b)."""
     return _stacked(paired, list(itertools.permutations(range(paired.values.shape[1]), 2)))
 
 
@@ -74,13 +74,13 @@ def _stacked(paired: Paired, pairs: list[tuple[int, int]]) -> Forms:
 
 
 def differences_within(paired: Paired, sizes: tuple[int, int]) -> Forms:
-    """Give the differences within each of two blocks of places, as equalized odds needs them."""
+    """Return the differences within each of two blocks of places, as equalized odds needs them."""
     blocks = [range(sizes[0]), range(sizes[0], sizes[0] + sizes[1])]
     return _stacked(paired, [pair for block in blocks for pair in itertools.permutations(block, 2)])
 
 
 def root_mean_squares(first: Paired, second: Paired) -> Forms:
-    """Give sqrt(((v_a - v_b)^2 + (w_a - w_b)^2) / 2) for every pair of places, as a maximum of linear forms.
+    """Return sqrt(((v_a - v_b)^2 + (w_a - w_b)^2) / 2) for every pair of places, as a maximum of linear forms.
 
     It is the largest over angles of (cos t (v_a - v_b) + sin t (w_a - w_b)) / sqrt 2: each pair is looked at from
     a few directions and from the two models' own, where the forms are exact. So there is no kink at 0.
@@ -110,12 +110,12 @@ def root_mean_squares(first: Paired, second: Paired) -> Forms:
 
 
 def ratios(paired: Paired) -> Forms:
-    """Give -v_a / v_b for every ordered pair of places; their maximum is minus the smallest ratio."""
+    """Return -v_a / v_b for every ordered pair of places; their maximum is minus the smallest ratio."""
     return _ratios(paired, list(itertools.permutations(range(paired.values.shape[1]), 2)))
 
 
 def ratios_within(paired: Paired, sizes: tuple[int, int]) -> Forms:
-    """Give the ratios within each of two blocks of places, with the sign of `ratios`."""
+    """Return the ratios within each of two blocks of places, with the sign of `ratios`."""
     blocks = [range(sizes[0]), range(sizes[0], sizes[0] + sizes[1])]
     return _ratios(paired, [pair for block in blocks for pair in itertools.permutations(block, 2)])
 
@@ -131,7 +131,7 @@ def _ratios(paired: Paired, pairs: list[tuple[int, int]]) -> Forms:
 
 
 def levels(paired: Paired) -> Forms:
-    """Give the numbers themselves."""
+    """Return the numbers themselves."""
     places = paired.values.shape[1]
     return Forms(paired.values, np.stack([np.eye(places)] * 2))
 
@@ -172,7 +172,7 @@ def change(forms: Forms, paired: Paired, confidence: float, *, directions: bool 
 
 
 def _offset(forms: Forms, paired: Paired, p: NDArray[np.intp], q: NDArray[np.intp], z: float) -> Array:
-    """Give x_p(B) - x_q(A) + z times its standard error."""
+    """Return x_p(B) - x_q(A) + z times its standard error."""
     a, b = forms.slopes[0, q], forms.slopes[1, p]
     c = paired.covariance
     variance = (a**2) @ c[:, 0, 0] - 2 * (a * b) @ c[:, 0, 1] + (b**2) @ c[:, 1, 1]

@@ -162,7 +162,7 @@ class _Process:
     gaps: Array
 
     def moved(self, pulls: Array, bins: NDArray[np.int64], groups: NDArray[np.int64], sizes: Array) -> Array:
-        """Give how far rows pulled by so much each move the differences, shape [G, grid]."""
+        """Return how far rows pulled by so much each move the differences, shape [G, grid]."""
         width = self.own.shape[1]
         mass = _masses(bins, self.shares, groups, pulls, len(sizes), width + 1)
         total = mass.sum(axis=1, keepdims=True)
@@ -199,7 +199,7 @@ def _units(
 
 
 def _signed(process: _Process, moved: Array) -> tuple[Array, Array]:
-    """Give the differences with both signs, shape [forms], and their noise, shape [draws, forms]."""
+    """Return the differences with both signs, shape [forms], and their noise, shape [draws, forms]."""
     gaps = process.gaps.ravel()
     flat = moved.reshape(len(moved), -1)
     return np.concatenate([gaps, -gaps]), np.hstack([flat, -flat])
@@ -213,7 +213,7 @@ def _near(values: Array, noise: Array) -> NDArray[np.intp]:
 
 
 def _upper(first: tuple[Array, Array], second: tuple[Array, Array], level: float) -> float:
-    """Give the upper limit of how much larger the second's largest difference is than the first's."""
+    """Return the upper limit of how much larger the second's largest difference is than the first's."""
     (a, noise_a), (b, noise_b) = first, second
     mine, theirs = _near(b, noise_b), _near(a, noise_a)
     same = b[mine] - a[mine] + np.quantile(noise_a[:, mine] - noise_b[:, mine], level, axis=0)

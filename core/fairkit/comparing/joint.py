@@ -66,7 +66,7 @@ class Paired:
 
 
 def contributions(metric: Metric, rows: Rows) -> Array:
-    """Give what each row adds to a metric's sums, shape [n, m]."""
+    """Return what each row adds to a metric's sums, shape [n, m]."""
     if isinstance(metric.statistic, Confusion):
         assert rows.decision is not None  # noqa: S101 -- asked only where there are decisions
         favorable = rows.outcome > 0.5
@@ -145,7 +145,7 @@ def paired(metric: Metric, sums: Sums, z: float) -> Paired:
 
 
 def _gradient(metric: Metric, first: Array, second: Array) -> tuple[Array, Array]:
-    """Give the value and its slopes in the sums, by central differences of a thousandth of their noise."""
+    """Return the value and its slopes in the sums, by central differences of a thousandth of their noise."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         value = np.asarray(metric.compute(first), dtype=np.float64)
         slopes = np.zeros_like(first)
@@ -166,7 +166,7 @@ def paired_areas(
     groups: NDArray[np.int64],
     n_groups: int,
 ) -> Paired:
-    """Give both models' areas under the ROC curve in every group, with DeLong's covariance.
+    """Return both models' areas under the ROC curve in every group, with DeLong's covariance.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ def paired_areas(
 
 
 def _area(score: Array, shares: Array, good: NDArray[np.bool_], weight: Array) -> tuple[float, Array]:
-    """Give the area, and how far each row pulls it (placement less area, over its outcome's weight).
+    """Return the area, and how far each row pulls it (placement less area, over its outcome's weight).
 
     A row whose score is drawn stands at each of its scores, as often as it is drawn.
     """

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def as_numpy(column: pa.Array) -> NDArray[Any]:
-    """Give a column as numpy: whole numbers as they are, with gaps as float64 with NaN; text as objects.
+    """Return a column as numpy: whole numbers as they are, with gaps as float64 with NaN; text as objects.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def as_numpy(column: pa.Array) -> NDArray[Any]:
 
 
 def as_arrow(values: NDArray[Any]) -> pa.Array:
-    """Give numbers or flags, shape [n], as an Arrow array that shares their memory; NaN stays NaN."""
+    """Return numbers or flags, shape [n], as an Arrow array that shares their memory; NaN stays NaN."""
     import pyarrow as pa
 
     if values.dtype.kind == "b":
@@ -52,7 +52,7 @@ def as_arrow(values: NDArray[Any]) -> pa.Array:
 
 
 def empty_text() -> pa.Scalar:
-    """Give the text without characters."""
+    """Return the text without characters."""
     import pyarrow as pa
 
     offsets = pa.py_buffer(np.zeros(2, np.int32))

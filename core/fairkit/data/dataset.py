@@ -55,7 +55,7 @@ class Batch:
         return len(self.rows)
 
     def column(self, name: str) -> NDArray[Any]:
-        """Give a column, shape [n]: text as objects (None where missing), whole numbers as int64, else float64.
+        """Return a column, shape [n]: text as objects (None where missing), whole numbers as int64, else float64.
 
         Raises
         ------
@@ -71,7 +71,7 @@ class Batch:
         return self._cache[name]
 
     def columns(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
-        """Give several columns by name."""
+        """Return several columns by name."""
         return {name: self.column(name) for name in names}
 
 
@@ -132,7 +132,7 @@ class Dataset:
         self._coders = tally.coders
 
     def part(self, source: Source, start: int) -> Dataset:
-        """Give a part of the table, whose first row is number `start`, with the whole table's groups and profile."""
+        """Return a part of the table, whose first row is number `start`, with the whole table's groups and profile."""
         self.profile  # noqa: B018 -- parts are read with what the first pass found
         view = Dataset(source, self.roles)
         view._coders, view._profile, view._start = self._coders, self._profile, start
@@ -150,7 +150,7 @@ class Dataset:
         return tuple(coder.split for coder in self._coders.values())
 
     def group_names(self, sensitive: str) -> list[str]:
-        """Give the groups' names; a batch's group indices point into this list."""
+        """Return the groups' names; a batch's group indices point into this list."""
         self.profile  # noqa: B018 -- the pass that finds the groups
         return self._coders[sensitive].names
 
@@ -175,7 +175,7 @@ class Dataset:
         return self._batch(pa.Table.from_batches(parts).combine_chunks().to_batches()[0], self._start)
 
     def info(self) -> DataInfo:
-        """Give what a report says about the data."""
+        """Return what a report says about the data."""
         profile = self.profile
         return DataInfo(
             name=self.name,
@@ -239,7 +239,7 @@ def load_data(
     missing: Missing = "drop",
     name: str | None = None,
 ) -> Dataset:
-    """Give a table its roles.
+    """Return a table with its roles.
 
     Parameters
     ----------

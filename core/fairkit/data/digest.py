@@ -67,7 +67,7 @@ class TableDigest:
         return joined
 
     def hexdigest(self) -> str:
-        """Give the table's digest, 64 hexadecimal digits."""
+        """Return the table's digest, 64 hexadecimal digits."""
         listing = [[name, *column.result()] for name, column in self._columns.items()]
         text = json.dumps({"rows": self.rows, "columns": listing}, ensure_ascii=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
@@ -128,7 +128,7 @@ class _ColumnDigest:
         return joined
 
     def result(self) -> tuple[str, str]:
-        """Give kind and digest of a whole table's column."""
+        """Return kind and digest of a whole table's column."""
         if self.kind == "empty":
             return self.kind, ""
         chunks = bytes(self.done) + (_chunk(self.tail) if self.tail else b"")
@@ -167,7 +167,7 @@ class _Cells:
     second_width: int
 
     def bytes(self, low: int, high: int) -> tuple[bytes, bytes]:
-        """Give the bytes of the rows from `low` to before `high`, and their second bytes."""
+        """Return the bytes of the rows from `low` to before `high`, and their second bytes."""
         start, stop = low * self.width, high * self.width
         if self.bounds is not None:
             start, stop = int(self.bounds[low]), int(self.bounds[high])
@@ -179,7 +179,7 @@ class _Cells:
 
 
 def _cells(column: pa.Array) -> tuple[str, _Cells]:
-    """Give a column's kind ("" where all is missing) and its cells."""
+    """Return a column's kind ("" where all is missing) and its cells."""
     import pyarrow as pa
 
     if pa.types.is_string(column.type):
@@ -225,7 +225,7 @@ def _number(column: pa.Array) -> tuple[str, _Cells]:
 
 
 def _large_integers(column: pa.Array) -> NDArray[np.int64] | None:
-    """Give the exact integers where a double would lose digits; None where it loses none."""
+    """Return the exact integers where a double would lose digits; None where it loses none."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -239,6 +239,6 @@ def _large_integers(column: pa.Array) -> NDArray[np.int64] | None:
 
 
 def _lost_digits(whole: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Give each integer minus its nearest double; the doubles stop short of 2**63, which is no int64."""
+    """Return each integer minus its nearest double; the doubles stop short of 2**63, which is no int64."""
     nearest = np.clip(whole.astype("<f8"), -(2.0**63), 2.0**63 - 1024)
     return np.asarray(whole - nearest.astype("<i8"), dtype="<i8")

@@ -21,7 +21,7 @@ class FramePart:
     promised: Any
 
     def schema(self) -> pa.Schema:
-        """Give the frame's schema; a column of Python objects is text."""
+        """Return the frame's schema; a column of Python objects is text."""
         import pyarrow as pa
 
         schema = pa.Schema.from_pandas(self.promised, preserve_index=False)
@@ -40,7 +40,7 @@ class FramePart:
 
 
 def open_frame(frame: Any, name: str) -> Source:
-    """Give a Dask DataFrame as a table."""
+    """Return a Dask DataFrame as a table."""
     from fairkit.data.parts import common_types
 
     parts = tuple(

@@ -22,7 +22,7 @@ MAX_GROUPS = 10_000
 
 
 def quartile_edges(values: NDArray[Any], most: int) -> tuple[float, ...] | None:
-    """Give the quartiles as bin edges; None for text or for at most `most` distinct values."""
+    """Return the quartiles as bin edges; None for text or for at most `most` distinct values."""
     if values.dtype.kind not in "if":
         return None
     finite = values[np.isfinite(values)]
@@ -177,11 +177,11 @@ class GroupCoder:
         self._sizes = [self._counts[cell] for cell in cells]
 
     def sizes(self) -> dict[str, int]:
-        """Give the rows of each group."""
+        """Return the rows of each group."""
         return dict(zip(self.names, self._sizes, strict=True))
 
     def encode(self, arrow: pa.RecordBatch) -> NDArray[np.int64]:
-        """Give each row's index into `names`, shape [n].
+        """Return each row's index into `names`, shape [n].
 
         Raises
         ------

@@ -160,11 +160,11 @@ class TablePart:
     table: pa.Table
 
     def schema(self) -> pa.Schema:
-        """Give the table's schema."""
+        """Return the table's schema."""
         return self.table.schema
 
     def rows(self) -> int | None:
-        """Give the number of rows."""
+        """Return the number of rows."""
         return int(self.table.num_rows)
 
     def read(self, columns: Sequence[str], rows: int, types: Types) -> Iterator[pa.RecordBatch]:
@@ -191,11 +191,11 @@ class ChosenPart:
         return self.part.name
 
     def schema(self) -> pa.Schema:
-        """Give the other part's schema."""
+        """Return the other part's schema."""
         return self.part.schema()
 
     def rows(self) -> int | None:
-        """Give the number of chosen rows."""
+        """Return the number of chosen rows."""
         return int(self.mask.sum())
 
     def read(self, columns: Sequence[str], rows: int, types: Types) -> Iterator[pa.RecordBatch]:
@@ -209,7 +209,7 @@ class ChosenPart:
 
 
 def common_types(parts: Sequence[Part], table: str) -> dict[str, pa.DataType]:
-    """Give every column the type that suits all parts.
+    """Return for every column the type that suits all parts.
 
     Whole numbers and fractions are numbers together; a part whose column is empty throughout suits any type.
 

@@ -140,7 +140,7 @@ class Tally:
         )
 
     def profile(self, table: str, notes: Sequence[str]) -> Profile:
-        """Check the whole table, named `table`, and give its profile; the coders can then encode.
+        """Check the whole table, named `table`, and return its profile; the coders can then encode.
 
         Raises
         ------
@@ -223,7 +223,7 @@ def choose_bins(source: Source, roles: Roles) -> tuple[Bins, list[str]]:
 
 
 def _head(source: Source, column: str) -> NDArray[Any]:
-    """Give a column's first `BATCH_ROWS` cells, however the table is cut."""
+    """Return a column's first `BATCH_ROWS` cells, however the table is cut."""
     parts, rows = [np.empty(0)], 0
     for batch in source.batches([column], BATCH_ROWS):
         parts.append(cells(batch, column)[: BATCH_ROWS - rows])
@@ -234,7 +234,7 @@ def _head(source: Source, column: str) -> NDArray[Any]:
 
 
 def used_rows(arrow: pa.RecordBatch, roles: Roles) -> tuple[pa.RecordBatch, NDArray[np.bool_]]:
-    """Keep the rows with a label, a weight, and sensitive values unless missing ones are a group; give the mask too."""
+    """Keep the rows with a label, a weight, and sensitive values unless missing ones are a group; return the mask too."""
     needed = [roles.label, roles.weights]
     if roles.missing == "drop":
         needed += [c for split in roles.sensitive for c in split.columns]
@@ -246,7 +246,7 @@ def used_rows(arrow: pa.RecordBatch, roles: Roles) -> tuple[pa.RecordBatch, NDAr
 
 
 def cells(arrow: pa.RecordBatch, column: str) -> NDArray[Any]:
-    """Give one column as numpy."""
+    """Return one column as numpy."""
     values: NDArray[Any] = as_numpy(arrow.column(arrow.schema.names.index(column)))
     return values
 

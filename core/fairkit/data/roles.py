@@ -101,7 +101,7 @@ class Sensitive:
         return cls(tuple(names), tuple(edges))
 
     def with_edges(self, column: str, edges: tuple[float, ...]) -> Self:
-        """Give the same split with a column binned at the edges."""
+        """Return the same split with a column binned at the edges."""
         binned = tuple(edges if c == column else e for c, e in zip(self.columns, self.edges, strict=True))
         return replace(self, edges=binned)
 
@@ -163,7 +163,7 @@ class Roles:
         return tuple(column for column in columns if column not in out)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the settings as they stand in a configuration file and in a model's metadata."""
+        """Return the settings as they stand in a configuration file and in a model's metadata."""
         return {
             "label": self.label,
             "favorable": self.favorable,

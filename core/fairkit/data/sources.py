@@ -74,7 +74,7 @@ class Source:
             raise _unreadable(self._where(part), error, "") from error
 
     def of(self, part: Part) -> Source:
-        """Give one part as a table of its own, with the whole table's types."""
+        """Return one part as a table of its own, with the whole table's types."""
         return Source(self._where(part), self.types, (part,))
 
     def split(self, most: int) -> Source:
@@ -87,7 +87,7 @@ class Source:
         return self if len(parts) == len(self.parts) else Source(self.name, self.types, tuple(parts))
 
     def chosen(self, masks: Sequence[NDArray[np.bool_]], name: str) -> Source:
-        """Give the table of some rows: a mask for each part."""
+        """Return the table of some rows: a mask for each part."""
         chosen = tuple(ChosenPart(part, mask) for part, mask in zip(self.parts, masks, strict=True))
         return Source(name, self.types, chosen)
 
@@ -110,7 +110,7 @@ class Source:
         return self.name if len(self.parts) == 1 else f"{self.name}, part {part.name}"
 
     def _widened(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Give columns that are narrower in this part the whole table's type."""
+        """Cast columns that are narrower in this part to the whole table's type."""
         import pyarrow as pa
 
         if all(field.type == self.types[field.name] for field in batch.schema):
@@ -165,7 +165,7 @@ def _open_path(path: Path) -> Source:
 
 
 def _files(path: Path) -> list[Path]:
-    """Give the files of a table, by name: the file, a folder's Parquet (else CSV) files, or a glob's."""
+    """Return the files of a table, by name: the file, a folder's Parquet (else CSV) files, or a glob's."""
     if path.is_dir():
         found = sorted(path.rglob("*.parquet")) or sorted(path.rglob("*.csv"))
         if not found:

@@ -87,7 +87,7 @@ def _recipe(name: str) -> Recipe:
 
 
 def table(name: str) -> pa.Table:
-    """Give a data set as a pyarrow Table, all columns.
+    """Return a data set as a pyarrow Table, all columns.
 
     Raises
     ------
@@ -102,7 +102,7 @@ def table(name: str) -> pa.Table:
 
 
 def frame(name: str) -> pd.DataFrame:
-    """Give a data set as a pandas data frame, all columns.
+    """Return a data set as a pandas data frame, all columns.
 
     Raises
     ------

@@ -60,7 +60,7 @@ class Recipe:
 
 
 def locate(recipe: Recipe, cache: Path | None = None) -> Path:
-    """Give the data set's Parquet file, downloading it where that must be.
+    """Return the data set's Parquet file, downloading it where that must be.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def _unusable(recipe: Recipe, download: Download, what: str) -> DataError:
 
 
 def content_digest(table: pa.Table) -> str:
-    """Give the digest of a table's content, as a report shows it."""
+    """Return the digest of a table's content, as a report shows it."""
     from fairkit.data.dataset import BATCH_ROWS
     from fairkit.data.digest import TableDigest
     from fairkit.data.sources import plain

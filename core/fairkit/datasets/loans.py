@@ -204,7 +204,7 @@ def loans_truth() -> LoansTruth:
 
 
 def bivariate_normal(h: Array, k: Array, correlation: float) -> Array:
-    """Give P(X ≤ h, Y ≤ k) for standard normal X, Y with a correlation in (-1, 1).
+    """Return P(X ≤ h, Y ≤ k) for standard normal X, Y with a correlation in (-1, 1).
 
     Plackett (1954): the derivative in the correlation r is the density φ₂(h, k; r), so that the probability is
     Φ(h) Φ(k) + ∫₀^correlation φ₂(h, k; r) dr, here by Gauss-Legendre in arcsin r.

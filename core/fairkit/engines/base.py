@@ -58,7 +58,7 @@ class Engine(Protocol):
         columns: Sequence[str],
         used: Sequence[Plugin],
     ) -> list[Any]:
-        """Score all rows and give each auditor's total, or for one that is `spread` the `Spread` of its parts."""
+        """Score all rows and return each auditor's total, or for one that is `spread` the `Spread` of its parts."""
         ...
 
     def distinct(self, dataset: Dataset, column: str, most: int) -> list[Any]:
@@ -66,13 +66,13 @@ class Engine(Protocol):
         ...
 
     def share(self, thing: Any) -> Any:
-        """Put something where every worker finds it; give what stands for it in `Spread.derive`."""
+        """Put something where every worker finds it; return what stands for it in `Spread.derive`."""
         ...
 
 
 @contextmanager
 def opened(engine: Engine | str | None, scheduler: str | None = None) -> Iterator[Engine | None]:
-    """Give a running engine for its name, and end afterwards what was started for it.
+    """Return a running engine for its name, and end afterwards what was started for it.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ TIMEOUT = 10.0
 
 @contextmanager
 def connected(scheduler: str | None = None, workers: int | None = None) -> Iterator[Any]:
-    """Give a client of the scheduler, or of a new cluster on this machine, which ends with it.
+    """Return a client of the scheduler, or of a new cluster on this machine, which ends with it.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def _check_worker(
 
 
 def _probe() -> Any:
-    """Give a function that travels as code, so that it runs where there is no fairkit too."""
+    """Return a function that travels as code, so that it runs where there is no fairkit too."""
 
     def installed() -> dict[str, str]:
         from importlib.metadata import distributions

@@ -95,7 +95,7 @@ class DaskEngine:
         return self.submit(remote.identity, thing)
 
     def on_parts(self, function: Callable[..., Any], source: Source, *shared: Any) -> list[Any]:
-        """Run ``function(part, place, *shared)`` on every part; give the futures in order."""
+        """Run ``function(part, place, *shared)`` on every part; return the futures in order."""
         starts = [0, *itertools.accumulate(self._counts(source))]
         return self._submit_parts(function, source, starts, *shared)
 
@@ -198,7 +198,7 @@ class Pieces:
 
 
 def rowless(dataset: Dataset) -> Dataset:
-    """Give a dataset that knows groups and labels, and whose rows are read part by part only."""
+    """Return a dataset that knows groups and labels, and whose rows are read part by part only."""
     source = dataset.source
     return dataset.part(Source(source.name, source.types, (Elsewhere(source.name),)), 0)
 

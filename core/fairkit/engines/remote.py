@@ -44,7 +44,7 @@ class Place:
     start: int = 0
 
     def open(self, part: Any) -> Source:
-        """Give the part, or a data frame in its place, as a table."""
+        """Return the part, or a data frame in its place, as a table."""
         if not hasattr(part, "read"):
             part = frame_part(part, self.name)
         return Source(self.name, self.types, (part,))
@@ -84,7 +84,7 @@ class Counted:
 
 
 def frame_part(frame: Any, name: str) -> Part:
-    """Give a pandas data frame as a part."""
+    """Return a pandas data frame as a part."""
     import pyarrow as pa
 
     return TablePart(name, pa.Table.from_pandas(frame, preserve_index=False))
@@ -129,7 +129,7 @@ class Job:
 
 
 def measure(part: Any, place: Place, job: Job) -> list[Any]:
-    """Score a part; give each auditor's total, None where the part has no rows."""
+    """Score a part; return each auditor's total, None where the part has no rows."""
     use_threads(job.context.scorer)
     context, totals = job.context, [None] * len(job.auditors)
     dataset = context.dataset.part(place.open(part), place.start)
@@ -143,7 +143,7 @@ def measure(part: Any, place: Place, job: Job) -> list[Any]:
 
 
 def distinct(part: Any, place: Place, dataset: Any, column: str, most: int) -> list[Any]:
-    """Give a column's distinct values in a part."""
+    """Return a column's distinct values in a part."""
     from fairkit.auditors import distinct as find
 
     return find(dataset.part(place.open(part), place.start), column, most)
@@ -164,12 +164,12 @@ def worker_threads() -> int:
 
 
 def identity(thing: Any) -> Any:
-    """Give it back: a task that holds its value, made again where a worker is lost."""
+    """Return it: a task that holds its value, made again where a worker is lost."""
     return thing
 
 
 def pick(totals: Sequence[Any], number: int) -> Any:
-    """Give one auditor's total."""
+    """Return one auditor's total."""
     return totals[number]
 
 

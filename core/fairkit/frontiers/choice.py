@@ -39,7 +39,7 @@ class Choice:
 
 
 def pareto(points: Sequence[Point], axes: tuple[str, str]) -> list[int]:
-    """Give the places of the points that no other one beats on both axes, by the first axis.
+    """Return the places of the points that no other one beats on both axes, by the first axis.
 
     Parameters
     ----------

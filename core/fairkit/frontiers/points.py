@@ -68,7 +68,7 @@ class Point:
         return f"{self.plugin} ({told})" if told else self.plugin
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the JSON form."""
+        """Return the JSON form."""
         measures = {
             name: [one.value, None if one.interval is None else list(one.interval), one.better]
             for name, one in self.measures.items()
@@ -95,7 +95,7 @@ class Point:
 
 
 def point_key(plugin: str, parameters: Mapping[str, Any], family: str = "") -> str:
-    """Give a digest of what a point tries; ``"0.5"`` and 0.5 are the same."""
+    """Return a digest of what a point tries; ``"0.5"`` and 0.5 are the same."""
     plain = {key: str(value) for key, value in sorted(parameters.items())}
     told: list[Any] = [plugin, plain, family] if family else [plugin, plain]
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:24]
@@ -161,7 +161,7 @@ class State:
         self.points = {point.key: point for point in points}
 
     def finished(self, key: str) -> Point | None:
-        """Give a finished point whose model is at hand; a failed one is tried again."""
+        """Return a finished point whose model is at hand; a failed one is tried again."""
         point = self.points.get(key)
         if point is None or point.status == "failed" or self.model(point) is None:
             return None
@@ -187,7 +187,7 @@ class State:
         return point
 
     def model(self, point: Point) -> bytes | None:
-        """Give a point's model; None where its file is gone or damaged."""
+        """Return a point's model; None where its file is gone or damaged."""
         if point.sha256 is None:
             return None
         if self.path is None:

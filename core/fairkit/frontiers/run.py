@@ -70,12 +70,12 @@ class Frontier:
     notes: tuple[str, ...] = ()
 
     def axes(self, point: Point) -> tuple[Measure, Measure] | None:
-        """Give a point's disparity and performance; None where it has not both."""
+        """Return a point's disparity and performance; None where it has not both."""
         x, y = point.measures.get(self.disparity), point.measures.get(self.performance)
         return None if x is None or y is None else (x, y)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the JSON form, schema ``fairkit.frontier/1``."""
+        """Return the JSON form, schema ``fairkit.frontier/1``."""
         return {
             "schema": SCHEMA,
             "performance": self.performance,

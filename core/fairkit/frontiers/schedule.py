@@ -65,7 +65,7 @@ class Runner:
         self.total = self.finished = 0
 
     def everything(self, sweeps: Sequence[Sweep], budget: int, axes: tuple[str, str]) -> list[Point]:
-        """Give the baseline, then the points of every sweep."""
+        """Return the baseline, then the points of every sweep."""
         grids = [family for sweep in sweeps if not sweep.search for family in families_of(sweep)]
         searches = [sweep for sweep in sweeps if sweep.search]
         self.total = 1 + sum(len(family.jobs) for family in grids) + budget * len(searches)
@@ -77,7 +77,7 @@ class Runner:
         return points
 
     def points(self, families: Sequence[Family]) -> list[Point]:
-        """Give the points of some families, in their order."""
+        """Return the points of some families, in their order."""
         missing = list({part.name: part for family in families for part in self._missing(family)}.values())
         asked = sum(len(family.jobs) for family in families)
         self.finished += asked - sum(len(family.jobs) for family in missing)
@@ -87,7 +87,7 @@ class Runner:
         return [self.kept.points[key] for family in families for key in family.point_keys()]
 
     def _missing(self, family: Family) -> list[Family]:
-        """Give what of a family is to be trained: all of it, unless a point alone failed before."""
+        """Return what of a family is to be trained: all of it, unless a point alone failed before."""
         keys = family.point_keys()
         left = [i for i, key in enumerate(keys) if self.kept.finished(key) is None]
         known = [self.kept.points.get(keys[i]) for i in left]

@@ -76,7 +76,7 @@ class Sweep:
             )
 
     def settings(self) -> list[dict[str, Any]]:
-        """Give the parameters of every combination."""
+        """Return the parameters of every combination."""
         return [
             dict(self.fixed) | dict(zip(self.vary, values, strict=True))
             for values in itertools.product(*self.vary.values())

@@ -46,7 +46,7 @@ class Family(NamedTuple):
     key: str = ""
 
     def point_keys(self) -> list[str]:
-        """Give the keys of the points."""
+        """Return the keys of the points."""
         return [point_key(plugin, parameters, self.key) for plugin, parameters in self.jobs]
 
     @property
@@ -75,7 +75,7 @@ class Rows:
         return cls(table=table, roles=fixed_roles(data), name=data.name)
 
     def dataset(self) -> Dataset:
-        """Give the dataset again."""
+        """Return the dataset again."""
         from fairkit.data.dataset import Dataset
         from fairkit.data.sources import open_source
 
@@ -95,7 +95,7 @@ class Setup:
     base: bytes | None = field(default=None, repr=False)
 
     def parity_rows(self) -> Table:
-        """Give training rows, evenly spread, on which each exported file is compared with its model."""
+        """Return training rows, evenly spread, on which each exported file is compared with its model."""
         step = max(1, len(self.table) // PARITY_ROWS)
         return self.table.take(np.arange(0, len(self.table), step))
 
@@ -174,7 +174,7 @@ def _fit(setup: Setup, plugin: str, parameters: Mapping[str, Any]) -> bytes:
 
 
 def _fit_together(setup: Setup, jobs: Sequence[Job]) -> list[bytes]:
-    """Train points of one plugin in one call, and give their files."""
+    """Train points of one plugin in one call, and return their files."""
     from fairkit.mitigation.run import _check_task, _mitigation, as_mitigator
     from fairkit.mitigators import Run
     from fairkit.onnx.model import OnnxModel

@@ -29,10 +29,10 @@ class Reward(Protocol):
     """What is made large: a convex function of the outputs of every row."""
 
     def __call__(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Give the reward, shape (n,), and its gradient in the outputs, shape (n, K)."""
+        """Return the reward, shape (n,), and its gradient in the outputs, shape (n, K)."""
 
     def toward(self, outputs: Tensor) -> Tensor:
-        """Give a direction in the outputs to set out in where the gradient may vanish, shape (n, K)."""
+        """Return a direction in the outputs to set out in where the gradient may vanish, shape (n, K)."""
 
 
 class Disparity:
@@ -110,7 +110,7 @@ class Found:
     evaluations: int
 
     def moved(self, x: Tensor, frame: Frame) -> Tensor:
-        """Give x'."""
+        """Return x'."""
         import torch
 
         x = torch.addmm(x, self.s, frame.free.t()) if self.s.shape[1] else x
@@ -210,7 +210,7 @@ class Climb:
         self.pace = torch.minimum(torch.maximum(top, pace / 8.0), pace * 8.0).clamp_max(FASTEST)
 
     def found(self) -> Found:
-        """Give where the search stands."""
+        """Return where the search stands."""
         cost = (self.t.square() * self.frame.price).sum(dim=1)
         return Found(
             s=self.s,
@@ -315,7 +315,7 @@ def worst_case(
 
 
 def output_directions(outputs: Tensor) -> Tensor:
-    """Give a direction to set out in for `Disparity`: of the largest output, away from the others; (n, K)."""
+    """Return a direction to set out in for `Disparity`: of the largest output, away from the others; (n, K)."""
     import torch
 
     if outputs.shape[1] == 1:

@@ -69,7 +69,7 @@ class ColumnEncoding:
         return cls(name=name, kind="number", mean=mean, scale=scale, missing=len(known) < len(numbers))
 
     def encode(self, values: NDArray[Any]) -> Floats:
-        """Give the features of n rows, shape (n, features)."""
+        """Return the features of n rows, shape (n, features)."""
         if self.kind == "number":
             if values.dtype.kind in "OUS":
                 raise DataError(
@@ -122,7 +122,7 @@ class Encoder:
         return tuple(feature for column in self.columns for feature in column.features)
 
     def places(self, names: Sequence[str]) -> NDArray[np.int64]:
-        """Give the numbers of the features that come from some raw columns.
+        """Return the numbers of the features that come from some raw columns.
 
         Raises
         ------
@@ -137,7 +137,7 @@ class Encoder:
         return np.flatnonzero([name in names for name in owner])
 
     def encode(self, columns: Columns) -> Floats:
-        """Give the matrix, shape (n, features).
+        """Return the matrix, shape (n, features).
 
         Raises
         ------
@@ -154,7 +154,7 @@ class Encoder:
         return np.column_stack([column.encode(np.asarray(columns[column.name])) for column in self.columns])
 
     def to_dict(self) -> list[dict[str, Any]]:
-        """Give plain JSON values."""
+        """Return plain JSON values."""
         return [
             {
                 "name": column.name,

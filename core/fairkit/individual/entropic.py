@@ -107,7 +107,7 @@ def entropic_plan(
 
 
 def _root(classes: _Classes, epsilon: float, gamma: float, eta: float | None, precision: float) -> float:
-    """Give the smallest η, to `precision`, whose plan costs at most ε."""
+    """Return the smallest η, to `precision`, whose plan costs at most ε."""
     if _evaluate(classes, 0.0, gamma)[1] <= epsilon:
         return 0.0
     low, high = 0.0, eta or 1.0

@@ -204,7 +204,7 @@ def euclidean(columns: Columns) -> FairMetric:
 def _predict(
     name: str, encoding: ColumnEncoding, raw: NDArray[Any], own: Floats, others: Floats, strength: float
 ) -> Floats:
-    """Give the directions that predict one sensitive column from the others' features."""
+    """Return the directions that predict one sensitive column from the others' features."""
     try:
         from sklearn.linear_model import LogisticRegression, RidgeCV
     except ImportError as error:

@@ -105,7 +105,7 @@ class FairMetric:
         return self.encoder.names
 
     def transform(self, columns: Columns) -> Floats:
-        """Give z for n rows, shape (n, k).
+        """Return z for n rows, shape (n, k).
 
         Raises
         ------
@@ -115,7 +115,7 @@ class FairMetric:
         return self.project(self.encoder.encode(columns))
 
     def project(self, features: Floats) -> Floats:
-        """Give z for rows that are encoded already."""
+        """Return z for rows that are encoded already."""
         z: Floats = np.rint(features @ self.matrix * GRID) / GRID
         return z + 0.0
 
@@ -125,7 +125,7 @@ class FairMetric:
         return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
 
     def to_dict(self) -> dict[str, Any]:
-        """Give plain JSON values; numbers survive the way there and back to the last bit."""
+        """Return plain JSON values; numbers survive the way there and back to the last bit."""
         return {
             "schema": SCHEMA,
             "description": dict(self.description),

@@ -22,16 +22,16 @@ class Network(Protocol):
     """What the search needs of a network."""
 
     def root(self, x: Tensor) -> Tensor:
-        """Give u for rows x, shape (n, d) to (n, h)."""
+        """Return u for rows x, shape (n, d) to (n, h)."""
 
     def image(self, axes: Tensor) -> Tensor:
-        """Give the linear part of `root` applied to axes, shape (d, a) to (a, h): u moves by c · image."""
+        """Return the linear part of `root` applied to axes, shape (d, a) to (a, h): u moves by c · image."""
 
     def tail(self, u: Tensor) -> tuple[Tensor, Any]:
-        """Give the outputs, shape (n, K), and what `slope` needs."""
+        """Return the outputs, shape (n, K), and what `slope` needs."""
 
     def slope(self, saved: Any, up: Tensor) -> Tensor:
-        """Give the gradient of <up, outputs> in u, shape (n, h)."""
+        """Return the gradient of <up, outputs> in u, shape (n, h)."""
 
 
 class DenseNetwork:
@@ -138,7 +138,7 @@ def as_network(module: Any) -> DenseNetwork | ModuleNetwork:
 
 
 def dense_layers(module: Any) -> list[tuple[Tensor, Tensor, Activation]] | None:
-    """Give the layers of a chain of linear layers, each with at most one known activation; else None.
+    """Return the layers of a chain of linear layers, each with at most one known activation; else None.
 
     The tensors are the module's own.
     """
@@ -161,12 +161,12 @@ def dense_layers(module: Any) -> list[tuple[Tensor, Tensor, Activation]] | None:
 
 
 def as_matrix(outputs: Tensor) -> Tensor:
-    """Give outputs of shape (n,) or (n, K) as a matrix."""
+    """Return outputs of shape (n,) or (n, K) as a matrix."""
     return outputs.reshape(len(outputs), -1)
 
 
 def check_module(module: Any, width: int, outputs: Sequence[int]) -> int:
-    """Run a module on two rows and give its number of outputs.
+    """Run a module on two rows and return its number of outputs.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ class Plan:
         return float(self.mass[(self.source != self.target) & (self.gain > 0.0)].sum())
 
     def top(self, count: int) -> Ints:
-        """Give the entries of the largest gains, at most one for each pair of rows.
+        """Return the entries of the largest gains, at most one for each pair of rows.
 
         Ties go to the smaller distance, then to the smaller source.
         """

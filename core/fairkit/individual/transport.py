@@ -281,7 +281,7 @@ class Transport(Problem):
         return Lines(answer=tree.order[place][back], reward=reward[back], cost=cost[back])
 
     def row_of(self, label: Ints, answer: Ints) -> Ints:
-        """Give the rows that answers stand for."""
+        """Return the rows that answers stand for."""
         rows: Ints = self.row[label, answer]
         return rows
 

@@ -90,7 +90,7 @@ def _plugin(method: Mitigator) -> Any:
 def _split(
     engine: Any, data: Dataset, test: Dataset | None, holdout: float, task: Task | None, seed: int
 ) -> tuple[Dataset, Dataset]:
-    """Give training and test rows; the split is drawn here, as `fairkit.mitigation.split_dataset` draws it."""
+    """Return training and test rows; the split is drawn here, as `fairkit.mitigation.split_dataset` draws it."""
     for dataset in (data, test):
         if dataset is not None and not dataset.profiled:
             dataset.learn(engine.tally)

@@ -120,7 +120,7 @@ def read_rows(part: Any, place: Place, dataset: Dataset) -> pa.Table:
 
 
 def table_without_columns(engine: DaskEngine, data: Dataset, task: Task | None) -> tuple[Table, list[Codes]]:
-    """Give a dataset's groups, target and weights as a table that has no columns: the raw rows stay where they are.
+    """Return a dataset's groups, target and weights as a table that has no columns: the raw rows stay where they are.
 
     Raises
     ------
@@ -160,7 +160,7 @@ def table_without_columns(engine: DaskEngine, data: Dataset, task: Task | None) 
 def choose(
     engine: DaskEngine, data: Dataset, codes: Sequence[Codes], mask: NDArray[np.bool_], name: str
 ) -> Dataset:
-    """Give the dataset of some of the rows that are used; `mask` has one entry for each of these."""
+    """Return the dataset of some of the rows that are used; `mask` has one entry for each of these."""
     masks, at = [], 0
     for one in codes:
         chosen = np.zeros(one.rows, dtype=bool)

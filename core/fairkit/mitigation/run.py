@@ -99,7 +99,7 @@ class MitigationResult:
         return target
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the JSON form, schema ``fairkit.mitigation/1``."""
+        """Return the JSON form, schema ``fairkit.mitigation/1``."""
         return {
             "schema": "fairkit.mitigation/1",
             "plugin": self.plugin,
@@ -291,7 +291,7 @@ def _measured(
 
 
 def _held_out(fitted: FittedModel, data: Dataset, table: Table, confidence: float) -> dict[str, Any]:
-    """Give what the method measures on held-out rows; they are read into memory only where it does."""
+    """Return what the method measures on held-out rows; they are read into memory only where it does."""
     if type(fitted).held_out is FittedModel.held_out:
         return {}
     return dict(fitted.held_out(Table.from_dataset(data, table.task), confidence))
@@ -316,7 +316,7 @@ def as_mitigator(plugin: str | type[Mitigator] | Mitigator, parameters: Mapping[
 
 
 def find_mitigator(plugin: str | type[Mitigator]) -> type[Mitigator]:
-    """Give a mitigator's class by its plugin's name.
+    """Return a mitigator's class by its plugin's name.
 
     Raises
     ------
@@ -371,7 +371,7 @@ def split_dataset(data: Dataset, share: float, seed: int) -> tuple[Dataset, Data
 
 
 def stratified(strata: NDArray[np.int64], share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Give a mask of about `share` of the rows of every stratum, shape [n].
+    """Return a mask of about `share` of the rows of every stratum, shape [n].
 
     A stratum of one row keeps it out of the mask.
     """
@@ -418,7 +418,7 @@ def _check_task(method: Mitigator, table: Table) -> None:
 
 
 def _mitigation(method: Mitigator, run: Run, base: OnnxModel | None) -> dict[str, Any]:
-    """Give what the file says about how it was made."""
+    """Return what the file says about how it was made."""
     from importlib.metadata import version
 
     learner = method.learner(run) if method.learners else None

@@ -150,7 +150,7 @@ def describe_parameters(cls: type[Any]) -> list[ParameterInfo]:
 
 
 def parameters_to_dict(parameters: Any) -> dict[str, Any]:
-    """Give a parameters instance as plain JSON values: tuples become lists."""
+    """Return a parameters instance as plain JSON values: tuples become lists."""
     return {name: _plain(getattr(parameters, name)) for name in _fields(type(parameters))}
 
 

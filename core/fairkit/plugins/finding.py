@@ -49,7 +49,7 @@ def find() -> list[Found]:
 
 
 def _one_of_each(entries: Iterable[importlib.metadata.EntryPoint]) -> Iterator[Any]:
-    """Give one entry point of each distribution."""
+    """Return one entry point of each distribution."""
     seen: set[int] = set()
     for entry in entries:
         if entry.dist is not None and id(entry.dist) not in seen:
@@ -100,7 +100,7 @@ def third_party() -> tuple[list[Plugin], list[str]]:
 
 
 def metrics_of(loaded: Iterable[Plugin]) -> tuple[list[type[Metric]], list[str]]:
-    """Give the metrics of loaded plugins; one whose name another has already is left out, with a sentence."""
+    """Return the metrics of loaded plugins; one whose name another has already is left out, with a sentence."""
     owners: dict[str, Found] = {}
     metrics, clashes = [], []
     for plugin in sorted(loaded, key=lambda plugin: not plugin.found.built_in):
@@ -139,7 +139,7 @@ def blame(found: Found, doing: str) -> Iterator[None]:
 
 
 def owner_of(name: str) -> Found:
-    """Give the plugin of that name, or a stand-in for a class that was passed without one."""
+    """Return the plugin of that name, or a stand-in for a class that was passed without one."""
     return next((found for found in find() if found.name == name), Found(name, "", "no distribution", "0"))
 
 
@@ -201,7 +201,7 @@ def _duplicate(named: list[Found]) -> str:
 
 
 def _files() -> Iterator[Found]:
-    """Give the plugins that are files: ``my_metric.py`` and ``fairkit_my_metric.py`` are the plugin ``my-metric``."""
+    """Return the plugins that are files: ``my_metric.py`` and ``fairkit_my_metric.py`` are the plugin ``my-metric``."""
     import hashlib
 
     for text in filter(None, os.environ.get(FILES, "").split(os.pathsep)):

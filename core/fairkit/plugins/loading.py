@@ -200,5 +200,5 @@ def _bases() -> dict[str, type[Any]]:
 
 
 def one_line(error: BaseException) -> str:
-    """Give an error's text on one line, without the paths that pluggy's messages end with."""
+    """Return an error's text on one line, without the paths that pluggy's messages end with."""
     return " ".join(str(error).split()) or type(error).__name__

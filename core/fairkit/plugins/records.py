@@ -60,7 +60,7 @@ class Plugin:
         return tuple(kind for kind, classes in offered if classes)
 
     def to_dict(self) -> dict[str, str]:
-        """Give what a report says about it."""
+        """Return what a report says about it."""
         return {
             "name": self.found.name,
             "distribution": self.found.distribution,
@@ -77,7 +77,7 @@ class Row:
     reason: str | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the JSON form."""
+        """Return the JSON form."""
         return {
             "name": self.found.name,
             "kinds": list(self.kinds),

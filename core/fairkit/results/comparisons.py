@@ -52,7 +52,7 @@ class Change:
         return None if self.before is None or self.after is None else self.after - self.before
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the JSON form."""
+        """Return the JSON form."""
         return {
             "metric": self.metric,
             "sensitive": self.sensitive,
@@ -110,7 +110,7 @@ class Comparison:
         raise ParameterError(f"the comparison has no {metric!r} for {sensitive!r} in group {group!r}")
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the JSON form, schema ``fairkit.comparison/1``."""
+        """Return the JSON form, schema ``fairkit.comparison/1``."""
         return {
             "schema": SCHEMA,
             "models": [model.to_dict() for model in self.models],

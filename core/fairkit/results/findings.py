@@ -46,7 +46,7 @@ class GroupValue:
     interval: Interval | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the JSON form of interfaces: group, rows, value, interval."""
+        """Return the JSON form of interfaces: group, rows, value, interval."""
         return {
             "group": self.group,
             "rows": self.rows,
@@ -108,7 +108,7 @@ class Finding:
     interval_at: Callable[[float], Interval | None] | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
-        """Give the number and its interval on one line; `repr` gives everything."""
+        """Return the number and its interval on one line; `repr` gives everything."""
         place = f" of {self.sensitive}" if self.sensitive else ""
         place += f" ({self.parameters['class']})" if "class" in self.parameters else ""
         value = "not defined" if self.value is None else f"{self.value:.4g}"
@@ -116,7 +116,7 @@ class Finding:
         return f"{self.metric}{place}: {value}{ends}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the JSON form of the report schema."""
+        """Return the JSON form of the report schema."""
         return {
             "auditor": self.auditor,
             "metric": self.metric,
@@ -166,7 +166,7 @@ class RuleResult:
     reason: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the JSON form: metric, sensitive, max or min, verdict, reason."""
+        """Return the JSON form: metric, sensitive, max or min, verdict, reason."""
         limit = {"max": self.maximum} if self.maximum is not None else {"min": self.minimum}
         return {
             "metric": self.metric,
@@ -199,7 +199,7 @@ class ModelInfo:
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the JSON form."""
+        """Return the JSON form."""
         return {"name": self.name, "sha256": self.sha256, "task": self.task, "notes": list(self.notes)}
 
     @classmethod
@@ -225,7 +225,7 @@ class DataInfo:
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the JSON form."""
+        """Return the JSON form."""
         return {
             "name": self.name,
             "sha256": self.sha256,
@@ -263,7 +263,7 @@ class Report:
     environment: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        """Give a line for the model, the data and the verdict, and one for each finding."""
+        """Return a line for the model, the data and the verdict, and one for each finding."""
         verdict = f": {self.verdict}" if self.verdict else ""
         head = f"{self.model.name} ({self.model.task}) on {self.data.name}, {self.data.rows:,} rows{verdict}"
         return "\n".join([head, *map(str, self.findings)])
@@ -322,11 +322,11 @@ class Report:
     def with_policy(
         self, results: tuple[RuleResult, ...], verdict: VerdictName | None, adjustment: str | None
     ) -> Report:
-        """Give the same report with a policy applied to it."""
+        """Return the same report with a policy applied to it."""
         return replace(self, policy=results, verdict=verdict, adjustment=adjustment)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the JSON form, schema ``fairkit.report/1``."""
+        """Return the JSON form, schema ``fairkit.report/1``."""
         return {
             "schema": SCHEMA,
             "model": self.model.to_dict(),

@@ -63,13 +63,13 @@ class Rule:
         return cls(metric=metric, sensitive=sensitive or None, **bounds)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the form of a configuration file."""
+        """Return the form of a configuration file."""
         limit = {"max": self.maximum} if self.maximum is not None else {"min": self.minimum}
         return {"metric": self.metric, "sensitive": self.sensitive, **limit}
 
 
 def verdict_of(verdicts: Sequence[VerdictName]) -> VerdictName | None:
-    """Give the worst of the verdicts: fail, then inconclusive, then pass; None where there are none."""
+    """Return the worst of the verdicts: fail, then inconclusive, then pass; None where there are none."""
     return max(verdicts, key=_ORDER.__getitem__, default=None)
 
 
@@ -187,7 +187,7 @@ def _judge_finding(rule: Rule, finding: Finding, confidence: float) -> tuple[Ver
 
 
 def _usable_interval(rule: Rule, finding: Finding, confidence: float) -> tuple[Interval | None, str]:
-    """Give the interval that a rule is judged by, or why there is none."""
+    """Return the interval that a rule is judged by, or why there is none."""
     if finding.inconclusive is not None:
         return None, finding.inconclusive
     bound = finding.evidence.get("upper_confidence_bound") if rule.maximum is not None else None

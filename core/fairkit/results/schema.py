@@ -12,7 +12,7 @@ from fairkit.errors import DataError
 
 @cache
 def report_schema() -> dict[str, Any]:
-    """Give the JSON Schema of ``fairkit.report/1``."""
+    """Return the JSON Schema of ``fairkit.report/1``."""
     schema: dict[str, Any] = json.loads((files("fairkit") / "schemas" / "report-1.json").read_text("utf-8"))
     return schema
 

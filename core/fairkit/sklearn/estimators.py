@@ -24,7 +24,7 @@ RUN_PARAMETERS = ("learner", "random_state", "n_jobs")
 
 
 def mitigator(plugin: str | type[Mitigator]) -> type[Any]:
-    """Give a scikit-learn classifier (or regressor) class made from a mitigator.
+    """Return a scikit-learn classifier (or regressor) class made from a mitigator.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ class _Fitting:
         return model
 
     def to_onnx(self, path: str | Path | None = None) -> bytes:
-        """Give the model as one ONNX file's bytes, written to a path if one is given.
+        """Return the model as one ONNX file's bytes, written to a path if one is given.
 
         The inputs are the data frame's columns by name, or ``x0``, ``x1``, ... for a matrix.
         """
@@ -194,7 +194,7 @@ class _Fitting:
         self._blank = table.take(np.arange(0))
 
     def _own_values(self) -> dict[str, Any]:
-        """Give the method's parameters as they were set; a mapping that was left out is left out."""
+        """Return the method's parameters as they were set; a mapping that was left out is left out."""
         fields = dataclasses.fields(self._method.Parameters)
         given = {field.name: getattr(self, field.name) for field in fields}
         factory = {field.name for field in fields if field.default_factory is not dataclasses.MISSING}
@@ -255,19 +255,19 @@ class _Classifier(_Fitting):
         return self
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Give the classes' probabilities, shape [n, 2]."""
+        """Return the classes' probabilities, shape [n, 2]."""
         score = self._predict_table(X).score
         return score if score.ndim == 2 else np.stack([1 - score, score], axis=1)
 
     def decision_probability(self, X: Any) -> NDArray[np.float64]:
-        """Give the chance of the favorable decision, shape [n]: 0 or 1 unless the model is randomized."""
+        """Return the chance of the favorable decision, shape [n]: 0 or 1 unless the model is randomized."""
         chance = self._predict_table(X).decision_probability
         if chance is None:
             raise DataError("there is no favorable decision in a multiclass task")
         return chance
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Give labels, shape [n]; of a randomized model the likelier decision."""
+        """Return labels, shape [n]; of a randomized model the likelier decision."""
         found = self._predict_table(X)
         chance = found.decision_probability
         places = found.score.argmax(axis=1) if chance is None else (chance >= 0.5).astype(np.int64)
@@ -294,7 +294,7 @@ class _Regressor(_Fitting):
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:
-        """Give values, shape [n]."""
+        """Return values, shape [n]."""
         return self._predict_table(X).score
 
 
@@ -314,7 +314,7 @@ def _seed(state: Any) -> int:
 
 
 def _columns(estimator: Any, X: Any, *, reset: bool) -> dict[str, NDArray[Any]]:
-    """Give X as raw columns, checked as scikit-learn does."""
+    """Return X as raw columns, checked as scikit-learn does."""
     from sklearn.utils.validation import _check_feature_names, _check_n_features, check_array
 
     if hasattr(X, "columns") and hasattr(X, "dtypes"):
@@ -332,7 +332,7 @@ def _columns(estimator: Any, X: Any, *, reset: bool) -> dict[str, NDArray[Any]]:
 
 
 def _frame_column(series: Any) -> NDArray[Any]:
-    """Give a data frame's column: text as objects with None where missing, else numbers."""
+    """Return a data frame's column: text as objects with None where missing, else numbers."""
     if series.dtype.kind in "iufb":
         return np.asarray(series.to_numpy())
     missing = series.isna().to_numpy()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def post_estimator(method: type[PostProcessor]) -> type[Any]:
-    """Give a scikit-learn classifier class that repairs the decisions of a given model.
+    """Return a scikit-learn classifier class that repairs the decisions of a given model.
 
     Parameters
     ----------
@@ -119,11 +119,11 @@ class _PostEstimator:
         return self
 
     def decision_probability(self, X: Any, *, sensitive_features: Any) -> NDArray[np.float64]:
-        """Give the chance of the favorable decision, shape [n]."""
+        """Return the chance of the favorable decision, shape [n]."""
         return self._predict(X, sensitive_features)[1]
 
     def predict_proba(self, X: Any, *, sensitive_features: Any) -> NDArray[np.float64]:
-        """Give the chances of the two decisions, shape [n, 2]; the second is `decision_probability`."""
+        """Return the chances of the two decisions, shape [n, 2]; the second is `decision_probability`."""
         chance = self.decision_probability(X, sensitive_features=sensitive_features)
         return np.column_stack([1.0 - chance, chance])
 
@@ -143,7 +143,7 @@ class _PostEstimator:
         return decided
 
     def to_onnx(self, path: str | Path | None = None) -> bytes:
-        """Give the model with the rule as one ONNX file's bytes, written to a path if one is given.
+        """Return the model with the rule as one ONNX file's bytes, written to a path if one is given.
 
         Raises
         ------
@@ -252,7 +252,7 @@ def _names(sensitive: Any) -> tuple[str, ...]:
 
 
 def _plain(values: NDArray[Any]) -> NDArray[Any]:
-    """Give text as objects with None where missing, and numbers as they are."""
+    """Return text as objects with None where missing, and numbers as they are."""
     if values.dtype.kind in "iufb":
         return values
     cells = values.astype(object).tolist()

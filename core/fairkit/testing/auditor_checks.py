@@ -109,7 +109,7 @@ def _check_finding(audited: Audited, task: Task, finding: Finding) -> None:
 
 
 def check_auditor_merges(audited: Audited) -> None:
-    """Small batches, added up in any order, give the findings of one large batch."""
+    """Small batches, added up in any order, return the findings of one large batch."""
     for task, found in audited.found.items():
         _same(found, audited.run(task, rows=97), f"{task}: batches of 97 rows differ from one batch")
         _same(

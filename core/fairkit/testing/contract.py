@@ -86,7 +86,7 @@ def checks_for(
     settings: Mapping[str, Any] | None = None,
     expected_failures: Mapping[str, str] | None = None,
 ) -> list[Check]:
-    """Give every check that applies to a plugin.
+    """Return every check that applies to a plugin.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def _all_checks(plugin: Plugin, settings: Mapping[str, Any]) -> Iterator[Check]:
 
 
 def _own(cls: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the settings that are parameters of the class: a plugin may offer several."""
+    """Return the settings that are parameters of the class: a plugin may offer several."""
     from fairkit.parameters.declare import describe_parameters
 
     names = {parameter.name for parameter in describe_parameters(cls.Parameters)}

@@ -203,7 +203,7 @@ def check_metric_inputs_unchanged(cls: type[Metric]) -> None:
 
 
 def _designs(cls: type[Metric]) -> Iterator[tuple[Rows, NDArray[np.int64]]]:
-    """Give rows of ordinary and of extreme kinds: soft and hard decisions, one-sided groups, tiny groups."""
+    """Return rows of ordinary and of extreme kinds: soft and hard decisions, one-sided groups, tiny groups."""
     rng = np.random.default_rng(0)
     groups = np.concatenate([np.zeros(60), np.ones(30), np.full(9, 2), [3]]).astype(np.int64)
     n = len(groups)

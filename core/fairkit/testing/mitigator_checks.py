@@ -85,7 +85,7 @@ def sample_base(task: Task) -> Any:
 
 
 def exported(model: FittedModel, table: Table) -> bytes:
-    """Give the bytes of a model's file."""
+    """Return the bytes of a model's file."""
     from fairkit.onnx.write.export import export
 
     return bytes(export(model, table).SerializeToString(deterministic=True))
@@ -227,7 +227,7 @@ def check_mitigator_interrupt(trained: Trained) -> None:
 
 
 def unseen_columns(task: Task) -> dict[str, NDArray[Any]]:
-    """Give 200 rows that training did not see, some with text values and numbers beyond those of training."""
+    """Return 200 rows that training did not see, some with text values and numbers beyond those of training."""
     data: Dataset = sample_data(task, rows=200, seed=99, sensitive=("sex",))
     batch = data.read(COLUMNS)
     columns = {name: np.array(batch.column(name)) for name in COLUMNS}

@@ -69,7 +69,7 @@ def _default_is_allowed(declared: Any, owner: str, parameter: ParameterInfo) -> 
 
 
 def _refused_values(field: dataclasses.Field[Any], hint: Any) -> list[Any]:
-    """Give values that the declaration rules out."""
+    """Return values that the declaration rules out."""
     kinds = _kinds(hint)
     refused: list[Any] = []
     if not kinds & {str, Any} and kinds:
@@ -87,7 +87,7 @@ def _refused_values(field: dataclasses.Field[Any], hint: Any) -> list[Any]:
 
 
 def _kinds(hint: Any) -> set[Any]:
-    """Give the simple types that a declared type is made of; literals count as their own kind."""
+    """Return the simple types that a declared type is made of; literals count as their own kind."""
     if hint is Any or hint is str or hint in (int, float, bool):
         return {hint}
     if get_origin(hint) is Literal:

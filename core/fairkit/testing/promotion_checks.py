@@ -38,7 +38,7 @@ def check_promotion_leaves_the_file(cls: type[PromotionCheck]) -> None:
 
 
 def _promotions() -> Iterator[Promotion]:
-    """Give a promotion without evidence, one with a report, and one that replaces a holder."""
+    """Return a promotion without evidence, one with a report, and one that replaces a holder."""
     import fairkit
     from fairkit.onnx.read.safety import digest
     from fairkit.testing.samples import sample_data

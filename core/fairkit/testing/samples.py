@@ -69,7 +69,7 @@ def sample_data(
 
 
 def sample_model(task: Task = "binary") -> bytes:
-    """Give an ONNX model on the sample data: a linear index of its numbers, its jobs and of being male.
+    """Return an ONNX model on the sample data: a linear index of its numbers, its jobs and of being male.
 
     It has one output, ``score`` (multiclass: ``probabilities``), and says nothing about the data: roles come with
     the data. A missing number is taken as typical.

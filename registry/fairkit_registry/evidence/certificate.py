@@ -70,7 +70,7 @@ class Certificate:
     verified: bool
 
     def to_dict(self) -> dict[str, Any]:
-        """Give a summary for people and programs; the findings are in `report`."""
+        """Return a summary for people and programs; the findings are in `report`."""
         return {
             "sha256": self.sha256,
             "model": {"name": self.model_name, "sha256": self.model_sha256},

@@ -37,7 +37,7 @@ _CALIBRATION = ("score", "observed", "low", "high", "weight")
 
 
 def compacted(finding: Mapping[str, Any]) -> dict[str, Any]:
-    """Give a finding's evidence with its charts as flat lists; as it is where they are not as expected."""
+    """Return a finding's evidence with its charts as flat lists; as it is where they are not as expected."""
     evidence = dict(finding["evidence"])
     names = [group["group"] for group in finding["groups"]]
     if not names or not all(isinstance(evidence.get(key, {}), Mapping) for key in CHARTS):
@@ -100,12 +100,12 @@ def within(evidence: Mapping[str, Any], most: int) -> tuple[dict[str, Any], bool
 
 
 def size_of(evidence: Mapping[str, Any]) -> int:
-    """Give the bytes that the charts of compact evidence take."""
+    """Return the bytes that the charts of compact evidence take."""
     return sum(len(json.dumps(evidence[key])) for key in COMPACT if key in evidence)
 
 
 def expanded(report: Report) -> Report:
-    """Give a certificate's report with charts as an audit has them, for what draws it."""
+    """Return a certificate's report with charts as an audit has them, for what draws it."""
     return dataclasses.replace(report, findings=tuple(_expanded(finding) for finding in report.findings))
 
 

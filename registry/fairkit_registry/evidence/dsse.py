@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def pae(payload_type: str, payload: bytes) -> bytes:
-    """Give the bytes that are signed: ``DSSEv1 SP len(type) SP type SP len(body) SP body``."""
+    """Return the bytes that are signed: ``DSSEv1 SP len(type) SP type SP len(body) SP body``."""
     kind = payload_type.encode("utf-8")
     return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
 
@@ -45,7 +45,7 @@ class Envelope:
     signatures: tuple[Signature, ...]
 
     def to_bytes(self) -> bytes:
-        """Give the envelope as canonical JSON, with base64 inside."""
+        """Return the envelope as canonical JSON, with base64 inside."""
         return canonical(
             {
                 "payload": base64.b64encode(self.payload).decode("ascii"),

@@ -72,7 +72,7 @@ def _public(key: object, where: str) -> PublicKey:
 
 
 def keyid_of(pem: str) -> str:
-    """Give the key id of a public key in PEM without loading the key."""
+    """Return the key id of a public key in PEM without loading the key."""
     body = "".join(line for line in pem.splitlines() if not line.startswith("-----"))
     return hashlib.sha256(base64.b64decode(body)).hexdigest()
 
@@ -153,7 +153,7 @@ def load_secret(path: str | Path) -> Ed25519PrivateKey:
 
 
 def public_half(secret: Ed25519PrivateKey) -> PublicKey:
-    """Give the public key that belongs to a secret one."""
+    """Return the public key that belongs to a secret one."""
     return _public(secret.public_key(), "the secret key")
 
 

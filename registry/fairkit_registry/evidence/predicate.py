@@ -58,7 +58,7 @@ def build(
     fair_metrics: Sequence[Mapping[str, Any]],
     audited_at: datetime,
 ) -> dict[str, Any]:
-    """Give the predicate: the report's own keys, and beside them the settings and the rest."""
+    """Return the predicate: the report's own keys, and beside them the settings and the rest."""
     body = report.to_dict()
     body["findings"] = public_findings(body["findings"])
     body |= {
@@ -71,7 +71,7 @@ def build(
 
 
 def public_findings(findings: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Give findings as a certificate has them: without rows, score charts compact and within their budget.
+    """Return findings as a certificate has them: without rows, score charts compact and within their budget.
 
     What is public already stays as it is.
     """
@@ -89,7 +89,7 @@ def public_findings(findings: Sequence[Mapping[str, Any]]) -> list[dict[str, Any
 
 
 def without_rows(finding: Mapping[str, Any]) -> dict[str, Any]:
-    """Give a finding without anything in its evidence that could be a row of the data.
+    """Return a finding without anything in its evidence that could be a row of the data.
 
     Numbers and lists of numbers stay; so do pairs by row number. An item of a list keeps only row numbers and
     measurements. Whatever is left out is named in the notes.
@@ -134,7 +134,7 @@ def _public_item(item: Any, dropped: set[str], where: str) -> Any:
 
 
 def checksums(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Give a checksum of each finding and one of everything else.
+    """Return a checksum of each finding and one of everything else.
 
     They protect nothing, the signature does that. They let a refusal say what was changed.
     """
@@ -143,14 +143,14 @@ def checksums(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def schema() -> dict[str, Any]:
-    """Give the JSON Schema of the whole statement, as published; it refers to that of the report."""
+    """Return the JSON Schema of the whole statement, as published; it refers to that of the report."""
     text = resources.files("fairkit_registry").joinpath("schemas", SCHEMA_FILE).read_text("utf-8")
     loaded: dict[str, Any] = json.loads(text)
     return loaded
 
 
 def validator() -> Draft202012Validator:
-    """Give a validator of statements; it knows the report's schema and fetches nothing."""
+    """Return a validator of statements; it knows the report's schema and fetches nothing."""
     from jsonschema import Draft202012Validator
     from referencing import Registry, Resource
 
@@ -162,7 +162,7 @@ def validator() -> Draft202012Validator:
 
 
 def check(statement: Mapping[str, Any], *, full: bool) -> dict[str, Any]:
-    """Give a statement's predicate if it has the form that it should have.
+    """Return a statement's predicate if it has the form that it should have.
 
     Parameters
     ----------

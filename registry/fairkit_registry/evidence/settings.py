@@ -48,7 +48,7 @@ class AuditSettings:
     seed: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the JSON form, as it stands in a certificate."""
+        """Return the JSON form, as it stands in a certificate."""
         return {
             "data": dict(self.data),
             "model": {key: value for key, value in self.model.items() if value is not None},
@@ -83,7 +83,7 @@ class AuditSettings:
         return cls(**{**record, "auditors": tuple(record["auditors"]), "policy": tuple(record["policy"])})
 
     def open_data(self, data: str | Path | Any) -> Dataset:
-        """Give a table the roles that the audit gave it.
+        """Return a table with the roles that the audit gave it.
 
         Raises
         ------

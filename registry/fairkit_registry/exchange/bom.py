@@ -19,7 +19,7 @@ _NAMESPACE = uuid.UUID("5a0a5c0c-9c3e-5a5f-8d6e-0f8f3c1f6b11")
 
 
 def cyclonedx(card: Card) -> str:
-    """Give the bill of materials as JSON. The same version and certificates give the same bytes.
+    """Return the bill of materials as JSON. The same version and certificates give the same bytes.
 
     The model is a component of type ``machine-learning-model`` with its digest, its model card with a
     performance metric for every finding and every group, and its data sets by content digest.

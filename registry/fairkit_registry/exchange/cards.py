@@ -56,7 +56,7 @@ def interval(pair: Interval | None) -> str:
 
 
 def markdown(card: Card) -> str:
-    """Give the model card.
+    """Return the model card.
 
     Text that came from outside (names, notes) is escaped, so that it cannot add headings, links or HTML.
     """

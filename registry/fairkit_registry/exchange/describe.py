@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 def pinned_keys(registry: Registry, name: str, alias: str | None = None) -> list[PublicKey]:
-    """Give the keys that an alias of a model trusts, or that any of its aliases does."""
+    """Return the keys that an alias of a model trusts, or that any of its aliases does."""
     chosen = [one for one in registry.aliases(name) if alias in (None, one.alias)]
     keys = [parse_public(pem) for one in chosen for pem in one.policy.keys]
     return list({key.keyid: key for key in keys}.values())
 
 
 def certificates_of(registry: Registry, version: Version) -> list[Certificate]:
-    """Give a version's certificates, the newest first; those that a pinned key signed are verified.
+    """Return a version's certificates, the newest first; those that a pinned key signed are verified.
 
     Raises
     ------

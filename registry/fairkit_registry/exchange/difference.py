@@ -45,7 +45,7 @@ class VersionDifference:
         return {name: pair for name, pair in counts.items() if pair[0] != pair[1]}
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the JSON form."""
+        """Return the JSON form."""
         return {
             "before": self.before.to_dict(),
             "after": self.after.to_dict(),

@@ -60,7 +60,7 @@ class Imported:
         return newest.report.verdict if newest is not None and newest.verified else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the JSON form."""
+        """Return the JSON form."""
         return {
             "origin": self.origin,
             "version": None if self.version is None else self.version.to_dict(),

@@ -30,7 +30,7 @@ class GraphSummary:
     metadata: dict[str, str]
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the JSON form."""
+        """Return the JSON form."""
         return {
             "operators": self.operators,
             "weights": self.weights,
@@ -123,7 +123,7 @@ def _has_external_weights(path: Path) -> bool:
 
 
 def _walk(model: Any) -> tuple[list[Any], list[Any]]:
-    """Give all nodes and all tensors, those of subgraphs and functions included."""
+    """Return all nodes and all tensors, those of subgraphs and functions included."""
     nodes: list[Any] = []
     tensors: list[Any] = []
     graphs = [model.graph, *model.functions]

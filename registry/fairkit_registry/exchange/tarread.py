@@ -29,7 +29,7 @@ class Member:
     handle: IO[bytes]
 
     def chunks(self) -> Iterator[bytes]:
-        """Give the content piece by piece.
+        """Return the content piece by piece.
 
         Raises
         ------
@@ -45,7 +45,7 @@ class Member:
             yield piece
 
     def small(self, limit: int) -> bytes:
-        """Give the content of a file that must be small.
+        """Return the content of a file that must be small.
 
         Raises
         ------

@@ -52,7 +52,7 @@ def ask(
 
 
 def installed() -> tuple[list[type[PromotionCheck]], list[str]]:
-    """Give the checks of the installed plugins, and a sentence for each plugin that does not load."""
+    """Return the checks of the installed plugins, and a sentence for each plugin that does not load."""
     loaded, failures = plugins.third_party()
     return [check for plugin in loaded for check in plugin.promotion_checks], failures
 

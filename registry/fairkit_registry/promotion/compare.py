@@ -56,7 +56,7 @@ class Comparison:
         return self.metric if self.sensitive is None else f"{self.metric}:{self.sensitive}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the JSON form."""
+        """Return the JSON form."""
         return {
             "auditor": self.auditor,
             "metric": self.metric,
@@ -74,7 +74,7 @@ def _plain(interval: Interval | None) -> list[float | None] | None:
 
 
 def difference_interval(before: Finding, after: Finding, confidence: float) -> Interval | None:
-    """Give an interval of after - before from the two findings' own intervals.
+    """Return an interval of after - before from the two findings' own intervals.
 
     The two estimates are taken as independent and their errors as normal on each side of the value; the
     margins to the near bounds add in squares (the method of variance estimates recovery)::
@@ -112,7 +112,7 @@ def _value(finding: Finding) -> float:
 
 
 def _margins(finding: Finding, confidence: float) -> tuple[float, float] | None:
-    """Give how far the interval reaches below and above the value; None without a value or an interval."""
+    """Return how far the interval reaches below and above the value; None without a value or an interval."""
     if finding.value is None or finding.interval is None:
         return None
     scale = 1.0 if confidence == finding.confidence else _quantile(confidence) / _quantile(finding.confidence)

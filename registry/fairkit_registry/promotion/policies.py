@@ -45,7 +45,7 @@ class AliasPolicy:
     open: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the JSON form."""
+        """Return the JSON form."""
         return {
             "rules": [dict(rule) for rule in self.rules],
             "keys": list(self.keys),

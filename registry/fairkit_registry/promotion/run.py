@@ -36,7 +36,7 @@ class Reason:
     text: str
 
     def to_dict(self) -> dict[str, str]:
-        """Give the JSON form."""
+        """Return the JSON form."""
         return {"kind": self.kind, "text": self.text}
 
 
@@ -66,7 +66,7 @@ class Decision:
         return "fail" if "refused" in kinds else "inconclusive" if "inconclusive" in kinds else "pass"
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the JSON form."""
+        """Return the JSON form."""
         return {
             "version": self.version.reference,
             "alias": self.alias.alias,
@@ -168,7 +168,7 @@ def promote(registry: Registry, reference: str, alias: str, *, now: datetime | N
 
 
 def trusted_keys(policy: AliasPolicy) -> list[PublicKey]:
-    """Give the keys that an alias trusts."""
+    """Return the keys that an alias trusts."""
     return [parse_public(pem) for pem in policy.keys]
 
 
@@ -207,7 +207,7 @@ def _decide(case: _Case) -> Certificate | None:
 
 
 def _valid(case: _Case, version: Version, trusted: Sequence[PublicKey]) -> Iterator[Certificate]:
-    """Give the certificates of a version that hold; each that does not becomes a reason against it."""
+    """Return the certificates of a version that hold; each that does not becomes a reason against it."""
     refused = []
     good = 0
     for digest in version.certificates:
@@ -313,7 +313,7 @@ def _interval(interval: tuple[float, float] | None) -> str:
 
 
 def _holder_certificate(case: _Case, trusted: Sequence[PublicKey]) -> Certificate | None:
-    """Give the newest valid certificate of the current holder."""
+    """Return the newest valid certificate of the current holder."""
     if case.alias.version is None:
         return None
     holder = case.registry.version(f"{case.version.name}@{case.alias.version}")

@@ -36,7 +36,7 @@ def chunks(handle: BinaryIO) -> Iterator[bytes]:
 
 
 def hash_file(path: Path) -> str:
-    """Give the SHA-256 of a file's content.
+    """Return the SHA-256 of a file's content.
 
     Raises
     ------
@@ -78,7 +78,7 @@ class BlobStore:
         self.temporary = root / "tmp"
 
     def path(self, digest: str) -> Path:
-        """Give the place of a blob.
+        """Return the place of a blob.
 
         Raises
         ------
@@ -138,7 +138,7 @@ class BlobStore:
             raise explain(error, "cannot write to the registry", target) from None
 
     def read(self, digest: str, *, limit: int) -> bytes:
-        """Give a small blob's content, after checking its digest.
+        """Return a small blob's content, after checking its digest.
 
         Raises
         ------
@@ -161,7 +161,7 @@ class BlobStore:
         return content
 
     def intact(self, digest: str) -> Path:
-        """Give a blob's path after hashing it again.
+        """Return a blob's path after hashing it again.
 
         Raises
         ------
@@ -185,14 +185,14 @@ class BlobStore:
         return None if same else _changed(digest, path)
 
     def digests(self) -> Iterator[str]:
-        """Give every digest that the store holds a file for."""
+        """Return every digest that the store holds a file for."""
         for path in sorted(self.root.glob("sha256/??/*")):
             digest = path.parent.name + path.name
             if is_digest(digest):
                 yield digest
 
     def strays(self) -> Iterator[Path]:
-        """Give files of the store that are neither blobs nor temporary."""
+        """Return files of the store that are neither blobs nor temporary."""
         for path in sorted(self.root.rglob("*")):
             if path.is_dir() and not path.is_symlink():
                 continue
@@ -203,7 +203,7 @@ class BlobStore:
                 yield path
 
     def abandoned(self, *, older_than: float = _ABANDONED_SECONDS) -> Iterator[Path]:
-        """Give temporary files that no living process can still be writing."""
+        """Return temporary files that no living process can still be writing."""
         if self.temporary.is_dir():
             limit = time.time() - older_than
             for path in sorted(self.temporary.iterdir()):

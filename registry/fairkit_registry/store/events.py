@@ -47,7 +47,7 @@ class Event:
     digest: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the JSON form."""
+        """Return the JSON form."""
         return {
             "seq": self.seq,
             "at": self.at,
@@ -60,7 +60,7 @@ class Event:
 
 
 def now() -> str:
-    """Give the time in UTC, to the millisecond, as text that sorts."""
+    """Return the time in UTC, to the millisecond, as text that sorts."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -72,12 +72,12 @@ def _who() -> str:
 
 
 def _digest(event: Event) -> str:
-    """Give the digest that the event should have: over everything in it but the digest itself."""
+    """Return the digest that the event should have: over everything in it but the digest itself."""
     return fingerprint({key: value for key, value in event.to_dict().items() if key != "digest"})
 
 
 def append(connection: sqlite3.Connection, action: str, name: str, body: dict[str, Any], *, at: str) -> str:
-    """Add an event to the end of the chain, inside the caller's write transaction; give its digest."""
+    """Add an event to the end of the chain, inside the caller's write transaction; return its digest."""
     last = connection.execute("SELECT seq, digest FROM events ORDER BY seq DESC LIMIT 1").fetchone()
     seq, previous = (1, GENESIS) if last is None else (last["seq"] + 1, last["digest"])
     body = {**body, "by": _who()}
@@ -91,7 +91,7 @@ def append(connection: sqlite3.Connection, action: str, name: str, body: dict[st
 
 
 def read(connection: sqlite3.Connection, name: str | None = None, *, limit: int | None = None) -> list[Event]:
-    """Give the events of a model (or all), the newest first."""
+    """Return the events of a model (or all), the newest first."""
     rows = connection.execute(
         "SELECT * FROM events WHERE ? IS NULL OR name = ? ORDER BY seq DESC LIMIT ?",
         (name, name, -1 if limit is None else limit),

@@ -154,7 +154,7 @@ def create(path: Path, scratch: Path) -> None:
 
 
 def _place(temporary: Path, path: Path) -> None:
-    """Give the file its name unless another process was faster."""
+    """Move the file to its name unless another process was faster."""
     try:
         os.link(temporary, path)
     except FileExistsError:
@@ -222,7 +222,7 @@ class Index:
         return connection
 
     def _stamp(self) -> tuple[int, int, bool]:
-        """Give what changes when another process writes to the file."""
+        """Return what changes when another process writes to the file."""
         state = self.path.stat()
         return state.st_mtime_ns, state.st_size, self.path.with_name(self.path.name + "-wal").exists()
 

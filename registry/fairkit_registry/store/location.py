@@ -19,7 +19,7 @@ def locate(
     configured: str | Path | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Path:
-    """Give the registry's folder: the option, else the environment, else the configuration, else a default.
+    """Return the registry's folder: the option, else the environment, else the configuration, else a default.
 
     Parameters
     ----------

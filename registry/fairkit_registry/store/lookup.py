@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def resolve(name: str, registry_path: str | Path) -> Path:
-    """Give the ONNX file that a name of a registry means, after hashing it again.
+    """Return the ONNX file that a name of a registry means, after hashing it again.
 
     Parameters
     ----------

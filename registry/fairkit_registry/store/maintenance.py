@@ -46,7 +46,7 @@ class CheckResult:
     head: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the JSON form."""
+        """Return the JSON form."""
         return {
             "clean": not self.problems,
             "problems": list(self.problems),
@@ -209,7 +209,7 @@ class Removed:
     size: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the JSON form."""
+        """Return the JSON form."""
         return {"files": list(self.files), "bytes": self.size}
 
 

@@ -54,7 +54,7 @@ class Version:
         return f"{self.name}@{self.version}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the JSON form."""
+        """Return the JSON form."""
         return {
             "name": self.name,
             "version": self.version,
@@ -85,7 +85,7 @@ class Alias:
     changed_at: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the JSON form."""
+        """Return the JSON form."""
         return {
             "name": self.name,
             "alias": self.alias,

@@ -71,7 +71,7 @@ class Registry:
     # ---- reading
 
     def models(self) -> list[dict[str, Any]]:
-        """Give each model's name, number of versions, newest version and aliases."""
+        """Return each model's name, number of versions, newest version and aliases."""
         with self.index.read() as connection:
             rows = connection.execute(
                 "SELECT name, count(*) AS versions, max(version) AS newest FROM versions GROUP BY name "
@@ -89,7 +89,7 @@ class Registry:
         ]
 
     def versions(self, name: str, *, limit: int | None = None) -> list[Version]:
-        """Give a model's versions, the newest first.
+        """Return a model's versions, the newest first.
 
         Raises
         ------
@@ -114,7 +114,7 @@ class Registry:
         return [read_version(row, tuple(owned.get(row["version"], ()))) for row in rows]
 
     def version(self, reference: str | Reference) -> Version:
-        """Give the version that ``credit@3``, ``credit@production`` or ``credit`` (the newest) means.
+        """Return the version that ``credit@3``, ``credit@production`` or ``credit`` (the newest) means.
 
         Raises
         ------
@@ -129,12 +129,12 @@ class Registry:
             return tables.find_version(connection, wanted.name, number)
 
     def aliases(self, name: str | None = None) -> list[Alias]:
-        """Give the aliases of a model, or of all models."""
+        """Return the aliases of a model, or of all models."""
         with self.index.read() as connection:
             return tables.find_aliases(connection, name)
 
     def alias(self, name: str, alias: str) -> Alias | None:
-        """Give one alias; None where it was not made."""
+        """Return one alias; None where it was not made."""
         with self.index.read() as connection:
             row = connection.execute(
                 "SELECT * FROM aliases WHERE name = ? AND alias = ?", (name, alias)
@@ -142,7 +142,7 @@ class Registry:
         return None if row is None else read_alias(row)
 
     def log(self, name: str | None = None, *, limit: int | None = None) -> list[events.Event]:
-        """Give the events of a model (or all), the newest first."""
+        """Return the events of a model (or all), the newest first."""
         with self.index.read() as connection:
             if (
                 name is not None
@@ -152,7 +152,7 @@ class Registry:
             return events.read(connection, name, limit=limit)
 
     def model_path(self, version: Version) -> Path:
-        """Give the path of a version's ONNX file, after hashing the file again.
+        """Return the path of a version's ONNX file, after hashing the file again.
 
         Raises
         ------
@@ -162,7 +162,7 @@ class Registry:
         return self.blobs.intact(version.model)
 
     def certificate(self, digest: str) -> bytes:
-        """Give a certificate file's bytes, after hashing them again.
+        """Return a certificate file's bytes, after hashing them again.
 
         Raises
         ------

@@ -99,13 +99,13 @@ def attach(
 
 
 def pinned(connection: sqlite3.Connection, text: str) -> tuple[str, int | None]:
-    """Give name and number of what a reference means; no number means the newest."""
+    """Return name and number of what a reference means; no number means the newest."""
     wanted = names.parse(text)
     return wanted.name, wanted.version if wanted.alias is None else holder(connection, wanted)
 
 
 def find_version(connection: sqlite3.Connection, name: str, number: int | None) -> Version:
-    """Give a version, or the newest one without a number.
+    """Return a version, or the newest one without a number.
 
     Raises
     ------
@@ -126,7 +126,7 @@ def find_version(connection: sqlite3.Connection, name: str, number: int | None) 
 
 
 def find_aliases(connection: sqlite3.Connection, name: str | None) -> list[Alias]:
-    """Give the aliases of a model, or of all."""
+    """Return the aliases of a model, or of all."""
     rows = connection.execute(
         "SELECT * FROM aliases WHERE ? IS NULL OR name = ? ORDER BY name, alias", (name, name)
     )
@@ -134,7 +134,7 @@ def find_aliases(connection: sqlite3.Connection, name: str | None) -> list[Alias
 
 
 def holder(connection: sqlite3.Connection, wanted: Reference) -> int:
-    """Give the number of the version that an alias points to.
+    """Return the number of the version that an alias points to.
 
     Raises
     ------

@@ -35,7 +35,7 @@ class MeanMargin(fairkit.Mean):
     needs = frozenset({"score"})
 
     def per_row(self, rows: fairkit.Rows) -> Floats:
-        """Give the distance for each row."""
+        """Return the distance for each row."""
         return np.abs(rows.score - 0.5)
 
 
@@ -61,7 +61,7 @@ class Lots(fairkit.Auditor):
         return np.array([len(batch), drawn.sum(), (chance * (1 - chance)).sum()], dtype=float)
 
     def findings(self, total: Floats, context: fairkit.AuditContext) -> list[fairkit.Finding]:
-        """Give the share; it is of these very rows, so it has no interval."""
+        """Return the share; it is of these very rows, so it has no interval."""
         rows, drawn, variance = total.tolist()
         return [
             fairkit.Finding(
@@ -93,7 +93,7 @@ class LotsModel(FittedModel):
         return Prediction(score=said.score, decision_probability=chance)
 
     def to_onnx(self) -> onnx.ModelProto:
-        """Give the inner model's graph with the lot behind it."""
+        """Return the inner model's graph with the lot behind it."""
         from fairkit.onnx.write.graph import GraphBuilder
 
         graph = GraphBuilder()

@@ -38,7 +38,7 @@ _FAST = {"reassoc", "contract", "nsz"}
 
 @numba.njit(cache=True)
 def lane_maxima(values: Floats, order: Ints, first: Ints) -> Floats:
-    """Give each lane the largest value below it, for each of K loss vectors.
+    """Return for each lane the largest value below it, for each of K loss vectors.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def lane_maxima(values: Floats, order: Ints, first: Ints) -> Floats:
 
 @numba.njit(cache=True)
 def lane_ranges(outputs: Floats, order: Ints, first: Ints) -> tuple[Floats, Floats]:
-    """Give each lane the smallest and largest of every output below it.
+    """Return for each lane the smallest and largest of every output below it.
 
     `outputs` has shape (n, K), by row; both results have shape (lanes, K). Empty lanes hold (inf, -inf).
     """

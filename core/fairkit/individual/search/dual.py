@@ -32,7 +32,7 @@ class Lines:
     cost: Floats
 
     def at(self, eta: float) -> Floats:
-        """Give R - η C; at η = ∞ only lines of cost 0 are finite."""
+        """Return R - η C; at η = ∞ only lines of cost 0 are finite."""
         if np.isinf(eta):
             return np.where(self.cost > 0.0, -np.inf, self.reward)
         return self.reward - eta * self.cost
@@ -42,7 +42,7 @@ class Lines:
         return Lines(answer=self.answer[queries], reward=self.reward[queries], cost=self.cost[queries])
 
     def put(self, queries: Ints, other: Lines) -> Lines:
-        """Give the lines with those of `queries` replaced."""
+        """Return the lines with those of `queries` replaced."""
         answer, reward, cost = self.answer.copy(), self.reward.copy(), self.cost.copy()
         answer[queries], reward[queries], cost[queries] = other.answer, other.reward, other.cost
         return Lines(answer=answer, reward=reward, cost=cost)
@@ -171,7 +171,7 @@ def model_minimum(weights: Floats, epsilon: float, bracket: Bracket) -> tuple[fl
 
 
 def shares(weights: Floats, epsilon: float, bracket: Bracket) -> Floats:
-    """Give the part of each query's mass that goes to its far answer: 1, 0, and for one query between.
+    """Return the part of each query's mass that goes to its far answer: 1, 0, and for one query between.
 
     The plan has <C, Π> = ε, or less where every query already has the largest reward there is. It is the
     best among all plans that use the two answers only (a fractional knapsack).

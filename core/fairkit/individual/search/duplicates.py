@@ -75,7 +75,7 @@ def _number(z: Floats, words: np.ndarray) -> tuple[Ints, Ints]:
 
 @numba.njit(cache=True)
 def group_maxima(values: Floats, group: Ints, groups: int) -> tuple[Floats, Ints]:
-    """Give each group its largest value and the first row that has it.
+    """Return each group's largest value and the first row that has it.
 
     `values` has shape (K, n); both results have shape (K, groups).
     """

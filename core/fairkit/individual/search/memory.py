@@ -19,7 +19,7 @@ def needed_bytes(rows: int, features: int, outputs: int) -> int:
 
 
 def available_bytes() -> int | None:
-    """Give the free memory; None where the system does not tell."""
+    """Return the free memory; None where the system does not tell."""
     try:
         with open("/proc/meminfo", encoding="ascii") as file:  # noqa: PTH123 -- not a file that a Path walks to
             for line in file:

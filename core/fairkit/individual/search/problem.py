@@ -115,11 +115,11 @@ class Problem(ABC):
 
     @abstractmethod
     def staying(self) -> Lines:
-        """Give the answers when no row moves: what each query class is worth where it is."""
+        """Return the answers when no row moves: what each query class is worth where it is."""
 
     @abstractmethod
     def row_of(self, label: Ints, answer: Ints) -> Ints:
-        """Give the rows that answers stand for."""
+        """Return the rows that answers stand for."""
 
     def solve(
         self,

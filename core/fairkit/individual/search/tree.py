@@ -97,7 +97,7 @@ class Frame:
         return cls(mean=mean, axes=np.ascontiguousarray(axes[:, ::-1]))
 
     def bounding(self, z: Floats) -> Floats:
-        """Give the bounding coordinates of rows, shape (n, min(d, WIDTH))."""
+        """Return the bounding coordinates of rows, shape (n, min(d, WIDTH))."""
         centred: Floats = z - self.mean
         if self.axes is None:
             return centred
@@ -108,7 +108,7 @@ class Frame:
 
 
 def bounding_coordinates(z: Floats) -> Floats:
-    """Give at most `WIDTH` coordinates whose distances never exceed those of z.
+    """Return at most `WIDTH` coordinates whose distances never exceed those of z.
 
     With more than `WIDTH` columns these are the leading principal axes and, last, the length of what is left:
     by the triangle inequality ``(‖s_i‖ - ‖s_j‖)² ≤ ‖s_i - s_j‖²``. A row then takes one cache line, and the

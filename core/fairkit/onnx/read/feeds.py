@@ -153,7 +153,7 @@ def _fill(
     table: str,
     matched: Mapping[str, Feed],
 ) -> list[Feed]:
-    """Give the unmatched inputs the features in order."""
+    """Assign to the unmatched inputs the features in order."""
     narrow = [graph_input for graph_input in left if graph_input.width == 1]
     if narrow and (matched or 1 < len(left) == len(narrow)):
         missing = narrow[0].name

@@ -57,7 +57,7 @@ def describe(name: str, kind: str, value: Any) -> GraphOutput | None:
 
 
 def as_matrix(output: GraphOutput, value: Any) -> NDArray[Any]:
-    """Give an output's value as an array: [n, K] for maps and matrices, [n] for columns and labels."""
+    """Return an output's value as an array: [n, K] for maps and matrices, [n] for columns and labels."""
     if output.shape == "map":
         keys = list(value[0])
         return np.array([[row[key] for key in keys] for row in value], dtype=np.float64)
@@ -227,7 +227,7 @@ def _as_float(label: NDArray[Any] | None) -> NDArray[np.float64]:
 
 
 def equals(label: NDArray[Any], positive: Any) -> NDArray[np.float64]:
-    """Give 1 where the label output is the value, else 0."""
+    """Return 1 where the label output is the value, else 0."""
     if label.dtype.kind == "O":
         return np.asarray(label == value_text(positive), dtype=np.float64)
     return np.asarray(label.astype(float) == float(positive), dtype=np.float64)

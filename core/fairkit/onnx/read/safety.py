@@ -108,12 +108,12 @@ def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
 
 
 def digest(content: bytes) -> str:
-    """Give the SHA-256 of the model file's bytes, in hexadecimal."""
+    """Return the SHA-256 of the model file's bytes, in hexadecimal."""
     return hashlib.sha256(content).hexdigest()
 
 
 def embedded_settings(model: onnx.ModelProto) -> dict[str, Any]:
-    """Give the data settings that fairkit wrote into the model's metadata; empty where there are none."""
+    """Return the data settings that fairkit wrote into the model's metadata; empty where there are none."""
     for entry in model.metadata_props:
         if entry.key == METADATA_KEY:
             try:
@@ -125,7 +125,7 @@ def embedded_settings(model: onnx.ModelProto) -> dict[str, Any]:
 
 
 def class_labels(model: onnx.ModelProto) -> list[Any]:
-    """Give the class labels that the graph's last classifier or ZipMap node names; empty where none does."""
+    """Return the class labels that the graph's last classifier or ZipMap node names; empty where none does."""
     found: list[Any] = []
     for node in model.graph.node:
         for attribute in node.attribute:

@@ -41,7 +41,7 @@ class Appender:
         return _version(self.model, _ML) >= 2
 
     def node(self, op: str, inputs: Sequence[str], *, domain: str = "", **attributes: Any) -> str:
-        """Add a node with one output and give the output's name."""
+        """Add a node with one output and return the output's name."""
         from onnx import helper
 
         name = self._fresh(op)
@@ -51,7 +51,7 @@ class Appender:
         return name
 
     def constant(self, values: Any, dtype: Any = np.float64) -> str:
-        """Add a constant tensor and give its name."""
+        """Add a constant tensor and return its name."""
         from onnx import numpy_helper
 
         name = self._fresh("constant")
@@ -65,7 +65,7 @@ class Appender:
         return self.node("Cast", [value], to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
     def reshape(self, value: str, shape: Sequence[int]) -> str:
-        """Give the value another shape; -1 stands for what is left."""
+        """Reshape the value; -1 stands for what is left."""
         return self.node("Reshape", [value, self.constant(shape, np.int64)])
 
     def input(self, name: str, dtype: Any) -> str:
@@ -96,7 +96,7 @@ class Appender:
         self.graph.output.append(_value_info(name, dtype))
 
     def finish(self) -> onnx.ModelProto:
-        """Give the checked model.
+        """Return the checked model.
 
         Raises
         ------

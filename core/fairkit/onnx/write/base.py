@@ -67,7 +67,7 @@ class BaseModel:
         return {feed.columns[0]: feed.input.name for feed in self._scorer.feeds if len(feed.columns) == 1}
 
     def scores(self, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
-        """Give the probability of the favorable label, shape [n], rounded to float32 as in the graph.
+        """Return the probability of the favorable label, shape [n], rounded to float32 as in the graph.
 
         Raises
         ------
@@ -93,7 +93,7 @@ class BaseModel:
         return compose(proto, self.head, rule, inputs=self.column_inputs)
 
     def feeds(self, columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """Give the arrays for the model's own inputs."""
+        """Return the arrays for the model's own inputs."""
         return {feed.input.name: feed.build(columns) for feed in self._scorer.feeds}
 
     def _head(self, options: ModelOptions) -> ScoreHead:

@@ -230,7 +230,7 @@ def fit_encoder(
 
 
 def text_codes(values: NDArray[Any], categories: Sequence[str]) -> NDArray[np.int64]:
-    """Give each value's place among the categories, shape [n]; -1 where it is none of them."""
+    """Return each value's place among the categories, shape [n]; -1 where it is none of them."""
     places = {category: code for code, category in enumerate(categories)}
     seen: dict[Any, int] = {}
     codes = np.empty(len(values), dtype=np.int64)

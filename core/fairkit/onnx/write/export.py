@@ -59,7 +59,7 @@ class TabularModel(FittedModel):
         return Prediction(score=score, decision_probability=decided)
 
     def to_onnx(self) -> onnx.ModelProto:
-        """Give one graph over the raw columns."""
+        """Return one graph over the raw columns."""
         graph = GraphBuilder()
         matrix = self.encoder.add_to(graph)
         scores = add_estimator(graph, matrix, self.estimator, self.task, width=len(self.encoder.names))
@@ -112,7 +112,7 @@ def export(model: FittedModel, table: Table, metadata: Mapping[str, Any] | None 
 
 
 def settings_of(table: Table) -> dict[str, Any]:
-    """Give the data settings that a model carries: label, favorable, sensitive, features, task, classes."""
+    """Return the data settings that a model carries: label, favorable, sensitive, features, task, classes."""
     roles = table.roles
     return {
         "schema": "fairkit.model/1",
@@ -142,7 +142,7 @@ def check_parity(
     *,
     tolerance: float = PARITY,
 ) -> float:
-    """Run the file beside the model and give the largest difference of their scores.
+    """Run the file beside the model and return the largest difference of their scores.
 
     Decision probabilities are compared too, except on rows whose score is within the tolerance of a
     threshold, where float32 may fall on either side: there may be one such row in a thousand.

@@ -54,13 +54,13 @@ class GraphBuilder:
         return name
 
     def node(self, op: str, inputs: Sequence[str], *, domain: str = "", **attributes: Any) -> str:
-        """Add a node with one output and give the output's name."""
+        """Add a node with one output and return the output's name."""
         return self.nodes(op, inputs, 1, domain=domain, **attributes)[0]
 
     def nodes(
         self, op: str, inputs: Sequence[str], outputs: int, *, domain: str = "", **attributes: Any
     ) -> list[str]:
-        """Add a node with several outputs and give their names."""
+        """Add a node with several outputs and return their names."""
         from onnx import helper
 
         name = self._fresh(op)
@@ -69,7 +69,7 @@ class GraphBuilder:
         return names
 
     def constant(self, values: Any, dtype: Any = np.float32) -> str:
-        """Add a constant tensor and give its name."""
+        """Add a constant tensor and return its name."""
         from onnx import numpy_helper
 
         name = self._fresh("constant")
@@ -121,7 +121,7 @@ class GraphBuilder:
         return {output.name: names[output.name] for output in model.graph.output}
 
     def build(self, *, producer_version: str = "") -> onnx.ModelProto:
-        """Give the checked model.
+        """Return the checked model.
 
         Raises
         ------

@@ -45,7 +45,7 @@ class GroupCodes:
         return self.keys.names
 
     def transform(self, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
-        """Give the groups' numbers, shape [n]."""
+        """Return the groups' numbers, shape [n]."""
         return self.keys.codes(columns)
 
     def add_to(self, graph: GraphBuilder) -> str:

@@ -69,13 +69,13 @@ def add_prefix_sums(graph: GraphBuilder, parts: str, count: int) -> str:
 def mixture_chance(
     scores: NDArray[np.float64], weights: Sequence[float], *, threshold: float = 0.5
 ) -> NDArray[np.float64]:
-    """Give the decision probability in memory, shape [n], from members' scores [n, k]."""
+    """Return the decision probability in memory, shape [n], from members' scores [n, k]."""
     chance: NDArray[np.float64] = (scores >= threshold) @ check_weights(weights)
     return np.minimum(chance, 1.0)
 
 
 def check_weights(weights: Sequence[float]) -> NDArray[np.float64]:
-    """Give the weights as an array; raises ModelError unless they are a distribution."""
+    """Return the weights as an array; raises ModelError unless they are a distribution."""
     shares = np.asarray(weights, dtype=float)
     if len(shares) == 0 or not np.isfinite(shares).all() or shares.min() < 0 or abs(shares.sum() - 1) > 1e-9:
         raise ModelError(f"the mixture's weights must be nonnegative and add up to 1, not {list(weights)}")

@@ -66,7 +66,7 @@ class GroupColumn:
         return values + int(self.missing)
 
     def codes(self, values: NDArray[Any]) -> NDArray[np.int64]:
-        """Give the numbers of raw cells, shape [n]; numeric ones are compared as float32, as in the graph."""
+        """Return the numbers of raw cells, shape [n]; numeric ones are compared as float32, as in the graph."""
         if self.is_text:
             return self._text_codes(values)
         numbers = as_float32(values, self.name)
@@ -119,7 +119,7 @@ class GroupKeys:
         return tuple(column.size + 1 for column in self.columns)
 
     def lookup(self) -> NDArray[np.int64]:
-        """Give the group of every combination, flat; K (the pooled rule) for those that are no group.
+        """Return the group of every combination, flat; K (the pooled rule) for those that are no group.
 
         Raises
         ------
@@ -139,14 +139,14 @@ class GroupKeys:
         return table
 
     def keep(self, wanted: Sequence[bool]) -> Self:
-        """Give the keys of some of the groups; the others become values without a group."""
+        """Return the keys of some of the groups; the others become values without a group."""
         places = [place for place, keep in enumerate(wanted) if keep]
         return replace(
             self, names=tuple(self.names[i] for i in places), cells=tuple(self.cells[i] for i in places)
         )
 
     def codes(self, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
-        """Give each row's group, shape [n]; K for unseen and missing values.
+        """Return each row's group, shape [n]; K for unseen and missing values.
 
         Raises
         ------
@@ -239,14 +239,14 @@ class GroupRule:
             raise ModelError(f"a rule for {wanted - 1} groups has {wanted} rows: the last is the pooled rule")
 
     def tables(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Give thresholds, widths and weights, each of shape [K + 1, J]; unused places weigh 0."""
+        """Return thresholds, widths and weights, each of shape [K + 1, J]; unused places weigh 0."""
         most = max(1, *(len(row) for row in self.pieces))
         padded = [[*row, *[Piece(math.inf, 0.0, 0.0)] * (most - len(row))] for row in self.pieces]
         table = np.array(padded, dtype=np.float64).reshape(len(self.pieces), most, 3)
         return table[..., 0], table[..., 1], table[..., 2]
 
     def adjust(self, score: NDArray[np.floating], codes: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Give the score that the rule decides by: o s / (o s + 1 - s), shape [n], in [0, 1]."""
+        """Return the score that the rule decides by: o s / (o s + 1 - s), shape [n], in [0, 1]."""
         scores = np.asarray(score, dtype=np.float64)
         if self.odds is None:
             return scores
@@ -254,7 +254,7 @@ class GroupRule:
         return np.asarray(scaled / (scaled + (1.0 - scores)))
 
     def probability(self, score: NDArray[np.floating], codes: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Give h, the chance of the favorable decision.
+        """Return h, the chance of the favorable decision.
 
         Parameters
         ----------
@@ -279,7 +279,7 @@ class GroupRule:
         return np.clip(chance, 0.0, 1.0) + 0.0 * scores
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the rule as plain JSON values, for a model's metadata and for people."""
+        """Return the rule as plain JSON values, for a model's metadata and for people."""
         names = [*self.keys.names, "(any other value)"]
         rows = []
         for place, (name, pieces) in enumerate(zip(names, self.pieces, strict=True)):

@@ -56,7 +56,7 @@ def run_columns(
 
 
 def as_input(values: NDArray[Any], kind: str) -> NDArray[Any]:
-    """Give a raw column as the tensor that an input of this type takes, shape [n, 1]."""
+    """Return a raw column as the tensor that an input of this type takes, shape [n, 1]."""
     from fairkit.onnx.write.encode import as_float32
 
     if kind == "tensor(string)":

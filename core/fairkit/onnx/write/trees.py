@@ -36,7 +36,7 @@ Tree = list[Node]
 
 
 def round_down(threshold: float) -> float:
-    """Give the largest float32 that is at most the threshold.
+    """Return the largest float32 that is at most the threshold.
 
     For every float32 x, ``x <= round_down(t)`` is the same as ``x <= t``: rounding to the nearest would
     move some rows to the other side.
@@ -73,7 +73,7 @@ def lightgbm_trees(booster: Any, *, rounds: int | None = None) -> list[Tree]:
 
 
 def _add_lightgbm(record: dict[str, Any], tree: Tree) -> int:
-    """Add a subtree and give its root's number."""
+    """Add a subtree and return its root's number."""
     number = len(tree)
     if "split_index" not in record:
         if record.get("leaf_coeff"):
