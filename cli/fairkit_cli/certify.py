@@ -56,17 +56,16 @@ def certify(
 ) -> None:
     """Audit a model and sign what is found, whatever the verdict; the exit code tells it."""
     from fairkit.config import load_config
+    from fairkit.files import check_writable, write_atomic
     from fairkit.onnx.model import OnnxModel
     from fairkit_cli.names import model_file
     from fairkit_cli.progress import progress_bar
     from fairkit_registry.evidence.certifying import certify as run
     from fairkit_registry.evidence.keys import load_secret
-    from fairkit_registry.files import write_whole
 
     opt.check_format(output_format, FORMATS)
     secrets = [load_secret(path) for path in keys]  # before the audit, which may take long
-    if not output.absolute().parent.is_dir():
-        raise FairkitError(f"cannot write {output}: its folder does not exist")
+    check_writable(output)
     settings = load_config(config)
     path = model_file(model, settings)
     loaded = OnnxModel.load(path)
@@ -77,7 +76,7 @@ def certify(
     told = _settings(opt.audit_settings(typed, settings), dataset.roles.to_dict())
     with progress_bar() as progress:
         signed, report = run(loaded, dataset, told, secrets, progress=progress, **where.arguments())
-    write_whole(output, signed)
+    write_atomic(output, signed)
     if output_format == "json":
         print(json.dumps(report.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
     else:

@@ -1,16 +1,45 @@
-"""Writing files so that a reader sees the old content or the new, never half of it."""
+"""Writing files so that a reader sees the old content or the new, never half of it, also after a power failure."""
 
 from __future__ import annotations
 
+import errno
 import os
+import secrets
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO, BinaryIO
 
 from fairkit.errors import FairkitError
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_CLOSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 class FileError(FairkitError, OSError):
     """A file that cannot be written where it was asked for."""
+
+
+def explain(error: OSError, doing: str, path: Path) -> str:
+    """Return one message for an error of the operating system, with what to do about it.
+
+    Parameters
+    ----------
+    error
+        What the system said.
+    doing
+        Such as ``"cannot write"``; the path follows.
+    path
+        The file or folder.
+    """
+    if error.errno in _FULL:
+        hint = "The disk or quota is full: free some space and run the command again; nothing was changed."
+    elif error.errno in _CLOSED:
+        hint = "The folder cannot be written: check its permissions, or name another folder."
+    else:
+        hint = "Nothing was changed."
+    return f"{doing} {path}: {error.strerror or error}. {hint}"
 
 
 def check_writable(path: Path) -> None:
@@ -22,39 +51,140 @@ def check_writable(path: Path) -> None:
         The folder does not exist or is not writable, or the path is a folder.
     """
     folder = path.parent
-    if path.is_dir():
-        raise FileError(f"{str(path)!r} is a folder; give a file name in it")
-    if not folder.is_dir():
-        raise FileError(f"the folder {str(folder)!r} does not exist; create it first: mkdir -p {folder}")
     try:
-        handle, name = tempfile.mkstemp(dir=folder, prefix=f".{path.name}.")
-    except OSError as error:
-        raise FileError(f"nothing can be written to {str(folder)!r}: {error.strerror}") from error
+        if path.is_dir():
+            raise FileError(f"{str(path)!r} is a folder; give a file name in it")
+        if not folder.is_dir():
+            raise FileError(f"the folder {str(folder)!r} does not exist; create it first: mkdir -p {folder}")
+        if _special(path):
+            return
+        handle, name = tempfile.mkstemp(dir=folder, prefix=".fairkit-")
+    except (OSError, ValueError) as error:
+        if isinstance(error, FileError):
+            raise
+        reason = getattr(error, "strerror", None) or error
+        raise FileError(f"nothing can be written to {str(folder)!r}: {reason}") from error
     os.close(handle)
     Path(name).unlink()
 
 
-def write_atomic(path: Path, content: bytes | str) -> None:
-    """Write a file under a temporary name, flush it to the disk, and rename it.
+def write_atomic(path: Path, content: bytes | str, *, mode: int | None = None, replace: bool = True) -> None:
+    """Write a whole file: under another name, flushed to the disk, then renamed.
+
+    Parameters
+    ----------
+    path
+        Where it shall be.
+    content
+        Text is encoded as UTF-8.
+    mode
+        Permissions of the new file, which never has wider ones, not even for a moment; by default those that the
+        user's mask leaves.
+    replace
+        False refuses to replace an existing file.
 
     Raises
     ------
     FileError
-        It cannot be written; nothing is left behind.
+        It cannot be written, or is there already and may not be replaced; nothing is left behind.
     """
-    data = content.encode() if isinstance(content, str) else content
-    check_writable(path)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        mask = os.umask(0)
-        os.umask(mask)
-        Path(name).chmod(0o666 & ~mask)
-        Path(name).replace(path)
+        data = content.encode() if isinstance(content, str) else content
+    except UnicodeEncodeError as error:
+        raise FileError(f"{path}: a name in it is no valid Unicode text and cannot be written") from error
+    with replacing(path, mode=mode, replace=replace) as file:
+        file.write(data)
+
+
+@contextmanager
+def replacing(path: Path, *, mode: int | None = None, replace: bool = True) -> Iterator[IO[bytes]]:
+    """Open a file to write that takes its name at the end of the block, whole and flushed.
+
+    Whatever ends the block early, an error or a signal, leaves the old file as it was and no new one. Where the
+    system can (Linux), the new file has no name until then, so that even a killed process leaves nothing.
+    A device or a pipe is written to as it is.
+
+    Parameters
+    ----------
+    path, mode, replace
+        As in `write_atomic`.
+
+    Raises
+    ------
+    FileError
+        See `write_atomic`.
+    """
+    if "\0" in str(path):
+        raise FileError(f"cannot write {str(path)!r}: a path holds no NUL character")
+    if not replace and os.path.lexists(path):
+        raise _taken(path)
+    try:
+        if _special(path):
+            with path.open("wb", buffering=0) as device:
+                yield device
+            return
+        file, name = _open_beside(path, 0o666 if mode is None else mode)
+        try:
+            with file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+                name = name or _named(file, path)
+            if replace:
+                Path(name).replace(path)
+            else:
+                os.link(name, path)
+        finally:
+            if name is not None:
+                Path(name).unlink(missing_ok=True)
+        sync_folder(path.parent)
+    except FileExistsError as error:
+        raise _taken(path) from error
+    except FairkitError:
+        raise
     except OSError as error:
-        raise FileError(f"{str(path)!r} cannot be written: {error.strerror}") from error
+        raise FileError(explain(error, "cannot write", path)) from error
+
+
+def _taken(path: Path) -> FileError:
+    return FileError(f"{path} exists already; choose another name, or remove it first")
+
+
+def _open_beside(path: Path, mode: int) -> tuple[BinaryIO, str | None]:
+    """Open a new file in the folder of another: without a name, or with one where the system needs it."""
+    unnamed = getattr(os, "O_TMPFILE", 0)
+    if unnamed and Path("/proc/self/fd").is_dir():
+        with suppress(OSError):  # some file systems cannot
+            descriptor = os.open(path.parent, unnamed | os.O_WRONLY, mode)
+            return os.fdopen(descriptor, "wb"), None
+    name = _beside(path)
+    descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    return os.fdopen(descriptor, "wb"), name
+
+
+def _named(file: IO[bytes], path: Path) -> str:
+    """Give a file without a name one in the folder of `path`."""
+    name = _beside(path)
+    # with a folder named, Python asks the system to follow the link in /proc, which it else does not
+    os.link(f"/proc/self/fd/{file.fileno()}", name, src_dir_fd=file.fileno(), follow_symlinks=True)
+    return name
+
+
+def _beside(path: Path) -> str:
+    return str(path.with_name(f".{path.name[:60]}.{secrets.token_hex(6)}.tmp"))
+
+
+def _special(path: Path) -> bool:
+    """Say whether the path is a device, a pipe or a socket: to rename a file over it would destroy it."""
+    return path.exists() and not path.is_file()
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush a folder's entries to the disk, so that a rename in it survives a power failure."""
+    if os.name == "nt":  # Windows cannot open folders; its renames are journalled
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
     finally:
-        Path(name).unlink(missing_ok=True)
+        os.close(descriptor)

@@ -153,6 +153,7 @@ def test_a_full_disk_is_a_clear_message_and_changes_nothing(tmp_path, make):
     program = """
         import resource, sys
         from pathlib import Path
+        from fairkit.files import FileError
         from fairkit_registry.errors import RegistryError
         from fairkit_registry.exchange.archive import export
         from fairkit_registry.store.maintenance import check
@@ -168,7 +169,7 @@ def test_a_full_disk_is_a_clear_message_and_changes_nothing(tmp_path, make):
                 print(error)
             try:
                 export(store, ["big"], folder / "out.tar")
-            except RegistryError as error:
+            except FileError as error:
                 print(error)
             try:
                 for _ in range(3000):

@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
+from fairkit.files import FileError
 from fairkit_registry.errors import KeyFileError, RegistryError
 from fairkit_registry.evidence import keys
 
@@ -32,7 +33,7 @@ def test_a_new_pair_is_private_belongs_together_and_is_never_replaced(tmp_path):
 
 
 def test_a_key_that_cannot_be_written_leaves_nothing(tmp_path):
-    with pytest.raises(RegistryError, match="cannot write"):
+    with pytest.raises(FileError, match="does not exist"):
         keys.new_key_pair(tmp_path / "nowhere" / "k")
     assert list(tmp_path.iterdir()) == []
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fairkit.files import check_writable, write_atomic
 from fairkit_registry.errors import KeyFileError, RegistryError
-from fairkit_registry.files import write_whole
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
@@ -168,7 +168,9 @@ def new_key_pair(path: str | Path) -> PublicKey:
     Raises
     ------
     RegistryError
-        One of the files exists already (a key is never replaced), or cannot be written.
+        One of the files exists already: a key is never replaced.
+    FileError
+        They cannot be written.
     """
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
@@ -178,9 +180,10 @@ def new_key_pair(path: str | Path) -> PublicKey:
     for existing in (path, public_path):
         if existing.exists():
             raise RegistryError(f"{existing} exists already; a key is never replaced: choose another name")
+    check_writable(path)
     secret = Ed25519PrivateKey.generate()
     public = public_half(secret)
     pem = secret.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    write_whole(path, pem, mode=0o600, replace=False)
-    write_whole(public_path, public.pem.encode("ascii"), replace=False)
+    write_atomic(path, pem, mode=0o600, replace=False)
+    write_atomic(public_path, public.pem, mode=0o644, replace=False)
     return public

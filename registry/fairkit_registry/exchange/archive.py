@@ -7,16 +7,13 @@ tools (oras, skopeo) can copy it.
 from __future__ import annotations
 
 import hashlib
-import os
-import secrets
 import tarfile
-from contextlib import suppress
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
+from fairkit.files import replacing
 from fairkit_registry import names
 from fairkit_registry.evidence.keys import PublicKey, parse_public
-from fairkit_registry.files import explain, sync_folder
 from fairkit_registry.jsonio import canonical
 
 if TYPE_CHECKING:
@@ -99,23 +96,13 @@ def export(
     Raises
     ------
     RegistryError
-        A name is unknown, a file of the registry is damaged, or the archive cannot be written.
+        A name is unknown, or a file of the registry is damaged.
+    FileError
+        The archive cannot be written.
     """
     versions = _chosen(registry, references)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
-    try:
-        with temporary.open("xb") as handle:
-            with tarfile.open(fileobj=handle, mode="w", format=tarfile.USTAR_FORMAT) as tar:
-                _write(_Writer(tar), registry, versions, keys)
-            handle.flush()
-            os.fsync(handle.fileno())
-        temporary.replace(path)
-        sync_folder(path.parent)
-    except OSError as error:
-        raise explain(error, "cannot write", path) from None
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
+    with replacing(path) as file, tarfile.open(fileobj=file, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        _write(_Writer(tar), registry, versions, keys)
     return versions
 
 

@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
+from fairkit.files import explain, sync_folder
 from fairkit_registry.errors import RegistryError
-from fairkit_registry.files import explain, sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -113,7 +113,7 @@ class BlobStore:
             with suppress(OSError):
                 path.unlink()
             if isinstance(error, OSError):
-                raise explain(error, "cannot write to the registry", self.root) from None
+                raise RegistryError(explain(error, "cannot write to the registry", self.root)) from None
             raise
         return Staged(digest=digest.hexdigest(), size=size, path=path)
 
@@ -135,7 +135,7 @@ class BlobStore:
             target.chmod(0o444)
             sync_folder(target.parent)
         except OSError as error:
-            raise explain(error, "cannot write to the registry", target) from None
+            raise RegistryError(explain(error, "cannot write to the registry", target)) from None
 
     def read(self, digest: str, *, limit: int) -> bytes:
         """Return a small blob's content, after checking its digest.

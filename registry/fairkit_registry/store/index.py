@@ -8,8 +8,8 @@ import sqlite3
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from fairkit.files import explain, sync_folder
 from fairkit_registry.errors import RegistryError
-from fairkit_registry.files import explain, sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -148,7 +148,7 @@ def create(path: Path, scratch: Path) -> None:
         _place(temporary, path)
         sync_folder(path.parent)
     except OSError as error:
-        raise explain(error, "cannot make a registry in", path.parent) from None
+        raise RegistryError(explain(error, "cannot make a registry in", path.parent)) from None
     except sqlite3.Error as error:
         raise _translate(error, path) from None
 
