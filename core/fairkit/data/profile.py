@@ -234,7 +234,7 @@ def _head(source: Source, column: str) -> NDArray[Any]:
 
 
 def used_rows(arrow: pa.RecordBatch, roles: Roles) -> tuple[pa.RecordBatch, NDArray[np.bool_]]:
-    """Keep the rows with a label, a weight, and sensitive values unless missing ones are a group; return the mask too."""
+    """Keep rows with a label, a weight, and sensitive values unless missing ones are a group; return the mask too."""
     needed = [roles.label, roles.weights]
     if roles.missing == "drop":
         needed += [c for split in roles.sensitive for c in split.columns]
