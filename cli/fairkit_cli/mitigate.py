@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +15,6 @@ from fairkit_cli import options as opt
 if TYPE_CHECKING:
     from fairkit.config import Config
     from fairkit.mitigation.run import MitigationResult
-    from fairkit.mitigators import Progress
 
 FORMATS = ("table", "json", "html")
 
@@ -88,6 +85,7 @@ def mitigate(
     from fairkit.files import check_writable
     from fairkit.mitigation.run import mitigate as run
     from fairkit_cli.audit import EXIT_CODES, drawing
+    from fairkit_cli.progress import progress_bar
 
     opt.check_format(output_format, FORMATS)
     settings = load_config(config)
@@ -102,7 +100,7 @@ def mitigate(
     train = opt.load_dataset(
         columns, settings, carried, file="train" if settings.data.get("train") else "path"
     )
-    with drawing(output_format), _bar(name) as progress:
+    with drawing(output_format), progress_bar() as progress:
         result = run(
             name,
             train,
@@ -173,33 +171,6 @@ def _parameters(plugin: str, assignments: Any, config: Config) -> dict[str, Any]
 
 def _first(*values: Any) -> Any:
     return next(value for value in values if value is not None)
-
-
-@contextmanager
-def _bar(name: str) -> Iterator[Progress]:
-    """Draw a bar with the current numbers on a terminal, and nothing elsewhere."""
-    from fairkit.mitigators import no_progress
-
-    if not sys.stderr.isatty():
-        yield no_progress
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[now]}"),
-    )
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
-        line = bar.add_task(name, total=None, now="")
-
-        def show(step: int, total: int, **values: float) -> None:
-            now = "  ".join(f"{key.replace('_', ' ')} {value:.4g}" for key, value in values.items())
-            bar.update(line, completed=step, total=total, now=now)
-
-        yield show
 
 
 def _register(

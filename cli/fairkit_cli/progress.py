@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fairkit.auditors import Progress
+    from fairkit.progress import Progress
 
 
 @contextmanager
 def progress_bar() -> Iterator[Progress]:
     """Return a function that draws progress on stderr if that is a terminal."""
-    from fairkit.auditors import no_progress
+    from fairkit.progress import no_progress
 
     if not sys.stderr.isatty():
         yield no_progress
@@ -22,13 +22,19 @@ def progress_bar() -> Iterator[Progress]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TextColumn("{task.fields[now]}"),
+    )
     with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
         tasks: dict[str, TaskID] = {}
 
-        def show(doing: str, done: int, total: int) -> None:
+        def show(doing: str, done: int, total: int, **values: float) -> None:
+            now = "  ".join(f"{key.replace('_', ' ')} {value:.4g}" for key, value in values.items())
             if doing not in tasks:
-                tasks[doing] = bar.add_task(doing, total=total or None)
-            bar.update(tasks[doing], completed=done, total=total or None)
+                tasks[doing] = bar.add_task(doing, total=total or None, now=now)
+            bar.update(tasks[doing], completed=done, total=total or None, now=now)
 
         yield show

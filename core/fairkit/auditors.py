@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from fairkit.progress import Progress, no_progress
+
 if TYPE_CHECKING:
     from fairkit.data.dataset import Batch, Dataset
+    from fairkit.data.task import Task
     from fairkit.engines.base import Engine
     from fairkit.metrics import Metric
-    from fairkit.models.scorer import Predictions, Scorer, Task
+    from fairkit.models.scorer import Predictions, Scorer
     from fairkit.results.findings import Finding
-
-Progress = Callable[[str, int, int], None]
-"""Told what is being done, how much is done, and how much there is (0 where that is not known)."""
-
-
-def no_progress(doing: str, done: int, total: int) -> None:
-    """Tell nobody."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fairkit.mitigators import Run, Table
-    from fairkit.models.scorer import Task
+    from fairkit.data.table import Table
+    from fairkit.data.task import Task
+    from fairkit.fitted import Run
     from fairkit.onnx.write.encode import Encoding
     from fairkit.onnx.write.export import TabularModel
 

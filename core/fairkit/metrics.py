@@ -15,8 +15,8 @@ from fairkit.statistics import Confusion, Contributions, Moments, Rows, Statisti
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from fairkit.data.task import Task
     from fairkit.intervals import Limits
-    from fairkit.models.scorer import Task
     from fairkit.results.findings import Better
 
     Array = NDArray[np.float64]

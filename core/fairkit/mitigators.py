@@ -2,297 +2,28 @@
 
 from __future__ import annotations
 
-import dataclasses
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-import numpy as np
-
-from fairkit.data.roles import Roles, same_value
-from fairkit.errors import DataError, ParameterError, did_you_mean
-from fairkit.models.scorer import ModelOptions, Task, choose_task
+from fairkit.data.table import Groups, Table
+from fairkit.errors import ParameterError, did_you_mean
+from fairkit.fitted import FittedModel, Prediction, Run
+from fairkit.learners import fit_learner
 from fairkit.parameters.declare import parse_parameters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Mapping, Sequence
 
-    import onnx
-    from numpy.typing import NDArray
-
-    from fairkit.data.dataset import Dataset
-    from fairkit.data.roles import Sensitive
+    from fairkit.data.task import Task
     from fairkit.mitigation.rows import SpreadRows
+    from fairkit.models.scorer import ModelOptions
     from fairkit.onnx.model import OnnxModel
     from fairkit.results.policy import Rule
 
+__all__ = ["FittedModel", "Groups", "Mitigator", "Prediction", "Run", "Stage", "Table"]
+
 Stage = Literal["pre", "in", "post"]
-
-
-@dataclass(frozen=True, slots=True)
-class Groups:
-    """One way to split the rows of a table into groups.
-
-    Attributes
-    ----------
-    split
-        The columns and bin edges behind it; None where the codes were given as they are.
-    names
-        The groups' names; codes point into them.
-    codes
-        Each row's group, shape [n], int64.
-    """
-
-    split: Sensitive | None
-    names: tuple[str, ...]
-    codes: NDArray[np.int64]
-
-    def sizes(self) -> NDArray[np.int64]:
-        """Return the rows of each group, shape [len(names)]."""
-        return np.bincount(self.codes, minlength=len(self.names)).astype(np.int64)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """Rows to learn from: plain arrays with roles.
-
-    Attributes
-    ----------
-    columns
-        Raw columns by name, each of shape [n]: text as objects (None where missing), whole numbers as int64,
-        other numbers as float64 (NaN where missing). Holds the features and the sensitive columns.
-    features
-        The columns that the model gets, in order.
-    target
-        Shape [n], float64. Binary: 1 where the label is the favorable value, else 0. Multiclass: the index
-        into `classes`. Regression: the value.
-    groups
-        The ways to split people, by name, first the one named first by the user.
-    weights
-        Sample weights, shape [n], nonnegative; None where all count the same.
-    task
-        binary, multiclass or regression.
-    classes
-        The label's values; in a binary task the favorable one is last.
-    roles
-        What the columns are for, as it goes into the model's metadata.
-    name
-        The table's name, for messages.
-    """
-
-    columns: Mapping[str, NDArray[Any]]
-    features: tuple[str, ...]
-    target: NDArray[np.float64]
-    groups: Mapping[str, Groups] = field(default_factory=dict)
-    weights: NDArray[np.float64] | None = None
-    task: Task = "binary"
-    classes: tuple[Any, ...] = ()
-    roles: Roles = field(default_factory=Roles)
-    name: str = "the data"
-
-    def __len__(self) -> int:
-        return len(self.target)
-
-    @classmethod
-    def from_dataset(cls, data: Dataset, task: Task | None = None) -> Self:
-        """Read a dataset into memory.
-
-        Parameters
-        ----------
-        data
-            With a label.
-        task
-            Default: told by the label, as in an audit (`fairkit.models.choose_task`).
-
-        Raises
-        ------
-        DataError
-            There is no label, or it does not fit the task.
-        """
-        roles = fixed_roles(data)
-        if roles.label is None:
-            raise DataError(f"{data.name}: training needs the outcome column; name it with --label")
-        values = data.profile.label_values
-        chosen = choose_task(data, ModelOptions(task=task), None)
-        batch = data.read(list(dict.fromkeys([*data.features, *_sensitive_columns(roles)])))
-        target, classes = _target(chosen, batch.label, batch.favorable, values, data)
-        return cls(
-            columns=batch.columns(list(dict.fromkeys([*data.features, *_sensitive_columns(roles)]))),
-            features=data.features,
-            target=target,
-            groups={
-                split.name: Groups(split, tuple(data.group_names(split.name)), batch.groups[split.name])
-                for split in roles.sensitive
-            },
-            weights=batch.weights,
-            task=chosen,
-            classes=classes,
-            roles=roles,
-            name=data.name,
-        )
-
-    def take(self, index: NDArray[Any]) -> Self:
-        """Return the rows that a mask or an index array names."""
-        return dataclasses.replace(
-            self,
-            columns={name: values[index] for name, values in self.columns.items()},
-            target=self.target[index],
-            groups={n: Groups(g.split, g.names, g.codes[index]) for n, g in self.groups.items()},
-            weights=None if self.weights is None else self.weights[index],
-        )
-
-    def with_weights(self, weights: NDArray[np.float64] | None) -> Self:
-        """Return the same rows with other weights."""
-        return dataclasses.replace(self, weights=weights)
-
-    def row_weights(self) -> NDArray[np.float64]:
-        """Return the weights, shape [n]; ones where there are none."""
-        return np.ones(len(self)) if self.weights is None else self.weights
-
-    def only_groups(self, wanted: str | None = None) -> Groups:
-        """Return the split that a method works on: the named one, else the only one, else the intersection.
-
-        Raises
-        ------
-        DataError
-            There is no sensitive column, or no such split.
-        """
-        if not self.groups:
-            raise DataError(f"{self.name}: this method needs a sensitive column; name it with --sensitive")
-        if wanted is not None:
-            if wanted not in self.groups:
-                hint = did_you_mean(wanted, self.groups, what="splits")
-                raise DataError(f"{self.name}: there is no sensitive split {wanted!r}. {hint}")
-            return self.groups[wanted]
-        return next(iter(self.groups.values())) if len(self.groups) == 1 else intersect(self.groups)
-
-
-def intersect(groups: Mapping[str, Groups]) -> Groups:
-    """Cross several splits: the groups are the combinations that occur, ``"Female & Black"``."""
-    splits = list(groups.values())
-    shape = [len(split.names) for split in splits]
-    cells = np.ravel_multi_index([split.codes for split in splits], shape)
-    present, codes = np.unique(cells, return_inverse=True)
-    places = np.array(np.unravel_index(present, shape)).T
-    names = tuple(
-        " & ".join(split.names[i] for split, i in zip(splits, row, strict=True)) for row in places.tolist()
-    )
-    return Groups(_crossed([split.split for split in splits]), names, codes.astype(np.int64).ravel())
-
-
-def _crossed(splits: list[Sensitive | None]) -> Sensitive | None:
-    from fairkit.data.roles import Sensitive
-
-    known = [split for split in splits if split is not None]
-    columns = tuple(column for split in known for column in split.columns)
-    if len(known) < len(splits) or len(set(columns)) < len(columns):
-        return None
-    return Sensitive(columns, tuple(edges for split in known for edges in split.edges))
-
-
-class Progress(Protocol):
-    """What a method calls as it works; shown as a bar on a terminal."""
-
-    def __call__(self, step: int, total: int, **values: float) -> None:
-        """Say that `step` of `total` steps are done, with numbers to show, such as ``loss=0.31``."""
-
-
-def no_progress(step: int, total: int, **values: float) -> None:
-    """Show nothing."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """How to run: what is not a parameter of the method.
-
-    Attributes
-    ----------
-    seed
-        Every random draw comes from ``numpy.random.default_rng(seed)``.
-    threads
-        How many threads to use; None leaves it to the libraries.
-    learner
-        The learner's name, for methods that take one; None is the method's first choice. Methods that say so
-        take an estimator of scikit-learn's kind too.
-    progress
-        Call it at least once a second.
-    """
-
-    seed: int = 0
-    threads: int | None = None
-    learner: Any = None
-    progress: Progress = no_progress
-
-    def rng(self) -> np.random.Generator:
-        """Make the generator of this run."""
-        return np.random.default_rng(self.seed)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prediction:
-    """What a model says about rows.
-
-    Attributes
-    ----------
-    score
-        Shape [n]; binary: in [0, 1]; regression: the value. Multiclass: shape [n, k] probabilities.
-    decision_probability
-        The chance of the favorable decision, shape [n]: 0 or 1 for a deterministic model; None where there
-        is no decision (regression, multiclass).
-    """
-
-    score: NDArray[np.float64]
-    decision_probability: NDArray[np.float64] | None = None
-
-
-class FittedModel(ABC):
-    """A model in memory that can become one ONNX file.
-
-    `details` holds what happened, as plain JSON values (histories, chosen settings); `notes` holds
-    sentences that the user must read.
-    """
-
-    details: Mapping[str, Any]
-    notes: tuple[str, ...]
-
-    @abstractmethod
-    def predict(self, columns: Mapping[str, NDArray[Any]]) -> Prediction:
-        """Score rows given as raw columns."""
-
-    @abstractmethod
-    def to_onnx(self) -> onnx.ModelProto:
-        """Return the model as a graph over raw columns; metadata and the parity check are added by fairkit."""
-
-    def held_out(self, table: Table, confidence: float) -> Mapping[str, Any]:
-        """Return what the method itself measures on held-out rows, as plain JSON values for the details.
-
-        Audits need nothing from here; it is for what only the method knows, such as a frontier. Sentences
-        under ``"notes"`` are shown with the model's own.
-        """
-        return {}
-
-    def audits(self, folder: Path) -> Mapping[str, Mapping[str, Any]]:
-        """Name the auditors, besides ``group``, that show what the method is for, each with its parameters.
-
-        The models before and after are audited by them on the held-out rows. Files that their parameters name,
-        such as a fair metric, are written to `folder`, which is removed afterwards.
-        """
-        return {}
-
-    def attachments(self, details: Mapping[str, Any]) -> Mapping[str, str]:
-        """Return texts to be written beside the file, by suffix: ``{".frontier.svg": "<svg ..."}``."""
-        return {}
-
-    def runner(self, proto: onnx.ModelProto) -> Callable[[Mapping[str, NDArray[Any]]], Mapping[str, Any]]:
-        """Return a function from raw columns to the outputs of the exported graph, for the parity check.
-
-        Override it where inputs are not one raw column each, of shape [rows, 1].
-        """
-        from fairkit.onnx.write.runtime import open_session, run_columns
-
-        session = open_session(proto)
-        return lambda columns: run_columns(session, columns)
 
 
 class Mitigator(ABC):
@@ -309,7 +40,8 @@ class Mitigator(ABC):
 
         import fairkit
         from fairkit.learners import fit_learner
-        from fairkit.mitigators import FittedModel, Run, Table
+        from fairkit.data.table import Table
+        from fairkit.fitted import FittedModel, Run
         from fairkit.parameters import parameter
 
 
@@ -458,8 +190,6 @@ class Mitigator(ABC):
 
     def baseline(self, table: Table, run: Run) -> FittedModel:
         """Train the same learner without mitigation, for the comparison before and after."""
-        from fairkit.learners import fit_learner
-
         return fit_learner(self.learner(run), table, run)
 
     def fit_spread(self, table: Table, rows: SpreadRows, run: Run) -> FittedModel:
@@ -516,34 +246,3 @@ class Mitigator(ABC):
             hint = did_you_mean(chosen, self.learners, what="learners")
             raise ParameterError(f"{self.name} cannot use the learner {chosen!r}. {hint}")
         return chosen
-
-
-def fixed_roles(data: Dataset) -> Roles:
-    """Return a dataset's roles with the bins that its first pass found and the features by name."""
-    return dataclasses.replace(data.roles, sensitive=data.splits, features=data.features)
-
-
-def target_of(data: Dataset) -> tuple[Any, ...]:
-    """Return the label's values in a binary task, the favorable one last."""
-    values, favorable = data.profile.label_values, data.roles.favorable
-    good = next(value for value in values if same_value(value, favorable))
-    return (*(value for value in values if value != good), good)
-
-
-def _sensitive_columns(roles: Roles) -> list[str]:
-    return [column for split in roles.sensitive for column in split.columns]
-
-
-def _target(
-    task: Task, label: Any, favorable: Any, values: tuple[Any, ...], data: Dataset
-) -> tuple[NDArray[np.float64], tuple[Any, ...]]:
-    if task == "binary":
-        good = next((one for one, yes in zip(label, favorable, strict=True) if yes), None)
-        others = tuple(value for value in values if value != good)
-        return favorable.astype(np.float64), (*others, good)
-    if task == "multiclass":
-        index = {value: i for i, value in enumerate(values)}
-        return np.array([index[value] for value in label.tolist()], dtype=np.float64), values
-    if label.dtype.kind not in "ifb":
-        raise DataError(f"{data.name}: regression needs numbers, but the label {data.roles.label!r} is text")
-    return label.astype(np.float64), ()

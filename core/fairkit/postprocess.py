@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from fairkit.errors import DataError, ParameterError
-from fairkit.mitigators import FittedModel, Mitigator, Prediction, Run, Table
+from fairkit.fitted import FittedModel, Prediction, Run
+from fairkit.mitigators import Mitigator
 from fairkit.models.scorer import ModelOptions
 from fairkit.onnx.model import OnnxModel
 from fairkit.onnx.read.feeds import RANDOM_INPUT
@@ -29,8 +30,9 @@ if TYPE_CHECKING:
     import onnx
     from numpy.typing import NDArray
 
+    from fairkit.data.table import Table
+    from fairkit.data.task import Task
     from fairkit.mitigators import Stage
-    from fairkit.models.scorer import Task
     from fairkit.onnx.write.rules import GroupKeys, Piece
 
 RULE_KEY = "fairkit.rule"

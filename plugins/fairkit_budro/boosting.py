@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import DataError
+from fairkit.progress import Progress, no_progress
 from fairkit_budro.losses import class_losses, derivatives
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def train(
     settings: Settings,
     *,
     watch: Watch | None = None,
-    progress: Callable[..., None] = lambda *_, **__: None,
+    progress: Progress = no_progress,
 ) -> Trained:
     """Boost (BuDRO Algorithm 1): one plain round, then rounds on the worst case of the scores before them.
 
@@ -151,7 +152,7 @@ def train(
 class _State:
     """What the objective carries from round to round."""
 
-    def __init__(self, rows: Rows, plan: Plan, settings: Settings, progress: Callable[..., None]) -> None:
+    def __init__(self, rows: Rows, plan: Plan, settings: Settings, progress: Progress) -> None:
         self.rows, self.plan, self.settings, self.progress = rows, plan, settings, progress
         self.path: list[Moment] = []
         self.calls = 0
@@ -175,6 +176,7 @@ class _State:
         loss = float(self.rows.mass @ values[self.rows.labels, np.arange(len(self.rows.labels))])
         self.path.append(Moment.of(worst, loss))
         self.progress(
+            "training rounds",
             self.calls,
             self.settings.rounds,
             eta=worst.eta,

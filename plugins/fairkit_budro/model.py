@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import onnx
     from numpy.typing import NDArray
 
+    from fairkit.data.task import Task
     from fairkit.individual.metric import FairMetric
-    from fairkit.models.scorer import Task
     from fairkit.onnx.write.encode import Encoder
 
 

@@ -42,7 +42,7 @@ class Oracle:
     def fit(self, _: Any, targets: Any, sample_weight: Any) -> Oracle:
         """Learn which rows to accept; targets 0 or 1, shape [n], weights as their costs."""
         self.calls[0] += 1
-        self.run.progress(self.calls[0], max(100, self.calls[0] + 1))
+        self.run.progress("training classifiers", self.calls[0], max(100, self.calls[0] + 1))
         self.member = Learned(
             fit_estimator(
                 self.learner,

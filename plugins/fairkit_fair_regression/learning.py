@@ -17,8 +17,8 @@ from fairkit_fair_regression.members import Chances, Counted, Values
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from fairkit.data.task import Task
     from fairkit.mitigators import Run, Table
-    from fairkit.models.scorer import Task
     from fairkit.onnx.write.encode import Encoder
 
     Array = NDArray[np.float64]

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import onnx
     from numpy.typing import NDArray
 
+    from fairkit.data.task import Task
     from fairkit.mitigators import Table
-    from fairkit.models.scorer import Task
     from fairkit.onnx.write.encode import Encoder
     from fairkit_fair_regression.frontier import Frontier
     from fairkit_fair_regression.grid import Grid

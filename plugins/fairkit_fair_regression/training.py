@@ -307,7 +307,11 @@ class Training:
 
         def watch(moment: Moment) -> None:
             self.run.progress(
-                next(steps, before + most), most * len(levels), gap=moment.gap, violation=moment.violation
+                "training rounds",
+                next(steps, before + most),
+                most * len(levels),
+                gap=moment.gap,
+                violation=moment.violation,
             )
 
         return watch

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit.mitigation.rows import SpreadRows
     from fairkit.mitigators import Groups, Table
+    from fairkit.progress import Progress
     from fairkit_fairgbm.constraints import Cells, Constraints
     from fairkit_fairgbm.trainer import Settings, Trained
 
@@ -50,7 +51,7 @@ def train(
     constraints: Constraints,
     settings: Settings,
     *,
-    progress: Callable[..., None],
+    progress: Progress,
 ) -> tuple[Trained, Encoder]:
     """Train on the workers; `held` marks the validation rows.
 
@@ -217,24 +218,22 @@ def _xgboost() -> Iterator[tuple[Any, Any]]:
     yield xgboost, xgd
 
 
-def _tell(step: int, total: int, **numbers: float) -> None:
+def _tell(doing: str, done: int, total: int, **values: float) -> None:
     """Tell the client of a round, from the worker that came first in the collective."""
     from distributed import get_worker
     from xgboost import collective
 
     if collective.get_rank() == 0:
-        get_worker().log_event(TOPIC, {"step": step, "total": total, **numbers})
+        get_worker().log_event(TOPIC, {"doing": doing, "done": done, "total": total, **values})
 
 
 @contextmanager
-def _told(rows: SpreadRows, progress: Callable[..., None]) -> Iterator[None]:
+def _told(rows: SpreadRows, progress: Progress) -> Iterator[None]:
     client = rows.engine.client
 
     def show(event: Any) -> None:
         _, record = event
-        progress(
-            record["step"], record["total"], **{k: v for k, v in record.items() if k not in ("step", "total")}
-        )
+        progress(**record)
 
     client.subscribe_topic(TOPIC, show)
     try:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import DataError
+from fairkit.progress import Progress, no_progress
 from fairkit_fairgbm import kernel
 from fairkit_fairgbm.constraints import Multipliers, Rates, scale
 
@@ -133,7 +134,7 @@ def train(
     settings: Settings,
     *,
     validation: Rows | None = None,
-    progress: Callable[..., None] = lambda *_, **__: None,
+    progress: Progress = no_progress,
 ) -> Trained:
     """Train under constraints.
 
@@ -341,12 +342,10 @@ def _start(weight: NDArray[np.float64], params: Mapping[str, Any]) -> float:
     return math.log(share / (1 - share))
 
 
-def _show(progress: Callable[..., None], state: State, path: list[Moment], rounds: int) -> None:
+def _show(progress: Progress, state: State, path: list[Moment], rounds: int) -> None:
     latest = path[-1] if path else (state.path[-1] if state.path else None)
-    if latest is None:
-        progress(state.calls, rounds)
-    else:
-        progress(state.calls, rounds, loss=latest.loss, violation=max(0.0, latest.violation))
+    numbers = {} if latest is None else {"loss": latest.loss, "violation": max(0.0, latest.violation)}
+    progress("training rounds", state.calls, rounds, **numbers)
 
 
 def stale(path: list[Moment], patience: int) -> bool:

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairkit.progress import Progress, no_progress
 from fairkit_fairgbm import kernel
 from fairkit_fairgbm.constraints import Cells, Rates
 from fairkit_fairgbm.trainer import Moment, Rows, State, Trained, moment, stale
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from fairkit_fairgbm.constraints import Constraints
@@ -40,7 +39,7 @@ def train(
     settings: Settings,
     *,
     validation: Rows | None = None,
-    progress: Callable[..., None] = lambda *_, **__: None,
+    progress: Progress = no_progress,
 ) -> Trained:
     """Train on one machine; see `fairkit_fairgbm.trainer.train`."""
     import xgboost
@@ -129,7 +128,7 @@ class Hooks:
             state.validation_rates = job.path[-1].rates
         return "violation", job.path[-1].violation
 
-    def callback(self, progress: Callable[..., None] | None = None) -> Any:
+    def callback(self, progress: Progress = no_progress) -> Any:
         """Return the callback that tells of rounds, stops early, and leaves the path in the booster."""
         import xgboost
 
@@ -146,15 +145,14 @@ class Hooks:
 
         return Watch()
 
-    def after_round(self, epoch: int, progress: Callable[..., None] | None) -> bool:
+    def after_round(self, epoch: int, progress: Progress) -> bool:
         """Tell of a round; give whether to stop."""
         job = self._job()
-        if progress is not None:
-            latest = job.path[-1] if job.path else job.latest()
-            numbers = {}
-            if latest is not None:
-                numbers = {"loss": latest.loss, "violation": max(0.0, latest.violation)}
-            progress(epoch + 1, self.settings.rounds, **numbers)
+        latest = job.path[-1] if job.path else job.latest()
+        numbers = {}
+        if latest is not None:
+            numbers = {"loss": latest.loss, "violation": max(0.0, latest.violation)}
+        progress("training rounds", epoch + 1, self.settings.rounds, **numbers)
         return bool(self.settings.patience) and stale(job.path, self.settings.patience)
 
     def after_training(self, model: Any) -> Any:

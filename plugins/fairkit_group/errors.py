@@ -11,7 +11,7 @@ from fairkit.metrics import Mean, Metric
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.models.scorer import Task
+    from fairkit.data.task import Task
     from fairkit.results.findings import Better
     from fairkit.statistics import Rows
 

@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data.dataset import Batch
+    from fairkit.data.task import Task
     from fairkit.engines.base import Spread
     from fairkit.individual.metric import FairMetric
     from fairkit.individual.search.problem import Problem, Solution
-    from fairkit.models.scorer import Predictions, Task
+    from fairkit.models.scorer import Predictions
     from fairkit_individual.collect import Rows
     from fairkit_individual.rewards import Rewards
     from fairkit_individual.tables import Table

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.auditors import AuditContext
+    from fairkit.data.task import Task
     from fairkit.individual.transport import Solution
-    from fairkit.models.scorer import Task
     from fairkit.results.findings import Finding
     from fairkit_individual.collect import Rows
     from fairkit_individual.rewards import Output

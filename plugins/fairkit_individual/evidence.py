@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from fairkit.data.task import Task
     from fairkit.individual.plan import Plan
     from fairkit.individual.search.problem import Problem
-    from fairkit.models.scorer import Task
     from fairkit_individual.collect import Rows
     from fairkit_individual.tables import Table
 

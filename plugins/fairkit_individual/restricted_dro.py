@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fairkit.auditors import AuditContext
-    from fairkit.models.scorer import Task
+    from fairkit.data.task import Task
     from fairkit_individual.collect import Rows
     from fairkit_individual.rewards import Loss
 

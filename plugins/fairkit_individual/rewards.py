@@ -14,7 +14,7 @@ from fairkit.errors import DataError, ModelError, ParameterError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fairkit.models.scorer import Task
+    from fairkit.data.task import Task
     from fairkit_individual.collect import Rows
 
 Floats = NDArray[np.float64]

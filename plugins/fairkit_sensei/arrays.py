@@ -10,14 +10,14 @@ import numpy as np
 
 from fairkit.errors import DataError, ParameterError, did_you_mean
 from fairkit.individual.geometry import Geometry
-from fairkit.mitigators import no_progress
+from fairkit.progress import no_progress
 from fairkit_sensei.counterfactuals import GivenCounterfactuals
 from fairkit_sensei.fitting import train_network
 from fairkit_sensei.records import Rows, Settings, Trained
 
 if TYPE_CHECKING:
     from fairkit.individual.metric import FairMetric
-    from fairkit.mitigators import Progress
+    from fairkit.progress import Progress
 
 
 def fit_network(

@@ -10,14 +10,13 @@ import numpy as np
 
 from fairkit.errors import DataError, ModelError
 from fairkit.individual.geometry import Geometry
-from fairkit.individual.training import sensitive_columns
 from fairkit.learners import check_target
 from fairkit.mitigation.run import stratified
 from fairkit_sensei.architecture import fully_connected, in_units
 from fairkit_sensei.counterfactuals import ColumnFlips, find_flips
 from fairkit_sensei.devices import device_for
 from fairkit_sensei.frontier import Frontier, Yardstick
-from fairkit_sensei.metric import make_metric, plain_encoder, shared_features
+from fairkit_sensei.metric import make_metric, plain_encoder, sensitive_columns, shared_features
 from fairkit_sensei.model import NetworkModel
 from fairkit_sensei.records import Rows, Settings, Trained
 from fairkit_sensei.training import train
@@ -28,8 +27,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.individual.metric import FairMetric
-    from fairkit.mitigators import Progress, Run, Table
+    from fairkit.mitigators import Run, Table
     from fairkit.onnx.write.encode import Encoder
+    from fairkit.progress import Progress
     from fairkit_sensei.counterfactuals import Flip
 
 HELD_OUT = 0.1
@@ -160,8 +160,8 @@ class Fitting:
     def _train(self, rho: float, place: int, count: int) -> Trained:
         epochs = self.settings.epochs or 1
 
-        def progress(step: int, total: int, **values: float) -> None:
-            self.run.progress(place * epochs + step, count * epochs, **values)
+        def progress(doing: str, done: int, total: int, **values: float) -> None:
+            self.run.progress(doing, place * epochs + done, count * epochs, **values)
 
         found = train_network(
             self.module,
@@ -178,7 +178,7 @@ class Fitting:
             threads=self.run.threads,
             progress=progress,
         )
-        self.run.progress((place + 1) * epochs, count * epochs)
+        self.run.progress("training epochs", (place + 1) * epochs, count * epochs)
         return found
 
 

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from fairkit.data.task import Task
     from fairkit.individual.geometry import Geometry
     from fairkit.mitigators import Table
-    from fairkit.models.scorer import Task
     from fairkit.onnx.write.encode import Encoder
     from fairkit_sensei.counterfactuals import Flip
 

@@ -11,7 +11,7 @@ import numpy as np
 from fairkit.errors import DataError, ParameterError
 from fairkit.individual.ascent import Disparity, Frame, Origin, output_directions, worst_case
 from fairkit.individual.networks import check_module
-from fairkit.mitigators import no_progress
+from fairkit.progress import no_progress
 from fairkit_sensei.batches import BalancedBatches
 from fairkit_sensei.devices import device_for, one_pool
 from fairkit_sensei.losses import LossReward, loss_for
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from fairkit.individual.ascent import Found, Reward
     from fairkit.individual.geometry import Geometry
-    from fairkit.mitigators import Progress
+    from fairkit.progress import Progress
     from fairkit_sensei.counterfactuals import Counterfactuals
 
 Tensor = Any
@@ -178,7 +178,7 @@ class _Run:
                 break
             record["validation"] = self._validate()
             history.append(record)
-            progress(epoch, epochs, loss=record["loss"], disparity=record["disparity"])
+            progress("training epochs", epoch, epochs, loss=record["loss"], disparity=record["disparity"])
             if self.validation is None or record["validation"] < least:
                 best, least, kept = epoch, record["validation"], self.steps.state()
             elif epoch - best >= (settings.patience or 1):

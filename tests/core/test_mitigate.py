@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 import fairkit
+from fairkit.data.table import intersect
 from fairkit.errors import FairkitError, ParameterError, PluginError
 from fairkit.learners import fit_learner
 from fairkit.mitigation.run import as_mitigator, find_mitigator, mitigate, split_dataset, stratified
-from fairkit.mitigators import Mitigator, Table, intersect
+from fairkit.mitigators import Mitigator, Table
 from fairkit.parameters.declare import parameter
 from fairkit.results.policy import Rule
 
@@ -47,7 +48,7 @@ class Tilt(Mitigator):
         strength: float = parameter(1.0, help="How much.", minimum=0, maximum=10)
 
     def fit(self, table, run, *, validation=None, model=None):
-        run.progress(1, 1, loss=0.5)
+        run.progress("training", 1, 1, loss=0.5)
         groups = table.only_groups()
         weight = 1 + self.parameters.strength * ((groups.codes == 0) & (table.target == 1))
         return fit_learner(self.learner(run), table.with_weights(weight), run)
@@ -109,8 +110,8 @@ def test_the_result_is_plain_json():
 
 def test_progress_is_told():
     seen = []
-    mitigate(Tilt, data(), progress=lambda step, total, **values: seen.append((step, total, values)))
-    assert seen == [(1, 1, {"loss": 0.5})]
+    mitigate(Tilt, data(), progress=lambda *told, **values: seen.append((*told, values)))
+    assert seen == [("training", 1, 1, {"loss": 0.5})]
 
 
 def test_split_is_even_in_every_group_and_class_and_seeded():
@@ -212,7 +213,7 @@ def test_a_folder_that_is_not_writable_is_found_before_training(tmp_path):
 
 
 def test_an_interrupt_leaves_nothing(tmp_path):
-    def stop(step, total, **values):
+    def stop(*told, **values):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

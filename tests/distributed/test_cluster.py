@@ -34,7 +34,7 @@ def test_a_worker_killed_in_an_audit(loans_model: Any, write_parts: Any) -> None
     with connected(workers=2) as client:
         moments: list[str] = []
 
-        def kill(doing: str, done: int, total: int) -> None:
+        def kill(doing: str, done: int, total: int, **_: float) -> None:
             moment = "scoring" if doing == "scoring rows" else "solving" if "solving" in doing else ""
             if moment and moment not in moments:
                 moments.append(moment)

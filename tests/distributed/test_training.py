@@ -39,7 +39,7 @@ def test_two_workers_train_the_model_of_one_machine(engine: Any, write_parts: An
         fairkit.load_data(folder, **ROLES),
         **ASKED,
         engine=engine,
-        progress=lambda step, total, **numbers: seen.append(step),
+        progress=lambda doing, done, total, **numbers: seen.append(done),
     )
     assert there.train_rows == here.train_rows
     assert there.after.data.sha256 == here.after.data.sha256
@@ -107,8 +107,8 @@ def test_a_worker_killed_in_training(write_parts: Any, tmp_path: Path) -> None:
         pids = list(client.run(os.getpid).values())
         killed = threading.Event()
 
-        def kill(step: int, total: int, **numbers: float) -> None:
-            if step > 3 and not killed.is_set():
+        def kill(doing: str, done: int, total: int, **numbers: float) -> None:
+            if doing == "training rounds" and done > 3 and not killed.is_set():
                 killed.set()
                 os.kill(pids[1], signal.SIGKILL)
 

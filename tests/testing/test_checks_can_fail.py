@@ -278,7 +278,7 @@ class Plain(fairkit.Mitigator):
     learners = ("logistic",)
 
     def fit(self, table, run, **_):
-        run.progress(0, 1)
+        run.progress("training", 0, 1)
         return fit_learner(self.learner(run), table, run)
 
 
@@ -357,7 +357,7 @@ class Swallows(Plain):
 
     def fit(self, table, run, **_):
         with contextlib.suppress(KeyboardInterrupt):
-            run.progress(0, 1)
+            run.progress("training", 0, 1)
         return fit_learner(self.learner(run), table, run)
 
 

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairkit import plugins
-from fairkit.auditors import AuditContext, Auditor, Progress, no_progress
+from fairkit.auditors import AuditContext, Auditor
 from fairkit.data.dataset import need_dataset
 from fairkit.engines.base import opened
 from fairkit.errors import ParameterError
 from fairkit.models.scorer import ModelOptions, PythonModel, Scorer
 from fairkit.parameters.declare import parse_parameters
+from fairkit.progress import Progress, no_progress
 from fairkit.results.findings import Finding, Report
 from fairkit.results.policy import Adjustment, Rule, judge
 

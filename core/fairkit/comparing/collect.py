@@ -16,10 +16,10 @@ from fairkit.statistics import Rows, Scores, Sums
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.auditors import Progress
     from fairkit.data.dataset import Batch, Dataset
     from fairkit.metrics import Metric
     from fairkit.models.scorer import Predictions, Scorer
+    from fairkit.progress import Progress
 
     Array = NDArray[np.float64]
 

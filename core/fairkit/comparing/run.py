@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.auditors import Progress, no_progress
 from fairkit.comparing.collect import Class, PairTotals, RankedRows, collect
 from fairkit.comparing.disparities import (
     Difference,
@@ -27,6 +26,7 @@ from fairkit.comparing.joint import Paired, paired, paired_areas
 from fairkit.errors import ModelError, ParameterError
 from fairkit.intervals import two_sided
 from fairkit.models.scorer import ModelOptions, Scorer
+from fairkit.progress import Progress, no_progress
 from fairkit.results.comparisons import Change, Comparison, outcome_of
 from fairkit.statistics import Scores
 

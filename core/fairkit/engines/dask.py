@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from fairkit.auditors import Progress, no_progress
 from fairkit.data.frames import FramePart
 from fairkit.data.sources import Source
 from fairkit.engines import remote
 from fairkit.engines.cluster import check_workers
 from fairkit.engines.remote import Elsewhere, Job, Place
 from fairkit.errors import DataError, EngineError
+from fairkit.progress import Progress, no_progress
 
 if TYPE_CHECKING:
     from fairkit.auditors import AuditContext, Auditor

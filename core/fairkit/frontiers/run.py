@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairkit.auditing.run import audit
-from fairkit.auditors import Progress, no_progress
 from fairkit.data.dataset import need_dataset
+from fairkit.data.table import Table
 from fairkit.errors import ParameterError, did_you_mean
 from fairkit.frontiers.choice import Choice, pareto, pick
 from fairkit.frontiers.points import Measure, Point, State
@@ -18,8 +18,8 @@ from fairkit.frontiers.schedule import Runner
 from fairkit.frontiers.sweeps import Sweep, is_whole
 from fairkit.frontiers.training import BASELINE, Rows, Setup
 from fairkit.mitigation.run import find_mitigator, split_dataset
-from fairkit.mitigators import Table
 from fairkit.models.scorer import ModelOptions
+from fairkit.progress import Progress, no_progress
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset

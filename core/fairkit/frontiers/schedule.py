@@ -15,10 +15,10 @@ from fairkit.frontiers.training import BASELINE, Family, Job, run_all
 from fairkit.mitigation.run import find_mitigator
 
 if TYPE_CHECKING:
-    from fairkit.auditors import Progress
     from fairkit.frontiers.points import Point, State
     from fairkit.frontiers.sweeps import Sweep
     from fairkit.frontiers.training import Setup
+    from fairkit.progress import Progress
 
 BATCH = 4
 """A search asks for so many points at a time, whatever the number of processes, so that it can be repeated."""

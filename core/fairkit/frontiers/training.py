@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from fairkit.data.dataset import Dataset
     from fairkit.data.roles import Roles
-    from fairkit.mitigators import Table
+    from fairkit.data.table import Table
 
 BASELINE = "baseline"
 PARITY_ROWS = 4_096
@@ -69,7 +69,7 @@ class Rows:
         import pyarrow as pa
 
         from fairkit.data.dataset import BATCH_ROWS
-        from fairkit.mitigators import fixed_roles
+        from fairkit.data.table import fixed_roles
 
         table = pa.Table.from_batches(list(data.source.batches(data.columns, BATCH_ROWS)))
         return cls(table=table, roles=fixed_roles(data), name=data.name)
@@ -162,8 +162,8 @@ def _failed(job: Job, error: str, started: float) -> Point:
 
 
 def _fit(setup: Setup, plugin: str, parameters: Mapping[str, Any]) -> bytes:
+    from fairkit.fitted import Run
     from fairkit.learners import fit_learner
-    from fairkit.mitigators import Run
     from fairkit.onnx.write.export import export
 
     if plugin == BASELINE:
@@ -175,8 +175,8 @@ def _fit(setup: Setup, plugin: str, parameters: Mapping[str, Any]) -> bytes:
 
 def _fit_together(setup: Setup, jobs: Sequence[Job]) -> list[bytes]:
     """Train points of one plugin in one call, and return their files."""
+    from fairkit.fitted import Run
     from fairkit.mitigation.run import _check_task, _mitigation, as_mitigator
-    from fairkit.mitigators import Run
     from fairkit.onnx.model import OnnxModel
     from fairkit.onnx.write.export import export
 

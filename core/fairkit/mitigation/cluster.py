@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit import plugins
+from fairkit.data.table import Table
 from fairkit.errors import ParameterError, did_you_mean
 from fairkit.learners import check_target
 from fairkit.mitigation.rows import (
@@ -18,15 +19,15 @@ from fairkit.mitigation.rows import (
     table_without_columns,
 )
 from fairkit.mitigation.run import Learned, _check_task, _mitigation, stratified
-from fairkit.mitigators import Table
 from fairkit.onnx.write.export import export
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data.dataset import Dataset
-    from fairkit.mitigators import Mitigator, Run
-    from fairkit.models.scorer import Task
+    from fairkit.data.task import Task
+    from fairkit.fitted import Run
+    from fairkit.mitigators import Mitigator
 
 
 def learn(

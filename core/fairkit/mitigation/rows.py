@@ -11,19 +11,19 @@ import numpy as np
 
 from fairkit.data.dataset import Dataset
 from fairkit.data.profile import BATCH_ROWS
+from fairkit.data.table import Groups, Table, fixed_roles, target_of
+from fairkit.data.task import choose_task
 from fairkit.engines import remote
 from fairkit.engines.dask import lost, rowless
 from fairkit.errors import DataError, ParameterError
-from fairkit.mitigators import Groups, Table, fixed_roles, target_of
-from fairkit.models.scorer import ModelOptions, choose_task
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from fairkit.data.task import Task
     from fairkit.engines.dask import DaskEngine
     from fairkit.engines.remote import Place
-    from fairkit.models.scorer import Task
 
 SAMPLE_ROWS = 20_000
 """Training rows that come here, for the checks of the exported file."""
@@ -130,7 +130,7 @@ def table_without_columns(engine: DaskEngine, data: Dataset, task: Task | None) 
     roles = fixed_roles(data)
     if roles.label is None:
         raise DataError(f"{data.name}: training needs the outcome column; name it with --label")
-    chosen = choose_task(data, ModelOptions(task=task), None)
+    chosen = choose_task(data, task)
     if chosen != "binary":
         raise ParameterError(f"on a cluster fairkit trains for binary tasks; this task is {chosen}")
     codes = SpreadRows(engine, data).collect(read_codes)

@@ -13,24 +13,27 @@ import numpy as np
 from fairkit import plugins
 from fairkit.auditing.run import audit
 from fairkit.data.dataset import BATCH_ROWS, Dataset, need_dataset
+from fairkit.data.table import Table, fixed_roles
 from fairkit.engines.base import opened
 from fairkit.errors import DataError, ParameterError, PluginError, did_you_mean
 from fairkit.files import check_writable, write_atomic
-from fairkit.mitigators import FittedModel, Mitigator, Run, Table, fixed_roles, no_progress
+from fairkit.fitted import FittedModel, Run
+from fairkit.mitigators import Mitigator
 from fairkit.models.scorer import ModelOptions
 from fairkit.onnx.read.safety import digest
 from fairkit.onnx.write.export import export
 from fairkit.parameters.declare import parameters_to_dict, parse_parameters
+from fairkit.progress import no_progress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from fairkit.data.task import Task
     from fairkit.engines.base import Engine
-    from fairkit.mitigators import Progress
-    from fairkit.models.scorer import Task
     from fairkit.onnx.model import OnnxModel
+    from fairkit.progress import Progress
     from fairkit.results.comparisons import Change
     from fairkit.results.findings import Report
     from fairkit.results.policy import Rule

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 from fairkit.data.roles import same_value, value_text
-from fairkit.errors import DataError, ModelError, ParameterError
+from fairkit.data.task import Task, choose_task
+from fairkit.errors import ModelError, ParameterError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -17,12 +18,8 @@ if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit.results.findings import ModelInfo
 
-Task = Literal["binary", "multiclass", "regression"]
 ScoreKind = Literal["probability", "logit", "label", "value"]
 Columns = Mapping[str, "NDArray[Any]"]
-
-MAX_REGRESSION_CLASSES = 20
-"""A numeric label with more distinct values than this is a regression target."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,47 +122,6 @@ class Model(Protocol):
         ...
 
 
-def choose_task(dataset: Dataset, options: ModelOptions, n_scores: int | None) -> Task:
-    """Tell binary, multi-class and regression apart by the label, the favorable value and the model.
-
-    Parameters
-    ----------
-    dataset
-        Its label's distinct values decide.
-    options
-        `options.task` wins.
-    n_scores
-        How many classes the model scores; None where the model does not show it.
-
-    Raises
-    ------
-    DataError
-        A binary task without a favorable value.
-    """
-    roles, values = dataset.roles, dataset.profile.label_values
-    if options.task is not None:
-        task: Task = options.task
-    elif roles.label is None:
-        task = "regression" if roles.favorable is None and n_scores in (None, 1) else "binary"
-    elif len(values) == 2:
-        task = "binary"
-    elif not values or (
-        not isinstance(values[0], str) and len(values) > MAX_REGRESSION_CLASSES and n_scores in (None, 1)
-    ):
-        task = "regression"
-    else:
-        task = "multiclass"
-    if task == "binary" and roles.label is not None and roles.favorable is None:
-        shown = " or ".join(repr(value_text(value)) for value in values[:5])
-        raise DataError(
-            f"which value of {roles.label!r} is good for the person? "
-            f"Say so with favorable ({shown}): --favorable {value_text(values[-1])!r}"
-        )
-    if task == "regression" and roles.label is not None and dataset.profile.label_range is None:
-        raise DataError(f"the label {roles.label!r} holds text; a regression needs numbers")
-    return task
-
-
 def check_scores(values: NDArray[np.float64], what: str) -> None:
     """Refuse NaN and infinite scores.
 
@@ -225,7 +181,7 @@ class PredictedColumns:
 
         named = [self.decision, self.score, self.decision_probability]
         require_columns(named, dataset.columns, role="prediction", table=dataset.name)
-        task = choose_task(dataset, options, 1)
+        task = choose_task(dataset, options.task, 1)
         if task == "multiclass":
             raise ModelError(
                 "columns of predictions serve binary and regression tasks; give a favorable value"
@@ -317,7 +273,7 @@ class PythonModel:
         from fairkit.results.findings import ModelInfo
 
         classes = [value.item() if isinstance(value, np.generic) else value for value in self._classes()]
-        task = choose_task(dataset, options, len(classes) or None)
+        task = choose_task(dataset, options.task, len(classes) or None)
         info = ModelInfo(
             name=self.name, sha256=None, task=task, notes=("An object in memory: it has no digest.",)
         )

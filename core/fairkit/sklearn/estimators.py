@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.data.roles import Roles
+from fairkit.data.table import Groups, Table
 from fairkit.errors import DataError, MissingExtraError, ParameterError
+from fairkit.fitted import Run
 from fairkit.mitigation.run import find_mitigator
-from fairkit.mitigators import Groups, Mitigator, Run, Table
 from fairkit.parameters.declare import parse_parameters
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.mitigators import FittedModel, Prediction
+    from fairkit.fitted import FittedModel, Prediction
+    from fairkit.mitigators import Mitigator
 
 RUN_PARAMETERS = ("learner", "random_state", "n_jobs")
 """Parameters that every estimator has besides its method's own."""

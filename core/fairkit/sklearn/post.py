@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.data.roles import Roles, Sensitive, value_text
+from fairkit.data.table import Groups, Table, intersect
 from fairkit.errors import DataError, MissingExtraError, ParameterError
-from fairkit.mitigators import Groups, Run, Table, intersect
+from fairkit.fitted import Run
 from fairkit.parameters.declare import parse_parameters
 from fairkit.postprocess import PostProcessor, RuleModel
 

@@ -170,7 +170,7 @@ def check_auditor_errors(audited: Audited) -> None:
 def check_auditor_leaves_nothing(audited: Audited) -> None:
     """An audit writes no file, also when Ctrl-C ends it."""
 
-    def interrupted(doing: str, done: int, total: int) -> None:
+    def interrupted(doing: str, done: int, total: int, **values: float) -> None:
         raise KeyboardInterrupt
 
     for task in audited.tasks:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.mitigators import FittedModel, Mitigator, Run, Table
+from fairkit.data.table import Table
+from fairkit.fitted import FittedModel, Run
 from fairkit.testing.leftovers import nothing_left_behind
 from fairkit.testing.require import ContractError, only_fairkit_errors, require
 from fairkit.testing.samples import COLUMNS, Task, sample_data, sample_model
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data.dataset import Dataset
+    from fairkit.mitigators import Mitigator
 
 _TASKS: tuple[Task, ...] = ("binary", "regression", "multiclass")
 PROMISE_ROWS = 4_000
@@ -95,7 +97,7 @@ def check_mitigator_onnx_equals_memory(trained: Trained) -> None:
     """The file and the model in memory agree: on the training rows, on new ones, and one row at a time."""
     import onnx
 
-    from fairkit.onnx.write.export import check_parity
+    from fairkit.onnx.write.export import check_parity, runner_of
 
     for task in trained.tasks:
         content = trained.exported(task)
@@ -112,7 +114,7 @@ def check_mitigator_onnx_equals_memory(trained: Trained) -> None:
                 f"{task}: on rows that training did not see (other values of text columns, higher and lower "
                 f"numbers) the file differs from the model in memory: {error}"
             ) from error
-        run = model.runner(proto)
+        run = runner_of(model, proto)
         together = _scores(run, fresh)
         alone = np.concatenate([_scores(run, _rows(fresh, i, i + 1)) for i in range(20)])
         require(
@@ -207,8 +209,8 @@ def check_mitigator_interrupt(trained: Trained) -> None:
         table = trained.table(task)
         reported = []
 
-        def stop(step: int, total: int, **values: float) -> None:
-            reported.append(step)  # noqa: B023 - called within this turn of the loop
+        def stop(doing: str, done: int, total: int, **values: float) -> None:
+            reported.append(done)  # noqa: B023 - called within this turn of the loop
             raise KeyboardInterrupt
 
         with nothing_left_behind(f"{task}: a training that Ctrl-C ended"):

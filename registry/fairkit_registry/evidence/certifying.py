@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    from fairkit.auditors import Progress
     from fairkit.data.dataset import Dataset
     from fairkit.engines.base import Engine
     from fairkit.onnx.model import OnnxModel
+    from fairkit.progress import Progress
     from fairkit.results.findings import Report
     from fairkit_registry.evidence.settings import AuditSettings
 

@@ -13,8 +13,8 @@ from fairkit_registry.evidence.settings import AuditSettings
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from fairkit.auditors import Progress
     from fairkit.data.dataset import Dataset
+    from fairkit.progress import Progress
     from fairkit.results.findings import Report
     from fairkit_registry.evidence.certificate import Certificate
 

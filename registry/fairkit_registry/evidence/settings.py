@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from fairkit.auditors import Progress
     from fairkit.data.dataset import Dataset
     from fairkit.engines.base import Engine
+    from fairkit.progress import Progress
     from fairkit.results.findings import Report
 
 
@@ -111,8 +111,8 @@ class AuditSettings:
             The model or the data cannot be used, or a plugin that the audit used is not installed.
         """
         from fairkit.auditing.run import audit
-        from fairkit.auditors import no_progress
         from fairkit.models.scorer import ModelOptions
+        from fairkit.progress import no_progress
 
         return audit(
             model,

@@ -71,7 +71,7 @@ def test_it_is_installed_under_its_name():
 )
 def test_every_plan_trains_and_tells_its_path(values):
     seen = []
-    run = Run(seed=1, threads=1, progress=lambda step, total, **now: seen.append((step, total, now)))
+    run = Run(seed=1, threads=1, progress=lambda doing, step, total, **now: seen.append((step, total, now)))
     model = fit(table(n=250), run, **values)
     path = model.details["path"]
     assert len(path["value"]) == SMALL["n_estimators"]
@@ -281,7 +281,7 @@ def test_no_budget_with_duplicates():
 
 
 def test_interrupted_training_leaves_nothing(tmp_path):
-    def stop(step, total, **values):
+    def stop(doing, step, total, **values):
         if step == 3:
             raise KeyboardInterrupt
 

@@ -9,8 +9,9 @@ from onnx import numpy_helper
 
 from fairkit import plugins
 from fairkit.data.roles import Roles
+from fairkit.data.table import intersect
 from fairkit.errors import DataError, ParameterError
-from fairkit.mitigators import Groups, Run, Table, intersect
+from fairkit.mitigators import Groups, Run, Table
 from fairkit.onnx.write.export import check_parity, export
 from fairkit.onnx.write.runtime import open_session, run_columns
 from fairkit_fairgbm.plugin import FairGBM

@@ -153,7 +153,7 @@ def test_an_interrupt_ends_at_the_round():
     rows, _ = sample()
     rounds = []
 
-    def progress(step, total, **values):
+    def progress(doing, step, total, **values):
         rounds.append((step, total, sorted(values)))
         if step == 5:
             raise KeyboardInterrupt

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import onnx
     from numpy.typing import NDArray
 
-    from fairkit.models.scorer import Task
+    from fairkit.data.task import Task
     from fairkit.onnx.write.graph import GraphBuilder
 
 MEMBER_SCORES = "member_scores"

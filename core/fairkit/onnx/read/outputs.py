@@ -10,10 +10,12 @@ import numpy as np
 
 from fairkit.data.roles import same_value, value_text
 from fairkit.errors import ModelError, did_you_mean
-from fairkit.models.scorer import ModelOptions, Predictions, ScoreKind, Task, check_scores
+from fairkit.models.scorer import ModelOptions, Predictions, ScoreKind, check_scores
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from fairkit.data.task import Task
 
 DECISION_PROBABILITY = "decision_probability"
 """The output of a randomized model that holds the chance of a favorable decision."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import ModelError
-from fairkit.models.scorer import Columns, ModelOptions, Predictions, Scorer, Task, check_scores
+from fairkit.models.scorer import Columns, ModelOptions, Predictions, Scorer, check_scores
 from fairkit.onnx.read import outputs as reading
 from fairkit.onnx.read.feeds import RANDOM_INPUT, Feed, absent, match_inputs
 from fairkit.onnx.read.members import MEMBER_SCORES, member_weights
@@ -18,6 +18,7 @@ from fairkit.results.findings import ModelInfo
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
+    from fairkit.data.task import Task
     from fairkit.onnx.model import OnnxModel
 
 _FIRST_ROWS = 4_096

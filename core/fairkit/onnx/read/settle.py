@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.data.roles import same_value, value_text
+from fairkit.data.task import Task, choose_task
 from fairkit.errors import DataError, ModelError, did_you_mean
-from fairkit.models.scorer import ModelOptions, Task, check_scores, choose_task
+from fairkit.models.scorer import ModelOptions, check_scores
 from fairkit.onnx.read import outputs as reading
 from fairkit.onnx.read import safety
 
@@ -36,12 +37,12 @@ def settle(
     if {"score", reading.DECISION_PROBABILITY} <= names:
         chance = np.asarray(first[reading.DECISION_PROBABILITY])
         told = [_RANDOMIZED] if bool(((chance > 0) & (chance < 1)).any()) else []
-        return None, choose_task(dataset, options, 2), (), told
+        return None, choose_task(dataset, options.task, 2), (), told
     score = reading.choose_score_output(found, options)
     label = next((output for output in found if output.shape == "label"), None)
     if score is None and label is None:
         raise ModelError(f"{model.name} has no output that a prediction could be read from: {sorted(first)}")
-    task = choose_task(dataset, options, None if score is None else score.width)
+    task = choose_task(dataset, options.task, None if score is None else score.width)
     values = None if score is None else reading.as_matrix(score, first[score.name])
     if values is not None:
         check_scores(values, "scores")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import onnx
     from numpy.typing import NDArray
 
-    from fairkit.mitigators import Table
+    from fairkit.data.table import Table
     from fairkit.models.scorer import ModelOptions
     from fairkit.onnx.model import OnnxModel
     from fairkit.onnx.read.scorer import OnnxScorer

@@ -13,7 +13,7 @@ from fairkit.onnx.write import trees
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.models.scorer import Task
+    from fairkit.data.task import Task
     from fairkit.onnx.write.graph import GraphBuilder
 
 _FORESTS = {"RandomForestClassifier", "ExtraTreesClassifier", "RandomForestRegressor", "ExtraTreesRegressor"}

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import ModelError
-from fairkit.mitigators import FittedModel, Prediction
+from fairkit.fitted import FittedModel, Prediction, Runner
 from fairkit.onnx.read.safety import METADATA_KEY
 from fairkit.onnx.write.estimators import add_estimator, score_estimator
 from fairkit.onnx.write.graph import GraphBuilder
+from fairkit.onnx.write.runtime import open_session, run_columns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     import onnx
     from numpy.typing import NDArray
 
-    from fairkit.mitigators import Table
-    from fairkit.models.scorer import Task
+    from fairkit.data.table import Table
+    from fairkit.data.task import Task
     from fairkit.onnx.write.encode import Encoding
 
 PARITY = 1e-5
@@ -152,7 +153,7 @@ def check_parity(
     ModelError
         The difference is above the tolerance (regression: relative to the largest value).
     """
-    run = model.runner(proto)
+    run = runner_of(model, proto)
     worst, flips, rows = 0.0, 0, len(next(iter(columns.values())))
     for start in range(0, rows, _PARITY_ROWS):
         part = {name: values[start : start + _PARITY_ROWS] for name, values in columns.items()}
@@ -182,6 +183,15 @@ def check_parity(
             f"the exported file decides {flips} of {rows} training rows otherwise than the model"
         )
     return worst
+
+
+def runner_of(model: FittedModel, proto: onnx.ModelProto) -> Runner:
+    """Return what runs an exported graph on raw columns: the model's own runner, else one column for each input."""
+    own = model.runner(proto)
+    if own is not None:
+        return own
+    session = open_session(proto)
+    return lambda columns: run_columns(session, columns)
 
 
 def _plain(value: Any) -> Any:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fairkit.mitigators import Groups
+    from fairkit.data.table import Groups
     from fairkit.onnx.write.graph import GraphBuilder
     from fairkit.onnx.write.rules import GroupColumn
 

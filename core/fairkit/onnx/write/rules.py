@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fairkit.mitigators import Groups
+    from fairkit.data.table import Groups
 
 UNKNOWN = 0
 """The code of a cell that names no group: unseen at fit time, or missing."""

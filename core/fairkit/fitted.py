@@ -1,0 +1,114 @@
+"""What learning gives: how a run is made, predictions, and a model in memory that becomes one ONNX file."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.progress import Progress, no_progress
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import onnx
+    from numpy.typing import NDArray
+
+    from fairkit.data.table import Table
+
+
+Runner = Callable[[Mapping[str, "NDArray[Any]"]], Mapping[str, Any]]
+"""Runs an exported graph on raw columns, and returns its outputs by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """How to run: what is not a parameter of the method.
+
+    Attributes
+    ----------
+    seed
+        Every random draw comes from ``numpy.random.default_rng(seed)``.
+    threads
+        How many threads to use; None leaves it to the libraries.
+    learner
+        The learner's name, for methods that take one; None is the method's first choice. Methods that say so
+        take an estimator of scikit-learn's kind too.
+    progress
+        Call it at least once a second.
+    """
+
+    seed: int = 0
+    threads: int | None = None
+    learner: Any = None
+    progress: Progress = no_progress
+
+    def rng(self) -> np.random.Generator:
+        """Make the generator of this run."""
+        return np.random.default_rng(self.seed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """What a model says about rows.
+
+    Attributes
+    ----------
+    score
+        Shape [n]; binary: in [0, 1]; regression: the value. Multiclass: shape [n, k] probabilities.
+    decision_probability
+        The chance of the favorable decision, shape [n]: 0 or 1 for a deterministic model; None where there
+        is no decision (regression, multiclass).
+    """
+
+    score: NDArray[np.float64]
+    decision_probability: NDArray[np.float64] | None = None
+
+
+class FittedModel(ABC):
+    """A model in memory that can become one ONNX file.
+
+    `details` holds what happened, as plain JSON values (histories, chosen settings); `notes` holds
+    sentences that the user must read.
+    """
+
+    details: Mapping[str, Any]
+    notes: tuple[str, ...]
+
+    @abstractmethod
+    def predict(self, columns: Mapping[str, NDArray[Any]]) -> Prediction:
+        """Score rows given as raw columns."""
+
+    @abstractmethod
+    def to_onnx(self) -> onnx.ModelProto:
+        """Return the model as a graph over raw columns; metadata and the parity check are added by fairkit."""
+
+    def held_out(self, table: Table, confidence: float) -> Mapping[str, Any]:
+        """Return what the method itself measures on held-out rows, as plain JSON values for the details.
+
+        Audits need nothing from here; it is for what only the method knows, such as a frontier. Sentences
+        under ``"notes"`` are shown with the model's own.
+        """
+        return {}
+
+    def audits(self, folder: Path) -> Mapping[str, Mapping[str, Any]]:
+        """Name the auditors, besides ``group``, that show what the method is for, each with its parameters.
+
+        The models before and after are audited by them on the held-out rows. Files that their parameters name,
+        such as a fair metric, are written to `folder`, which is removed afterwards.
+        """
+        return {}
+
+    def attachments(self, details: Mapping[str, Any]) -> Mapping[str, str]:
+        """Return texts to be written beside the file, by suffix: ``{".frontier.svg": "<svg ..."}``."""
+        return {}
+
+    def runner(self, proto: onnx.ModelProto) -> Runner | None:
+        """Return a function from raw columns to the outputs of the exported graph, for the parity check.
+
+        None (the default) where every input is one raw column, of shape [rows, 1].
+        """
+        return None
