@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 import fairkit
-from fairkit.learners import fit_learner
+from fairkit.learners import LEARNERS
 from fairkit.onnx.write.encode import fit_encoder
 from fairkit.onnx.write.linear import LinearEncoding
+from fairkit.preprocess import PreParameters, Prepared, PreProcessor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.mitigators import FittedModel, Run, Table
+    from fairkit.mitigators import Run, Table
 
 
 def remove_correlation(
@@ -56,7 +56,7 @@ def remove_correlation(
     return np.concatenate([np.eye(features.shape[1]), -alpha * slopes]), mean
 
 
-class CorrelationRemover(fairkit.Mitigator):
+class CorrelationRemover(PreProcessor):
     """Take the part that the sensitive columns explain linearly out of all other features.
 
     The sensitive columns themselves are no features of the learner, but the model reads them: the same map is
@@ -65,35 +65,21 @@ class CorrelationRemover(fairkit.Mitigator):
     """
 
     name = "correlation-remover"
-    stage = "pre"
     tasks = ("binary", "multiclass", "regression")
     citation = "Weerts et al., Fairlearn (CorrelationRemover), JMLR 24, 2023"
-    learners = ("lightgbm", "xgboost", "logistic", "linear", "forest", "mlp")
+    learners = LEARNERS
 
     @dataclass(frozen=True, slots=True, kw_only=True)
-    class Parameters:
+    class Parameters(PreParameters):
         """See `CorrelationRemover`."""
 
         alpha: float = fairkit.parameter(
             1.0, help="How much to remove: 0 nothing, 1 all correlation.", minimum=0, maximum=1
         )
-        settings: Mapping[str, Any] = fairkit.parameter(
-            {}, help="Parameters of the learner's library, such as settings.max_depth=4."
-        )
 
-    def fit(self, table: Table, run: Run, **_: object) -> FittedModel:
-        """Learn the map, and train on its results."""
-        return fit_learner(
-            self.learner(run),
-            table,
-            run,
-            settings=self.parameters.settings,
-            encoder=learn_encoding(table, self.parameters.alpha),
-        )
-
-    def baseline(self, table: Table, run: Run) -> FittedModel:
-        """Train on the features as they are."""
-        return fit_learner(self.learner(run), table, run, settings=self.parameters.settings)
+    def prepare(self, table: Table, run: Run) -> Prepared:
+        """Learn the map."""
+        return Prepared(table=table, encoder=learn_encoding(table, self.parameters.alpha))
 
 
 def learn_encoding(table: Table, alpha: float) -> LinearEncoding:

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import fairkit
-from fairkit.learners import encoder_for, fit_learner
+from fairkit.learners import LEARNERS, encoder_for
 from fairkit.onnx.write.encode import NumberColumn
 from fairkit.onnx.write.grouping import GroupCodes
 from fairkit.onnx.write.trees import Node, add_ensemble
+from fairkit.preprocess import PreParameters, Prepared, PreProcessor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.mitigators import FittedModel, Groups, Run, Table
+    from fairkit.mitigators import Groups, Run, Table
     from fairkit.onnx.write.encode import Encoder
     from fairkit.onnx.write.graph import GraphBuilder
 
@@ -196,7 +197,7 @@ def _tree(maps: list[Steps], feature: int) -> list[Node]:
     return nodes
 
 
-class DisparateImpactRemover(fairkit.Mitigator):
+class DisparateImpactRemover(PreProcessor):
     """Bring every numeric feature to the same distribution in all groups, keeping the order within each.
 
     The sensitive columns are no features of the learner, but the model reads them, to repair each row that it
@@ -205,16 +206,15 @@ class DisparateImpactRemover(fairkit.Mitigator):
     """
 
     name = "disparate-impact-remover"
-    stage = "pre"
     tasks = ("binary", "multiclass", "regression")
     citation = (
         "Feldman, Friedler, Moeller, Scheidegger & Venkatasubramanian, Certifying and removing disparate "
         "impact, KDD 2015, doi:10.1145/2783258.2783311"
     )
-    learners = ("lightgbm", "xgboost", "logistic", "linear", "forest", "mlp")
+    learners = LEARNERS
 
     @dataclass(frozen=True, slots=True, kw_only=True)
-    class Parameters:
+    class Parameters(PreParameters):
         """See `DisparateImpactRemover`."""
 
         sensitive: str | None = fairkit.parameter(
@@ -229,26 +229,16 @@ class DisparateImpactRemover(fairkit.Mitigator):
         quantiles: int = fairkit.parameter(
             1000, help="The most steps of a column's map in each group.", minimum=2
         )
-        settings: Mapping[str, Any] = fairkit.parameter(
-            {}, help="Parameters of the learner's library, such as settings.max_depth=4."
-        )
 
-    def fit(self, table: Table, run: Run, **_: object) -> FittedModel:
-        """Learn the maps, and train on repaired rows."""
+    def prepare(self, table: Table, run: Run) -> Prepared:
+        """Learn the maps."""
         groups = table.only_groups(self.parameters.sensitive)
         encoding = learn_repair(
             table, groups, self.learner(run), amount=self.parameters.repair, most=self.parameters.quantiles
         )
-        model = fit_learner(
-            self.learner(run), table, run, settings=self.parameters.settings, encoder=encoding
-        )
         left = [c.name for c in encoding.encoder.columns if not isinstance(c, NumberColumn)]
         notes = (f"Text columns are not repaired: {', '.join(left)}.",) if left else ()
-        return dataclasses.replace(model, notes=notes)
-
-    def baseline(self, table: Table, run: Run) -> FittedModel:
-        """Train on the features as they are."""
-        return fit_learner(self.learner(run), table, run, settings=self.parameters.settings)
+        return Prepared(table=table, encoder=encoding, notes=notes)
 
 
 def learn_repair(

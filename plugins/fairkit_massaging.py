@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,11 +10,12 @@ import numpy as np
 
 import fairkit
 from fairkit.learners import fit_learner
+from fairkit.preprocess import PreParameters, Prepared, PreProcessor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.mitigators import FittedModel, Run, Table
+    from fairkit.mitigators import Run, Table
 
 
 def massage(
@@ -60,7 +60,7 @@ def massage(
     return changed
 
 
-class Massaging(fairkit.Mitigator):
+class Massaging(PreProcessor):
     """Change the labels nearest to the border until groups have equal shares, then train any learner.
 
     A ranker, trained on the labels as they are, says which rows are near to the border. The training labels
@@ -68,13 +68,11 @@ class Massaging(fairkit.Mitigator):
     """
 
     name = "massaging"
-    stage = "pre"
     tasks = ("binary",)
     citation = "Kamiran & Calders, Classifying without discriminating, IC4 2009, doi:10.1109/IC4.2009.4909197"
-    learners = ("lightgbm", "xgboost", "logistic", "forest", "mlp")
 
     @dataclass(frozen=True, slots=True, kw_only=True)
-    class Parameters:
+    class Parameters(PreParameters):
         """See `Massaging`."""
 
         sensitive: str | None = fairkit.parameter(
@@ -83,26 +81,16 @@ class Massaging(fairkit.Mitigator):
         ranker: Literal["logistic", "lightgbm", "xgboost", "forest", "mlp"] = fairkit.parameter(
             "logistic", help="The learner that ranks the rows."
         )
-        settings: Mapping[str, Any] = fairkit.parameter(
-            {}, help="Parameters of the learner's library, such as settings.max_depth=4."
-        )
 
-    def fit(self, table: Table, run: Run, **_: object) -> FittedModel:
-        """Rank, change labels, and train."""
+    def prepare(self, table: Table, run: Run) -> Prepared:
+        """Rank the rows, and change labels."""
         groups = table.only_groups(self.parameters.sensitive)
         scores = fit_learner(self.parameters.ranker, table, run).predict(table.columns).score
         target = massage(table.target, groups.codes, scores, table.row_weights())
-        model = fit_learner(
-            self.learner(run),
-            dataclasses.replace(table, target=target),
-            run,
-            settings=self.parameters.settings,
+        return Prepared(
+            table=dataclasses.replace(table, target=target),
+            details=_changes(table, target, groups.codes, groups.names),
         )
-        return dataclasses.replace(model, details=_changes(table, target, groups.codes, groups.names))
-
-    def baseline(self, table: Table, run: Run) -> FittedModel:
-        """Train on the labels as they are."""
-        return fit_learner(self.learner(run), table, run, settings=self.parameters.settings)
 
 
 def _changes(

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import fairkit
-from fairkit.learners import fit_learner
-from fairkit.onnx.write.encode import MISSING_TEXT, Encoder, NumberColumn, TextColumn
+from fairkit.individual.training import feature_columns, graph_encoder, sensitive_columns
+from fairkit.learners import LEARNERS
 from fairkit.onnx.write.linear import LinearEncoding
+from fairkit.preprocess import PreParameters, Prepared, PreProcessor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.individual.encode import ColumnEncoding
-    from fairkit.mitigators import FittedModel, Run, Table
+    from fairkit.mitigators import Run, Table
 
 
-class Project(fairkit.Mitigator):
+class Project(PreProcessor):
     """Take the sensitive subspace out of the features, then train any learner on what is left.
 
     The subspace is that of the fair metric (see `fairkit.individual.learn.subspace`): the sensitive columns
@@ -30,45 +30,31 @@ class Project(fairkit.Mitigator):
     """
 
     name = "project"
-    stage = "pre"
     tasks = ("binary", "multiclass", "regression")
     citation = (
         "Bower, Niss, Sun & Vargo, Debiasing representations by removing unwanted variation due to protected "
         "attributes, 2018, arXiv:1807.00461; Yurochkin, Bower & Sun, Training individually fair ML models with "
         "sensitive subspace robustness, ICLR 2020, arXiv:1907.00020"
     )
-    learners = ("lightgbm", "xgboost", "logistic", "linear", "forest", "mlp")
+    learners = LEARNERS
 
     @dataclass(frozen=True, slots=True, kw_only=True)
-    class Parameters:
+    class Parameters(PreParameters):
         """See `Project`."""
 
         strength: float = fairkit.parameter(
             0.1, help="l2 penalty of the logistic regressions that find the directions.", above=0
         )
-        settings: Mapping[str, Any] = fairkit.parameter(
-            {}, help="Parameters of the learner's library, such as settings.max_depth=4."
-        )
 
-    def fit(self, table: Table, run: Run, **_: object) -> FittedModel:
-        """Learn the subspace, and train on the projected rows."""
+    def prepare(self, table: Table, run: Run) -> Prepared:
+        """Learn the subspace; one group of everybody has none."""
         if table.groups and all(len(groups.names) == 1 for groups in table.groups.values()):
-            return self.baseline(table, run)
-        return fit_learner(
-            self.learner(run),
-            table,
-            run,
-            settings=self.parameters.settings,
-            encoder=learn_projection(table, self.parameters.strength),
-        )
+            return Prepared(table=table)
+        return Prepared(table=table, encoder=learn_projection(table, self.parameters.strength))
 
     def promises(self) -> Sequence[fairkit.Rule]:
         """Changing the sensitive columns changes no decision."""
         return (fairkit.Rule(metric="consistency", minimum=1.0),)
-
-    def baseline(self, table: Table, run: Run) -> FittedModel:
-        """Train on the features as they are."""
-        return fit_learner(self.learner(run), table, run, settings=self.parameters.settings)
 
 
 def learn_projection(table: Table, strength: float = 0.1) -> LinearEncoding:
@@ -90,7 +76,7 @@ def learn_projection(table: Table, strength: float = 0.1) -> LinearEncoding:
     kept = np.delete(np.arange(len(projector)), metric.encoder.places(sensitive))
     read = [column for column in metric.encoder.columns if column.name not in sensitive]
     return LinearEncoding(
-        encoder=Encoder(tuple(_as_input(column) for column in read)),
+        encoder=graph_encoder(read),
         matrix=projector[np.ix_(kept, kept)],
         center=np.zeros(len(kept)),
         names=[metric.encoder.features[place] for place in kept],
@@ -98,41 +84,13 @@ def learn_projection(table: Table, strength: float = 0.1) -> LinearEncoding:
 
 
 def _columns(table: Table) -> tuple[dict[str, NDArray[Any]], list[str]]:
-    """Return the features and sensitive columns, and the latter's names.
-
-    Groups without columns behind them (a series of sensitive values beside the features) are text columns;
-    one group of everybody is nothing to project out.
-    """
+    """Return the features and sensitive columns, and the latter's names."""
     if not table.groups:
         raise fairkit.DataError(f"{table.name}: project needs a sensitive column; name it with --sensitive")
-    columns: dict[str, NDArray[Any]] = {name: table.columns[name] for name in table.features}
-    sensitive: dict[str, NDArray[Any]] = {}
-    for name, groups in table.groups.items():
-        if len(groups.names) == 1:
-            continue
-        if groups.split is None:
-            sensitive[f"(sensitive) {name}"] = np.array(groups.names, dtype=object)[groups.codes]
-        else:
-            sensitive |= {column: table.columns[column] for column in groups.split.columns}
+    columns, sensitive = feature_columns(table), sensitive_columns(table)
     if set(columns) <= set(sensitive):
         raise fairkit.DataError(f"{table.name}: all features are sensitive; nothing is left to learn from")
     return columns | sensitive, list(sensitive)
-
-
-def _as_input(column: ColumnEncoding) -> NumberColumn | TextColumn:
-    """Return a column of the fair metric in the form that goes into a graph."""
-    if column.kind == "number":
-        return NumberColumn(
-            column.name,
-            shift=float(np.float32(column.mean)),
-            scale=float(np.float32(1.0 / column.scale)),
-            fill=float(np.float32(column.mean)),
-            indicator=column.missing,
-        )
-    shown = column.categories[1:] if len(column.categories) == 2 else column.categories
-    return TextColumn(
-        column.name, tuple(MISSING_TEXT if text == "(missing)" else text for text in shown), "onehot"
-    )
 
 
 @fairkit.hookimpl

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 import fairkit
-from fairkit.learners import fit_learner
+from fairkit.preprocess import PreParameters, Prepared, PreProcessor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.mitigators import FittedModel, Run, Table
+    from fairkit.mitigators import Run, Table
 
 
 def independent_weights(
@@ -48,7 +47,7 @@ def independent_weights(
     return np.asarray(factors[codes, labels])
 
 
-class Reweigh(fairkit.Mitigator):
+class Reweigh(PreProcessor):
     """Weight rows so that group and label look independent, then train any learner on them.
 
     The labels stay as they are, and nothing happens at prediction time. What the learner makes of the
@@ -56,16 +55,14 @@ class Reweigh(fairkit.Mitigator):
     """
 
     name = "reweigh"
-    stage = "pre"
     tasks = ("binary", "multiclass")
     citation = (
         "Kamiran & Calders, Data preprocessing techniques for classification without discrimination, "
         "Knowledge and Information Systems 33, 2012, doi:10.1007/s10115-011-0463-8"
     )
-    learners = ("lightgbm", "xgboost", "logistic", "forest", "mlp")
 
     @dataclass(frozen=True, slots=True, kw_only=True)
-    class Parameters:
+    class Parameters(PreParameters):
         """See `Reweigh`."""
 
         sensitive: str | None = fairkit.parameter(
@@ -77,23 +74,13 @@ class Reweigh(fairkit.Mitigator):
             minimum=0,
             maximum=1,
         )
-        settings: Mapping[str, Any] = fairkit.parameter(
-            {}, help="Parameters of the learner's library, such as settings.max_depth=4."
-        )
 
-    def fit(self, table: Table, run: Run, **_: object) -> FittedModel:
-        """Weight the rows and train."""
+    def prepare(self, table: Table, run: Run) -> Prepared:
+        """Weight the rows."""
         codes = table.only_groups(self.parameters.sensitive).codes
         given = table.row_weights()
         factors = independent_weights(codes, table.target.astype(np.int64), given)
-        mixed = 1.0 + self.parameters.strength * (factors - 1.0)
-        return fit_learner(
-            self.learner(run), table.with_weights(given * mixed), run, settings=self.parameters.settings
-        )
-
-    def baseline(self, table: Table, run: Run) -> FittedModel:
-        """Train on the weights as they are."""
-        return fit_learner(self.learner(run), table, run, settings=self.parameters.settings)
+        return Prepared(table=table.with_weights(given * (1.0 + self.parameters.strength * (factors - 1.0))))
 
 
 @fairkit.hookimpl

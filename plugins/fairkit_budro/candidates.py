@@ -13,8 +13,8 @@ import numpy as np
 
 from fairkit.individual.search.descent import LOSSES
 from fairkit.individual.search.dual import Lines
+from fairkit.individual.search.nearest import nearest
 from fairkit.individual.transport import Transport
-from fairkit_budro.neighbours import nearest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from fairkit.errors import DataError, MissingExtraError, ParameterError, did_you_mean
 from fairkit.individual.encode import Encoder
 from fairkit.individual.metric import FairMetric
 from fairkit.individual.search.memory import check_memory
+from fairkit.individual.training import feature_columns, sensitive_columns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,15 +66,6 @@ def find_geometry(table: Table, metric: str, strength: float) -> Geometry | None
 
 
 def raw_columns(table: Table) -> tuple[dict[str, NDArray[Any]], list[str]]:
-    """Return the features and the sensitive columns, and the latter's names.
-
-    Groups without columns behind them (a series of sensitive values beside the features) become text columns.
-    """
-    columns: dict[str, NDArray[Any]] = {name: table.columns[name] for name in table.features}
-    sensitive: dict[str, NDArray[Any]] = {}
-    for name, groups in table.groups.items():
-        if groups.split is not None:
-            sensitive |= {column: table.columns[column] for column in groups.split.columns}
-        elif len(groups.names) > 1:
-            sensitive[f"(sensitive) {name}"] = np.array(groups.names, dtype=object)[groups.codes]
-    return columns | sensitive, list(sensitive)
+    """Return the features and the sensitive columns, and the latter's names."""
+    sensitive = sensitive_columns(table, constant=True)
+    return feature_columns(table) | sensitive, list(sensitive)

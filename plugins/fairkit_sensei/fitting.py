@@ -10,13 +10,14 @@ import numpy as np
 
 from fairkit.errors import DataError, ModelError
 from fairkit.individual.geometry import Geometry
+from fairkit.individual.training import sensitive_columns
 from fairkit.learners import check_target
 from fairkit.mitigation.run import stratified
 from fairkit_sensei.architecture import fully_connected, in_units
 from fairkit_sensei.counterfactuals import ColumnFlips, find_flips
 from fairkit_sensei.devices import device_for
 from fairkit_sensei.frontier import Frontier, Yardstick
-from fairkit_sensei.metric import make_metric, plain_encoder, sensitive_columns, shared_features
+from fairkit_sensei.metric import make_metric, plain_encoder, shared_features
 from fairkit_sensei.model import NetworkModel
 from fairkit_sensei.records import Rows, Settings, Trained
 from fairkit_sensei.training import train

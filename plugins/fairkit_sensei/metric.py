@@ -8,37 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.data.roles import MISSING_GROUP
 from fairkit.errors import DataError, ParameterError, did_you_mean
 from fairkit.individual import learn
 from fairkit.individual.encode import Encoder as MetricEncoder
 from fairkit.individual.metric import FairMetric
-from fairkit.onnx.write.encode import MISSING_TEXT, Encoder, NumberColumn, TextColumn
+from fairkit.individual.training import feature_columns, graph_encoder, sensitive_columns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.individual.encode import ColumnEncoding, Floats
+    from fairkit.individual.encode import Floats
     from fairkit.mitigators import Table
+    from fairkit.onnx.write.encode import Encoder
     from fairkit_sensei.counterfactuals import Flip
 
 KINDS = ("subspace", "face", "explore")
-
-
-def sensitive_columns(table: Table) -> dict[str, NDArray[Any]]:
-    """Return the columns behind the sensitive groups; groups of everybody are left out.
-
-    Groups without columns behind them (values beside the features) become text columns.
-    """
-    found: dict[str, NDArray[Any]] = {}
-    for name, groups in table.groups.items():
-        if len(groups.names) < 2:
-            continue
-        if groups.split is None:
-            found[f"(sensitive) {name}"] = np.array(groups.names, dtype=object)[groups.codes]
-        else:
-            found |= {column: table.columns[column] for column in groups.split.columns}
-    return found
 
 
 def make_metric(kind: str, table: Table, flips: Sequence[Flip], *, strength: float, rank: int) -> FairMetric:
@@ -62,7 +46,7 @@ def make_metric(kind: str, table: Table, flips: Sequence[Flip], *, strength: flo
     DataError, ParameterError
         It cannot be learned from these rows; there is no such file.
     """
-    features = {name: table.columns[name] for name in table.features}
+    features = feature_columns(table)
     if kind == "subspace":
         sensitive = sensitive_columns(table)
         if not sensitive:
@@ -117,7 +101,7 @@ def _explore(columns: Mapping[str, NDArray[Any]], people: NDArray[np.int64], tab
 
 def plain_encoder(table: Table) -> Encoder:
     """Encode the features as a metric would, where there is none."""
-    return _as_inputs(MetricEncoder.learn({name: table.columns[name] for name in table.features}).columns)
+    return graph_encoder(MetricEncoder.learn(feature_columns(table)).columns)
 
 
 def shared_features(metric: FairMetric, table: Table) -> tuple[Encoder, Floats]:
@@ -147,24 +131,4 @@ def shared_features(metric: FairMetric, table: Table) -> tuple[Encoder, Floats]:
             )
     chosen = [by_name[name] for name in table.features]
     places = [metric.encoder.places([name]) for name in table.features]
-    return _as_inputs(chosen), metric.matrix[np.concatenate(places)]
-
-
-def _as_inputs(columns: Sequence[ColumnEncoding]) -> Encoder:
-    return Encoder(tuple(_as_input(column) for column in columns))
-
-
-def _as_input(column: ColumnEncoding) -> NumberColumn | TextColumn:
-    """Return a column of the fair metric in the form that goes into a graph."""
-    if column.kind == "number":
-        return NumberColumn(
-            column.name,
-            shift=float(np.float32(column.mean)),
-            scale=float(np.float32(1.0 / column.scale)),
-            fill=float(np.float32(column.mean)),
-            indicator=column.missing,
-        )
-    shown = column.categories[1:] if len(column.categories) == 2 else column.categories
-    return TextColumn(
-        column.name, tuple(MISSING_TEXT if text == MISSING_GROUP else text for text in shown), "onehot"
-    )
+    return graph_encoder(chosen), metric.matrix[np.concatenate(places)]

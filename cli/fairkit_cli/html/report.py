@@ -72,6 +72,7 @@ def certificate_page(reference: str, certificates: Sequence[Certificate]) -> str
         ("Certificate", [tag("code", chosen.sha256), f", audited {chosen.audited_at}, as the signer says"]),
         ("Signature", state),
         ("Certificates of this version", str(len(certificates))),
+        ("Settings that are not the default", "; ".join(chosen.unusual_settings) or "none"),
     ]
     body: list[Content] = [
         header(report, reference),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -56,6 +57,20 @@ def alias(
     check: Annotated[
         list[str] | None, typer.Option(help="A plugin's promotion check that must agree.")
     ] = None,
+    like: Annotated[
+        Path | None,
+        typer.Option(metavar="CERT", help="Pin all settings of the audit to those of this certificate."),
+    ] = None,
+    settings: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Pin the settings that this file names, in the form of fairkit.toml: [data], [model], [audit].",
+        ),
+    ] = None,
+    min_rows: Annotated[
+        int | None, typer.Option(min=1, help="The least number of audited rows in every group.")
+    ] = None,
     open_: Annotated[
         bool | None, typer.Option("--open/--closed", help="Open: no certificate needed.")
     ] = None,
@@ -76,8 +91,13 @@ def alias(
         "confidence": confidence,
         "checks": None if check is None else tuple(check),
         "open": open_,
+        "min_rows": min_rows,
     }
     given = {part: value for part, value in changes.items() if value is not None}
+    if like is not None and settings is not None:
+        raise FairkitError("--like and --settings both say what to pin; give one of them")
+    if like is not None or settings is not None:
+        given["settings"] = partial(_pins, like, settings)
     if (given or clear or remove) and alias is None:
         raise FairkitError("a policy belongs to one alias: fairkit registry alias NAME ALIAS ...")
     if remove and (given or clear):
@@ -147,7 +167,24 @@ def _changed(held: Alias | None, given: dict[str, Any], *, clear: bool) -> Alias
 
     if not 0 < given.get("confidence", 0.95) < 1:
         raise ParameterError(f"--confidence {given['confidence']} is not between 0 and 1; 0.95 is usual")
-    return replace(AliasPolicy() if held is None or clear else held.policy, **given)
+    policy = AliasPolicy() if held is None or clear else held.policy
+    pinned = given.pop("settings", None)
+    policy = replace(policy, **given)
+    return policy if pinned is None else replace(policy, settings=pinned(policy))
+
+
+def _pins(like: Path | None, settings: Path | None, policy: AliasPolicy) -> dict[str, Any]:
+    """Read the settings to pin; a certificate must be signed by one of the alias's keys."""
+    from fairkit_registry.evidence import pinfile
+    from fairkit_registry.evidence.keys import parse_public
+
+    if like is None:
+        return pinfile.of_file(str(settings))
+    if not policy.keys:
+        raise FairkitError(
+            "--like pins the settings of a certificate that the alias trusts: name its --key too"
+        )
+    return pinfile.of_certificate(like, [parse_public(pem) for pem in policy.keys])
 
 
 def promote(

@@ -104,6 +104,7 @@ def _files(
     failed: list[str] = []
     others: list[str] = []
     good: list[Certificate] = []
+    told: list[str] = []
     problem = registry.blobs.problem(found.model)
     if problem is None:
         held.append(f"the model's file has SHA-256 {found.model}")
@@ -123,9 +124,10 @@ def _files(
         held.append(
             f"certificate {digest[:12]}: signed by {keys}, about this model, verdict {one.report.verdict}"
         )
+        told += [f"certificate {digest[:12]}: setting {text}" for text in one.unusual_settings]
     if not found.certificates:
         failed.append(f"{found.reference} has no certificate: nobody vouches for it")
-    return (held, failed, good, others) if good else (held, [*failed, *others], good, [])
+    return (held, failed, good, [*others, *told]) if good else (held, [*failed, *others], good, [])
 
 
 def _against_policy(registry: Registry, found: Version, alias: str) -> tuple[str, list[str]]:

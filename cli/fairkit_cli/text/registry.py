@@ -70,8 +70,20 @@ def policy(one: AliasPolicy) -> str:
         parts.append("on data " + ", ".join(digest[:12] for digest in one.data))
     if one.no_worse:
         parts.append("no worse than the holder beyond noise in " + ", ".join(one.no_worse))
+    if one.settings:
+        shown = sorted(f"{name} = {setting(value)}" for name, value in one.settings.items())
+        parts.append("settings " + ", ".join(shown))
+    if one.min_rows is not None:
+        parts.append(f"at least {one.min_rows:,} rows in every group")
     parts += [f"check {name}" for name in one.checks]
     return "; ".join(parts)
+
+
+def setting(value: object) -> str:
+    """Write the value of a setting."""
+    from fairkit_registry.evidence.pins import shown
+
+    return shown(value)
 
 
 def certificate(one: Certificate) -> list[str]:
@@ -84,6 +96,7 @@ def certificate(one: Certificate) -> list[str]:
         f"  data {report.data.name}  {report.data.rows} rows  content {report.data.sha256[:16]}",
         f"  verdict: {report.verdict or 'no policy'}",
     ]
+    lines += [f"  setting: {text}" for text in one.unusual_settings]
     if one.mitigation is not None:
         lines.append(f"  mitigation: {one.mitigation['plugin']} {dict(one.mitigation['parameters'])}")
     return [clean(line) for line in lines]

@@ -41,8 +41,12 @@ class ColumnEncoding:
         """The features' names, such as ``age`` and ``workclass=Private``."""
         if self.kind == "number":
             return (self.name, f"{self.name}={MISSING_GROUP}") if self.missing else (self.name,)
-        shown = self.categories[1:] if len(self.categories) == 2 else self.categories
-        return tuple(f"{self.name}={category}" for category in shown)
+        return tuple(f"{self.name}={category}" for category in self.shown)
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The categories that have a feature of their own: of two values the second."""
+        return self.categories[1:] if len(self.categories) == 2 else self.categories
 
     @classmethod
     def learn(cls, name: str, values: NDArray[Any], *, standardise: bool = True) -> Self:
@@ -79,10 +83,9 @@ class ColumnEncoding:
             gone = np.isnan(numbers)
             filled = np.where(gone, 0.0, numbers)[:, None]
             return np.column_stack([filled, gone.astype(float)]) if self.missing else filled
-        shown = self.categories[1:] if len(self.categories) == 2 else self.categories
-        place = {category: index for index, category in enumerate(shown)}
+        place = {category: index for index, category in enumerate(self.shown)}
         code = np.array([place.get(text, -1) for text in _texts(values)], dtype=np.int64)
-        out = np.zeros((len(code), len(shown)))
+        out = np.zeros((len(code), len(self.shown)))
         out[np.flatnonzero(code >= 0), code[code >= 0]] = 1.0
         return out
 

@@ -69,6 +69,13 @@ class Certificate:
     keyids: tuple[str, ...]
     verified: bool
 
+    @property
+    def unusual_settings(self) -> list[str]:
+        """The settings of the audit that are not the default, as ``model.threshold = 0.1``."""
+        from fairkit_registry.evidence.pins import lines
+
+        return lines(self.settings)
+
     def to_dict(self) -> dict[str, Any]:
         """Return a summary for people and programs; the findings are in `report`."""
         return {
@@ -77,6 +84,7 @@ class Certificate:
             "data": self.report.data.to_dict(),
             "verdict": self.report.verdict,
             "policy": [rule.to_dict() for rule in self.report.policy],
+            "unusual_settings": self.unusual_settings,
             "mitigation": None if self.mitigation is None else dict(self.mitigation),
             "auditedAt": predicate.time_text(self.audited_at),
             "keyids": list(self.keyids),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
@@ -33,6 +33,15 @@ class AliasPolicy:
         Names of promotion checks (from plugins) that must be installed and agree.
     open
         True asks for nothing: a place for work in progress.
+    settings
+        Settings that the audit must have had, by name (``model.threshold``); every other one must be the default.
+        See `fairkit_registry.evidence.pins`.
+    min_rows
+        The least number of audited rows in every group; None: any.
+    data_keys
+        PEM of the public keys of which one must have signed the audited table; empty: nobody needs to.
+    sequential
+        Whether the numbers that the auditor's key gave its certificates must be in the registry without a gap.
     """
 
     rules: tuple[Mapping[str, Any], ...] = ()
@@ -43,6 +52,10 @@ class AliasPolicy:
     confidence: float = 0.95
     checks: tuple[str, ...] = ()
     open: bool = False
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    min_rows: int | None = None
+    data_keys: tuple[str, ...] = ()
+    sequential: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -55,11 +68,15 @@ class AliasPolicy:
             "confidence": self.confidence,
             "checks": list(self.checks),
             "open": self.open,
+            "settings": dict(self.settings),
+            "min_rows": self.min_rows,
+            "data_keys": list(self.data_keys),
+            "sequential": self.sequential,
         }
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
-        """Read what `to_dict` wrote."""
+        """Read what `to_dict` wrote, also what an older version wrote, which asked for less."""
         return cls(
             rules=tuple(record["rules"]),
             keys=tuple(record["keys"]),
@@ -69,4 +86,8 @@ class AliasPolicy:
             confidence=record["confidence"],
             checks=tuple(record["checks"]),
             open=record["open"],
+            settings=record.get("settings", {}),
+            min_rows=record.get("min_rows"),
+            data_keys=tuple(record.get("data_keys", ())),
+            sequential=record.get("sequential", False),
         )

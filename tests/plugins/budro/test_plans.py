@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
+from fairkit.individual.search.nearest import nearest
 from fairkit.individual.transport import Support
 from fairkit_budro import candidates, plans
 from fairkit_budro.losses import class_losses, derivatives
-from fairkit_budro.neighbours import nearest
 from fairkit_budro.plans import EntropicPlan, ExactPlan, Fixed, SampledPlan
 
 

@@ -32,8 +32,8 @@ GROUP = 16
 CHUNK = 4
 """Consecutive groups that one task answers; the answers do not depend on the number of threads."""
 
-# Sums may be reordered and contracted; infinities and NaN keep their meaning (they mark empty lanes).
-_FAST = {"reassoc", "contract", "nsz"}
+FAST = {"reassoc", "contract", "nsz"}
+"""Sums may be reordered and contracted; infinities and NaN keep their meaning (they mark empty lanes)."""
 
 
 @numba.njit(cache=True)
@@ -85,15 +85,16 @@ def lane_ranges(outputs: Floats, order: Ints, first: Ints) -> tuple[Floats, Floa
     return low, high
 
 
-@numba.njit(cache=True, fastmath=_FAST, error_model="numpy")
-def _squared_gap(z: Floats, i: int, asked: Floats, j: int) -> Any:
+@numba.njit(cache=True, fastmath=FAST, error_model="numpy")
+def squared_gap(z: Floats, i: int, asked: Floats, j: int) -> Any:
+    """Return the squared distance of row i of `z` and row j of `asked`."""
     total = 0.0
     for c in range(z.shape[1]):
         total += (z[i, c] - asked[j, c]) ** 2
     return total
 
 
-@numba.njit(cache=True, fastmath=_FAST, error_model="numpy")
+@numba.njit(cache=True, fastmath=FAST, error_model="numpy")
 def _reward(kind: int, low: Floats, high: Floats, at: int, label: int, target: Floats, g: int) -> Any:
     """Bound the reward of a lane for query g from above; exact for rows."""
     if kind == LOSSES:
@@ -105,7 +106,7 @@ def _reward(kind: int, low: Floats, high: Floats, at: int, label: int, target: F
     return total / target.shape[0] if low[at, 0] <= high[at, 0] else -np.inf
 
 
-@numba.njit(cache=True, fastmath=_FAST, error_model="numpy")
+@numba.njit(cache=True, fastmath=FAST, error_model="numpy")
 def _block_bounds(  # noqa: PLR0912 -- one compiled loop
     rows: bool,
     centre: Singles,
@@ -257,7 +258,7 @@ def search(
     return place, reward, cost, int(looks)
 
 
-@numba.njit(cache=True, parallel=True, fastmath=_FAST, error_model="numpy")
+@numba.njit(cache=True, parallel=True, fastmath=FAST, error_model="numpy")
 def _search(  # noqa: PLR0912, PLR0915 -- one compiled loop; calls with arrays cost more than the work they would do
     z: Floats,
     centre: Singles,
@@ -321,7 +322,7 @@ def _search(  # noqa: PLR0912, PLR0915 -- one compiled loop; calls with arrays c
                         tried = start
                         worth = _reward(kind, low, high, start, k, aim, g)
                         if worth > best[g]:
-                            far = _squared_gap(z, start, asked, own[q])
+                            far = squared_gap(z, start, asked, own[q])
                             if worth - eta * far > best[g]:
                                 best[g] = worth - eta * far
                                 place[q], reward[q], cost[q] = start, worth, far
@@ -361,7 +362,7 @@ def _search(  # noqa: PLR0912, PLR0915 -- one compiled loop; calls with arrays c
                         if hope[t] > 0.0:
                             for g in range(count):
                                 if child[t, g] > best[g]:
-                                    far = _squared_gap(z, begin + t, asked, own[begin_q + g])
+                                    far = squared_gap(z, begin + t, asked, own[begin_q + g])
                                     worth = _reward(kind, low, high, begin + t, k, aim, g)
                                     if worth - eta * far > best[g]:
                                         q = begin_q + g

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numba
 import numpy as np
 
-from fairkit.individual.search.descent import lane_maxima
+from fairkit.individual.search.descent import FAST, lane_maxima, squared_gap
 from fairkit.individual.search.tree import FANOUT, bounding_coordinates, build_tree
 
 if TYPE_CHECKING:
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 
 CHUNK = 16
 """Consecutive rows that one task answers."""
-
-# Sums may be reordered and contracted; infinities keep their meaning (they mark empty lanes).
-_FAST = {"reassoc", "contract", "nsz"}
 
 
 def nearest(z: Floats, count: int) -> tuple[NDArray[np.int32], Singles]:
@@ -48,7 +45,7 @@ def nearest(z: Floats, count: int) -> tuple[NDArray[np.int32], Singles]:
     return rows, distance[tree.place]
 
 
-@numba.njit(cache=True, fastmath=_FAST, error_model="numpy")
+@numba.njit(cache=True, fastmath=FAST, error_model="numpy")
 def _block_bounds(
     centre: Singles,
     begin: int,
@@ -92,16 +89,8 @@ def _sift_down(keys: Floats, items: Ints, size: int) -> None:
         at = child
 
 
-@numba.njit(cache=True, fastmath=True)
-def _squared_distance(z: Floats, i: int, j: int) -> Any:
-    total = 0.0
-    for c in range(z.shape[1]):
-        total += (z[i, c] - z[j, c]) ** 2
-    return total
-
-
 @numba.njit(cache=True, parallel=True, error_model="numpy")
-def _nearest(  # noqa: PLR0912 -- one compiled loop, as in `fairkit.individual.search`
+def _nearest(  # noqa: PLR0912 -- one compiled loop, as in `fairkit.individual.search.descent`
     z: Floats,
     centre: Singles,
     half: Singles,
@@ -140,7 +129,7 @@ def _nearest(  # noqa: PLR0912 -- one compiled loop, as in `fairkit.individual.s
                     _block_bounds(centre, begin, slack, 0, 0, x, price, best, child)
                     for t in range(FANOUT):
                         if child[t] > best:
-                            far = _squared_distance(z, begin + t, here)
+                            far = squared_gap(z, begin + t, z, here)
                             if -far > best:
                                 keys[0], items[0] = far, begin + t
                                 _sift_down(keys, items, count)

@@ -1,0 +1,188 @@
+"""Settings of an audit under their names in `fairkit.toml`: which differ from the defaults, or from a pin."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from fairkit_registry.errors import CertificateError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+CHOSEN = ("data.label", "data.favorable", "data.sensitive")
+"""Settings without a default: somebody has to say what they are."""
+
+_UNORDERED = frozenset({"data.sensitive", "data.drop", "audit.auditors"})
+LISTS = frozenset({"data.sensitive", "data.features", "data.drop", "audit.auditors"})
+"""Settings that hold several names."""
+
+_PLAIN = ("confidence", "seed", "adjust")
+
+
+def named(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a certificate by name: ``data.missing``, ``model.threshold``, ``audit.group.loss``.
+
+    Parameters
+    ----------
+    record
+        As `AuditSettings.to_dict` writes it. What is absent, as in older certificates, is not in the result.
+    """
+    found = {f"data.{key}": value for key, value in record.get("data", {}).items()}
+    found |= {f"model.{key}": value for key, value in record.get("model", {}).items()}
+    given = {
+        "auditors": record.get("auditors"),
+        "confidence": record.get("confidence"),
+        "seed": record.get("seed"),
+        "adjust": record.get("adjustment"),
+    }
+    found |= {f"audit.{key}": value for key, value in given.items() if value is not None}
+    for auditor, values in record.get("parameters", {}).items():
+        found |= {f"audit.{auditor}.{key}": value for key, value in values.items()}
+    return found
+
+
+def default(name: str) -> Any:
+    """Return the default of a setting; None for one that is off, or unknown, by default."""
+    from fairkit.data.roles import Roles
+    from fairkit_registry.evidence.settings import AuditSettings
+
+    table, _, key = name.partition(".")
+    if table == "data":
+        return Roles().to_dict().get(key)
+    if table == "model":
+        return None
+    if "." in key:
+        return _parameter(*key.rsplit(".", 1))
+    plain = AuditSettings(data={})
+    return {
+        "auditors": list(plain.auditors),
+        "confidence": plain.confidence,
+        "seed": plain.seed,
+        "adjust": plain.adjustment,
+    }.get(key)
+
+
+def _parameter(auditor: str, key: str) -> Any:
+    """Return the default of an auditor's parameter; None where the auditor is not installed."""
+    import dataclasses
+
+    from fairkit import plugins
+    from fairkit.errors import FairkitError
+
+    try:
+        cls, _ = plugins.find_auditor(auditor, plugins.third_party()[0])
+    except FairkitError:
+        return None
+    fields = {each.name: each for each in dataclasses.fields(cls.Parameters)}
+    given = fields[key].default if key in fields else None
+    return None if given is dataclasses.MISSING else given
+
+
+def same(name: str, one: Any, other: Any) -> bool:
+    """Tell whether two values of a setting mean the same, as text or as number, in any order of columns."""
+    if name in _UNORDERED:
+        return _texts(one) == _texts(other)
+    return _same(one, other)
+
+
+def _same(one: Any, other: Any) -> bool:
+    from fairkit.data.roles import same_value
+
+    if one is None or other is None:
+        return one is other
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if isinstance(one, list | tuple | dict) or isinstance(other, list | tuple | dict):
+        return bool(one == other)
+    return same_value(one, other)
+
+
+def _texts(value: Any) -> set[str]:
+    return set() if value is None else {value} if isinstance(value, str) else {str(one) for one in value}
+
+
+def unusual(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that are not the default, by name; bins of a sensitive column are among them.
+
+    Label, favorable value and sensitive columns have no default, so they are not in the result.
+    """
+    found = named(record)
+    odd = {
+        name: value
+        for name, value in found.items()
+        if name not in CHOSEN and not same(name, value, default(name))
+    }
+    binned = [text for text in found.get("data.sensitive") or () if _bins(text)]
+    return odd | ({"data.sensitive": binned} if binned else {})
+
+
+def _bins(text: str) -> bool:
+    """Tell whether a sensitive column's text ends in bin edges: ``age:25:60``, and not a column ``a:b``."""
+    return any(_number(part.rpartition(":")[2]) for part in str(text).split("+") if ":" in part)
+
+
+def _number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def deviations(record: Mapping[str, Any], pins: Mapping[str, Any]) -> Iterator[str]:
+    """Say in sentences which settings are neither pinned as they are nor the default where nothing is pinned.
+
+    Parameters
+    ----------
+    record
+        The settings of a certificate.
+    pins
+        Values by name. A pinned confidence is the least one.
+    """
+    found = named(record)
+    for name, wanted in sorted(pins.items()):
+        value = found.get(name, None if name in CHOSEN else default(name))
+        least = name == "audit.confidence" and isinstance(value, int | float) and value >= wanted
+        if not least and not same(name, value, wanted):
+            yield f"{name} is {shown(value)}, and the alias pins {shown(wanted)}"
+    for name, value in sorted(unusual(record).items()):
+        if name in pins or name == "audit.confidence":  # the alias has a least confidence of its own
+            continue
+        usual = "without bins" if name in CHOSEN else shown(default(name))
+        yield f"{name} is {shown(value)}, and the alias does not pin it: the default is {usual}"
+
+
+def shown(value: Any) -> str:
+    """Write a setting's value for people."""
+    import json
+
+    return "not set" if value is None else json.dumps(value, ensure_ascii=False, default=list)
+
+
+def lines(record: Mapping[str, Any]) -> list[str]:
+    """Write the settings that are not the default, one a line: ``model.threshold = 0.1``."""
+    return [f"{name} = {shown(value)}" for name, value in sorted(unusual(record).items())]
+
+
+def check_names(pins: Iterable[str], where: str) -> None:
+    """Refuse names of settings that no audit has.
+
+    Raises
+    ------
+    CertificateError
+        The message names the setting, and similar names.
+    """
+    import dataclasses
+
+    from fairkit.data.roles import Roles
+    from fairkit.errors import did_you_mean
+    from fairkit.models.scorer import ModelOptions
+
+    known = {f"data.{each.name}" for each in dataclasses.fields(Roles)}
+    known |= {f"model.{each.name}" for each in dataclasses.fields(ModelOptions)}
+    known |= {"audit.auditors", *(f"audit.{key}" for key in _PLAIN)}
+    for name in pins:
+        of_auditor = name.startswith("audit.") and name.count(".") > 1
+        if name not in known and not of_auditor:
+            hint = did_you_mean(name, known, what="settings")
+            raise CertificateError(f"{where}: there is no setting {name!r} of an audit. {hint}")

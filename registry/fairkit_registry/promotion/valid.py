@@ -1,0 +1,62 @@
+"""Which certificates of a version count for an alias, and which of them decides."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fairkit_registry.errors import CertificateError, RegistryError
+from fairkit_registry.evidence import certificate as certificates
+from fairkit_registry.evidence.keys import parse_public
+from fairkit_registry.promotion.decision import Case
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from fairkit_registry.evidence.certificate import Certificate
+    from fairkit_registry.evidence.keys import PublicKey
+    from fairkit_registry.promotion.policies import AliasPolicy
+    from fairkit_registry.store.records import Version
+
+
+def trusted_keys(policy: AliasPolicy) -> list[PublicKey]:
+    """Return the keys that an alias trusts."""
+    return [parse_public(pem) for pem in policy.keys]
+
+
+def valid(case: Case, version: Version, trusted: Sequence[PublicKey]) -> Iterator[Certificate]:
+    """Yield the certificates of a version that hold; each that does not becomes a reason against it."""
+    refused = []
+    good = 0
+    for digest in version.certificates:
+        try:
+            raw = case.registry.certificate(digest)
+            yield certificates.verify(raw, trusted, model_sha256=version.model)
+            good += 1
+        except (CertificateError, RegistryError) as error:
+            refused.append(f"certificate {digest[:12]} of {version.reference} does not count: {error}")
+    for text in refused:
+        (case.note if good else case.refuse)(text)
+
+
+def newest(found: Iterable[Certificate]) -> list[Certificate]:
+    """Return the certificates with the latest audit; more than one where they state the same second.
+
+    Of several the newest decides, so that nobody can pick the audit that came out best.
+    """
+    listed = sorted(found, key=lambda one: (one.audited_at, one.sha256))
+    return [one for one in listed if one.audited_at == listed[-1].audited_at]
+
+
+def on_data(found: Iterable[Certificate], policy: AliasPolicy) -> list[Certificate]:
+    """Return the certificates about a table that the alias names, or all where it names none."""
+    return [one for one in found if not policy.data or one.report.data.sha256 in policy.data]
+
+
+def of_current(case: Case, trusted: Sequence[PublicKey]) -> Certificate | None:
+    """Return the newest valid certificate of the version that the alias points to; None where there is none."""
+    if case.alias.version is None:
+        return None
+    current = case.registry.version(f"{case.version.name}@{case.alias.version}")
+    quiet = Case(case.registry, current, case.alias, case.now)
+    found = newest(on_data(valid(quiet, current, trusted), case.alias.policy))
+    return found[-1] if found else None

@@ -1,0 +1,100 @@
+"""A certifier's choices on the command line: each gave a pass before aliases pinned settings."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from fairkit_cli.main import app
+
+AUDIT = ("--label", "decision", "--favorable", "approved", "--sensitive", "sex")
+RULE = ("--max", "demographic_parity_difference:sex=0.1")
+
+
+def call(*arguments):
+    return CliRunner().invoke(app, [str(a) for a in arguments])
+
+
+def ok(result, code=0):
+    assert result.exit_code == code, (result.stdout, result.stderr)
+    return result
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch, loans_model):
+    """A folder with a key, the loans model in a registry, and an alias that pins key, data and rule."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FAIRKIT_REGISTRY", raising=False)
+    ok(call("key", "new", "k"))
+    ok(call("registry", "add", "credit", loans_model.path))
+    ok(call("registry", "alias", "credit", "production", "--key", "k.pub", "--data", loans_model.data, *RULE))
+    return tmp_path
+
+
+def certify(loans_model, name, *options, code=0):
+    common = ("certify", loans_model.path, "--data", loans_model.data, "--key", "k", "--output", name)
+    return ok(call(*common, *AUDIT, *options), code)
+
+
+@pytest.mark.parametrize(
+    ("options", "setting"),
+    [
+        (("--threshold", "0"), "model.threshold"),
+        (("--threshold", "1"), "model.threshold"),
+        (("--missing", "group"), "data.missing"),
+        (("--weights", "amount"), "data.weights"),
+        (("--set", "group.min_group=1"), "audit.group.min_group"),
+        (("--seed", "5"), "audit.seed"),
+        (("--sensitive", "age:30"), "data.sensitive"),
+    ],
+)
+def test_a_setting_of_the_certifiers_choice_is_named_and_refused(place, loans_model, options, setting):
+    certify(loans_model, "c.json", *options)
+    assert f"setting: {setting}" in ok(call("verify", "c.json", "--key", "k.pub")).stdout
+    ok(call("registry", "add", "credit@1", "--certificate", "c.json"))
+    refused = ok(call("registry", "promote", "credit@1", "production"), 1).stdout
+    assert f"refused: setting {setting} is" in refused
+    assert "the alias does not pin it" in refused
+
+
+def test_an_alias_like_a_certificate_takes_its_settings_and_no_others(place, loans_model):
+    certify(loans_model, "agreed.json", "--threshold", "0.9")
+    certify(loans_model, "usual.json")
+    ok(call("registry", "alias", "credit", "production", "--clear", "--key", "k.pub", "--max",
+            "demographic_parity_difference:sex=0.9", "--like", "agreed.json"))  # fmt: skip
+    (record,) = json.loads(ok(call("registry", "alias", "credit", "production", "--format", "json")).stdout)
+    assert record["policy"]["settings"]["model.threshold"] == 0.9
+    assert "model.threshold = 0.9" in ok(call("registry", "alias", "credit", "production")).stdout
+    ok(call("registry", "add", "credit@1", "--certificate", "usual.json"))
+    refused = ok(call("registry", "promote", "credit@1", "production"), 1).stdout
+    assert "setting model.threshold is not set, and the alias pins 0.9" in refused
+    ok(call("registry", "add", "credit", loans_model.path, "--certificate", "agreed.json"))
+    promoted = ok(call("registry", "promote", "credit@2", "production")).stdout
+    assert "note: settings of the audit that are not the default: model.threshold = 0.9" in promoted
+    assert "the rows were the signer's choice: loans.parquet" in promoted
+    assert "setting model.threshold = 0.9" in ok(call("registry", "verify", "credit@production")).stdout
+    page = ok(call("registry", "show", "credit@production", "--format", "html")).stdout
+    assert "model.threshold = 0.9" in page
+
+
+def test_pins_from_a_file_and_wrong_use(place, loans_model):
+    (place / "pins.toml").write_text(
+        '[data]\nlabel = "decision"\nfavorable = "approved"\nsensitive = ["sex"]\n'
+    )
+    ok(call("registry", "alias", "credit", "production", "--settings", "pins.toml", "--min-rows", 100))
+    shown = ok(call("registry", "alias", "credit", "production")).stdout
+    assert 'data.label = "decision"' in shown
+    assert "at least 100 rows in every group" in shown
+    certify(loans_model, "c.json")
+    for options, words in (
+        (("--like", "c.json", "--settings", "pins.toml"), "give one of them"),
+        (("--settings", "missing.toml"), "cannot read the settings"),
+        (("--clear", "--like", "c.json"), "name its --key too"),
+        (("--like", "k.pub"), "not a certificate"),
+    ):
+        result = call("registry", "alias", "credit", "production", *options)
+        assert result.exit_code == 2, options
+        assert words in result.stderr
+    assert ok(call("registry", "alias", "credit", "production")).stdout == shown

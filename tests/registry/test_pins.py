@@ -1,0 +1,241 @@
+"""What a certifier can choose in an audit, and what an alias makes of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from fairkit.results.findings import DataInfo
+from fairkit_registry.errors import CertificateError
+from fairkit_registry.evidence import pinfile, pins
+from fairkit_registry.evidence.settings import AuditSettings
+from fairkit_registry.promotion.policies import AliasPolicy
+from fairkit_registry.promotion.run import evaluate, promote
+
+NOW = datetime(2026, 1, 10, tzinfo=UTC)
+RULE = {"metric": "demographic_parity_difference", "sensitive": "sex", "max": 0.1}
+ROLES = {
+    "label": "paid",
+    "favorable": "yes",
+    "sensitive": ["sex"],
+    "features": None,
+    "drop": [],
+    "weights": None,
+    "missing": "drop",
+}
+
+
+def told(**changes) -> dict:
+    data = ROLES | changes.pop("data", {})
+    return AuditSettings(data=data, **changes).to_dict()
+
+
+@pytest.fixture
+def policy(signer):
+    return AliasPolicy(keys=(signer.public.pem,), rules=(RULE,))
+
+
+def texts(decision, kind="refused"):
+    return [reason.text for reason in decision.reasons if reason.kind == kind]
+
+
+CHOICES = {
+    "threshold 0": ({"model": {"threshold": 0.0}}, "model.threshold"),
+    "threshold 1": ({"model": {"threshold": 1.0}}, "model.threshold"),
+    "scores read as logits": ({"model": {"score_kind": "logit"}}, "model.score_kind"),
+    "another output": ({"model": {"score_output": "other"}}, "model.score_output"),
+    "the other class": ({"model": {"favorable_class": 0}}, "model.favorable_class"),
+    "another task": ({"model": {"task": "regression"}}, "model.task"),
+    "other bins": ({"data": {"sensitive": ["sex", "age:25"]}}, "data.sensitive"),
+    "missing values as a group": ({"data": {"missing": "group"}}, "data.missing"),
+    "weights": ({"data": {"weights": "w"}}, "data.weights"),
+    "features in another order": ({"data": {"features": ["b", "a"]}}, "data.features"),
+    "columns left out": ({"data": {"drop": ["a"]}}, "data.drop"),
+    "small groups allowed": ({"parameters": {"group": {"min_group": "1"}}}, "audit.group.min_group"),
+    "another auditor": ({"auditors": ("group", "dif")}, "audit.auditors"),
+    "another seed": ({"seed": 7}, "audit.seed"),
+    "an adjustment": ({"adjustment": "benjamini-hochberg"}, "audit.adjust"),
+}
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_what_is_not_pinned_must_be_the_default(registry, model, certify, policy, choice):
+    changes, name = CHOICES[choice]
+    registry.add("credit", model(), certificates=[certify(model(), settings=told(**changes))])
+    registry.set_alias("credit", "production", policy)
+    decision = promote(registry, "credit@1", "production", now=NOW)
+    assert decision.verdict == "fail"
+    assert [f"setting {name} is" in text for text in texts(decision)] == [True]
+    assert registry.alias("credit", "production").version is None
+    # the same settings, pinned: the auditor and the owner of the alias agree on them
+    registry.set_alias("credit", "production", replace(policy, settings=pins.named(told(**changes))))
+    decision = promote(registry, "credit@1", "production", now=NOW)
+    assert texts(decision) == []
+    if name != "data.sensitive" or "bins" in choice:
+        assert name in "".join(texts(decision, "note"))
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_a_pin_refuses_the_default_and_every_other_value(registry, model, certify, policy, choice):
+    changes, name = CHOICES[choice]
+    registry.add("credit", model(), certificates=[certify(model(), settings=told())])
+    registry.set_alias("credit", "production", replace(policy, settings=pins.named(told(**changes))))
+    refused = texts(promote(registry, "credit@1", "production", now=NOW))
+    assert len(refused) == 1
+    assert f"setting {name} is" in refused[0]
+    assert "the alias pins" in refused[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"label": "other"}, "data.label"),
+        ({"favorable": "no"}, "data.favorable"),
+        ({"sensitive": ["sex", "region"]}, "data.sensitive"),
+    ],
+)
+def test_what_has_no_default_is_pinned_or_as_in_the_current_version(
+    registry, model, certify, policy, changes, name
+):
+    for factor, settings in ((1, told()), (2, told(data=changes))):
+        registry.add("credit", model(factor), certificates=[certify(model(factor), settings=settings)])
+    registry.set_alias("credit", "production", policy)
+    decision = promote(registry, "credit@1", "production", now=NOW)
+    assert decision.verdict == "pass"
+    assert f"signer's choice: data.label {json.dumps('paid')}" in "".join(texts(decision, "note"))
+    refused = texts(evaluate(registry, "credit@2", "production", now=NOW))
+    assert [f"setting {name} is" in text for text in refused] == [True]
+    registry.set_alias("credit", "fresh", replace(policy, settings=pins.named(told())))
+    assert f"setting {name} is" in texts(evaluate(registry, "credit@2", "fresh", now=NOW))[0]
+    assert evaluate(registry, "credit@1", "fresh", now=NOW).verdict == "pass"
+    assert "signer's choice: data.label" not in "".join(
+        texts(evaluate(registry, "credit@1", "fresh", now=NOW), "note")
+    )
+
+
+def test_the_default_written_out_is_the_default(registry, model, certify, policy):
+    spelled = told(parameters={"group": {"min_group": "30"}}, confidence=0.99)
+    assert pins.unusual(spelled) == {"audit.confidence": 0.99}
+    registry.add("credit", model(), certificates=[certify(model(), settings=spelled)])
+    registry.set_alias("credit", "production", policy)
+    assert promote(registry, "credit@1", "production", now=NOW).verdict == "pass"
+
+
+def test_an_older_certificate_has_fewer_settings_and_they_count_as_default(registry, model, certify, policy):
+    old = {key: value for key, value in told().items() if key != "adjustment"}
+    old["data"] = {"label": "paid", "favorable": "yes", "sensitive": ["sex"]}
+    registry.add("credit", model(), certificates=[certify(model(), settings=old)])
+    registry.set_alias("credit", "production", replace(policy, settings=pins.named(told())))
+    assert promote(registry, "credit@1", "production", now=NOW).verdict == "pass"
+
+
+def test_features_that_are_the_models_inputs_are_no_choice(registry, tmp_path, certify, policy, signer):
+    from onnx import TensorProto, helper
+
+    inputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [None, 1]) for n in ("age", "income")]
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, [None, 1])
+    graph = helper.make_graph([helper.make_node("Add", ["age", "income"], ["y"])], "g", inputs, [output])
+    file = tmp_path / "named.onnx"
+    file.write_bytes(helper.make_model(graph).SerializeToString())
+    for number, features in enumerate((["income", "age"], ["age"], ["age", "income", "debt"]), 1):
+        settings = told(data={"features": features})
+        registry.add("credit", file, certificates=[certify(file, settings=settings)])
+        registry.set_alias("credit", "production", policy)
+        verdict = evaluate(registry, f"credit@{number}", "production", now=NOW).verdict
+        assert verdict == ("pass" if number == 1 else "fail"), features
+
+
+def test_a_rule_without_a_column_needs_pinned_columns(registry, model, certify, policy):
+    registry.add("credit", model(), certificates=[certify(model(), settings=told())])
+    everywhere = replace(policy, rules=(RULE | {"sensitive": None},))
+    registry.set_alias("credit", "production", everywhere)
+    assert "names no column" in texts(promote(registry, "credit@1", "production", now=NOW))[0]
+    registry.set_alias("credit", "production", replace(everywhere, settings={"data.sensitive": ["sex"]}))
+    assert promote(registry, "credit@1", "production", now=NOW).verdict == "pass"
+
+
+def test_rows_cannot_be_left_out_through_a_column_of_the_signers_choice(
+    registry, model, certify, policy, make
+):
+    data = DataInfo(
+        name="x",
+        sha256=make.data,
+        rows=100,
+        dropped_rows=900,
+        groups={"sex": {"f": 40, "m": 60}, "trigger": {"a": 50, "b": 50}},
+    )
+    settings = told(data={"sensitive": ["sex", "trigger"]})
+    registry.add("credit", model(), certificates=[certify(model(), data=data, settings=settings)])
+    registry.set_alias("credit", "production", replace(policy, data=(make.data,)))
+    assert "900 rows were left out" in texts(promote(registry, "credit@1", "production", now=NOW))[0]
+
+
+def test_the_rows_are_the_signers_choice_unless_the_alias_says(registry, model, certify, policy, make):
+    registry.add("credit", model(), certificates=[certify(model(), settings=told())])
+    registry.set_alias("credit", "production", policy)
+    decision = promote(registry, "credit@1", "production", now=NOW)
+    assert "the rows were the signer's choice: people.csv, 100 rows" in "".join(texts(decision, "note"))
+    registry.set_alias("credit", "production", replace(policy, data=(make.data,)))
+    decision = promote(registry, "credit@1", "production", now=NOW)
+    assert "rows were the signer's choice" not in "".join(texts(decision, "note"))
+    registry.set_alias("credit", "production", replace(policy, min_rows=41))
+    assert "fewer than the 41 rows that the alias asks for: f 40" in "".join(
+        texts(promote(registry, "credit@1", "production", now=NOW))
+    )
+    registry.set_alias("credit", "production", replace(policy, min_rows=40))
+    assert promote(registry, "credit@1", "production", now=NOW).verdict == "pass"
+
+
+def test_of_two_audits_in_the_same_second_both_decide(registry, model, certify, policy):
+    same = datetime(2026, 1, 3, tzinfo=UTC)
+    both = [certify(model(), settings=told(seed=seed), at=same) for seed in (0, 1)]
+    registry.add("credit", model(), certificates=both)
+    registry.set_alias("credit", "production", policy)
+    assert "audit.seed" in texts(promote(registry, "credit@1", "production", now=NOW))[0]
+
+
+# ---- where pins come from
+
+
+def test_pins_of_a_certificate_and_of_a_file(tmp_path, model, certify, signer, stranger):
+    path = certify(model(), settings=told(model={"threshold": 0.4}))
+    found = pinfile.of_certificate(path, [signer.public])
+    assert found["model.threshold"] == 0.4
+    assert found["data.favorable"] == "yes"
+    with pytest.raises(CertificateError, match="not signed by a key"):
+        pinfile.of_certificate(path, [stranger.public])
+    toml = tmp_path / "pins.toml"
+    toml.write_text(
+        '[data]\nlabel = "paid"\nsensitive = "sex"\ntest = "t.csv"\n[model]\nthreshold = 0.4\n'
+        "[audit]\nseed = 3\n[audit.restricted-dro]\nepsilon = 0.1\n"
+    )
+    assert pinfile.of_file(toml) == {
+        "data.label": "paid",
+        "data.sensitive": ["sex"],
+        "model.threshold": 0.4,
+        "audit.seed": 3,
+        "audit.restricted-dro.epsilon": 0.1,
+    }
+    as_json = tmp_path / "pins.json"
+    as_json.write_text(json.dumps({"model": {"threshold": 0.4}}))
+    assert pinfile.of_file(as_json) == {"model.threshold": 0.4}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[model]\ntreshold = 1", "there is no setting 'model.treshold'"),
+        ('[[policy]]\nmetric = "x"', "policy is no setting"),
+        ("[data", "not valid TOML"),
+        ("data = 3", "write its keys below that heading"),
+        ('[data]\ntest = "x"', "nothing to pin"),
+    ],
+)
+def test_a_file_that_pins_nothing_that_exists_is_refused(tmp_path, text, words):
+    path = tmp_path / "pins.toml"
+    path.write_text(text)
+    with pytest.raises(CertificateError, match=words):
+        pinfile.of_file(path)
