@@ -72,11 +72,9 @@ def fitted(problem: Problem, learner: str, table: Table) -> list:
 def measured(name, models, weights, problem, table, test, bound=None) -> dict:
     """Measure models with their own encoders, unrounded predictions on the grid for the distances."""
     groups = table.only_groups()
-    from fairkit_fair_regression.training import Training
-
     method = FairRegression.with_values({"loss": problem.loss, "label_range": (0, 1)})
     learner = "logistic" if problem.loss == "logistic" else "linear"
-    scale = Training.prepare(method, table, Run(learner=learner)).scale
+    scale = method.training(table, Run(learner=learner)).scale
     ruler = Ruler(scale=scale, loss=models[0].loss, sensitive=None, names=groups.names, parity=True)
     found = {"method": name, "bound": bound}
     for part, rows in (("train", table), ("test", test)):

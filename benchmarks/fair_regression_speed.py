@@ -16,7 +16,6 @@ from fair_regression_data import load
 
 from fairkit.mitigators import Run, Table
 from fairkit_fair_regression.plugin import FairRegression
-from fairkit_fair_regression.training import Training
 
 
 def timed(function):
@@ -50,9 +49,7 @@ def responses(repeats: int) -> None:
     table = Table.from_dataset(fairkit.load_data(pd.DataFrame(frame), **roles))
     for learner in ("linear", "lightgbm", "xgboost"):
         values = {"oracle": "ls", "label_range": (0, 1)}
-        training = Training.prepare(
-            FairRegression.with_values(values), table, Run(learner=learner, threads=1)
-        )
+        training = FairRegression.with_values(values).training(table, Run(learner=learner, threads=1))
         oracle = training._parity_oracle()
         oracle.unconstrained()
         rng = np.random.default_rng(0)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fairkit.mitigators import Table
     from fairkit_fair_regression.losses import Loss
     from fairkit_fair_regression.members import Member
-    from fairkit_fair_regression.model import Scale
+    from fairkit_fair_regression.scale import Scale
 
     Array = NDArray[np.float64]
     Matrix = NDArray[np.float32]

@@ -12,7 +12,7 @@ import numpy as np
 from fairkit.errors import ParameterError
 from fairkit.learners import encoder_for, fit_estimator
 from fairkit.onnx.write.encode import fit_encoder
-from fairkit_fair_regression.members import Chances, Counted, Values
+from fairkit_fair_regression.members import Chances, Counted, Values, with_thresholds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -214,13 +214,6 @@ class Learner:
 
 _CELLS = 200_000_000
 _NEWTON = 500
-
-
-def with_thresholds(matrix: Matrix, count: int, step: float) -> Matrix:
-    """Return every row once for each threshold, which becomes the last column: [n N, d + 1]."""
-    thresholds = np.float32(step) * np.arange(1, count + 1, dtype=np.float32)
-    repeated = np.repeat(matrix, count, axis=0)
-    return np.column_stack([repeated, np.tile(thresholds, len(matrix))])
 
 
 def learner_encoder(base: Any, table: Table) -> Encoder:

@@ -94,8 +94,6 @@ class Counted:
 
     def predict(self, matrix: Matrix) -> Array:
         """Return predictions on the grid plus α/2, so that rounding cannot move them, shape [n]."""
-        from fairkit_fair_regression.learning import with_thresholds
-
         pairs = with_thresholds(matrix, self.count, 1 / self.count)
         reached = score_estimator(self.estimator, pairs, "binary").reshape(-1, self.count) >= 0.5
         return np.asarray(np.minimum((reached.sum(axis=1) + 0.5) / self.count, 1.0))
@@ -116,3 +114,10 @@ class Counted:
         table = graph.node("Reshape", [reached, graph.constant([-1, self.count], np.int64)])
         total = graph.node("MatMul", [table, graph.constant(np.full((self.count, 1), 1 / self.count))])
         return graph.node("Add", [total, graph.constant([[0.5 / self.count]])])
+
+
+def with_thresholds(matrix: Matrix, count: int, step: float) -> Matrix:
+    """Return every row once for each threshold, which becomes the last column: [n N, d + 1]."""
+    thresholds = np.float32(step) * np.arange(1, count + 1, dtype=np.float32)
+    repeated = np.repeat(matrix, count, axis=0)
+    return np.column_stack([repeated, np.tile(thresholds, len(matrix))])

@@ -14,7 +14,6 @@ from fairkit.onnx.read.members import MEMBER_SCORES, add_member_outputs, embed_w
 from fairkit.onnx.write.export import add_outputs
 from fairkit.onnx.write.graph import GraphBuilder
 from fairkit.onnx.write.mixture import mixture_chance, stack_members
-from fairkit_fair_regression.losses import to_probability
 
 if TYPE_CHECKING:
     import onnx
@@ -24,68 +23,15 @@ if TYPE_CHECKING:
     from fairkit.mitigators import Table
     from fairkit.onnx.write.encode import Encoder
     from fairkit_fair_regression.frontier import Frontier
-    from fairkit_fair_regression.grid import Grid
     from fairkit_fair_regression.losses import Loss
     from fairkit_fair_regression.members import Member
+    from fairkit_fair_regression.scale import Scale
 
     Array = NDArray[np.float64]
     Columns = Mapping[str, NDArray[Any]]
 
 EDGE = 1e-4
 """How near to a threshold, in steps of the grid, float32 may put a prediction on the other side."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scale:
-    """From predictions in [0, 1] to the label's unit and back.
-
-    Attributes
-    ----------
-    low, high
-        The label's range.
-    chances
-        Whether predictions stand for probabilities (logistic loss).
-    grid
-        Where predictions are rounded down to the grid plus α/2; None where they are only clipped.
-    """
-
-    low: float
-    high: float
-    chances: bool
-    grid: Grid | None
-
-    def to_unit(self, labels: Array) -> Array:
-        """Return labels in [0, 1]."""
-        return np.asarray((labels - self.low) / (self.high - self.low))
-
-    def snapped(self, predictions: Array) -> Array:
-        """Round down to the grid plus α/2, or clip; any shape."""
-        if self.grid is None:
-            return np.clip(predictions, 0.0, 1.0)
-        return np.asarray(self.grid.values[self.grid.levels(predictions)])
-
-    def to_label(self, predictions: Array) -> Array:
-        """Return rounded predictions in the label's unit."""
-        linked = to_probability(predictions) if self.chances else predictions
-        return np.asarray(self.low + (self.high - self.low) * linked)
-
-    def add_to(self, graph: GraphBuilder, predictions: str) -> str:
-        """Round and scale predictions [rows, k] in a graph."""
-        low, high = graph.constant([[0.0]]), graph.constant([[1.0]])
-        clipped = graph.node("Min", [graph.node("Max", [predictions, low]), high])
-        if self.grid is not None:
-            steps = graph.node("Mul", [clipped, graph.constant([[self.grid.size]])])
-            level = graph.node("Cast", [graph.node("Floor", [steps])], to=7)
-            return graph.node("Gather", [graph.constant(self.to_label(self.grid.values)), level], axis=0)
-        if self.chances:
-            from fairkit_fair_regression.losses import STEEPNESS
-
-            centred = graph.node("Sub", [clipped, graph.constant([[0.5]])])
-            clipped = graph.node("Sigmoid", [graph.node("Mul", [centred, graph.constant([[2 * STEEPNESS]])])])
-        if (self.low, self.high) == (0.0, 1.0):
-            return clipped
-        scaled = graph.node("Mul", [clipped, graph.constant([[self.high - self.low]])])
-        return graph.node("Add", [scaled, graph.constant([[self.low]])])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

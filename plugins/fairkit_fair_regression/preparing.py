@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.mitigators import Groups, Table
-    from fairkit_fair_regression.plugin import FairRegression
+    from fairkit_fair_regression.parameters import FairRegressionParameters
 
     Array = NDArray[np.float64]
 
 
-def choose_loss(method: FairRegression, table: Table) -> tuple[Loss, tuple[str, ...]]:
+def choose_loss(parameters: FairRegressionParameters, table: Table) -> tuple[Loss, tuple[str, ...]]:
     """Choose the loss, and say what is unusual about it."""
-    chosen = method.parameters.loss
+    chosen = parameters.loss
     two = len(np.unique(table.target)) == 2
-    if method.parameters.constraint == "seo" and chosen not in (None, "squared"):
+    if parameters.constraint == "seo" and chosen not in (None, "squared"):
         raise ParameterError("fair-regression: constraint=seo is least squares: leave out the loss")
     if chosen == "logistic" and not two:
         raise DataError(
@@ -31,7 +31,7 @@ def choose_loss(method: FairRegression, table: Table) -> tuple[Loss, tuple[str, 
             f"has {len(np.unique(table.target))}; use loss=squared, absolute or quantile"
         )
     if chosen is None:
-        binary = table.task == "binary" and method.parameters.constraint != "seo"
+        binary = table.task == "binary" and parameters.constraint != "seo"
         chosen = "logistic" if binary else "squared"
     notes: tuple[str, ...] = ()
     if two and chosen != "logistic":
@@ -39,12 +39,12 @@ def choose_loss(method: FairRegression, table: Table) -> tuple[Loss, tuple[str, 
             f"The label has two values, and the loss is {chosen}: predictions are fitted as numbers between them "
             "(loss=logistic fits probabilities).",
         )
-    return Loss(chosen, method.parameters.quantile), notes
+    return Loss(chosen, parameters.quantile), notes
 
 
-def choose_range(method: FairRegression, table: Table) -> tuple[float, float]:
+def choose_range(parameters: FairRegressionParameters, table: Table) -> tuple[float, float]:
     """Return the label's range: declared, 0 to 1 for classes, else observed."""
-    declared = method.parameters.label_range
+    declared = parameters.label_range
     if declared:
         return float(declared[0]), float(declared[1])
     if table.task == "binary":

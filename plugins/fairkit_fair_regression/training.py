@@ -14,7 +14,7 @@ from fairkit_fair_regression.frontier import Frontier, Point, Ruler
 from fairkit_fair_regression.grid import Grid
 from fairkit_fair_regression.group_loss import solve_group_loss
 from fairkit_fair_regression.learning import Learner, learner_encoder
-from fairkit_fair_regression.model import FairRegressionModel, Scale
+from fairkit_fair_regression.model import FairRegressionModel
 from fairkit_fair_regression.oracles import (
     GroupLossOracle,
     ParityOracle,
@@ -25,6 +25,7 @@ from fairkit_fair_regression.oracles import (
 )
 from fairkit_fair_regression.parity import make_parity, netted
 from fairkit_fair_regression.preparing import choose_loss, choose_range, row_weights, without_sensitive
+from fairkit_fair_regression.scale import Scale
 from fairkit_fair_regression.solver import Pool, Settings, Solution, solve
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from fairkit_fair_regression.losses import Loss
     from fairkit_fair_regression.members import Member
     from fairkit_fair_regression.oracles import OracleName, Targets
-    from fairkit_fair_regression.plugin import FairRegression
+    from fairkit_fair_regression.parameters import FairRegressionParameters
     from fairkit_fair_regression.solver import Moment
 
     Array = NDArray[np.float64]
@@ -47,7 +48,7 @@ CONFIDENCE = 0.95
 class Training:
     """One training run: what was given, brought into the form of the solver."""
 
-    method: FairRegression
+    parameters: FairRegressionParameters
     table: Table
     run: Run
     groups: Groups
@@ -61,22 +62,19 @@ class Training:
     notes: tuple[str, ...]
 
     @classmethod
-    def prepare(cls, method: FairRegression, table: Table, run: Run) -> Training:
-        """Check the table, scale the labels, encode the rows."""
-        method.check_table(table)
-        groups = table.only_groups(method.parameters.sensitive)
-        loss, notes = choose_loss(method, table)
-        low, high = choose_range(method, table)
-        used = without_sensitive(table, groups) if method.parameters.constraint == "seo" else table
-        base = method._base(run)
+    def prepare(cls, parameters: FairRegressionParameters, base: Any, table: Table, run: Run) -> Training:
+        """Check the table, scale the labels, encode the rows; `base` is a learner's name or an estimator."""
+        parameters.check_table(table)
+        groups = table.only_groups(parameters.sensitive)
+        loss, notes = choose_loss(parameters, table)
+        low, high = choose_range(parameters, table)
+        used = without_sensitive(table, groups) if parameters.constraint == "seo" else table
         encoder = learner_encoder(base, used)
-        grid = Grid(method.parameters.grid) if method.parameters.constraint == "sp" else None
+        grid = Grid(parameters.grid) if parameters.constraint == "sp" else None
         scale = Scale(low=low, high=high, chances=loss.name == "logistic", grid=grid)
-        learner = Learner(
-            base=base, run=run, settings=method.parameters.settings, categorical=encoder.categorical
-        )
+        learner = Learner(base=base, run=run, settings=parameters.settings, categorical=encoder.categorical)
         return cls(
-            method=method,
+            parameters=parameters,
             table=used,
             run=run,
             groups=groups,
@@ -92,10 +90,10 @@ class Training:
 
     def fit(self) -> FairRegressionModel:
         """Solve for every bound, and return the chosen mixture."""
-        if self.method.parameters.constraint == "seo":
+        if self.parameters.constraint == "seo":
             return self._seo()
         pool, found = self._solved()
-        chosen = self.method.parameters.choose
+        chosen = self.parameters.choose
         level = next(iter(found)) if chosen is None else chosen
         frontier = self._frontier(pool, found, level) if len(found) > 1 else None
         return self._assembled(pool, found, level, frontier)
@@ -106,11 +104,11 @@ class Training:
         return [self._assembled(pool, found, level) for level in found]
 
     def _solved(self) -> tuple[Pool, dict[float, Solution]]:
-        return self._group_loss() if self.method.parameters.constraint == "bgl" else self._parity()
+        return self._group_loss() if self.parameters.constraint == "bgl" else self._parity()
 
     def unconstrained(self) -> FairRegressionModel:
         """Fit one predictor without constraints; it is not rounded to the grid."""
-        if self.method.parameters.constraint == "seo":
+        if self.parameters.constraint == "seo":
             member = self._least_squares()
         else:
             oracle = self._oracle_name()
@@ -131,7 +129,7 @@ class Training:
         pool.add(oracle.constant())
 
         def solved(level: float, settings: Settings) -> Solution:
-            bounds = oracle.parity.bounds(self.method.group_bounds(level, self.groups.names))
+            bounds = oracle.parity.bounds(self.parameters.group_bounds(level, self.groups.names))
             return solve(pool, bounds, oracle.respond, settings, simplify=netted, watch=self._watch(level))
 
         return pool, self._sweep(pool, solved)
@@ -153,7 +151,7 @@ class Training:
         pool.calls, pool.answered = 1, [zeros]
 
         def solved(level: float, settings: Settings) -> Solution:
-            zeta = self.method.group_bounds(level, self.groups.names)
+            zeta = self.parameters.group_bounds(level, self.groups.names)
             return solve_group_loss(pool, zeta, oracle, settings, self.groups.names, self._watch(level))
 
         return pool, self._sweep(pool, solved)
@@ -165,7 +163,7 @@ class Training:
         that the loss cannot rise with the bound.
         """
         settings = self._settings(pool)
-        found = {level: solved(level, settings) for level in self.method.levels()}
+        found = {level: solved(level, settings) for level in self.parameters.levels()}
         if len(found) == 1:
             return found
         for iterations in (settings.iterations, 0):
@@ -180,7 +178,7 @@ class Training:
         solution = found[level]
         members = [pool.responses[place].member for place in solution.places]
         details = {
-            "constraint": self.method.parameters.constraint,
+            "constraint": self.parameters.constraint,
             "loss": self.loss.name,
             "learner": self.learner.name,
             "label_range": [self.scale.low, self.scale.high],
@@ -200,11 +198,11 @@ class Training:
         )
 
     def _frontier(self, pool: Pool, found: dict[float, Solution], chosen: float) -> Frontier:
-        kind = self.method.parameters.constraint
+        kind = self.parameters.constraint
         ruler = Ruler(
             scale=self.scale,
             loss=self.loss,
-            sensitive=self.method.parameters.sensitive,
+            sensitive=self.parameters.sensitive,
             names=self.groups.names,
             parity=kind == "sp",
         )
@@ -258,7 +256,7 @@ class Training:
         )
 
     def _parity_oracle(self) -> ParityOracle:
-        chosen = self.method.parameters
+        chosen = self.parameters
         linear = self.loss.name in ("squared", "logistic")
         targets: Targets = chosen.targets or ("predictions" if linear else "labels")
         check_targets(targets, self.loss)
@@ -277,13 +275,13 @@ class Training:
         )
 
     def _oracle_name(self) -> OracleName:
-        chosen: OracleName | None = self.method.parameters.oracle
-        if chosen is None and self.method.parameters.constraint == "bgl":
+        chosen: OracleName | None = self.parameters.oracle
+        if chosen is None and self.parameters.constraint == "bgl":
             return "loss"
         return chosen or default_oracle(self.loss, self.learner)
 
     def _settings(self, pool: Pool) -> Settings:
-        chosen = self.method.parameters
+        chosen = self.parameters
         return Settings(
             nu=chosen.nu if chosen.nu is not None else self._standard_error(pool) / 2,
             bound=chosen.multiplier_bound,
@@ -300,8 +298,8 @@ class Training:
         return np.asarray(shares / shares.sum())
 
     def _watch(self, level: float) -> Any:
-        levels = self.method.levels()
-        most = self.method.parameters.iterations
+        levels = self.parameters.levels()
+        most = self.parameters.iterations
         before = levels.index(level) * most
         steps = iter(range(before + 1, before + most + 1))
 

@@ -1,0 +1,147 @@
+"""The parameters of fair regression, and what they say about a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from fairkit.errors import DataError, ParameterError, did_you_mean
+from fairkit.learners import check_target
+from fairkit.parameters.declare import parameter
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit.mitigators import Table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FairRegressionParameters:
+    """Parameters of fair regression."""
+
+    constraint: Literal["sp", "bgl", "seo"] = parameter(
+        "sp",
+        help="sp: statistical parity; bgl: bounded group loss; seo: the baseline that fits the sensitive "
+        "column and drops its part.",
+    )
+    epsilon: tuple[float, ...] = parameter(
+        (0.05,),
+        help="How far the distribution of predictions in a group may be from everybody's, at any value (sp); "
+        "a list gives the whole frontier.",
+        minimum=0,
+        maximum=1,
+    )
+    zeta: tuple[float, ...] = parameter(
+        (),
+        help="The largest loss of a group (bgl), for labels scaled to [0, 1]: squared error is halved, the "
+        "logistic loss is log-loss / 10.01; a list gives the whole frontier.",
+        above=0,
+    )
+    bounds: Mapping[str, Any] = parameter(
+        {}, help="A bound of its own for a group, in place of epsilon or zeta: bounds.GROUP=0.02."
+    )
+    choose: float | None = parameter(
+        None, help="With a list: the bound whose mixture is the result; default the first of the list."
+    )
+    loss: Literal["squared", "logistic", "absolute", "quantile"] | None = parameter(
+        None, help="Default: squared for numbers, logistic for two classes."
+    )
+    quantile: float = parameter(0.5, help="Which quantile, with loss=quantile.", above=0, below=1)
+    oracle: Literal["cs", "ls", "loss"] | None = parameter(
+        None,
+        help="What the learner solves: cost-sensitive classification over all thresholds, least squares, or "
+        "the loss itself; default: the loss itself where the learner can, else least squares.",
+    )
+    targets: Literal["predictions", "labels"] | None = parameter(
+        None,
+        help="What best responses aim at: the best value given the expected label (squared and logistic; "
+        "their default) or given each row's label (as published).",
+    )
+    grid: int = parameter(40, help="N, the number of thresholds that predictions are rounded to.", minimum=2)
+    label_range: tuple[float, ...] = parameter(
+        (), help="The label's smallest and largest value, such as 0,4; default: those that occur."
+    )
+    sensitive: str | None = parameter(
+        None, help="The split to constrain, such as sex+race; default: the only one, else all crossed."
+    )
+    nu: float | None = parameter(
+        None, help="The duality gap to reach; default: half the standard error of the loss.", above=0
+    )
+    multiplier_bound: float = parameter(100.0, help="B, the most that a bound may cost.", above=0)
+    iterations: int = parameter(50, help="The most iterations for one bound.", minimum=1)
+    settings: Mapping[str, Any] = parameter(
+        {}, help="Parameters of the learner's library, such as settings.n_estimators=50."
+    )
+
+    def check(self) -> None:
+        """Refuse parameters that contradict each other."""
+        if self.label_range and (len(self.label_range) != 2 or self.label_range[0] >= self.label_range[1]):
+            raise ParameterError(
+                f"fair-regression: label_range={_shown(self.label_range)} is no range; give two increasing numbers, "
+                "such as label_range=0,4"
+            )
+        if self.constraint == "bgl" and not self.zeta:
+            raise ParameterError(
+                "fair-regression: constraint=bgl needs zeta, the largest loss of a group for labels scaled to [0, 1], "
+                "such as --set zeta=0.02"
+            )
+        if self.constraint == "bgl" and self.oracle == "cs":
+            raise ParameterError("fair-regression: oracle=cs is for constraint=sp; leave it out")
+        if self.constraint == "sp" and not self.epsilon:
+            raise ParameterError("fair-regression: epsilon is empty; give one number or a list")
+        self._check_list()
+
+    def _check_list(self) -> None:
+        listed = self.levels()
+        if len(set(listed)) < len(listed):
+            raise ParameterError(f"fair-regression: {_shown(listed)} names a bound twice")
+        choose = self.choose
+        if choose is not None and choose not in listed:
+            raise ParameterError(
+                f"fair-regression: choose={choose:g} is not in the list of bounds ({_shown(listed)})"
+            )
+        for name, value in self.bounds.items():
+            if not isinstance(value, int | float) or not 0 <= value < np.inf:
+                raise ParameterError(
+                    f"fair-regression: bounds.{name}={value!r} is no bound; give a number from 0"
+                )
+
+    def levels(self) -> tuple[float, ...]:
+        """Return the bounds of the run: epsilon or zeta."""
+        return self.zeta if self.constraint == "bgl" else self.epsilon
+
+    def group_bounds(self, level: float, names: tuple[str, ...]) -> NDArray[np.float64]:
+        """Return one bound per group.
+
+        Raises
+        ------
+        ParameterError
+            `bounds` names a group that the data lack.
+        """
+        unknown = [name for name in self.bounds if name not in names]
+        if unknown:
+            hint = did_you_mean(unknown[0], names, what="groups")
+            raise ParameterError(f"fair-regression: bounds names the group {unknown[0]!r}. {hint}")
+        return np.array([float(self.bounds.get(name, level)) for name in names])
+
+    def check_table(self, table: Table) -> None:
+        """Refuse tables that nothing can be learned from."""
+        check_target(table)
+        declared = self.label_range
+        if not declared:
+            return
+        low, high = declared
+        outside = (table.target < low) | (table.target > high)
+        if outside.any():
+            raise DataError(
+                f"{table.name}: {int(outside.sum())} of {len(table)} labels leave the declared range {low:g} to "
+                f"{high:g} (they go from {table.target.min():g} to {table.target.max():g}); widen label_range, or "
+                "mend the data"
+            )
+
+
+def _shown(values: tuple[float, ...]) -> str:
+    return ",".join(f"{value:g}" for value in values)
