@@ -67,7 +67,7 @@ MissingValues = Annotated[
     typer.Option(
         "--missing",
         metavar="drop|group",
-        help="Rows without a sensitive value: left out, or a group of their own.",
+        help="Rows without a sensitive value: in no group of that column (default), or a group of their own.",
         rich_help_panel=DATA,
     ),
 ]
@@ -127,6 +127,16 @@ Adjust = Annotated[
         metavar="NAME",
         help="For many rules: bonferroni or benjamini-hochberg.",
         rich_help_panel=POLICY,
+    ),
+]
+LabelError = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--label-error",
+        metavar="COL=E",
+        help="Up to this share of a sensitive column's, or the label's, values is wrong; verdicts must hold anyway. "
+        "COL=E:independent: errors do not depend on decisions.",
+        rich_help_panel=DATA,
     ),
 ]
 Confidence = Annotated[
@@ -197,6 +207,7 @@ class AuditOptions:
     adjust: Adjust = None
     confidence: Confidence = None
     seed: Seed = None
+    label_error: LabelError = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -337,6 +348,8 @@ def audit_settings(typed: AuditOptions, config: Config) -> AuditSettings:
     parameters = {name: dict(values) for name, values in config.auditors.items()}
     for owner, key, value in _owned(typed.assignments or ()):
         parameters.setdefault(owner, {})[key] = value
+    if typed.label_error:
+        parameters.setdefault("group", {})["label_error"] = list(typed.label_error)
     names = split_names(typed.auditors) or _listed(config.audit.get("auditors")) or ["group"]
     names += [name for name in parameters if name not in names]
     rules = [Rule.parse(text, "max") for text in typed.maximums or ()]

@@ -72,6 +72,16 @@ def distinct(dataset: Dataset, column: str, most: int) -> list[Any]:
     return sorted(seen, key=lambda value: (isinstance(value, str), value))
 
 
+def measured(auditor: Auditor, batch: Batch, predictions: Predictions, context: AuditContext) -> Any:
+    """Return an auditor's partial result for a batch, without the rows that it cannot use; None where none is left."""
+    if not auditor.partial and any((codes < 0).any() for codes in batch.groups.values()):
+        keep = np.all([codes >= 0 for codes in batch.groups.values()], axis=0)
+        if not keep.any():
+            return None
+        batch, predictions = batch.take(keep), predictions.take(keep)
+    return auditor.measure(batch, predictions, context)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoParameters:
     """For auditors that have none."""
@@ -128,6 +138,9 @@ class Auditor(ABC):
         The tasks that it can look at.
     citation
         Where the method is published.
+    partial
+        Whether `measure` copes with rows whose group is not known: their index in ``batch.groups`` is -1. By
+        default it is given only rows that have a group in every sensitive column.
     spread
         Whether partial results are as large as the rows. On a cluster they then stay on the workers, and
         `findings` is given a `fairkit.engines.Spread` of them instead of their sum.
@@ -139,6 +152,7 @@ class Auditor(ABC):
     tasks: ClassVar[frozenset[Task]] = frozenset({"binary", "multiclass", "regression"})
     citation: ClassVar[str] = ""
     spread: ClassVar[bool] = False
+    partial: ClassVar[bool] = False
 
     def __init__(self, parameters: Any = None) -> None:
         self.parameters = self.Parameters() if parameters is None else parameters

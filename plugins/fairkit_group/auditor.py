@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -18,7 +18,9 @@ from fairkit.results.findings import Finding, GroupValue
 from fairkit.statistics import EXACT_SCORES, Rows, Scores, ScoreTable, Statistic
 from fairkit_group.between import comparisons, odds
 from fairkit_group.curves import curves
+from fairkit_group.misclassified import told
 from fairkit_group.ranking import SCORES, Distances, RocAuc, distances
+from fairkit_group.unknowns import Unknowns, some_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,6 +39,9 @@ _LOSSES: Mapping[str, str] = {
 }
 
 
+_Key = tuple[str | None, str | None, str]
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """What takes the place of totals that could not be made; it stays whatever is added."""
@@ -53,12 +58,31 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class GroupTotals:
-    """Totals by (sensitive column, class, statistic); adding two merges the rows behind them."""
+    """Totals by (sensitive column, class, statistic); adding two merges the rows behind them.
 
-    parts: Mapping[tuple[str | None, str | None, str], Any]
+    `missing` has the totals of the rows without a group, as one group, where there are such rows.
+    """
+
+    parts: Mapping[_Key, Any]
+    missing: Mapping[_Key, Any] = field(default_factory=dict)
 
     def __add__(self, other: GroupTotals) -> GroupTotals:
-        return GroupTotals({key: _add(part, other.parts[key]) for key, part in self.parts.items()})
+        return GroupTotals(
+            {key: _add(part, other.parts[key]) for key, part in self.parts.items()},
+            dict(other.missing)
+            | {
+                k: _add(part, other.missing[k]) if k in other.missing else part
+                for k, part in self.missing.items()
+            },
+        )
+
+    def of(self, sensitive: str | None, label: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the totals by group of one column and class, and those of the rows without a group."""
+        both = [
+            {key: part for (s, c, key), part in parts.items() if (s, c) == (sensitive, label)}
+            for parts in (self.parts, self.missing)
+        ]
+        return both[0], both[1]
 
 
 def _add(part: Any, other: Any) -> Any:
@@ -75,6 +99,7 @@ class GroupAuditor(Auditor):
 
     name: ClassVar[str] = "group"
     summary: ClassVar[str] = "Rates, scores and errors per group, and the disparities between groups."
+    partial: ClassVar[bool] = True
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Parameters:
@@ -87,19 +112,37 @@ class GroupAuditor(Auditor):
         exact_scores: int = parameter(
             EXACT_SCORES, help="Keep up to this many distinct scores; beyond, 4096 bins.", minimum=1
         )
+        missing_share: float = parameter(
+            0.02,
+            help="With more missing values of a sensitive column a verdict must hold whatever their groups are.",
+            minimum=0,
+            maximum=1,
+        )
+        label_error: tuple[str, ...] = parameter(
+            (), help="The largest share of wrong values in a sensitive column or the label: sex=0.1."
+        )
+
+    def begin(self, context: AuditContext) -> None:
+        """Check what was said about wrong values."""
+        told(self.parameters.label_error, list(context.dataset.profile.groups), context.dataset.roles.label)
 
     def measure(self, batch: Batch, predictions: Predictions, context: AuditContext) -> GroupTotals:
         """Total one batch."""
-        parts: dict[tuple[str | None, str | None, str], Any] = {}
+        parts: dict[_Key, Any] = {}
+        missing: dict[_Key, Any] = {}
         for label, rows in _views(batch, predictions, context):
             statistics = self._statistics(rows, context)
             for sensitive, codes, n_groups in _splits(batch, context):
+                known, whole = codes >= 0, rows
+                if not known.all():
+                    whole, rest = some_rows(rows, known), some_rows(rows, ~known)
+                    none = np.zeros(len(rest.outcome), dtype=np.int64)
+                    missing |= {
+                        (sensitive, label, k): _collect(s, rest, none, 1) for k, s in statistics.items()
+                    }
                 for key, statistic in statistics.items():
-                    try:
-                        parts[sensitive, label, key] = statistic.collect(rows, codes, n_groups)
-                    except Exception as error:
-                        parts[sensitive, label, key] = Failure(error)  # a metric must not end the audit
-        return GroupTotals(parts)
+                    parts[sensitive, label, key] = _collect(statistic, whole, codes[known], n_groups)
+        return GroupTotals(parts, missing)
 
     def _statistics(self, rows: Rows, context: AuditContext) -> dict[str, Statistic]:
         """The statistics that the metrics need, each once."""
@@ -117,15 +160,25 @@ class GroupAuditor(Auditor):
         labels = dict.fromkeys(label for _, label, _ in total.parts)
         splits: list[str | None] = [*context.dataset.profile.groups] or [None]
         for label in labels:
-            totals = {key: part for (s, c, key), part in total.parts.items() if c == label and s == splits[0]}
-            everybody = _Section(self, context, None, label, {k: t.pooled() for k, t in totals.items()})
-            found += everybody.overall()
+            totals, without = total.of(splits[0], label)
+            pooled = {
+                key: _add(part.pooled(), without[key]) if key in without else part.pooled()
+                for key, part in totals.items()
+            }
+            found += _Section(self, context, None, label, pooled).overall()
             for sensitive in splits:
                 if sensitive is None:
                     continue
-                totals = {k: p for (s, c, k), p in total.parts.items() if c == label and s == sensitive}
-                found += _Section(self, context, sensitive, label, totals).disparities()
+                totals, without = total.of(sensitive, label)
+                found += _Section(self, context, sensitive, label, totals, without).disparities()
         return found
+
+
+def _collect(statistic: Statistic, rows: Rows, codes: NDArray[np.int64], n_groups: int) -> Any:
+    try:
+        return statistic.collect(rows, codes, n_groups)
+    except Exception as error:
+        return Failure(error)  # a metric must not end the audit
 
 
 def _views(
@@ -225,9 +278,10 @@ class _Section:
         sensitive: str | None,
         label: str | None,
         totals: Mapping[str, Any],
+        without: Mapping[str, Any] | None = None,
     ) -> None:
         self.auditor, self.context, self.sensitive, self.label = auditor, context, sensitive, label
-        self.totals = totals
+        self.totals, self.without = totals, without or {}
         self.labelled = context.dataset.roles.label is not None
         self.names = ["all"] if sensitive is None else context.dataset.group_names(sensitive)
         sizes = context.dataset.profile.groups
@@ -309,7 +363,40 @@ class _Section:
         found += self._worst_loss()
         if isinstance(self.totals.get(SCORES.key), ScoreTable):
             found.append(self._parity_of_scores(self.totals[SCORES.key]))
+        return self._with_unknowns(found)
+
+    def _with_unknowns(self, found: list[Finding]) -> list[Finding]:
+        """Say at every disparity what missing groups and wrong values could do to it."""
+        roles, profile = self.context.dataset.roles, self.context.dataset.profile
+        errors = told(self.auditor.parameters.label_error, list(profile.groups), roles.label)
+        unknowns = Unknowns(
+            sensitive=str(self.sensitive),
+            rows=profile.rows,
+            missing=profile.missing.get(str(self.sensitive), 0),
+            totals=self.totals,
+            without=self.without,
+            estimates=self.estimates,
+            error=errors.get(str(self.sensitive)),
+            outcome_error=errors.get(str(roles.label)),
+            binding=self.auditor.parameters.missing_share,
+        )
+        bounds = unknowns.bounds()
+        for place, finding in enumerate(found):
+            if finding.value is not None and bounds:
+                about = self._bounded_name(finding)
+                told_here = {one.name: one.of(about, finding.value) for one in bounds}
+                found[place] = replace(finding, evidence={**finding.evidence, **told_here})
+        if unknowns.missing and self.label is None:
+            found.append(unknowns.finding(self.auditor.name, self.context.confidence, found))
         return found
+
+    def _bounded_name(self, finding: Finding) -> str:
+        """Return the disparity that a finding is, for what is named otherwise."""
+        loss = finding.parameters.get("loss")
+        if finding.metric != "worst_group_loss" or loss == "zero_one":
+            return finding.metric
+        squared = "brier_score" if self.context.scorer.task == "binary" else "mean_squared_error"
+        return f"{squared if loss == 'squared' else _LOSSES[str(loss)]}_group_max"
 
     def _worst_loss(self) -> list[Finding]:
         regression = self.context.scorer.task == "regression"
@@ -481,6 +568,4 @@ def _ends(spread: Spread) -> tuple[float, float] | None:
 
 
 def _with_parameters(finding: Finding, parameters: Mapping[str, Any]) -> Finding:
-    from dataclasses import replace
-
     return replace(finding, parameters={**finding.parameters, **parameters})

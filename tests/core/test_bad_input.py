@@ -305,7 +305,11 @@ def test_roles_that_the_table_lacks(roles: dict[str, Any], said: str) -> None:
         ({"label": np.array(["yes"] * N, dtype=object)}, {}, "'label' holds one value only, 'yes'"),
         ({}, {"favorable": "Yes!"}, "never has the favorable value 'Yes!'. Did you mean 'yes'?"),
         ({"sex": np.array(["f"] * N, dtype=object)}, {}, "'sex' has one group only (f)"),
-        ({"sex": np.array([None] * N, dtype=object)}, {}, "none of the 200 rows has both"),
+        (
+            {"sex": np.array([None] * N, dtype=object)},
+            {},
+            "the sensitive column 'sex' has one group only (none)",
+        ),
         ({"w": np.full(N, -1.0)}, {"weights": "w"}, "200 weights in column 'w' are negative"),
         (
             {"w": np.array(["a"] * N, dtype=object)},

@@ -208,19 +208,23 @@ def test_streams_equal_reading_at_once() -> None:
             assert np.array_equal(np.concatenate([p.groups[name] for p in parts]), whole.groups[name])
     used = pd.notna(columns["sex"]) & pd.notna(columns["age"])
     assert np.array_equal(whole.rows, np.flatnonzero(used))
-    assert data.profile.dropped_rows == (~used).sum()
+    assert data.profile.dropped_rows == 0
+    assert data.profile.complete == used.sum()
+    assert data.profile.missing["sex"] == pd.isna(columns["sex"]).sum()
 
 
 def test_groups_are_those_of_pandas() -> None:
     columns = _people()
     data = fairkit.load_data(columns, label="label", favorable=1, sensitive=["sex", "age:30:50", "sex+code"])
-    frame = pd.DataFrame(columns).dropna()
-    assert data.profile.groups["sex"] == frame["sex"].value_counts().sort_index().to_dict()
+    everybody = pd.DataFrame(columns)
+    frame = everybody.dropna()
+    assert data.profile.groups["sex"] == everybody["sex"].value_counts().sort_index().to_dict()
     bins = pd.cut(
-        frame["age"], [-np.inf, 30, 50, np.inf], right=False, labels=["< 30", "30 to < 50", ">= 50"]
+        everybody["age"], [-np.inf, 30, 50, np.inf], right=False, labels=["< 30", "30 to < 50", ">= 50"]
     )
     assert data.profile.groups["age"] == bins.value_counts().sort_index().to_dict()
-    both = (frame["sex"] + " & " + frame["code"].astype(str)).value_counts().to_dict()
+    known = everybody[everybody["sex"].notna()]
+    both = (known["sex"] + " & " + known["code"].astype(str)).value_counts().to_dict()
     assert data.profile.groups["sex+code"] == both
     batch = data.read([])
     names = np.array(data.group_names("sex+code"), dtype=object)[batch.groups["sex+code"]]

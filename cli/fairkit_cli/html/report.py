@@ -92,6 +92,7 @@ def header(report: Report, name: str | None = None) -> Markup:
         "header",
         tag("h1", "Fairness audit of ", name_of(name or report.model.name)),
         tag("p", view.subject, class_="subject"),
+        *(tag("p", line, class_="subject") for line in view.missing),
         verdict(report),
     )
 

@@ -48,7 +48,8 @@ def _parts(report: Report) -> list[RenderableType]:
     from fairkit_cli.text.pairs import pairs
 
     view = report_view(report)
-    parts: list[RenderableType] = [_verdict(view), _subject(view), ""]
+    parts: list[RenderableType] = [_verdict(view), _subject(view)]
+    parts += [*_missing(view), ""]
     parts += _bars(report)
     for sensitive in report.data.groups:
         parts += _groups(report, sensitive)
@@ -78,6 +79,12 @@ def _subject(view: ReportView) -> Text:
     from rich.text import Text
 
     return Text(view.subject, style="dim")
+
+
+def _missing(view: ReportView) -> list[RenderableType]:
+    from rich.text import Text
+
+    return [Text(f"! {line}", style="yellow") for line in view.missing]
 
 
 def _bars(report: Report) -> list[RenderableType]:

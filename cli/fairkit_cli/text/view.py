@@ -50,6 +50,7 @@ class ReportView:
     summary: str
     rules: tuple[RuleResult, ...]
     subject: str
+    missing: tuple[str, ...]
     notes: tuple[str, ...]
 
 
@@ -101,6 +102,7 @@ def report_view(report: Report) -> ReportView:
         summary=_summary(report),
         rules=report.policy,
         subject=_subject(report),
+        missing=_missing(report),
         notes=_notes(report),
     )
 
@@ -116,6 +118,11 @@ def _summary(report: Report) -> str:
     if report.verdict == "fail":
         return f"{counts['fail']} {of} broken, {tail}"
     return f"{counts['inconclusive']} {of} undecided, {tail}"
+
+
+def _missing(report: Report) -> tuple[str, ...]:
+    """Return what is said about rows without a sensitive value, column by column."""
+    return tuple(f.notes[0] for f in report.findings if f.metric == "missing_group_share" and f.notes)
 
 
 def _subject(report: Report) -> str:

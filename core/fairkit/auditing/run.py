@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairkit import plugins
-from fairkit.auditors import AuditContext, Auditor
+from fairkit.auditors import AuditContext, Auditor, measured
 from fairkit.data.dataset import need_dataset
 from fairkit.engines.base import opened
-from fairkit.errors import ParameterError
+from fairkit.errors import DataError, ParameterError
 from fairkit.models.scorer import ModelOptions, PythonModel, Scorer
 from fairkit.parameters.declare import parse_parameters
 from fairkit.progress import Progress, no_progress
@@ -129,6 +129,7 @@ def audit(
             engine=running,
         )
         _check_tasks(chosen, scorer)
+        _check_rows(chosen, data)
         findings: list[Finding] = []
         for auditor, total in zip(chosen, _measure(chosen, context, used), strict=True):
             with plugins.blame(_owner(auditor, used), f"the auditor {auditor.name!r} made its findings"):
@@ -176,6 +177,16 @@ def _check_tasks(auditors: Sequence[Auditor], scorer: Scorer) -> None:
             )
 
 
+def _check_rows(auditors: Sequence[Auditor], data: Dataset) -> None:
+    """Refuse an auditor that needs every group of a row where no row has them all."""
+    needy = [auditor.name for auditor in auditors if not auditor.partial]
+    if needy and not data.profile.complete:
+        raise DataError(
+            f"{data.name}: no row has a value in every sensitive column, which the auditor {needy[0]!r} needs; "
+            "leave a column out, or keep missing values as a group (--missing group)"
+        )
+
+
 def _owner(auditor: Auditor, used: Sequence[plugins.Plugin]) -> plugins.Found:
     return next(plugin.found for plugin in used if type(auditor) in plugin.auditors)
 
@@ -193,12 +204,13 @@ def _measure(auditors: Sequence[Auditor], context: AuditContext, used: Sequence[
     rows = context.dataset.profile.rows
     totals: list[Any] = [None] * len(auditors)
     done = 0
-    for batch in context.dataset.batches(columns):
+    for batch in context.dataset.batches(columns, partial=True):
         predictions = context.scorer.predict(batch.columns(context.scorer.columns))
         for place, auditor in enumerate(auditors):
             with plugins.blame(owners[place], f"the auditor {auditor.name!r} measured a batch"):
-                part = auditor.measure(batch, predictions, context)
-                totals[place] = part if totals[place] is None else totals[place] + part
+                part = measured(auditor, batch, predictions, context)
+                if part is not None:
+                    totals[place] = part if totals[place] is None else totals[place] + part
         done += len(batch)
         context.progress("scoring rows", done, rows)
     return totals

@@ -91,7 +91,7 @@ def collect(
     columns = list(dict.fromkeys(column for scorer in scorers for column in scorer.columns))
     totals = [PairTotals() for _ in scorers[1:]]
     done = 0
-    for batch in data.batches(columns):
+    for batch in data.batches(columns, partial=True):
         views = [_views(batch, s.predict(batch.columns(s.columns)), s, data) for s in scorers]
         for total, other in zip(totals, views[1:], strict=True):
             for label, first in views[0].items():

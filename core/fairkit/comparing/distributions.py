@@ -48,6 +48,10 @@ class DrawnScores:
     values: Array
     shares: Array
 
+    def some(self, keep: NDArray[np.bool_]) -> DrawnScores:
+        """Return the rows where `keep`, shape [n], is true."""
+        return DrawnScores(self.values[keep], self.shares)
+
 
 def change_of_parity(
     scores: tuple[DrawnScores, DrawnScores],
@@ -75,6 +79,10 @@ def change_of_parity(
         Both distances, in [0, 1], and the interval of second less first, within [-1, 1]; the same for the same
         rows, whatever their order in a group.
     """
+    if (groups < 0).any():  # rows of no group
+        known = groups >= 0
+        scores = (scores[0].some(known), scores[1].some(known))
+        groups, weights = groups[known], None if weights is None else weights[known]
     every = np.ones(len(groups)) if weights is None else weights
     sizes = np.bincount(groups, every, n_groups).astype(np.float64)
     curves = [_Curves.of(one, groups, every, sizes) for one in scores]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.data.arrow import as_numpy
-from fairkit.data.profile import BATCH_ROWS, Profile, cells, choose_bins, take_tally, used_rows
+from fairkit.data.arrow import as_arrow, as_numpy
+from fairkit.data.profile import BATCH_ROWS, Profile, cells, choose_bins, complete_rows, take_tally, used_rows
 from fairkit.data.roles import Missing, Roles, Sensitive, require_columns, same_value
 from fairkit.data.sources import Source, open_source
 from fairkit.errors import DataError, did_you_mean
@@ -34,7 +34,8 @@ class Batch:
     rows
         Row numbers in the table, from 0, shape [n], int64.
     groups
-        For each way to split people, the group's index for every row, shape [n], int64.
+        For each way to split people, the group's index for every row, shape [n], int64; -1 where the value is
+        missing, in batches that were asked for with ``partial=True``.
     label
         The label as it stands in the table, shape [n]; None without a label.
     favorable
@@ -74,12 +75,23 @@ class Batch:
         """Return several columns by name."""
         return {name: self.column(name) for name in names}
 
+    def take(self, keep: NDArray[np.bool_]) -> Batch:
+        """Return the rows where `keep`, shape [n], is true."""
+        return Batch(
+            rows=self.rows[keep],
+            groups={name: codes[keep] for name, codes in self.groups.items()},
+            label=None if self.label is None else self.label[keep],
+            favorable=None if self.favorable is None else self.favorable[keep],
+            weights=None if self.weights is None else self.weights[keep],
+            _arrow=self._arrow.filter(as_arrow(keep)),
+        )
+
 
 class Dataset:
     """A table with roles, made by `load_data`. It is read in batches and checked in the first pass.
 
-    Rows without a label, and rows without a sensitive value (unless they are kept as a group), are
-    left out everywhere and counted.
+    Rows without a label are left out everywhere and counted. A row without a sensitive value belongs to no group
+    of that column (unless missing values are kept as a group); group metrics of other columns use it.
     """
 
     def __init__(self, source: Source, roles: Roles) -> None:
@@ -154,19 +166,32 @@ class Dataset:
         self.profile  # noqa: B018 -- the pass that finds the groups
         return self._coders[sensitive].names
 
-    def batches(self, columns: Sequence[str] = (), rows: int = BATCH_ROWS) -> Iterator[Batch]:
-        """Read the rows that are used, in order, with the given columns besides those that have a role."""
+    def batches(
+        self, columns: Sequence[str] = (), rows: int = BATCH_ROWS, *, partial: bool = False
+    ) -> Iterator[Batch]:
+        """Read the rows that are used, in order, with the given columns besides those that have a role.
+
+        Parameters
+        ----------
+        columns
+            What to read.
+        rows
+            At most so many of the table's rows at once.
+        partial
+            Whether rows without a sensitive value come too; their group is -1. By default only rows that have a
+            group in every sensitive column come.
+        """
         self.profile  # noqa: B018 -- groups must be known before rows are coded
         wanted = [*columns, *self._role_columns()]
         start = self._start
         for arrow in self.source.batches(wanted or self.columns[:1], rows):
-            batch = self._batch(arrow, start)
+            batch = self._batch(arrow, start, partial=partial)
             start += arrow.num_rows
             if len(batch):
                 yield batch
 
     def read(self, columns: Sequence[str] | None = None) -> Batch:
-        """Read all rows that are used at once, by default with the features."""
+        """Read all rows that have a label and every group at once, by default with the features."""
         import pyarrow as pa
 
         wanted = list(self.features if columns is None else columns)
@@ -184,6 +209,7 @@ class Dataset:
             dropped_rows=profile.dropped_rows,
             groups=profile.groups,
             notes=profile.notes,
+            missing=profile.missing,
         )
 
     def _role_columns(self) -> list[str]:
@@ -191,8 +217,13 @@ class Dataset:
         named = [roles.label, roles.weights, *(c for split in roles.sensitive for c in split.columns)]
         return list(dict.fromkeys(column for column in named if column is not None))
 
-    def _batch(self, arrow: pa.RecordBatch, start: int) -> Batch:
+    def _batch(self, arrow: pa.RecordBatch, start: int, *, partial: bool = False) -> Batch:
         used, keep = used_rows(arrow, self.roles)
+        if not partial:
+            whole = complete_rows(used, self.roles)
+            if not whole.all():
+                used = used.filter(as_arrow(whole))
+                keep[keep] = whole
         label = None if self.roles.label is None else cells(used, self.roles.label)
         favorable = None
         if label is not None and self.roles.favorable is not None:
@@ -260,7 +291,8 @@ def load_data(
     weights
         The column of sample weights.
     missing
-        ``"drop"``: rows without a sensitive value are left out and counted. ``"group"``: they are a group.
+        ``"drop"``: rows without a sensitive value are in no group of that column, and are counted; methods that
+        train leave them out. ``"group"``: they are a group.
     name
         What to call a data frame in the report.
 

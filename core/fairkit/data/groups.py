@@ -90,13 +90,15 @@ def _order(name: str) -> tuple[bool, bool, float, str]:
 class GroupCoder:
     """Turns the columns of one way to split people into group indices.
 
-    `learn` sees every batch once and counts; after `finish`, `encode` gives indices into `names`.
+    `learn` sees every batch once and counts; after `finish`, `encode` gives indices into `names`, and `unknown`
+    is the number of rows that belong to no group.
     """
 
     def __init__(self, split: Sensitive, missing: Missing) -> None:
         self.split = split
         self.missing = missing
         self.names: list[str] = []
+        self.unknown = 0
         self._columns = [_ColumnCoder(c, e) for c, e in zip(split.columns, split.edges, strict=True)]
         self.reset()
 
@@ -153,17 +155,18 @@ class GroupCoder:
         DataError
             There is one group only, or a bin that was asked for holds no row.
         """
-        present = [self._counts_of(i) for i in range(len(self._columns))]
+        known = self._known_cells()
+        present = [{cell[i] for cell in known} for i in range(len(self._columns))]
         for coder, counts in zip(self._columns, present, strict=True):
-            empty = [n for n, i in coder.index.items() if i not in counts]
+            empty = [n for n, i in coder.index.items() if i not in counts and n != MISSING_GROUP]
             if coder.edges is not None and empty:
                 raise DataError(
                     f"{table}: no row has {self.split.name!r} in the bin {empty[0]!r} "
-                    f"({sum(self._counts.values())} rows); move or remove that bin edge"
+                    f"({sum(known.values())} rows); move or remove that bin edge"
                 )
         orders = [coder.ordered() for coder in self._columns]
         places = [[coder.index[n] for n in order] for coder, order in zip(self._columns, orders, strict=True)]
-        cells = [cell for cell in itertools.product(*places) if cell in self._counts]
+        cells = [cell for cell in itertools.product(*places) if cell in known]
         if len(cells) < 2:
             only = self._name(cells[0]) if cells else "none"
             raise DataError(
@@ -174,14 +177,26 @@ class GroupCoder:
         shape = [len(coder.index) for coder in self._columns]
         self._lookup = np.full(int(np.prod(shape)), -1, dtype=np.int64)
         self._lookup[[int(np.ravel_multi_index(cell, shape)) for cell in cells]] = np.arange(len(cells))
-        self._sizes = [self._counts[cell] for cell in cells]
+        self._sizes = [known[cell] for cell in cells]
+        self.unknown = sum(self._counts.values()) - sum(known.values())
+
+    def _known_cells(self) -> dict[tuple[int, ...], int]:
+        """Return the counts of the cells whose rows belong to a group: a missing value is one only if it is kept."""
+        if self.missing == "group":
+            return dict(self._counts)
+        without = [coder.index.get(MISSING_GROUP, -1) for coder in self._columns]
+        return {
+            cell: count
+            for cell, count in self._counts.items()
+            if all(code != missing for code, missing in zip(cell, without, strict=True))
+        }
 
     def sizes(self) -> dict[str, int]:
         """Return the rows of each group."""
         return dict(zip(self.names, self._sizes, strict=True))
 
     def encode(self, arrow: pa.RecordBatch) -> NDArray[np.int64]:
-        """Return each row's index into `names`, shape [n].
+        """Return each row's index into `names`, shape [n]; -1 where a value is missing and missing ones are no group.
 
         Raises
         ------
@@ -193,9 +208,6 @@ class GroupCoder:
         if [len(coder.index) for coder in self._columns] != shape:
             raise DataError(f"the data changed while it was read: new values in {self.split.name!r}")
         return self._lookup[np.ravel_multi_index(codes, shape)]
-
-    def _counts_of(self, column: int) -> set[int]:
-        return {cell[column] for cell in self._counts}
 
     def _name(self, cell: Sequence[int]) -> str:
         names = [{i: n for n, i in coder.index.items()} for coder in self._columns]

@@ -6,7 +6,7 @@ import copy
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,7 +36,11 @@ Bins = Mapping[str, "Sensitive"]
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What one pass over the table found: digest, sizes, label values."""
+    """What one pass over the table found: digest, sizes, label values.
+
+    `rows` have a label and a weight; of those, `missing` counts the rows without a group by sensitive column, and
+    `complete` those that have a group in every one.
+    """
 
     sha256: str
     rows: int
@@ -45,6 +49,8 @@ class Profile:
     label_values: tuple[Any, ...]
     label_range: tuple[float, float] | None
     notes: tuple[str, ...]
+    missing: Mapping[str, int] = field(default_factory=dict)
+    complete: int = 0
 
 
 class Tally:
@@ -68,7 +74,7 @@ class Tally:
         self.roles, self.table = roles, table
         self.digest = TableDigest(columns, start)
         self.coders = {name: GroupCoder(split, roles.missing) for name, split in bins.items()}
-        self.used = 0
+        self.used, self.complete = 0, 0
         self.labels: Counter[Any] = Counter()
         self.label_low, self.label_high = math.inf, -math.inf
         self.label_numeric = False
@@ -84,6 +90,7 @@ class Tally:
         self.digest.update(arrow)
         used, _ = used_rows(arrow, self.roles)
         self.used += used.num_rows
+        self.complete += int(complete_rows(used, self.roles).sum())
         for coder in self.coders.values():
             coder.learn(used)
         if self.roles.label is not None:
@@ -96,6 +103,7 @@ class Tally:
         joined = copy.copy(self)
         joined.digest = self.digest + other.digest
         joined.used = self.used + other.used
+        joined.complete = self.complete + other.complete
         joined.coders = copy.deepcopy(self.coders)
         for name, coder in joined.coders.items():
             coder.merge(other.coders[name])
@@ -151,7 +159,9 @@ class Tally:
             raise DataError(f"{table} has a header but no rows")
         if self.used == 0:
             raise DataError(
-                f"{table}: none of the {self.digest.rows} rows has both a label and sensitive values"
+                f"{table}: none of the {self.digest.rows} rows has a label; a row without one is of no use"
+                if self.roles.weights is None
+                else f"{table}: none of the {self.digest.rows} rows has both a label and a weight"
             )
         classes: tuple[Any, ...] = ()
         if len(self.labels) <= MAX_CLASSES:
@@ -167,6 +177,8 @@ class Tally:
             label_values=classes,
             label_range=(self.label_low, self.label_high) if self.label_numeric else None,
             notes=tuple(notes),
+            missing={name: coder.unknown for name, coder in self.coders.items() if coder.unknown},
+            complete=self.complete,
         )
 
     def _check_label(self, classes: Sequence[Any], table: str) -> None:
@@ -234,15 +246,23 @@ def _head(source: Source, column: str) -> NDArray[Any]:
 
 
 def used_rows(arrow: pa.RecordBatch, roles: Roles) -> tuple[pa.RecordBatch, NDArray[np.bool_]]:
-    """Keep rows with a label, a weight, and sensitive values unless missing ones are a group; return the mask too."""
-    needed = [roles.label, roles.weights]
-    if roles.missing == "drop":
-        needed += [c for split in roles.sensitive for c in split.columns]
-    keep = np.ones(arrow.num_rows, dtype=bool)
-    for column in dict.fromkeys(needed):
-        if column is not None:
-            keep &= ~_missing(arrow.column(arrow.schema.names.index(column)))
+    """Keep the rows with a label and a weight; return the mask too."""
+    keep = _present(arrow, [column for column in (roles.label, roles.weights) if column is not None])
     return (arrow if keep.all() else arrow.filter(as_arrow(keep))), keep
+
+
+def complete_rows(arrow: pa.RecordBatch, roles: Roles) -> NDArray[np.bool_]:
+    """Return which rows have a group in every way to split people, shape [n]."""
+    if roles.missing == "group":
+        return np.ones(arrow.num_rows, dtype=bool)
+    return _present(arrow, [column for split in roles.sensitive for column in split.columns])
+
+
+def _present(arrow: pa.RecordBatch, columns: Sequence[str]) -> NDArray[np.bool_]:
+    keep = np.ones(arrow.num_rows, dtype=bool)
+    for column in dict.fromkeys(columns):
+        keep &= ~_missing(arrow.column(arrow.schema.names.index(column)))
+    return keep
 
 
 def cells(arrow: pa.RecordBatch, column: str) -> NDArray[Any]:

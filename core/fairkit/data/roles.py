@@ -144,7 +144,8 @@ class Roles:
     weights
         The column of sample weights, nonnegative.
     missing
-        ``drop`` leaves rows without a sensitive value out and counts them; ``group`` makes them a group.
+        ``drop`` leaves rows without a sensitive value out of that column's groups and counts them; ``group`` makes
+        them a group.
     """
 
     label: str | None = None

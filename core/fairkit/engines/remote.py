@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fairkit.auditors import measured
 from fairkit.data.parts import TablePart
 from fairkit.data.profile import BATCH_ROWS, Tally
 from fairkit.data.sources import Source
@@ -133,11 +134,11 @@ def measure(part: Any, place: Place, job: Job) -> list[Any]:
     use_threads(job.context.scorer)
     context, totals = job.context, [None] * len(job.auditors)
     dataset = context.dataset.part(place.open(part), place.start)
-    for batch in dataset.batches(job.columns):
+    for batch in dataset.batches(job.columns, partial=True):
         predictions = context.scorer.predict(batch.columns(context.scorer.columns))
         for number, auditor in enumerate(job.auditors):
             with blame(job.owners[number], f"the auditor {auditor.name!r} measured a batch"):
-                found = auditor.measure(batch, predictions, context)
+                found = measured(auditor, batch, predictions, context)
                 totals[number] = add(totals[number], found)
     return totals
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
@@ -87,6 +87,14 @@ class Predictions:
     logits: NDArray[np.float64] | None = None
     members: NDArray[np.float64] | None = None
     shares: NDArray[np.float64] | None = None
+
+    def take(self, keep: NDArray[np.bool_]) -> Predictions:
+        """Return what is said about the rows where `keep`, shape [n], is true."""
+        per_row = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "shares"}
+        return Predictions(
+            **{name: None if values is None else values[keep] for name, values in per_row.items()},
+            shares=self.shares,
+        )
 
 
 class Scorer(Protocol):

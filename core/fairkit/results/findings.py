@@ -215,7 +215,10 @@ class ModelInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataInfo:
-    """The audited data: its name, content digest, rows used, rows left out, and the groups' sizes."""
+    """The audited data: its name, content digest, rows used, rows left out, and the groups' sizes.
+
+    `missing` counts, by sensitive column, the used rows that are in no group because their value is missing.
+    """
 
     name: str
     sha256: str
@@ -223,6 +226,7 @@ class DataInfo:
     dropped_rows: int
     groups: Mapping[str, Mapping[str, int]]
     notes: tuple[str, ...] = ()
+    missing: Mapping[str, int] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -233,7 +237,7 @@ class DataInfo:
             "dropped_rows": self.dropped_rows,
             "groups": {name: dict(sizes) for name, sizes in self.groups.items()},
             "notes": list(self.notes),
-        }
+        } | ({"missing": dict(self.missing)} if self.missing else {})
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
@@ -245,6 +249,7 @@ class DataInfo:
             dropped_rows=record["dropped_rows"],
             groups=record["groups"],
             notes=tuple(record.get("notes", ())),
+            missing=record.get("missing", {}),
         )
 
 

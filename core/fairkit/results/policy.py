@@ -12,6 +12,9 @@ from fairkit.results.findings import Finding, Interval, RuleResult, VerdictName
 
 Adjustment = Literal["bonferroni", "benjamini-hochberg"]
 
+UNKNOWNS = ("missing_bounds", "label_error_bounds", "outcome_error_bounds")
+"""Evidence about what missing or wrong values could do to a number: low, high, reason, binding, stretch."""
+
 _ORDER: dict[VerdictName, int] = {"pass": 0, "inconclusive": 1, "fail": 2}
 
 
@@ -179,11 +182,35 @@ def _judge_finding(rule: Rule, finding: Finding, confidence: float) -> tuple[Ver
     else:
         limit = float(rule.minimum or 0.0)
         kept, broken, told = low >= limit, high < limit, "at least"
+    turned = _turned(rule, finding, interval, limit) if kept or broken else None
+    if turned is not None:
+        return "inconclusive", f"{shown}, but {turned}"
     if kept:
         return "pass", f"{shown}: all of it {told} {limit:g}"
     if broken:
         return "fail", f"{shown}: none of it {told} {limit:g}"
     return "inconclusive", f"{shown}: it holds the limit {limit:g}; more rows would narrow it"
+
+
+def _turned(rule: Rule, finding: Finding, interval: Interval, limit: float) -> str | None:
+    """Return what could turn a verdict: values that are missing or wrong; None where they cannot."""
+    value = float(finding.value or 0.0)
+    for name in UNKNOWNS:
+        told = finding.evidence.get(name)
+        if told is None or not told["binding"]:
+            continue
+        if told.get("low") is None:
+            return f"{told['reason']}, and no bound on {_what(finding)} is known: there is no verdict"
+        stretch = float(told["stretch"])
+        low = told["low"] - stretch * (value - interval[0])
+        high = told["high"] + stretch * (interval[1] - value)
+        breaks = low <= limit < high if rule.maximum is not None else low < limit <= high
+        if breaks:
+            return (
+                f"{told['reason']}, it lies between {told['low']:.4g} and {told['high']:.4g}, "
+                f"and that could turn the verdict (limit {limit:g})"
+            )
+    return None
 
 
 def _usable_interval(rule: Rule, finding: Finding, confidence: float) -> tuple[Interval | None, str]:

@@ -1,0 +1,303 @@
+"""Missing and wrong values: the bounds hold for every way the unknown may be, and verdicts respect them."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import fairkit
+from fairkit.metrics import CONFUSION
+from fairkit.models.scorer import PredictedColumns
+from fairkit.results.policy import Rule
+from fairkit.statistics import Moments, Rows, Scores
+from fairkit_group.allocation import allocated, distance_bounds
+from fairkit_group.boxes import disparity_bounds
+from fairkit_group.errors import BrierScore
+from fairkit_group.misclassified import LabelError, independent_boxes, wrong_groups, wrong_outcomes
+from fairkit_group.ranking import RocAuc, distances
+from fairkit_group.rates import RATES
+
+RATE_METRICS = [cls() for cls in RATES]
+
+
+def _rows(n: int, rng: np.random.Generator) -> Rows:
+    return Rows(
+        outcome=rng.integers(0, 2, n).astype(float),
+        decision=rng.integers(0, 2, n).astype(float),
+        score=rng.integers(0, 6, n) / 5,
+    )
+
+
+def _table(seed: int) -> tuple[Rows, np.ndarray]:
+    """Twenty rows in two groups (0, 1), the last seven of them in none (-1)."""
+    rng = np.random.default_rng(seed)
+    codes = np.concatenate([rng.permutation([0, 1] * 6 + [0]), np.full(7, -1)])
+    return _rows(20, rng), codes
+
+
+def _totals(statistic, rows: Rows, codes: np.ndarray):
+    parts = []
+    for keep, groups in ((codes >= 0, 2), (codes < 0, 1)):
+        some = Rows(outcome=rows.outcome[keep], decision=rows.decision[keep], score=rows.score[keep])
+        parts.append(statistic.collect(some, np.maximum(codes[keep], 0), groups))
+    return parts
+
+
+def _ways(codes: np.ndarray):
+    for filled in itertools.product([0, 1], repeat=int((codes < 0).sum())):
+        full = codes.copy()
+        full[codes < 0] = filled
+        yield full
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("metric", RATE_METRICS, ids=lambda metric: metric.name)
+def test_no_allocation_leaves_the_bounds_of_a_rate_and_the_largest_difference_is_attained(metric, seed):
+    rows, codes = _table(seed)
+    known, missing = _totals(CONFUSION, rows, codes)
+    box = allocated(metric, known, missing)
+    seen = [metric.compute(CONFUSION.collect(rows, full, 2).first) for full in _ways(codes)]
+    values = np.array([v for v in seen if np.isfinite(v).all()])
+    assert (values >= box.low - 1e-12).all()
+    assert (values <= box.high + 1e-12).all()
+    found = {
+        "_difference": np.abs(values[:, 0] - values[:, 1]),
+        "_group_min": values.min(axis=1),
+        "_group_max": values.max(axis=1),
+    }
+    with np.errstate(invalid="ignore"):
+        found["_ratio"] = np.nan_to_num(values.min(axis=1) / values.max(axis=1), nan=1.0)
+    for suffix, numbers in found.items():
+        low, high = disparity_bounds(metric.name + suffix, {metric.name: box})
+        assert low <= numbers.min() + 1e-12
+        assert high >= numbers.max() - 1e-12
+        if suffix == "_difference" and hasattr(metric, "over") and np.isfinite(box.high).all():
+            assert high == pytest.approx(numbers.max())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_allocation_leaves_the_bounds_of_means_areas_and_distances(seed):
+    rows, codes = _table(seed)
+    brier, area, scores = BrierScore(), RocAuc(), Scores()
+    moments = Moments("brier", brier.per_row)
+    mean = allocated(brier, *_totals(moments, rows, codes))
+    auc = allocated(area, *_totals(scores, rows, codes))
+    low, high = distance_bounds(*_totals(scores, rows, codes))
+    for full in _ways(codes):
+        value = brier.compute(moments.collect(rows, full, 2).first)
+        assert (mean.low - 1e-9 <= value).all()
+        assert (value <= mean.high + 1e-9).all()
+        table = scores.collect(rows, full, 2)
+        with np.errstate(invalid="ignore"):
+            value = area.compute(table.mass)
+        ok = np.isfinite(value)
+        assert (auc.low - 1e-12 <= value)[ok].all()
+        assert (value <= auc.high + 1e-12)[ok].all()
+        assert low - 1e-12 <= distances(table).values.max() <= high + 1e-12
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("metric", RATE_METRICS, ids=lambda metric: metric.name)
+def test_no_wrong_labels_leave_the_bounds(metric, seed):
+    rng = np.random.default_rng(seed)
+    rows, codes = _rows(14, rng), rng.permutation([0] * 7 + [1] * 7)
+    totals = CONFUSION.collect(rows, codes, 2)
+    groups, outcomes = (f(metric, totals, 0.3) for f in (wrong_groups, wrong_outcomes))  # two of seven rows
+    flips = [list(pair) for k in (0, 1, 2) for pair in itertools.combinations(range(14), k)]
+    for flip in flips:
+        if max(np.bincount(codes[flip], minlength=2)) > 2:
+            continue
+        other = codes.copy()
+        other[flip] = 1 - other[flip]
+        changed = rows.outcome.copy()
+        changed[flip] = 1 - changed[flip]
+        again = Rows(outcome=changed, decision=rows.decision, score=rows.score)
+        for box, one in (
+            (groups, CONFUSION.collect(rows, other, 2)),
+            (outcomes, CONFUSION.collect(again, codes, 2)),
+        ):
+            with np.errstate(invalid="ignore"):
+                value = metric.compute(one.first)
+            ok = np.isfinite(value)
+            assert (box.low[ok] <= value[ok] + 1e-12).all()
+            assert (value[ok] <= box.high[ok] + 1e-12).all()
+
+
+def test_independent_errors_hide_a_share_of_a_difference():
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        groups, share = int(rng.integers(2, 5)), 0.1
+        true = rng.random(groups)
+        mix = rng.dirichlet(np.ones(groups), groups) * (1 - np.eye(groups))
+        mix = mix / mix.sum(axis=1, keepdims=True)
+        error = rng.uniform(0, share, groups)[:, None]
+        recorded = ((1 - error) * np.eye(groups) + error * mix) @ true
+        box = independent_boxes(recorded, share)
+        assert (box.low <= true + 1e-12).all()
+        assert (true <= box.high + 1e-12).all()
+        low, high = np.ptp(recorded), np.ptp(recorded) / (1 - 2 * share)
+        assert low - 1e-12 <= np.ptp(true) <= high + 1e-12
+        assert disparity_bounds("selection_rate_difference", {"selection_rate": box})[1] <= high + 1e-12
+
+
+@pytest.mark.parametrize("text", ["sex", "sex=0", "sex=0.5", "sex=x", "=0.1", "sex=0.1:odd"])
+def test_a_label_error_that_is_not_understood_is_refused(text):
+    with pytest.raises(fairkit.ParameterError, match=r"--label-error sex=0\.1"):
+        LabelError.parse(text)
+
+
+def _people(n: int = 4_000, *, biased: bool = True, seed: int = 0):
+    """A true gap of .15; most selected men, and rejected women, have no recorded sex."""
+    rng = np.random.default_rng(seed)
+    man = rng.random(n) < 0.5
+    decision = (rng.random(n) < np.where(man, 0.45, 0.30)).astype(int)
+    gone = np.where(man & (decision == 1), 0.6, np.where(~man & (decision == 0), 0.25, 0.05))
+    sex = np.where(man, "male", "female").astype(object)
+    if biased:
+        sex[rng.random(n) < gone] = None
+    race = rng.choice(["a", "b"], n).astype(object)
+    race[rng.random(n) < 0.3] = None
+    return {
+        "sex": sex,
+        "race": race,
+        "y": rng.integers(0, 2, n),
+        "decision": decision,
+        "score": rng.random(n),
+    }
+
+
+def _audit(columns, *rules: Rule, sensitive=("sex", "race"), **options):
+    data = fairkit.load_data(columns, label="y", favorable=1, sensitive=list(sensitive))
+    return fairkit.audit(PredictedColumns(decision="decision", score="score"), data, policy=rules, **options)
+
+
+GAP = Rule(metric="demographic_parity_difference", sensitive="sex", maximum=0.13)
+
+
+def test_rows_without_race_stay_in_the_sex_audit():
+    columns = _people(biased=False)
+    both, alone = _audit(columns), _audit(columns, sensitive=["sex"])
+    assert both.data.groups["sex"] == alone.data.groups["sex"]
+    assert both.data.rows == 4_000
+    assert both.data.missing == {"race": sum(value is None for value in columns["race"])}
+    for metric in ("demographic_parity_difference", "roc_auc_difference", "statistical_parity_ks"):
+        assert both.find(metric, "sex").value == alone.find(metric, "sex").value
+    for metric in ("accuracy", "log_loss", "roc_auc"):
+        assert both.find(metric).value == pytest.approx(alone.find(metric).value)
+
+
+def test_a_verdict_that_missing_values_could_turn_is_inconclusive():
+    report = _audit(_people(), GAP)
+    finding = report.find("demographic_parity_difference", "sex")
+    assert finding.interval[0] > 0.05
+    assert finding.evidence["missing_bounds"]["low"] <= 0.15 <= finding.evidence["missing_bounds"]["high"]
+    (rule,) = report.policy
+    assert rule.verdict == "inconclusive"
+    assert "have no value of sex" in rule.reason
+    (missing,) = [f for f in report.findings if f.metric == "missing_group_share" and f.sensitive == "sex"]
+    assert missing.evidence["by_decision"]["favorable"] > 2 * missing.evidence["by_decision"]["unfavorable"]
+    assert missing.value == pytest.approx(sum(v is None for v in _people()["sex"]) / 4_000)
+
+
+def test_missing_values_that_could_not_turn_a_verdict_leave_it():
+    wide = Rule(metric="demographic_parity_difference", sensitive="sex", maximum=0.6)
+    assert _audit(_people(), wide).verdict == "pass"
+    told = _audit(_people(), GAP, parameters={"group": {"missing_share": 0.5}})
+    assert "have no value" not in told.policy[0].reason
+
+
+def test_a_metric_without_a_bound_gets_no_verdict_where_much_is_missing():
+    columns = _people() | {"y": np.random.default_rng(1).normal(size=4_000)}
+    data = fairkit.load_data(columns, label="y", sensitive=["sex"])
+    rule = Rule(metric="r2_score_difference", sensitive="sex", maximum=100)
+    report = fairkit.audit(PredictedColumns(score="score"), data, policy=[rule])
+    assert report.verdict == "inconclusive"
+    assert "no bound" in report.policy[0].reason
+
+
+def test_totals_add_up_whether_or_not_a_batch_has_missing_values():
+    columns = _people()
+    order = np.argsort([value is not None for value in columns["sex"]], kind="stable")
+    sorted_columns = {name: np.asarray(values)[order] for name, values in columns.items()}
+    data = fairkit.load_data(sorted_columns, label="y", favorable=1, sensitive=["sex", "race"])
+    from fairkit import plugins
+    from fairkit.auditors import AuditContext, measured
+    from fairkit.models.scorer import ModelOptions
+
+    cls, plugin = plugins.find_auditor("group")
+    scorer = PredictedColumns(decision="decision", score="score").bind(data, ModelOptions())
+    context = AuditContext(dataset=data, scorer=scorer, metrics=tuple(plugin.metrics))
+    totals = []
+    for size in (300, 4_000):
+        total = None
+        for batch in data.batches(scorer.columns, size, partial=True):
+            part = measured(cls(), batch, scorer.predict(batch.columns(scorer.columns)), context)
+            total = part if total is None else total + part
+        totals.append({(f.metric, f.sensitive): f.value for f in cls().findings(total, context)})
+    assert totals[0] == pytest.approx(totals[1], nan_ok=True)
+
+
+def test_other_auditors_are_given_complete_rows_only():
+    class Counts(fairkit.Auditor):
+        """Counts rows."""
+
+        name = "counts"
+
+        def measure(self, batch, predictions, context):
+            assert all((codes >= 0).all() for codes in batch.groups.values())
+            return len(batch)
+
+        def findings(self, total, context):
+            return []
+
+    from fairkit.auditors import measured
+
+    columns = _people()
+    data = fairkit.load_data(columns, label="y", favorable=1, sensitive=["sex", "race"])
+    from fairkit.models.scorer import Predictions
+
+    seen = sum(
+        measured(Counts(), batch, Predictions(score=batch.column("score")), None)
+        for batch in data.batches(["score"], partial=True)
+    )
+    whole = [s is not None and r is not None for s, r in zip(columns["sex"], columns["race"], strict=True)]
+    assert seen == sum(whole) == len(data.read([])) == data.profile.complete
+
+
+@pytest.mark.parametrize(
+    ("told", "verdict"), [("sex=0.1", "inconclusive"), ("sex=0.1:independent", "inconclusive")]
+)
+def test_wrong_groups_hide_a_gap_and_the_verdict_knows(told, verdict):
+    rng = np.random.default_rng(3)
+    n = 40_000
+    true = rng.random(n) < 0.5
+    decision = (rng.random(n) < np.where(true, 0.40, 0.30)).astype(int)
+    recorded = true ^ (rng.random(n) < 0.1)
+    columns = {"sex": np.where(recorded, "m", "f"), "y": rng.integers(0, 2, n), "decision": decision}
+    columns["score"] = decision * 1.0
+    rule = Rule(metric="demographic_parity_difference", sensitive="sex", maximum=0.099)
+    assert _audit(columns, rule, sensitive=["sex"]).verdict == "pass"
+    report = _audit(columns, rule, sensitive=["sex"], parameters={"group": {"label_error": [told]}})
+    assert report.verdict == verdict
+    assert report.find(rule.metric, "sex").evidence["label_error_bounds"]["high"] >= 0.1 - 0.01
+
+
+def test_wrong_outcomes_bound_rates_over_outcomes():
+    report = _audit(
+        _people(biased=False),
+        Rule(metric="equal_opportunity_difference", sensitive="sex", maximum=0.4),
+        parameters={"group": {"label_error": ["y=0.3"]}},
+    )
+    assert report.verdict == "inconclusive"
+    gap = report.find("demographic_parity_difference", "sex")
+    bounds = gap.evidence["outcome_error_bounds"]
+    assert bounds["low"] == pytest.approx(bounds["high"])  # selection does not depend on outcomes
+
+
+def test_a_label_error_of_an_unknown_column_is_refused():
+    with pytest.raises(
+        fairkit.ParameterError, match="no sensitive column and not the label; there are: sex, race, y"
+    ):
+        _audit(_people(), parameters={"group": {"label_error": ["age=0.1"]}})
