@@ -27,6 +27,7 @@ def compare(
     columns: opt.DataOptions,
     task: opt.TaskName = None,
     score_output: opt.ScoreOutput = None,
+    decision_output: opt.DecisionOutput = None,
     score_kind: opt.ScoreKindName = None,
     favorable_class: opt.FavorableClass = None,
     threshold: opt.Threshold = None,
@@ -53,6 +54,7 @@ def compare(
     told = opt.AuditOptions(
         task=task,
         score_output=score_output,
+        decision_output=decision_output,
         score_kind=score_kind,
         favorable_class=favorable_class,
         threshold=threshold,

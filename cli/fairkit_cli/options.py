@@ -81,6 +81,15 @@ ScoreOutput = Annotated[
         "--score-output", metavar="NAME", help="The output that holds scores.", rich_help_panel=MODEL
     ),
 ]
+DecisionOutput = Annotated[
+    str | None,
+    typer.Option(
+        "--decision-output",
+        metavar="NAME",
+        help="The output that holds the decisions that are served.",
+        rich_help_panel=MODEL,
+    ),
+]
 ScoreKindName = Annotated[
     str | None,
     typer.Option(
@@ -197,6 +206,7 @@ class AuditOptions:
 
     task: TaskName = None
     score_output: ScoreOutput = None
+    decision_output: DecisionOutput = None
     score_kind: ScoreKindName = None
     favorable_class: FavorableClass = None
     threshold: Threshold = None
@@ -355,7 +365,8 @@ def audit_settings(typed: AuditOptions, config: Config) -> AuditSettings:
     rules = [Rule.parse(text, "max") for text in typed.maximums or ()]
     rules += [Rule.parse(text, "min") for text in typed.minimums or ()]
     told = {
-        key: getattr(typed, key) for key in ("score_output", "score_kind", "favorable_class", "threshold")
+        key: getattr(typed, key)
+        for key in ("score_output", "decision_output", "score_kind", "favorable_class", "threshold")
     }
     model: dict[str, Any] = {
         key: config.model.get(key) if value is None else value for key, value in told.items()

@@ -18,7 +18,7 @@ KEYS: Mapping[str, frozenset[str]] = {
         {"path", "label", "favorable", "sensitive", "features", "drop", "weights", "missing", "train", "test"}
     ),
     "audit": frozenset({"auditors", "confidence", "seed", "task", "adjust"}),
-    "model": frozenset({"score_output", "score_kind", "favorable_class", "threshold"}),
+    "model": frozenset({"score_output", "decision_output", "score_kind", "favorable_class", "threshold"}),
     "mitigate": frozenset({"plugin", "output", "holdout", "learner", "seed"}),
     "registry": frozenset({"path"}),
     "policy": frozenset({"metric", "sensitive", "max", "min"}),

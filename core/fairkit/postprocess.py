@@ -16,9 +16,8 @@ from fairkit.mitigators import Mitigator
 from fairkit.models.scorer import ModelOptions
 from fairkit.onnx.model import OnnxModel
 from fairkit.onnx.read.feeds import RANDOM_INPUT
-from fairkit.onnx.read.outputs import DECISION_PROBABILITY
+from fairkit.onnx.read.outputs import DECISION_PROBABILITY, SCORE
 from fairkit.onnx.write.base import BaseModel
-from fairkit.onnx.write.compose import SCORE
 from fairkit.onnx.write.rules import GroupRule, learn_keys
 from fairkit.onnx.write.runtime import as_input
 from fairkit.parameters.declare import parameter

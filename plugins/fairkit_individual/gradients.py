@@ -65,7 +65,7 @@ def gradients_of(context: AuditContext, rows: Rows, output: Output) -> Gradients
     if hasattr(scorer, "estimator"):
         return _of_module(scorer, rows, output)
     model, reading = scorer.model, scorer.reading
-    name = "score" if reading is None else None if reading.score is None else reading.score.name
+    name = None if reading.score is None else reading.score.name
     if name is None or scorer.shares is not None or name not in model.output_names:
         raise ModelError(
             f"dif: method=gradient needs one output of scores, and {scorer.info.name} is a mixture of models or gives "
@@ -129,8 +129,6 @@ def _read(raw: Tensor, reading: Any, task: str, output: Output) -> Tensor:
     raw = raw.reshape(len(raw), -1)
     if task == "regression":
         return raw
-    if reading is None:
-        return _clipped_logit(raw) if output == "logit" else raw
     if task == "binary":
         if reading.kind == "logit" and output == "logit":
             return raw

@@ -32,6 +32,8 @@ class ModelOptions:
         ``binary``, ``multiclass`` or ``regression``.
     score_output
         The name of the model's output that holds scores.
+    decision_output
+        The name of the model's output that holds decisions: the one that is served.
     score_kind
         What that output holds: ``probability``, ``logit``, ``label`` or ``value``.
     favorable_class
@@ -43,6 +45,7 @@ class ModelOptions:
 
     task: Task | None = None
     score_output: str | None = None
+    decision_output: str | None = None
     score_kind: ScoreKind | None = None
     favorable_class: int | None = None
     threshold: float | None = None
@@ -50,11 +53,30 @@ class ModelOptions:
     def __post_init__(self) -> None:
         if self.threshold is not None and not 0 <= self.threshold <= 1:
             raise ParameterError(f"threshold={self.threshold} is not a probability; it lies in [0, 1]")
+        if self.threshold is not None and self.decision_output is not None:
+            raise ParameterError(
+                f"decisions come from the output {self.decision_output!r} or from scores of at least "
+                f"{self.threshold}, not from both; leave out decision_output or threshold"
+            )
         for name, allowed in (("task", Task), ("score_kind", ScoreKind)):
             value = getattr(self, name)
             choices = allowed.__args__  # type: ignore[attr-defined]
             if value is not None and value not in choices:
                 raise ParameterError(f"{name}={value!r} is not understood; it is one of {', '.join(choices)}")
+
+    def refuse(self, names: Sequence[str], why: str) -> None:
+        """Refuse options that mean nothing for a model: none is silently ignored.
+
+        Raises
+        ------
+        ParameterError
+            One of them was given.
+        """
+        given = [name for name in names if getattr(self, name) is not None]
+        if given:
+            raise ParameterError(
+                f"{given[0]}={getattr(self, given[0])!r} means nothing here: {why}; leave it out"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +209,8 @@ class PredictedColumns:
         from fairkit.data.roles import require_columns
         from fairkit.results.findings import ModelInfo
 
+        told = ["score_output", "decision_output", "score_kind", "favorable_class", "threshold"]
+        options.refuse(told, "predictions are read from columns, which PredictedColumns names")
         named = [self.decision, self.score, self.decision_probability]
         require_columns(named, dataset.columns, role="prediction", table=dataset.name)
         task = choose_task(dataset, options.task, 1)
@@ -282,6 +306,11 @@ class PythonModel:
 
         classes = [value.item() if isinstance(value, np.generic) else value for value in self._classes()]
         task = choose_task(dataset, options.task, len(classes) or None)
+        options.refuse(
+            ["score_output", "decision_output", "score_kind"], "an object in memory has no outputs"
+        )
+        if task != "binary":
+            options.refuse(["threshold", "favorable_class"], f"this is a {task} task")
         info = ModelInfo(
             name=self.name, sha256=None, task=task, notes=("An object in memory: it has no digest.",)
         )

@@ -95,6 +95,11 @@ class OnnxModel:
         """The graph's outputs."""
         return [output.name for output in self.session.get_outputs()]
 
+    @property
+    def outputs(self) -> list[tuple[str, str]]:
+        """The graph's outputs: names and onnxruntime's types."""
+        return [(output.name, output.type) for output in self.session.get_outputs()]
+
     def run(self, feeds: Mapping[str, NDArray[Any]], outputs: Sequence[str] | None = None) -> dict[str, Any]:
         """Run the graph on arrays; a fixed batch size is met by cutting and padding.
 

@@ -191,16 +191,22 @@ class RuleResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelInfo:
-    """The audited model: its name, the SHA-256 of its bytes (None for an object in memory), its task."""
+    """The audited model: its name, the SHA-256 of its bytes (None for an object in memory), its task.
+
+    `outputs` says which of its outputs were audited: ``score`` and ``decision`` are names (or None), and
+    ``threshold`` is there where scores of at least that much are the decisions.
+    """
 
     name: str
     sha256: str | None
     task: str
     notes: tuple[str, ...] = ()
+    outputs: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return {"name": self.name, "sha256": self.sha256, "task": self.task, "notes": list(self.notes)}
+        record = {"name": self.name, "sha256": self.sha256, "task": self.task, "notes": list(self.notes)}
+        return record | ({"outputs": dict(self.outputs)} if self.outputs else {})
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
@@ -210,6 +216,7 @@ class ModelInfo:
             sha256=record["sha256"],
             task=record["task"],
             notes=tuple(record.get("notes", ())),
+            outputs=dict(record.get("outputs", {})),
         )
 
 

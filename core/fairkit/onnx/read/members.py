@@ -108,6 +108,39 @@ def member_weights(proto: onnx.ModelProto) -> NDArray[np.float64] | None:
     return weights
 
 
+def misdrawn(
+    score: NDArray[np.float64],
+    members: NDArray[np.float64],
+    shares: NDArray[np.float64],
+    u: NDArray[np.float32],
+    *,
+    ranked: bool,
+) -> int:
+    """Count the rows whose score is not that of the member which the draw picks.
+
+    Parameters
+    ----------
+    score, members, shares, u
+        What the model gave, shape [n]; its members' predictions, shape [n, K]; their weights, shape [K]; the
+        draws, shape [n].
+    ranked
+        Whether each row's members are in the order of their predictions, the largest first (binary models).
+    """
+    weights = np.broadcast_to(shares, members.shape)
+    if ranked:
+        order = np.argsort(-members, axis=1, kind="stable")
+        members, weights = (np.take_along_axis(array, order, axis=1) for array in (members, weights))
+    ends = np.cumsum(weights, axis=1)[:, :-1]
+    draw = u.astype(np.float64)[:, None]
+    picked = np.take_along_axis(members, (draw >= ends).sum(axis=1)[:, None], axis=1)[:, 0]
+    near = (np.abs(draw - ends) < _NEAR).any(axis=1) if ends.shape[1] else np.zeros(len(score), dtype=bool)
+    scale = np.maximum(1.0, np.abs(picked))
+    return int(((np.abs(picked - score) > _NEAR * scale) & ~near).sum())
+
+
+_NEAR = 1e-5
+
+
 def _pick(graph: GraphBuilder, scores: str, ends: str, u: str, count: int) -> str:
     """Take each row's member: as many places to the right as there are ends that u has reached."""
     reached = graph.node("Cast", [graph.node("GreaterOrEqual", [u, ends])], to=1)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from fairkit.data.task import Task
 
+SCORE, DECISION = "score", "decision"
+"""The outputs of a model of ours that hold the score and the decision."""
 DECISION_PROBABILITY = "decision_probability"
 """The output of a randomized model that holds the chance of a favorable decision."""
 
@@ -84,6 +86,10 @@ def choose_score_output(outputs: Sequence[GraphOutput], options: ModelOptions) -
             hint = did_you_mean(options.score_output, by_name, what="outputs")
             raise ModelError(f"the model has no output {options.score_output!r}. {hint}")
         chosen = by_name[options.score_output]
+        if chosen.shape == "label" and options.task != "regression":
+            raise ModelError(
+                f"the output {chosen.name!r} holds labels, not scores; name it with --decision-output {chosen.name}"
+            )
         return None if chosen.shape == "label" else chosen
     numeric = [output for output in outputs if output.shape != "label"]
     for preferred in (
@@ -158,6 +164,8 @@ class Reading:
         Multi-class: for each score column, its index in the dataset's classes.
     label_index
         Multi-class: the dataset's class index for each value of the label output, as text.
+    chance
+        Binary, randomized: the output with the chance of a favorable decision, of which the label is one draw.
     """
 
     task: Task
@@ -169,11 +177,32 @@ class Reading:
     positive: Any = None
     class_places: tuple[int, ...] = ()
     label_index: Mapping[str, int] | None = None
+    chance: GraphOutput | None = None
 
     @property
     def wanted(self) -> list[str]:
         """The outputs that the graph must compute."""
-        return [output.name for output in (self.score, self.label) if output is not None]
+        return [output.name for output in (self.score, self.label, self.chance) if output is not None]
+
+    @property
+    def served(self) -> dict[str, Any]:
+        """The outputs that are audited, for reports: names, and the threshold where scores decide."""
+        told: dict[str, Any] = {
+            "score": None if self.score is None else self.score.name,
+            "decision": None if self.label is None or self.cut is not None else self.label.name,
+        }
+        if self.chance is not None and self.label is None:
+            told["decision"] = self.chance.name
+        return told | ({} if self.cut is None else {"threshold": self.cut})
+
+    @property
+    def cut(self) -> float | None:
+        """The score from which a binary decision is favorable; None where another output decides."""
+        if self.task != "binary" or self.score is None:
+            return None
+        if self.threshold is None and (self.label is not None or self.chance is not None):
+            return None
+        return 0.5 if self.threshold is None else self.threshold
 
     def read(self, values: Mapping[str, Any]) -> Predictions:
         """Turn raw outputs into predictions.
@@ -192,9 +221,19 @@ class Reading:
             return Predictions(score=raw if raw is not None else _as_float(label))
         if self.task == "multiclass":
             return self._multiclass(raw, label)
-        return self._binary(raw, label)
+        return self._binary(raw, label, values)
 
-    def _binary(self, raw: NDArray[np.float64] | None, label: NDArray[Any] | None) -> Predictions:
+    def _chances(self, values: Any) -> NDArray[np.float64]:
+        chance = np.asarray(values, dtype=np.float64).reshape(-1)
+        check_scores(chance, "decision probabilities")
+        if chance.min() < -1e-6 or chance.max() > 1 + 1e-6:
+            raise ModelError(f"{DECISION_PROBABILITY} leaves [0, 1]")
+        chance = np.clip(chance, 0, 1)
+        return 1 - chance if self.place == 0 else chance
+
+    def _binary(
+        self, raw: NDArray[np.float64] | None, label: NDArray[Any] | None, values: Mapping[str, Any]
+    ) -> Predictions:
         score = logits = None
         if raw is not None:
             proba = probabilities(raw, self.kind)
@@ -203,11 +242,14 @@ class Reading:
                 logits = raw
             if self.place == 0 and proba.ndim == 1:
                 score = 1 - score
-        if label is not None and (self.threshold is None or score is None):
-            decision = equals(label, self.positive)
+        if self.cut is not None:
+            assert score is not None  # noqa: S101 -- there is a cut where there is a score
+            decision = (score >= self.cut).astype(float)
+        elif self.chance is not None:
+            decision = self._chances(values[self.chance.name])
         else:
-            assert score is not None  # noqa: S101 -- the reading has a score or a label
-            decision = (score >= (0.5 if self.threshold is None else self.threshold)).astype(float)
+            assert label is not None  # noqa: S101 -- the reading has a score or a label
+            decision = equals(label, self.positive)
         return Predictions(score=score, decision=decision, logits=logits)
 
     def _multiclass(self, raw: NDArray[np.float64] | None, label: NDArray[Any] | None) -> Predictions:

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.errors import ModelError
-from fairkit.models.scorer import Columns, ModelOptions, Predictions, Scorer, check_scores
+from fairkit.errors import DataError, ModelError
+from fairkit.models.scorer import Columns, ModelOptions, Predictions, check_scores
 from fairkit.onnx.read import outputs as reading
+from fairkit.onnx.read.contradictions import Witness
 from fairkit.onnx.read.feeds import RANDOM_INPUT, Feed, absent, match_inputs
-from fairkit.onnx.read.members import MEMBER_SCORES, member_weights
+from fairkit.onnx.read.members import MEMBER_SCORES
+from fairkit.onnx.read.runner import Runner
+from fairkit.onnx.read.served import is_ours
 from fairkit.onnx.read.settle import settle
 from fairkit.results.findings import ModelInfo
 
@@ -25,51 +28,82 @@ _FIRST_ROWS = 4_096
 _MIXTURE = "A randomized model: all its members are audited with their weights, exactly, not draws from them."
 
 
-def bind(model: OnnxModel, dataset: Dataset, options: ModelOptions) -> Scorer:
-    """Do what `OnnxModel.bind` says."""
-    plain = [graph_input for graph_input in model.inputs if graph_input.name != RANDOM_INPUT]
-    features, given = _features(model, dataset)
-    feeds, notes = match_inputs(plain, dataset.columns, features, given=given, table=dataset.name)
-    columns = tuple(dict.fromkeys(column for feed in feeds for column in feed.columns))
-    runner = _Runner(model, feeds)
+def bind(
+    model: OnnxModel, dataset: Dataset, options: ModelOptions, *, only_scores: bool = False
+) -> OnnxScorer:
+    """Do what `OnnxModel.bind` says; `only_scores`: nobody will use the model's decisions, whatever they say."""
+    runner, notes = _open(model, dataset)
+    columns = runner.columns
     batch = next(dataset.batches(columns, rows=_FIRST_ROWS))
     first = runner.raw(batch.columns(columns))
-    notes += _missing_text(feeds, batch.columns(columns))
+    notes += _missing_text(runner.feeds, batch.columns(columns))
     found = [
         described
-        for output in model.session.get_outputs()
-        if (described := reading.describe(output.name, output.type, first[output.name])) is not None
+        for name, kind in model.outputs
+        if (described := reading.describe(name, kind, first[name])) is not None
     ]
-    settled, task, classes, told = settle(model, found, first, dataset, options, batch.favorable)
-    if settled is not None and member_weights(model.proto) is not None:
+    settled, classes, told = settle(model, found, first, dataset, options, batch.favorable)
+    if runner.shares is not None:
         told = [*told, _MIXTURE]
-    info = ModelInfo(name=model.name, sha256=model.sha256, task=task, notes=tuple(notes + told))
-    return OnnxScorer(runner, settled, info, columns, classes)
+    read = {*settled.wanted, *runner.extra}
+    if settled.chance is not None:
+        read.add(reading.SCORE)  # not read where it holds no probabilities
+    others = [] if only_scores else [output for output in found if output.name not in read]
+    witness = Witness(model.name, settled, others, runner.ours)
+    scorer = OnnxScorer(
+        runner, settled, ModelInfo(name=model.name, sha256=model.sha256, task=settled.task), classes
+    )
+    if not only_scores:
+        told += witness.examine(model, first, scorer.understand(first), runner.drawn(first, settled), options)
+        told += _unread(first, found)
+        scorer.witness = witness
+    scorer.info = replace(scorer.info, notes=tuple(notes + told), outputs=settled.served)
+    return scorer
+
+
+def _open(model: OnnxModel, dataset: Dataset) -> tuple[Runner, list[str]]:
+    """Match the inputs with columns; ``u`` is a draw only in a file of ours."""
+    ours = is_ours(model.proto)
+    plain = [i for i in model.inputs if not (ours and i.name == RANDOM_INPUT)]
+    features, given = _features(model, dataset)
+    try:
+        feeds, notes = match_inputs(plain, dataset.columns, features, given=given, table=dataset.name)
+    except DataError as error:
+        if ours or RANDOM_INPUT not in {graph_input.name for graph_input in plain}:
+            raise
+        raise DataError(
+            f"{error} (The input {RANDOM_INPUT!r} is a random draw only in models that fairkit exported, which say "
+            "so in their metadata.)"
+        ) from error
+    return Runner(model, feeds, ours=ours), notes
+
+
+def _unread(first: Mapping[str, Any], found: Sequence[reading.GraphOutput]) -> list[str]:
+    """Name the outputs of which nothing was understood."""
+    known = {output.name for output in found}
+    left = [repr(name) for name in first if name not in known]
+    return [f"Outputs that are no column of a table are not audited: {', '.join(left)}."] if left else []
 
 
 class OnnxScorer:
-    """An ONNX model bound to a dataset (see `fairkit.models.Scorer`)."""
+    """An ONNX model bound to a dataset (see `fairkit.models.scorer.Scorer`)."""
 
     def __init__(
-        self,
-        runner: _Runner,
-        settled: reading.Reading | None,
-        info: ModelInfo,
-        columns: tuple[str, ...],
-        classes: tuple[Any, ...],
+        self, runner: Runner, settled: reading.Reading, info: ModelInfo, classes: tuple[Any, ...]
     ) -> None:
         self.info = info
-        self.task: Task = info.task  # type: ignore[assignment]
-        self.columns = columns
+        self.task: Task = settled.task
+        self.columns = runner.columns
         self.classes = classes
         self.model = runner.model
-        self.shares = member_weights(runner.model.proto)
+        self.shares = runner.shares
+        self.witness: Witness | None = None
         self._runner = runner
         self._reading = settled
 
     @property
-    def reading(self) -> reading.Reading | None:
-        """How the outputs are read; None for a randomized model."""
+    def reading(self) -> reading.Reading:
+        """How the outputs are read."""
         return self._reading
 
     @property
@@ -78,12 +112,25 @@ class OnnxScorer:
         return tuple(self._runner.feeds)
 
     def predict(self, columns: Columns) -> Predictions:
-        """Score rows given as raw columns."""
-        randomized = ["score", reading.DECISION_PROBABILITY]
-        wanted = randomized if self._reading is None else self._reading.wanted
-        more = [] if self.shares is None else [MEMBER_SCORES]
-        values = self._runner.raw(columns, [*wanted, *more])
-        found = self._randomized(values) if self._reading is None else self._reading.read(values)
+        """Score rows given as raw columns.
+
+        Raises
+        ------
+        ModelError
+            Scores that are none, or outputs that contradict each other.
+        """
+        others = [] if self.witness is None else [output.name for output in self.witness.others]
+        wanted = dict.fromkeys([*self._reading.wanted, *self._runner.extra, *others])
+        values = self._runner.raw(columns, list(wanted))
+        found = self.understand(values)
+        drawn = self._runner.drawn(values, self._reading)
+        if self.witness is not None:
+            self.witness.check(values, found, drawn)
+        return found
+
+    def understand(self, values: Mapping[str, Any]) -> Predictions:
+        """Read predictions off the graph's outputs."""
+        found = self._reading.read(values)
         return found if self.shares is None else self._with_members(found, values[MEMBER_SCORES])
 
     def _with_members(self, found: Predictions, scores: Any) -> Predictions:
@@ -96,35 +143,14 @@ class OnnxScorer:
                 f"{self.info.name} has {len(self.shares)} weights in its metadata, but {MEMBER_SCORES} "
                 f"has the shape {members.shape}"
             )
-        return replace(found, score=members @ self.shares, members=members, shares=self.shares)
-
-    def _randomized(self, values: Mapping[str, Any]) -> Predictions:
-        score, chance = (
-            np.asarray(values[n], float).reshape(-1) for n in ("score", reading.DECISION_PROBABILITY)
+        if self._reading.place == 0:
+            members = 1 - members
+        decision = found.decision
+        if self._reading.cut is not None:
+            decision = (members >= self._reading.cut) @ self.shares
+        return replace(
+            found, score=members @ self.shares, decision=decision, members=members, shares=self.shares
         )
-        for name, array in (("scores", score), ("decision probabilities", chance)):
-            check_scores(array, name)
-        if chance.min() < -1e-6 or chance.max() > 1 + 1e-6:
-            raise ModelError(f"{self.info.name}: decision_probability leaves [0, 1]")
-        usable = score.min() >= -1e-6 and score.max() <= 1 + 1e-6
-        return Predictions(score=np.clip(score, 0, 1) if usable else None, decision=np.clip(chance, 0, 1))
-
-
-class _Runner:
-    """The graph with its feeds."""
-
-    def __init__(self, model: OnnxModel, feeds: Sequence[Feed]) -> None:
-        self.model = model
-        self.feeds = feeds
-        self._random = next((i for i in model.inputs if i.name == RANDOM_INPUT), None)
-
-    def raw(self, columns: Columns, outputs: Sequence[str] | None = None) -> dict[str, Any]:
-        rows = len(next(iter(columns.values())))
-        arrays = {feed.input.name: feed.build(columns) for feed in self.feeds}
-        if self._random is not None:
-            shape = (rows, 1) if len(self._random.shape) > 1 else (rows,)
-            arrays[RANDOM_INPUT] = np.zeros(shape, dtype=self._random.dtype)
-        return self.model.run(arrays, outputs)
 
 
 def _features(model: OnnxModel, dataset: Dataset) -> tuple[tuple[str, ...], bool]:

@@ -14,6 +14,7 @@ from fairkit.errors import DataError, ModelError, did_you_mean
 from fairkit.models.scorer import ModelOptions, check_scores
 from fairkit.onnx.read import outputs as reading
 from fairkit.onnx.read import safety
+from fairkit.onnx.read.served import Served, choose_served, is_ours
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,33 +32,93 @@ def settle(
     dataset: Dataset,
     options: ModelOptions,
     favorable: NDArray[np.bool_] | None,
-) -> tuple[reading.Reading | None, Task, tuple[Any, ...], list[str]]:
-    """Decide what the outputs mean from the first batch."""
-    names = {output.name for output in found}
-    if {"score", reading.DECISION_PROBABILITY} <= names:
-        chance = np.asarray(first[reading.DECISION_PROBABILITY])
-        told = [_RANDOMIZED] if bool(((chance > 0) & (chance < 1)).any()) else []
-        return None, choose_task(dataset, options.task, 2), (), told
-    score = reading.choose_score_output(found, options)
-    label = next((output for output in found if output.shape == "label"), None)
-    if score is None and label is None:
+) -> tuple[reading.Reading, tuple[Any, ...], list[str]]:
+    """Decide what the outputs mean from the first batch.
+
+    Returns
+    -------
+    Reading, tuple, list of str
+        How to read the outputs; multi-class: the label's values; sentences about what was guessed.
+    """
+    served = choose_served(model, found, first, options)
+    score, label = served.score, served.label
+    if score is None and label is None and served.chance is None:
         raise ModelError(f"{model.name} has no output that a prediction could be read from: {sorted(first)}")
-    task = choose_task(dataset, options.task, None if score is None else score.width)
+    classes_scored = 2 if served.chance is not None else None if score is None else score.width
+    task = choose_task(dataset, options.task, classes_scored)
+    _refuse_unused(options, task, served)
     values = None if score is None else reading.as_matrix(score, first[score.name])
     if values is not None:
         check_scores(values, "scores")
     kind, told_kind = ("label", None) if values is None else reading.guess_kind(values, task, options)
+    settled = reading.Reading(
+        task=task, score=score, label=label, kind=kind, threshold=options.threshold, chance=served.chance
+    )
+    if task == "binary" and (served.chance is not None or _is_ours(model, score, label, options)):
+        return _ours(settled, model, dataset, options, first)
     told = [] if told_kind is None else [told_kind]
     classes = _model_classes(model, score, label, first)
-    settled = reading.Reading(task=task, score=score, label=label, kind=kind, threshold=options.threshold)
     if task == "regression":
-        return _regression(settled, model), task, (), told
+        return _regression(settled, model), (), told
     if task == "multiclass":
         settled, order, more = _multiclass(settled, classes, dataset)
-        return settled, task, order, told + more
+        return settled, order, told + more
     marked = None if label is None or score is not None else _marked(label, first, classes[-1])
     settled, more = _binary(settled, classes, dataset, options, values, marked, favorable)
-    return settled, task, (), told + more
+    return settled, (), told + more
+
+
+def _refuse_unused(options: ModelOptions, task: Task, served: Served) -> None:
+    """Refuse options that would be ignored."""
+    if task != "binary":
+        options.refuse(["threshold", "favorable_class"], f"this is a {task} task")
+    if task == "regression":
+        options.refuse(
+            ["decision_output"], "a regression has no decisions; name the output with --score-output"
+        )
+    if served.score is None:
+        options.refuse(["threshold", "score_kind"], "the model gives no scores")
+
+
+def _is_ours(
+    model: OnnxModel,
+    score: reading.GraphOutput | None,
+    label: reading.GraphOutput | None,
+    options: ModelOptions,
+) -> bool:
+    """Whether the score of a model of ours is read with a threshold of the user's."""
+    ours = is_ours(model.proto) and options.threshold is not None and label is None
+    return ours and score is not None and score.name == reading.SCORE and score.width == 1
+
+
+def _ours(
+    settled: reading.Reading,
+    model: OnnxModel,
+    dataset: Dataset,
+    options: ModelOptions,
+    first: Mapping[str, Any],
+) -> tuple[reading.Reading, tuple[Any, ...], list[str]]:
+    """Read a file of ours: the score and the decision are about the label that its metadata calls favorable."""
+    told = []
+    if settled.chance is not None:
+        chance = np.asarray(first[settled.chance.name])
+        told = [_RANDOMIZED] if bool(((chance > 0) & (chance < 1)).any()) else []
+    place, turned = _own_place(model, dataset, options)
+    return replace(settled, place=place, positive=place), (), told + turned
+
+
+def _own_place(model: OnnxModel, dataset: Dataset, options: ModelOptions) -> tuple[int, list[str]]:
+    """1, or 0 where the user or the metadata says that a decision of 1 is not the favorable one."""
+    if options.favorable_class is not None:
+        if options.favorable_class not in (0, 1):
+            raise ModelError(f"favorable_class={options.favorable_class}, but the model decides 0 or 1")
+        return options.favorable_class, []
+    theirs, ours = model.settings.get("favorable"), dataset.roles.favorable
+    values = dataset.profile.label_values
+    if theirs is None or same_value(theirs, ours) or not any(same_value(theirs, value) for value in values):
+        return 1, []
+    told = f"The model decides for {value_text(theirs)!r} and is turned to the favorable label {value_text(ours)!r}"
+    return 0, [f"{told} (--favorable-class 1 leaves it as it is)."]
 
 
 def _model_classes(
@@ -141,6 +202,8 @@ def _single(
     positive = None
     if options.favorable_class is not None:
         place = options.favorable_class
+        if place not in (0, 1):
+            raise ModelError(f"favorable_class={place}, but the model has two classes, 0 and 1")
     elif settled.label is not None and theirs:
         place = named[0] if named else 1
         positive = None if named else favorable  # the first rows were all given the other label

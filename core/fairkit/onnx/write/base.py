@@ -10,7 +10,8 @@ import numpy as np
 from fairkit.data.dataset import load_data
 from fairkit.errors import ModelError
 from fairkit.onnx.read.feeds import RANDOM_INPUT
-from fairkit.onnx.write.compose import ScoreHead, compose
+from fairkit.onnx.read.scorer import bind
+from fairkit.onnx.write.compose import COMPOSED, ScoreHead, compose
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from fairkit.data.table import Table
     from fairkit.models.scorer import ModelOptions
     from fairkit.onnx.model import OnnxModel
-    from fairkit.onnx.read.scorer import OnnxScorer
     from fairkit.onnx.write.rules import GroupRule
 
 _SAMPLE = 2_048
@@ -50,7 +50,7 @@ class BaseModel:
     def __init__(self, model: OnnxModel, table: Table, options: ModelOptions) -> None:
         self.model = model
         try:
-            self._scorer = cast("OnnxScorer", model.bind(_label_sample(table), options))
+            self._scorer = bind(model, _label_sample(table), options, only_scores=True)
         except ModelError as error:
             raise ModelError(_as_settings(str(error))) from error
         self.head = self._head(options)
@@ -85,12 +85,20 @@ class BaseModel:
         return scores
 
     def with_rule(self, rule: GroupRule) -> onnx.ModelProto:
-        """Append a rule to the model's graph; see `fairkit.onnx.write.compose.compose`."""
+        """Append a rule to the model's graph; see `fairkit.onnx.write.compose.compose`.
+
+        The base's own outputs are left out: whoever went on reading them would serve decisions that the rule
+        has not repaired.
+        """
         proto = type(self.model.proto)()
         proto.CopyFrom(self.model.proto)
         self._load_tensors(proto)
         self._state_shapes(proto)
-        return compose(proto, self.head, rule, inputs=self.column_inputs)
+        composed = compose(proto, self.head, rule, inputs=self.column_inputs)
+        kept = [entry for entry in composed.graph.output if entry.name in COMPOSED]
+        del composed.graph.output[:]
+        composed.graph.output.extend(kept)
+        return composed
 
     def feeds(self, columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Return the arrays for the model's own inputs."""
@@ -98,11 +106,11 @@ class BaseModel:
 
     def _head(self, options: ModelOptions) -> ScoreHead:
         reading, name = self._scorer.reading, self.model.name
-        if reading is None and all(graph_input.name != RANDOM_INPUT for graph_input in self.model.inputs):
+        if reading.chance is not None and all(entry.name != RANDOM_INPUT for entry in self.model.inputs):
             return ScoreHead(
                 output="score"
             )  # a deterministic model of ours: its decisions make way for the rule's
-        if reading is None:
+        if reading.chance is not None:
             raise ModelError(
                 f"{name} decides by a randomized rule already; repair the model that this rule was put on"
             )

@@ -10,7 +10,7 @@ import numpy as np
 from fairkit.data.roles import value_text
 from fairkit.errors import ModelError
 from fairkit.onnx.read.feeds import RANDOM_INPUT
-from fairkit.onnx.read.outputs import DECISION_PROBABILITY
+from fairkit.onnx.read.outputs import DECISION, DECISION_PROBABILITY, SCORE
 from fairkit.onnx.write.appending import Appender
 
 if TYPE_CHECKING:
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from fairkit.onnx.write.rules import GroupColumn, GroupKeys, GroupRule
 
-SCORE, DECISION = "score", "decision"
+COMPOSED = (SCORE, DECISION_PROBABILITY, DECISION)
+"""The outputs that a rule adds."""
 
 _NUMBERS = (1, 6, 7, 9, 10, 11)
 """float, int32, int64, bool, float16, double: the element types that can be cast to a number."""
