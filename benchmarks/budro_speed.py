@@ -15,7 +15,8 @@ import time
 import numpy as np
 from budro_tables import STUDIES
 
-from fairkit.mitigation.run import find_mitigator, split_dataset
+from fairkit.mitigation.choose import find_mitigator
+from fairkit.mitigation.split import split_dataset
 from fairkit.mitigators import Run, Table
 
 TRACE = {

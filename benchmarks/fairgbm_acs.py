@@ -12,7 +12,7 @@ import argparse
 import numpy as np
 from fairgbm_common import line, load, rates, split
 
-from fairkit.mitigation.run import find_mitigator
+from fairkit.mitigation.choose import find_mitigator
 from fairkit.mitigators import Run
 
 

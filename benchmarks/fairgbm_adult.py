@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from fairgbm_common import ROLES, folder, line, rates
 
 import fairkit
-from fairkit.mitigation.run import find_mitigator
+from fairkit.mitigation.choose import find_mitigator
 from fairkit.mitigators import Run, Table
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 import fairkit
-from fairkit.mitigation.run import stratified
+from fairkit.mitigation.split import stratified
 from fairkit.mitigators import Table
 
 COMPAS = [

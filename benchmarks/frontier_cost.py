@@ -20,7 +20,8 @@ import fairkit
 from fairkit.frontiers.run import frontier
 from fairkit.frontiers.sweeps import Sweep
 from fairkit.learners import fit_learner
-from fairkit.mitigation.run import find_mitigator, split_dataset
+from fairkit.mitigation.choose import find_mitigator
+from fairkit.mitigation.split import split_dataset
 from fairkit.mitigators import Run, Table
 from fairkit.onnx.write.export import export
 

@@ -20,7 +20,8 @@ import numpy as np
 from project_adult import adult
 
 import fairkit
-from fairkit.mitigation.run import find_mitigator, split_dataset
+from fairkit.mitigation.choose import find_mitigator
+from fairkit.mitigation.split import split_dataset
 from fairkit.mitigators import Run, Table
 from fairkit.onnx.write.export import export
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from fairkit.errors import MissingExtraError, ParameterError
 from fairkit.learners import check_target, encoder_for
-from fairkit.mitigation.run import stratified
+from fairkit.mitigation.split import stratified
 from fairkit.mitigators import FittedModel, Mitigator, Run, Table
 from fairkit.parameters.declare import parameter
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from fairkit.errors import ParameterError, did_you_mean
 from fairkit.learners import check_target
-from fairkit.mitigation.run import stratified
+from fairkit.mitigation.split import stratified
 from fairkit.mitigators import FittedModel, Mitigator, Run, Table
 from fairkit.onnx.write.encode import fit_encoder
 from fairkit.parameters.declare import parameter

@@ -12,7 +12,7 @@ from fairkit.errors import DataError, ModelError
 from fairkit.individual.geometry import Geometry
 from fairkit.individual.training import sensitive_columns
 from fairkit.learners import check_target
-from fairkit.mitigation.run import stratified
+from fairkit.mitigation.split import stratified
 from fairkit_sensei.architecture import fully_connected, in_units
 from fairkit_sensei.counterfactuals import ColumnFlips, find_flips
 from fairkit_sensei.devices import device_for

@@ -14,7 +14,9 @@ import fairkit
 from fairkit.data.table import intersect
 from fairkit.errors import FairkitError, ParameterError, PluginError
 from fairkit.learners import fit_learner
-from fairkit.mitigation.run import as_mitigator, find_mitigator, mitigate, split_dataset, stratified
+from fairkit.mitigation.choose import as_mitigator, find_mitigator
+from fairkit.mitigation.run import mitigate
+from fairkit.mitigation.split import split_dataset, strata_of, stratified
 from fairkit.mitigators import Mitigator, Table
 from fairkit.parameters.declare import parameter
 from fairkit.results.policy import Rule
@@ -133,6 +135,22 @@ def test_bins_found_on_the_whole_are_kept_in_the_parts():
     assert train.roles.sensitive == test.roles.sensitive
     assert train.roles.sensitive[0].edges[0] is not None
     assert Table.from_dataset(test).groups["age"].split.edges == train.roles.sensitive[0].edges
+
+
+@pytest.mark.parametrize("sizes", [(2, 3, 2), (1, 5), (4,), (50_000, 50_000, 50_000, 2)])
+def test_strata_are_the_combinations_in_lexicographic_order(sizes):
+    rng = np.random.default_rng(1)
+    codes = [rng.integers(0, size, 400) for size in sizes]
+    oracle = np.unique(np.stack(codes, axis=1), axis=0, return_inverse=True)[1].ravel()
+    found = strata_of(codes, 400)
+    assert np.array_equal(np.unique(found, return_inverse=True)[1].ravel(), oracle)
+    assert np.array_equal(
+        stratified(found, 0.3, np.random.default_rng(2)), stratified(oracle, 0.3, np.random.default_rng(2))
+    )
+
+
+def test_without_codes_all_rows_are_one_stratum():
+    assert strata_of([], 3).tolist() == [0, 0, 0]
 
 
 def test_stratified_never_takes_the_only_row():

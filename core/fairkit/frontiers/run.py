@@ -17,7 +17,8 @@ from fairkit.frontiers.points import Measure, Point, State
 from fairkit.frontiers.schedule import Runner
 from fairkit.frontiers.sweeps import Sweep, is_whole
 from fairkit.frontiers.training import BASELINE, Rows, Setup
-from fairkit.mitigation.run import find_mitigator, split_dataset
+from fairkit.mitigation.choose import find_mitigator
+from fairkit.mitigation.split import split_dataset
 from fairkit.models.scorer import ModelOptions
 from fairkit.progress import Progress, no_progress
 

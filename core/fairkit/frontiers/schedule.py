@@ -12,7 +12,7 @@ from fairkit.errors import ParameterError
 from fairkit.frontiers.points import point_key
 from fairkit.frontiers.sweeps import is_whole
 from fairkit.frontiers.training import BASELINE, Family, Job, run_all
-from fairkit.mitigation.run import find_mitigator
+from fairkit.mitigation.choose import find_mitigator
 
 if TYPE_CHECKING:
     from fairkit.frontiers.points import Point, State

@@ -164,38 +164,31 @@ def _failed(job: Job, error: str, started: float) -> Point:
 def _fit(setup: Setup, plugin: str, parameters: Mapping[str, Any]) -> bytes:
     from fairkit.fitted import Run
     from fairkit.learners import fit_learner
-    from fairkit.onnx.write.export import export
+    from fairkit.onnx.write.export import export_bytes
 
     if plugin == BASELINE:
         run = Run(seed=setup.seed, threads=setup.threads, learner=setup.learner)
         plain = fit_learner(setup.learner or "lightgbm", setup.table, run)
-        return export(plain, setup.parity_rows()).SerializeToString(deterministic=True)
+        return export_bytes(plain, setup.parity_rows())
     return _fit_together(setup, [(plugin, parameters)])[0]
 
 
 def _fit_together(setup: Setup, jobs: Sequence[Job]) -> list[bytes]:
     """Train points of one plugin in one call, and return their files."""
     from fairkit.fitted import Run
-    from fairkit.mitigation.run import _check_task, _mitigation, as_mitigator
+    from fairkit.mitigation.choose import as_mitigator
+    from fairkit.mitigation.learned import check_task, fit_files
     from fairkit.onnx.model import OnnxModel
-    from fairkit.onnx.write.export import export
 
     methods = [as_mitigator(plugin, parameters) for plugin, parameters in jobs]
     first = methods[0]
-    _check_task(first, setup.table)
+    check_task(first, setup.table)
     base = None
     if first.stage == "post" and setup.base is not None:
         base = OnnxModel(setup.base, BASELINE)
     run = Run(seed=setup.seed, threads=setup.threads, learner=setup.learner if first.learners else None)
-    if len(methods) == 1:
-        models = [first.fit(setup.table, run, validation=None, model=base)]
-    else:
-        models = list(type(first).fit_together(methods, setup.table, run, validation=None, model=base))
-    rows = setup.parity_rows()
-    return [
-        export(fitted, rows, _mitigation(method, run, base)).SerializeToString(deterministic=True)
-        for fitted, method in zip(models, methods, strict=True)
-    ]
+    found = fit_files(methods, setup.table, run, base, checked=setup.parity_rows())
+    return [content for _, content in found]
 
 
 def _measure(setup: Setup, content: bytes) -> dict[str, Measure]:

@@ -10,6 +10,7 @@ from fairkit import plugins
 from fairkit.data.table import Table
 from fairkit.errors import ParameterError, did_you_mean
 from fairkit.learners import check_target
+from fairkit.mitigation.learned import Learned, provenance, training
 from fairkit.mitigation.rows import (
     COMPARED_ROWS,
     SAMPLE_ROWS,
@@ -18,12 +19,10 @@ from fairkit.mitigation.rows import (
     choose,
     table_without_columns,
 )
-from fairkit.mitigation.run import Learned, _check_task, _mitigation, stratified
-from fairkit.onnx.write.export import export
+from fairkit.mitigation.split import check_share, strata_of, stratified
+from fairkit.onnx.write.export import export_bytes
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from fairkit.data.dataset import Dataset
     from fairkit.data.task import Task
     from fairkit.fitted import Run
@@ -52,18 +51,17 @@ def learn(
         raise ParameterError(
             f"{method.name} trains on one machine only: leave out --engine. {did_you_mean(method.name, ['fairgbm'])}"
         )
-    method.learner(run)
+    method.learner(run)  # refused before rows are read
     engine.check([plugin for plugin in [_plugin(method)] if plugin is not None])
     train_data, test_data = _split(engine, data, test, holdout, task, run.seed)
     table, _ = table_without_columns(engine, train_data, task)
-    _check_task(method, table)
     check_target(table)
     sample = Table.from_dataset(bring(engine, train_data, SAMPLE_ROWS / len(table), run.rng()), task)
     rows = SpreadRows(engine, train_data)
-    with plugins.blame(plugins.owner_of(method.name), f"the method {method.name!r} trained its model"):
+    with training(method, table, run):
         fitted = method.fit_spread(table, rows, run)
-        content = export(fitted, sample, _mitigation(method, run, None)).SerializeToString(deterministic=True)
-        baseline = export(method.baseline_spread(table, rows, run), sample)
+        content = export_bytes(fitted, sample, provenance(method, run, None))
+        baseline = export_bytes(method.baseline_spread(table, rows, run), sample)
     held = test_data.profile.rows
     compared = bring(engine, test_data, COMPARED_ROWS / held, run.rng())
     notes: tuple[str, ...] = ()
@@ -74,7 +72,7 @@ def learn(
     return Learned(
         fitted=fitted,
         content=content,
-        baseline=baseline.SerializeToString(deterministic=True),
+        baseline=baseline,
         table=table,
         test=test_data,
         compared=compared,
@@ -97,17 +95,10 @@ def _split(
             dataset.learn(engine.tally)
     if test is not None:
         return data, test
-    if not 0 < holdout < 1:
-        raise ParameterError(f"holdout={holdout} is not a share; it is between 0 and 1, such as 0.2")
+    check_share(holdout)
     table, codes = table_without_columns(engine, data, task)
-    held = stratified(_strata(table), holdout, np.random.default_rng(seed))
+    favorable = (table.target > 0).astype(np.int64)
+    strata = strata_of([*(groups.codes for groups in table.groups.values()), favorable], len(table))
+    held = stratified(strata, holdout, np.random.default_rng(seed))
     train = choose(engine, data, codes, ~held, f"{data.name}, training part")
     return train, choose(engine, data, codes, held, f"{data.name}, held-out part")
-
-
-def _strata(table: Table) -> NDArray[np.int64]:
-    """Number the combinations of groups and label, in the order of `fairkit.mitigation`."""
-    strata = np.zeros(len(table), dtype=np.int64)
-    for groups in table.groups.values():
-        strata = strata * len(groups.names) + groups.codes
-    return 2 * strata + (table.target > 0)

@@ -16,6 +16,7 @@ from fairkit.data.task import choose_task
 from fairkit.engines import remote
 from fairkit.engines.dask import lost, rowless
 from fairkit.errors import DataError, ParameterError
+from fairkit.mitigation.split import strata_of, stratified
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -177,13 +178,12 @@ def bring(engine: DaskEngine, data: Dataset, share: float, rng: np.random.Genera
     import pyarrow as pa
 
     from fairkit.data.sources import open_source
-    from fairkit.mitigation.run import stratified
 
     rows = SpreadRows(engine, data)
     codes = rows.collect(read_codes)
-    strata = np.concatenate([one.label for one in codes]).astype(np.int64)
-    for name in codes[0].groups:
-        strata = strata * len(data.group_names(name)) + np.concatenate([one.groups[name] for one in codes])
+    label = np.concatenate([one.label for one in codes]).astype(np.int64)
+    groups = [np.concatenate([one.groups[name] for one in codes]) for name in codes[0].groups]
+    strata = strata_of([label, *groups], len(label))
     mask = np.ones(len(strata), dtype=bool) if share >= 1 else stratified(strata, share, rng)
     chosen = choose(engine, data, codes, mask, data.name)
     tables = [table for table in SpreadRows(engine, chosen).collect(read_rows) if table is not None]

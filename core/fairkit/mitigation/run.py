@@ -8,30 +8,27 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from fairkit import plugins
 from fairkit.auditing.run import audit
-from fairkit.data.dataset import BATCH_ROWS, Dataset, need_dataset
-from fairkit.data.table import Table, fixed_roles
+from fairkit.data.dataset import Dataset, need_dataset
+from fairkit.data.table import Table
 from fairkit.engines.base import opened
-from fairkit.errors import DataError, ParameterError, PluginError, did_you_mean
 from fairkit.files import check_writable, write_atomic
 from fairkit.fitted import FittedModel, Run
-from fairkit.mitigators import Mitigator
+from fairkit.mitigation.choose import as_mitigator, base_model
+from fairkit.mitigation.learned import Learned, fit_files, training
+from fairkit.mitigation.split import split_dataset
 from fairkit.models.scorer import ModelOptions
 from fairkit.onnx.read.safety import digest
-from fairkit.onnx.write.export import export
-from fairkit.parameters.declare import parameters_to_dict, parse_parameters
+from fairkit.onnx.write.export import export_bytes
+from fairkit.parameters.declare import parameters_to_dict
 from fairkit.progress import no_progress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from fairkit.data.task import Task
     from fairkit.engines.base import Engine
+    from fairkit.mitigators import Mitigator
     from fairkit.onnx.model import OnnxModel
     from fairkit.progress import Progress
     from fairkit.results.comparisons import Change
@@ -193,7 +190,7 @@ def mitigate(
     if output is not None:
         check_writable(Path(output))
     method = as_mitigator(plugin, parameters)
-    base = _base_model(method, model)
+    base = base_model(method, model)
     run = Run(seed=seed, threads=threads, learner=learner, progress=progress)
     with opened(engine, scheduler) as running:
         if running is None:
@@ -208,33 +205,6 @@ def mitigate(
     return result
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Learned:
-    """A fitted model, and what it is measured with.
-
-    Attributes
-    ----------
-    fitted, content, baseline
-        The model, its file, and the file of the model before.
-    table
-        The training rows.
-    test
-        Rows to audit on.
-    compared
-        Those of them on which before and after are compared row by row.
-    notes
-        What the user must know about this.
-    """
-
-    fitted: FittedModel
-    content: bytes
-    baseline: bytes
-    table: Table
-    test: Dataset
-    compared: Dataset
-    notes: tuple[str, ...] = ()
-
-
 def _learn(
     method: Mitigator,
     data: Dataset,
@@ -247,11 +217,8 @@ def _learn(
     """Train on this machine."""
     train_data, test_data = (data, test) if test is not None else split_dataset(data, holdout, run.seed)
     table = Table.from_dataset(train_data, task)
-    _check_task(method, table)
-    method.learner(run)  # refuses what the method cannot use before anything is trained
-    with plugins.blame(plugins.owner_of(method.name), f"the method {method.name!r} trained its model"):
-        fitted = method.fit(table, run, validation=None, model=base)
-        content = export(fitted, table, _mitigation(method, run, base)).SerializeToString(deterministic=True)
+    with training(method, table, run):
+        ((fitted, content),) = fit_files([method], table, run, base)
     baseline = _baseline(method, table, run, base)
     return Learned(
         fitted=fitted, content=content, baseline=baseline, table=table, test=test_data, compared=test_data
@@ -300,148 +267,11 @@ def _held_out(fitted: FittedModel, data: Dataset, table: Table, confidence: floa
     return dict(fitted.held_out(Table.from_dataset(data, table.task), confidence))
 
 
-def as_mitigator(plugin: str | type[Mitigator] | Mitigator, parameters: Mapping[str, Any]) -> Mitigator:
-    """Make a mitigator with checked parameters from a name, a class, or an instance (whose own they change).
-
-    Raises
-    ------
-    PluginError
-        No installed plugin of that name has a mitigator.
-    ParameterError
-        See `fairkit.parameters.parse_parameters`.
-    """
-    if isinstance(plugin, Mitigator):
-        if not parameters:
-            return plugin
-        fields = {field.name: getattr(plugin.parameters, field.name) for field in _fields(plugin.parameters)}
-        return type(plugin)(parse_parameters(plugin.Parameters, fields | dict(parameters), owner=plugin.name))
-    return find_mitigator(plugin).with_values(parameters)
-
-
-def find_mitigator(plugin: str | type[Mitigator]) -> type[Mitigator]:
-    """Return a mitigator's class by its plugin's name.
-
-    Raises
-    ------
-    PluginError
-        There is no such plugin, it does not load, or it mitigates nothing.
-    """
-    if not isinstance(plugin, str):
-        return plugin
-    loaded = plugins.load(plugin)
-    if not loaded.mitigators:
-        names = [row.found.name for row in plugins.explain_all() if "mitigator" in row.kinds]
-        hint = did_you_mean(plugin, names, what="mitigators")
-        raise PluginError(f"the plugin {plugin!r} has no mitigator. {hint}")
-    return loaded.mitigators[0]
-
-
-def split_dataset(data: Dataset, share: float, seed: int) -> tuple[Dataset, Dataset]:
-    """Split a dataset's rows into two datasets, evenly within every combination of groups and label.
-
-    Parameters
-    ----------
-    data
-        Rows that it leaves out are left out of both parts.
-    share
-        Of the second part, in (0, 1).
-    seed
-        The same seed gives the same split.
-
-    Returns
-    -------
-    Dataset, Dataset
-        In memory, with the same roles; bins that were found in `data` are kept.
-    """
-    import pyarrow as pa
-
-    from fairkit.data.sources import open_source
-
-    if not 0 < share < 1:
-        raise ParameterError(f"holdout={share} is not a share; it is between 0 and 1, such as 0.2")
-    batch = data.read(())
-    held = stratified(_strata(data, batch), share, np.random.default_rng(seed))
-    whole = pa.Table.from_batches(list(data.source.batches(data.columns, BATCH_ROWS)))
-    roles = fixed_roles(data)
-    parts = []
-    for rows, name in ((batch.rows[~held], "training part"), (batch.rows[held], "held-out part")):
-        if len(rows) == 0:
-            raise DataError(
-                f"{data.name}: too few rows ({len(held)}) to hold out {share:g} of them; give --test"
-            )
-        parts.append(Dataset(open_source(whole.take(rows), f"{data.name}, {name}"), roles))
-    return parts[0], parts[1]
-
-
-def stratified(strata: NDArray[np.int64], share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Return a mask of about `share` of the rows of every stratum, shape [n].
-
-    A stratum of one row keeps it out of the mask.
-    """
-    held = np.zeros(len(strata), dtype=bool)
-    for stratum in np.unique(strata):
-        places = rng.permutation(np.flatnonzero(strata == stratum))
-        held[places[: min(len(places) - 1, round(share * len(places)))]] = True
-    return held
-
-
-def _strata(data: Dataset, batch: Any) -> NDArray[np.int64]:
-    codes = [batch.groups[split.name] for split in data.roles.sensitive]
-    if batch.favorable is not None:
-        codes.append(batch.favorable.astype(np.int64))
-    elif batch.label is not None and 0 < len(data.profile.label_values) <= 20:
-        codes.append(np.unique(batch.label.astype(str), return_inverse=True)[1])
-    if not codes:
-        return np.zeros(len(batch), dtype=np.int64)
-    return np.unique(np.stack(codes, axis=1), axis=0, return_inverse=True)[1].ravel().astype(np.int64)
-
-
-def _fields(parameters: Any) -> tuple[Any, ...]:
-    return dataclasses.fields(parameters)
-
-
-def _base_model(method: Mitigator, model: Any) -> OnnxModel | None:
-    if method.stage == "post" and model is None:
-        raise ParameterError(f"{method.name} repairs a given model: name it with --model BASE.onnx")
-    if method.stage != "post" and model is not None:
-        raise ParameterError(f"{method.name} trains its own model: leave out --model")
-    if model is None:
-        return None
-    from fairkit.onnx.model import OnnxModel
-
-    return model if isinstance(model, OnnxModel) else OnnxModel.load(model)
-
-
-def _check_task(method: Mitigator, table: Table) -> None:
-    if table.task not in method.tasks:
-        raise ParameterError(
-            f"{method.name} is for {' and '.join(method.tasks)} tasks, but the label "
-            f"{table.roles.label!r} makes this a {table.task} task"
-        )
-
-
-def _mitigation(method: Mitigator, run: Run, base: OnnxModel | None) -> dict[str, Any]:
-    """Return what the file says about how it was made."""
-    from importlib.metadata import version
-
-    learner = method.learner(run) if method.learners else None
-    return {
-        "mitigation": {
-            "plugin": method.name,
-            "parameters": parameters_to_dict(method.parameters),
-            "learner": learner,
-            "seed": run.seed,
-            "base_model": None if base is None else base.sha256,
-            "fairkit": version("fairkit"),
-        }
-    }
-
-
 def _baseline(method: Mitigator, table: Table, run: Run, base: OnnxModel | None) -> bytes:
     if base is not None:
         return base.content
     quiet = dataclasses.replace(run, progress=no_progress)
-    return export(method.baseline(table, quiet), table).SerializeToString(deterministic=True)
+    return export_bytes(method.baseline(table, quiet), table)
 
 
 def _paired_changes(

@@ -12,7 +12,7 @@ from fairkit.data.roles import Roles
 from fairkit.data.table import Groups, Table
 from fairkit.errors import DataError, MissingExtraError, ParameterError
 from fairkit.fitted import Run
-from fairkit.mitigation.run import find_mitigator
+from fairkit.mitigation.choose import find_mitigator
 from fairkit.parameters.declare import parse_parameters
 
 if TYPE_CHECKING:

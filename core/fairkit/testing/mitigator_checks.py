@@ -11,6 +11,7 @@ import numpy as np
 
 from fairkit.data.table import Table
 from fairkit.fitted import FittedModel, Run
+from fairkit.onnx.write.export import export_bytes
 from fairkit.testing.leftovers import nothing_left_behind
 from fairkit.testing.require import ContractError, only_fairkit_errors, require
 from fairkit.testing.samples import COLUMNS, Task, sample_data, sample_model
@@ -74,7 +75,7 @@ class Trained:
     def exported(self, task: Task) -> bytes:
         """Export that model, with the parity check on its training rows."""
         if task not in self._exported:
-            self._exported[task] = exported(self.fitted(task), self.table(task))
+            self._exported[task] = export_bytes(self.fitted(task), self.table(task))
         return self._exported[task]
 
 
@@ -84,13 +85,6 @@ def sample_base(task: Task) -> Any:
     from fairkit.onnx.model import OnnxModel
 
     return OnnxModel(sample_model(task), "sample model")
-
-
-def exported(model: FittedModel, table: Table) -> bytes:
-    """Return the bytes of a model's file."""
-    from fairkit.onnx.write.export import export
-
-    return bytes(export(model, table).SerializeToString(deterministic=True))
 
 
 def check_mitigator_onnx_equals_memory(trained: Trained) -> None:
@@ -126,7 +120,7 @@ def check_mitigator_onnx_equals_memory(trained: Trained) -> None:
 def check_mitigator_deterministic(trained: Trained) -> None:
     """Training again with the same seed gives the same file, to the last bit."""
     for task in trained.tasks:
-        again = exported(trained.fit(trained.table(task)), trained.table(task))
+        again = export_bytes(trained.fit(trained.table(task)), trained.table(task))
         require(
             again == trained.exported(task),
             f"{task}: two trainings with one seed give different files; draw only from run.rng(), and pass "
@@ -166,7 +160,7 @@ def check_mitigator_learners(trained: Trained) -> None:
             trained.make().learner(Run(learner="no-such-learner"))
         for learner in trained.cls.learners:
             with only_fairkit_errors(f"{task}: the learner {learner!r} was asked for"):
-                exported(trained.fit(table, run=Run(learner=learner, threads=1)), table)
+                export_bytes(trained.fit(table, run=Run(learner=learner, threads=1)), table)
 
 
 def check_mitigator_errors(trained: Trained) -> None:
@@ -193,8 +187,8 @@ def check_mitigator_promises(trained: Trained) -> None:
     fresh = sample_data(task, rows=PROMISE_ROWS, seed=1, sensitive=("sex",))
     method, run = trained.make(), Run(seed=7, threads=1)
     base = trained.base(task)
-    plain = base.content if base else exported(method.baseline(table, run), table)
-    fair = exported(trained.fit(table), table)
+    plain = base.content if base else export_bytes(method.baseline(table, run), table)
+    fair = export_bytes(trained.fit(table), table)
     for rule in rules:
         before, after = (_verdict(content, fresh, rule, task) for content in (plain, fair))
         require(
@@ -223,7 +217,7 @@ def check_mitigator_interrupt(trained: Trained) -> None:
                     came_out or not columns.asked, f"{task}: KeyboardInterrupt was swallowed; let it pass"
                 )
         require(
-            exported(trained.fit(table), table) == trained.exported(task),
+            export_bytes(trained.fit(table), table) == trained.exported(task),
             f"{task}: after an interrupted training the next one differs; keep no state between trainings",
         )
 

@@ -9,7 +9,7 @@ import pytest
 
 from fairkit.individual.learn import subspace
 from fairkit.individual.transport import Support
-from fairkit.mitigation.run import stratified
+from fairkit.mitigation.split import stratified
 from fairkit_budro.boosting import Rows, Settings, train
 from fairkit_budro.plans import ExactPlan, Fixed
 

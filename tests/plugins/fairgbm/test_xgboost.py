@@ -10,7 +10,7 @@ import pytest
 import fairkit
 from fairkit.datasets.loans import loans_table
 from fairkit.errors import ParameterError
-from fairkit.mitigation.run import as_mitigator
+from fairkit.mitigation.choose import as_mitigator
 
 xgboost = pytest.importorskip("xgboost", reason="needs the extra fairkit[xgboost]")
 pytest.importorskip("numba", reason="needs the extra fairkit[fairgbm]")

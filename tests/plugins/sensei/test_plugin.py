@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 import fairkit  # noqa: E402 -- after torch is known to be there
 from fairkit.errors import DataError, ModelError, ParameterError  # noqa: E402
 from fairkit.individual import learn  # noqa: E402
-from fairkit.mitigation.run import split_dataset  # noqa: E402
+from fairkit.mitigation.split import split_dataset  # noqa: E402
 from fairkit.mitigators import Run, Table  # noqa: E402
 from fairkit.onnx.write.export import export  # noqa: E402
 from fairkit.testing.samples import sample_data  # noqa: E402

@@ -112,6 +112,16 @@ def export(model: FittedModel, table: Table, metadata: Mapping[str, Any] | None 
     return proto
 
 
+def export_bytes(model: FittedModel, table: Table, metadata: Mapping[str, Any] | None = None) -> bytes:
+    """Return the bytes of the file that `export` makes: the same model gives the same bytes."""
+    return serialised(export(model, table, metadata))
+
+
+def serialised(proto: onnx.ModelProto) -> bytes:
+    """Return a model's bytes, the same for the same model."""
+    return bytes(proto.SerializeToString(deterministic=True))
+
+
 def settings_of(table: Table) -> dict[str, Any]:
     """Return the data settings that a model carries: label, favorable, sensitive, features, task, classes."""
     roles = table.roles

@@ -1,0 +1,124 @@
+"""From rows to a file: fit, export with provenance, check the file beside the model, and serialise."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fairkit import plugins
+from fairkit.errors import ParameterError
+from fairkit.onnx.write.export import export_bytes
+from fairkit.parameters.declare import parameters_to_dict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from fairkit.data.dataset import Dataset
+    from fairkit.data.table import Table
+    from fairkit.fitted import FittedModel, Run
+    from fairkit.mitigators import Mitigator
+    from fairkit.onnx.model import OnnxModel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learned:
+    """A fitted model, and what it is measured with.
+
+    Attributes
+    ----------
+    fitted, content, baseline
+        The model, its file, and the file of the model before.
+    table
+        The training rows.
+    test
+        Rows to audit on.
+    compared
+        Those of them on which before and after are compared row by row.
+    notes
+        What the user must know about this.
+    """
+
+    fitted: FittedModel
+    content: bytes
+    baseline: bytes
+    table: Table
+    test: Dataset
+    compared: Dataset
+    notes: tuple[str, ...] = ()
+
+
+@contextmanager
+def training(method: Mitigator, table: Table, run: Run) -> Iterator[None]:
+    """Refuse what the method cannot use before anything is trained; what it raises is told with its name.
+
+    Raises
+    ------
+    ParameterError
+        The method is for other tasks, or cannot use the learner.
+    """
+    check_task(method, table)
+    method.learner(run)
+    with plugins.blame(plugins.owner_of(method.name), f"the method {method.name!r} trained its model"):
+        yield
+
+
+def fit_files(
+    methods: Sequence[Mitigator],
+    table: Table,
+    run: Run,
+    base: OnnxModel | None = None,
+    *,
+    checked: Table | None = None,
+) -> list[tuple[FittedModel, bytes]]:
+    """Fit methods of one class, together where they are several, and write each model's file.
+
+    Parameters
+    ----------
+    methods
+        They differ in parameters only.
+    table, run, base
+        As for `Mitigator.fit`.
+    checked
+        Rows on which the files are compared with the models; default: `table`.
+
+    Returns
+    -------
+    list of (model, file)
+    """
+    first = methods[0]
+    if len(methods) == 1:
+        models: Sequence[FittedModel] = [first.fit(table, run, validation=None, model=base)]
+    else:
+        models = type(first).fit_together(methods, table, run, validation=None, model=base)
+    rows = table if checked is None else checked
+    return [
+        (model, export_bytes(model, rows, provenance(method, run, base)))
+        for model, method in zip(models, methods, strict=True)
+    ]
+
+
+def check_task(method: Mitigator, table: Table) -> None:
+    """Raise ParameterError where a method is for other tasks than this table's."""
+    if table.task not in method.tasks:
+        raise ParameterError(
+            f"{method.name} is for {' and '.join(method.tasks)} tasks, but the label "
+            f"{table.roles.label!r} makes this a {table.task} task"
+        )
+
+
+def provenance(method: Mitigator, run: Run, base: OnnxModel | None) -> dict[str, Any]:
+    """Return what the file says about how it was made."""
+    from importlib.metadata import version
+
+    learner = method.learner(run) if method.learners else None
+    return {
+        "mitigation": {
+            "plugin": method.name,
+            "parameters": parameters_to_dict(method.parameters),
+            "learner": learner,
+            "seed": run.seed,
+            "base_model": None if base is None else base.sha256,
+            "fairkit": version("fairkit"),
+        }
+    }
