@@ -103,7 +103,8 @@ class FairRegressionModel(FittedModel):
 
     def runner(self, proto: onnx.ModelProto) -> Callable[[Columns], Mapping[str, Any]]:
         """Run the graph for all members at once; on the edge of the grid either side is right."""
-        from fairkit.onnx.write.runtime import open_session, run_columns
+        from fairkit.onnx.session import open_session
+        from fairkit.onnx.write.runtime import run_columns
 
         session = open_session(proto)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import MissingExtraError, ModelError
+from fairkit.onnx.session import open_session
 from fairkit_individual.operators import FLOATS, operators
 
 if TYPE_CHECKING:
@@ -137,7 +138,6 @@ def run_features(
         The features are no matrix, or the outputs differ.
     """
     import onnx
-    import onnxruntime
     import torch
 
     whole = onnx.ModelProto()
@@ -146,12 +146,7 @@ def run_features(
     inputs = {entry.name for entry in proto.graph.input}
     asked = [tensor for tensor in dict.fromkeys((head.features, head.output)) if tensor not in inputs]
     whole.graph.output.extend(onnx.ValueInfoProto(name=tensor) for tensor in asked)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(
-        whole.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
-    found = dict(zip(asked, session.run(asked, dict(feeds)), strict=True)) | {
+    found = dict(zip(asked, open_session(whole).run(asked, dict(feeds)), strict=True)) | {
         tensor: feeds[tensor] for tensor in (head.features,) if tensor in inputs
     }
     features = np.asarray(found[head.features], dtype=np.float64)

@@ -13,7 +13,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fairkit.errors import DataError, ParameterError
 from fairkit.mitigators import Mitigator
-from fairkit.onnx.write.runtime import open_session, run_columns
+from fairkit.onnx.session import open_session
+from fairkit.onnx.write.runtime import run_columns
 from fairkit.sklearn.estimators import mitigator
 from fairkit_fairgbm.plugin import FairGBM
 

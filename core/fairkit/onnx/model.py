@@ -12,6 +12,7 @@ from fairkit.errors import ModelError
 from fairkit.models.scorer import ModelOptions, Scorer
 from fairkit.onnx.read import safety
 from fairkit.onnx.read.feeds import GraphInput
+from fairkit.onnx.session import open_session
 
 if TYPE_CHECKING:
     import onnx
@@ -142,17 +143,8 @@ class OnnxModel:
 def _start_session(
     content: bytes, name: str, folder: Path | None, external: Sequence[Path], threads: int | None
 ) -> Any:
-    import onnxruntime as ort
-
-    options = ort.SessionOptions()
-    options.log_severity_level = 4
-    if threads is not None:
-        options.intra_op_num_threads = threads
-    source: Any = content
-    if external and folder is not None:
-        source = str(folder / name)
     try:
-        return ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+        return open_session(folder / name if external and folder is not None else content, threads=threads)
     except Exception as error:
         raise ModelError(_session_message(error, name)) from error
 

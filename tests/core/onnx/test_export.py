@@ -11,10 +11,11 @@ from fairkit.data.roles import Roles
 from fairkit.errors import DataError, ModelError, ParameterError
 from fairkit.learners import LEARNERS, fit_estimator, fit_learner
 from fairkit.mitigators import FittedModel, Prediction, Run, Table
+from fairkit.onnx.session import open_session
 from fairkit.onnx.write.encode import fit_encoder
 from fairkit.onnx.write.export import TabularModel, check_parity, export
 from fairkit.onnx.write.graph import ML_OPSET, OPSET
-from fairkit.onnx.write.runtime import open_session, run_columns
+from fairkit.onnx.write.runtime import run_columns
 
 
 def table(task="binary", n=400, seed=0):

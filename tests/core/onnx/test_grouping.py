@@ -7,11 +7,12 @@ import pytest
 
 import fairkit
 from fairkit.mitigators import Table
+from fairkit.onnx.session import open_session
 from fairkit.onnx.write.encode import fit_encoder
 from fairkit.onnx.write.graph import GraphBuilder
 from fairkit.onnx.write.grouping import GroupCodes
 from fairkit.onnx.write.linear import LinearEncoding
-from fairkit.onnx.write.runtime import open_session, run_columns
+from fairkit.onnx.write.runtime import run_columns
 
 ROWS = 400
 

@@ -10,9 +10,10 @@ import pytest
 import fairkit
 from fairkit.errors import ModelError
 from fairkit.onnx.read.members import MIXTURE_KEY, add_member_outputs, embed_weights, member_weights
+from fairkit.onnx.session import open_session
 from fairkit.onnx.write.export import embed_settings
 from fairkit.onnx.write.graph import GraphBuilder
-from fairkit.onnx.write.runtime import open_session, run_columns
+from fairkit.onnx.write.runtime import run_columns
 
 WEIGHTS = (0.2, 0.5, 0.3)
 SLOPES, SHIFTS = np.array([1.0, -0.5, 0.25]), np.array([0.1, 0.6, 0.3])

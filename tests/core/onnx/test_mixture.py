@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from fairkit.errors import ModelError
+from fairkit.onnx.session import open_session
 from fairkit.onnx.write.graph import GraphBuilder
 from fairkit.onnx.write.mixture import add_mixture_outputs, add_prefix_sums, mixture_chance, stack_members
-from fairkit.onnx.write.runtime import open_session, run_columns
+from fairkit.onnx.write.runtime import run_columns
 
 SCORES = {
     "a": np.array([0.1, 0.6, 0.9, 0.5]),

@@ -10,8 +10,8 @@ from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.tree import DecisionTreeClassifier
 
 from fairkit.errors import ModelError
+from fairkit.onnx.session import open_session
 from fairkit.onnx.write.graph import GraphBuilder
-from fairkit.onnx.write.runtime import open_session
 from fairkit.onnx.write.trees import (
     add_ensemble,
     lightgbm_trees,

@@ -15,8 +15,9 @@ from fairkit.errors import DataError, ParameterError
 from fairkit.individual import learn
 from fairkit.individual.metric import FairMetric
 from fairkit.mitigators import Run, Table
+from fairkit.onnx.session import open_session
 from fairkit.onnx.write.export import export
-from fairkit.onnx.write.runtime import open_session, run_columns
+from fairkit.onnx.write.runtime import run_columns
 from fairkit_budro.plugin import BuDRO
 
 RUN = Run(seed=1, threads=1)

@@ -8,8 +8,9 @@ from scipy.stats import ks_2samp
 
 import fairkit
 from fairkit.mitigators import Run, Table
+from fairkit.onnx.session import open_session
 from fairkit.onnx.write.export import export
-from fairkit.onnx.write.runtime import open_session, run_columns
+from fairkit.onnx.write.runtime import run_columns
 from fairkit_disparate_impact_remover import DisparateImpactRemover, learn_repair, median_repair
 
 

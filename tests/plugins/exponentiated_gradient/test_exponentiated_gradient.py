@@ -11,7 +11,8 @@ import fairkit
 from fairkit.errors import DataError, ParameterError
 from fairkit.learners import encoder_for
 from fairkit.mitigators import Run, Table
-from fairkit.onnx.write.runtime import open_session, run_columns
+from fairkit.onnx.session import open_session
+from fairkit.onnx.write.runtime import run_columns
 from fairkit_exponentiated_gradient.mixture import Constant, Learned, MixtureModel
 from fairkit_exponentiated_gradient.plugin import ExponentiatedGradient
 

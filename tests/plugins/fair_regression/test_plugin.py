@@ -11,7 +11,8 @@ import pytest
 import fairkit
 from fairkit.errors import DataError, ParameterError
 from fairkit.mitigators import Groups, Run, Table
-from fairkit.onnx.write.runtime import open_session, run_columns
+from fairkit.onnx.session import open_session
+from fairkit.onnx.write.runtime import run_columns
 from fairkit_fair_regression.plugin import FairRegression
 
 

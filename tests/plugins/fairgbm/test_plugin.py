@@ -12,8 +12,9 @@ from fairkit.data.roles import Roles
 from fairkit.data.table import intersect
 from fairkit.errors import DataError, ParameterError
 from fairkit.mitigators import Groups, Run, Table
+from fairkit.onnx.session import open_session
 from fairkit.onnx.write.export import check_parity, export
-from fairkit.onnx.write.runtime import open_session, run_columns
+from fairkit.onnx.write.runtime import run_columns
 from fairkit_fairgbm.plugin import FairGBM
 
 

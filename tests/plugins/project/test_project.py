@@ -8,8 +8,9 @@ import pytest
 import fairkit
 from fairkit.individual.learn import subspace
 from fairkit.mitigators import Run, Table
+from fairkit.onnx.session import open_session
 from fairkit.onnx.write.export import export
-from fairkit.onnx.write.runtime import open_session, run_columns
+from fairkit.onnx.write.runtime import run_columns
 from fairkit_project import Project, learn_projection
 
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import ModelError
-from fairkit.onnx.write.graph import ML_OPSET, ROWS
+from fairkit.onnx.write.graph import ML_OPSET, GraphWriter, checked, value_info
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     import onnx
 
@@ -20,7 +20,7 @@ _ML = "ai.onnx.ml"
 _PREFIX = "fairkit/rule"
 
 
-class Appender:
+class Appender(GraphWriter):
     """Adds nodes to a copy of a model.
 
     Only operators are used whose meaning is the same in every opset from `MIN_OPSET` on, so that the model's
@@ -31,42 +31,14 @@ class Appender:
         self.model = type(model)()
         self.model.CopyFrom(model)
         self.graph = self.model.graph
+        super().__init__(self.graph.node, self.graph.initializer, prefix=_PREFIX, numbers=np.float64)
         self._taken = set(_all_names(self.graph))
-        self._count = 0
         _raise_opset(self.model)
 
     @property
     def encodes_labels(self) -> bool:
         """Whether the model's ai.onnx.ml has the LabelEncoder that takes lists of keys (version 2)."""
         return _version(self.model, _ML) >= 2
-
-    def node(self, op: str, inputs: Sequence[str], *, domain: str = "", **attributes: Any) -> str:
-        """Add a node with one output and return the output's name."""
-        from onnx import helper
-
-        name = self._fresh(op)
-        self.graph.node.append(
-            helper.make_node(op, list(inputs), [name], name=name, domain=domain, **attributes)
-        )
-        return name
-
-    def constant(self, values: Any, dtype: Any = np.float64) -> str:
-        """Add a constant tensor and return its name."""
-        from onnx import numpy_helper
-
-        name = self._fresh("constant")
-        self.graph.initializer.append(numpy_helper.from_array(np.asarray(values, dtype=dtype), name))
-        return name
-
-    def cast(self, value: str, dtype: Any) -> str:
-        """Convert a value to a numpy type."""
-        from onnx import helper
-
-        return self.node("Cast", [value], to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
-
-    def reshape(self, value: str, shape: Sequence[int]) -> str:
-        """Reshape the value; -1 stands for what is left."""
-        return self.node("Reshape", [value, self.constant(shape, np.int64)])
 
     def input(self, name: str, dtype: Any) -> str:
         """Add an input of shape [rows, 1]; `dtype` is a numpy type, object for text.
@@ -82,18 +54,16 @@ class Appender:
                 "rename the column, or export the model with other names"
             )
         self._taken.add(name)
-        self.graph.input.append(_value_info(name, dtype))
+        self.graph.input.append(value_info(name, dtype))
         return name
 
     def output(self, name: str, value: str, dtype: Any) -> None:
         """Make a value an output [rows, 1]; the model's own of that name becomes ``base_...``."""
-        from onnx import helper
-
         if name in self._taken:
             self._rename(name, self._free_name(f"base_{name}"))
         self._taken.add(name)
-        self.graph.node.append(helper.make_node("Identity", [value], [name], name=f"{_PREFIX}/output/{name}"))
-        self.graph.output.append(_value_info(name, dtype))
+        self._identity(name, value)
+        self.graph.output.append(value_info(name, dtype))
 
     def finish(self) -> onnx.ModelProto:
         """Return the checked model.
@@ -103,17 +73,10 @@ class Appender:
         ModelError
             The graph breaks ONNX's rules.
         """
-        import onnx
-
-        try:
-            onnx.checker.check_model(self.model)
-        except onnx.checker.ValidationError as error:
-            raise ModelError(f"the model with the rule appended is not valid ONNX: {error}") from error
-        return self.model
+        return checked(self.model, "the model with the rule appended")
 
     def _fresh(self, hint: str) -> str:
-        self._count += 1
-        return self._free_name(f"{_PREFIX}/{hint}_{self._count}")
+        return self._free_name(super()._fresh(hint))
 
     def _free_name(self, name: str) -> str:
         while name in self._taken:
@@ -154,16 +117,6 @@ def _all_names(graph: onnx.GraphProto) -> Iterator[str]:
         for node in part.node:
             yield node.name
             yield from node.output
-
-
-def _value_info(name: str, dtype: Any) -> onnx.ValueInfoProto:
-    from onnx import TensorProto, helper
-
-    if np.dtype(dtype) == np.dtype(object):
-        kind = TensorProto.STRING
-    else:
-        kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-    return helper.make_tensor_value_info(name, kind, [ROWS, 1])
 
 
 def _version(model: onnx.ModelProto, domain: str) -> int:

@@ -11,9 +11,10 @@ import numpy as np
 from fairkit.errors import ModelError
 from fairkit.fitted import FittedModel, Prediction, Runner
 from fairkit.onnx.read.safety import METADATA_KEY
+from fairkit.onnx.session import open_session
 from fairkit.onnx.write.estimators import add_estimator, score_estimator
 from fairkit.onnx.write.graph import GraphBuilder
-from fairkit.onnx.write.runtime import open_session, run_columns
+from fairkit.onnx.write.runtime import run_columns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -25,33 +25,26 @@ RESERVED = ("score", "decision_probability", "decision", "member_scores", "u")
 """Names of fairkit's own outputs and input, which no column may bear."""
 
 ElementType = Literal["float", "string", "int64"]
+_TYPES: dict[ElementType, Any] = {"float": np.float32, "string": object, "int64": np.int64}
 
 
-class GraphBuilder:
-    """Collects nodes; inner names get a prefix that no column name is expected to bear."""
+class GraphWriter:
+    """Adds nodes and constants with unique names to a graph; `GraphBuilder` begins one, `Appender` goes on with one.
 
-    def __init__(self) -> None:
-        self._nodes: list[onnx.NodeProto] = []
-        self._initializers: list[onnx.TensorProto] = []
-        self._inputs: dict[str, onnx.ValueInfoProto] = {}
-        self._outputs: list[onnx.ValueInfoProto] = []
+    Parameters
+    ----------
+    nodes, initializers
+        The graph's, to append to.
+    prefix
+        Inner names begin with it: no column name is expected to.
+    numbers
+        The element type of constants that are given without one.
+    """
+
+    def __init__(self, nodes: Any, initializers: Any, *, prefix: str, numbers: Any) -> None:
+        self._nodes, self._initializers = nodes, initializers
+        self._prefix, self._numbers = prefix, numbers
         self._count = 0
-
-    def input(self, name: str, kind: ElementType) -> str:
-        """Declare an input of shape [rows, 1]; once is enough however often it is asked for.
-
-        Raises
-        ------
-        ModelError
-            The name is one of fairkit's outputs.
-        """
-        if name in RESERVED[:-1]:
-            raise ModelError(
-                f"a column cannot be called {name!r}: the exported model gives an output that name"
-            )
-        if name not in self._inputs:
-            self._inputs[name] = _value(name, kind, 1)
-        return name
 
     def node(self, op: str, inputs: Sequence[str], *, domain: str = "", **attributes: Any) -> str:
         """Add a node with one output and return the output's name."""
@@ -68,21 +61,67 @@ class GraphBuilder:
         self._nodes.append(helper.make_node(op, list(inputs), names, name=name, domain=domain, **attributes))
         return names
 
-    def constant(self, values: Any, dtype: Any = np.float32) -> str:
+    def constant(self, values: Any, dtype: Any = None) -> str:
         """Add a constant tensor and return its name."""
         from onnx import numpy_helper
 
         name = self._fresh("constant")
-        array: NDArray[Any] = np.asarray(values, dtype=dtype)
+        array: NDArray[Any] = np.asarray(values, dtype=self._numbers if dtype is None else dtype)
         self._initializers.append(numpy_helper.from_array(array, name))
+        return name
+
+    def cast(self, value: str, dtype: Any) -> str:
+        """Convert a value to a numpy type."""
+        from onnx import helper
+
+        return self.node("Cast", [value], to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+
+    def reshape(self, value: str, shape: Sequence[int]) -> str:
+        """Reshape the value; -1 stands for what is left."""
+        return self.node("Reshape", [value, self.constant(shape, np.int64)])
+
+    def _identity(self, name: str, value: str) -> None:
+        """Bear a value under a second name, as outputs need it."""
+        from onnx import helper
+
+        self._nodes.append(helper.make_node("Identity", [value], [name], name=self._output_node(name)))
+
+    def _output_node(self, name: str) -> str:
+        return f"{self._prefix}/output/{name}"
+
+    def _fresh(self, hint: str) -> str:
+        self._count += 1
+        return f"{self._prefix}/{hint}_{self._count}"
+
+
+class GraphBuilder(GraphWriter):
+    """Collects the nodes of a graph of our own; constants are float32."""
+
+    def __init__(self) -> None:
+        super().__init__([], [], prefix="fairkit", numbers=np.float32)
+        self._inputs: dict[str, onnx.ValueInfoProto] = {}
+        self._outputs: list[onnx.ValueInfoProto] = []
+
+    def input(self, name: str, kind: ElementType) -> str:
+        """Declare an input of shape [rows, 1]; once is enough however often it is asked for.
+
+        Raises
+        ------
+        ModelError
+            The name is one of fairkit's outputs.
+        """
+        if name in RESERVED[:-1]:
+            raise ModelError(
+                f"a column cannot be called {name!r}: the exported model gives an output that name"
+            )
+        if name not in self._inputs:
+            self._inputs[name] = value_info(name, _TYPES[kind])
         return name
 
     def output(self, name: str, value: str, kind: ElementType = "float", width: int | None = 1) -> None:
         """Declare an inner value to be an output of shape [rows, width]; a width of None is left free."""
-        from onnx import helper
-
-        self._nodes.append(helper.make_node("Identity", [value], [name], name=f"output/{name}"))
-        self._outputs.append(_value(name, kind, width))
+        self._identity(name, value)
+        self._outputs.append(value_info(name, _TYPES[kind], width))
 
     def inline(self, model: onnx.ModelProto, feeds: Mapping[str, str]) -> dict[str, str]:
         """Put another model's nodes here.
@@ -128,7 +167,6 @@ class GraphBuilder:
         ModelError
             The graph breaks ONNX's rules (a bug of whoever built it).
         """
-        import onnx
         from onnx import helper
 
         graph = helper.make_graph(
@@ -142,15 +180,10 @@ class GraphBuilder:
             producer_name="fairkit",
             producer_version=producer_version,
         )
-        try:
-            onnx.checker.check_model(model)
-        except onnx.checker.ValidationError as error:
-            raise ModelError(f"the exported graph is not valid ONNX: {error}") from error
-        return model
+        return checked(model, "the exported graph")
 
-    def _fresh(self, hint: str) -> str:
-        self._count += 1
-        return f"fairkit/{hint}_{self._count}"
+    def _output_node(self, name: str) -> str:
+        return f"output/{name}"
 
 
 def _values_of(graph: onnx.GraphProto) -> list[str]:
@@ -158,8 +191,27 @@ def _values_of(graph: onnx.GraphProto) -> list[str]:
     return names + [name for node in graph.node for name in node.output if name]
 
 
-def _value(name: str, kind: ElementType, width: int | None) -> onnx.ValueInfoProto:
+def value_info(name: str, dtype: Any, width: int | None = 1) -> onnx.ValueInfoProto:
+    """Declare a value of shape [rows, width]; `dtype` is a numpy type, object for text; a width of None is free."""
     from onnx import TensorProto, helper
 
-    types = {"float": TensorProto.FLOAT, "string": TensorProto.STRING, "int64": TensorProto.INT64}
-    return helper.make_tensor_value_info(name, types[kind], [ROWS, width])
+    kind = np.dtype(dtype)
+    code = TensorProto.STRING if kind == np.dtype(object) else helper.np_dtype_to_tensor_dtype(kind)
+    return helper.make_tensor_value_info(name, code, [ROWS, width])
+
+
+def checked(model: onnx.ModelProto, what: str) -> onnx.ModelProto:
+    """Return a model that keeps ONNX's rules.
+
+    Raises
+    ------
+    ModelError
+        It breaks them; `what` names it.
+    """
+    import onnx
+
+    try:
+        onnx.checker.check_model(model)
+    except onnx.checker.ValidationError as error:
+        raise ModelError(f"{what} is not valid ONNX: {error}") from error
+    return model

@@ -9,20 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import onnx
     from numpy.typing import NDArray
-
-
-def open_session(proto: onnx.ModelProto | bytes, *, threads: int | None = None) -> Any:
-    """Open an onnxruntime session on the CPU; `threads` None leaves their number to onnxruntime."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    if threads is not None:
-        options.intra_op_num_threads = threads
-    content = proto if isinstance(proto, bytes) else proto.SerializeToString()
-    return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
 
 def run_columns(
@@ -33,7 +20,7 @@ def run_columns(
     Parameters
     ----------
     session
-        From `open_session`.
+        From `fairkit.onnx.session.open_session`.
     columns
         Raw columns, each of shape [n]; text as objects with None where missing, else numbers.
     u

@@ -1,0 +1,42 @@
+"""The one place that opens an onnxruntime session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import onnx
+
+_ONLY_FATAL = 4
+"""onnxruntime raises its errors too; what it logs besides is not for the user."""
+
+
+def open_session(model: onnx.ModelProto | bytes | Path, *, threads: int | None = None) -> Any:
+    """Open a session on the CPU.
+
+    Parameters
+    ----------
+    model
+        A graph, its bytes, or its file: a file where tensors lie in other files beside it.
+    threads
+        None leaves their number to onnxruntime.
+
+    Returns
+    -------
+    onnxruntime.InferenceSession
+    """
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = _ONLY_FATAL
+    if threads is not None:
+        options.intra_op_num_threads = threads
+    if isinstance(model, bytes):
+        source: bytes | str = model
+    elif hasattr(model, "SerializeToString"):
+        source = model.SerializeToString()
+    else:
+        source = str(model)
+    return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
