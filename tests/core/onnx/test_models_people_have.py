@@ -538,7 +538,9 @@ def test_batches_do_not_matter(rows: int, people: pd.DataFrame, monkeypatch: pyt
     whole = fairkit.audit(proto, data)
     batches: Callable[..., Any] = fairkit.Dataset.batches
     monkeypatch.setattr(
-        fairkit.Dataset, "batches", lambda self, columns=(), rows=rows: batches(self, columns, rows)
+        fairkit.Dataset,
+        "batches",
+        lambda self, columns=(), rows=rows, **more: batches(self, columns, rows, **more),
     )
     again = fairkit.audit(proto, data)
     for finding in whole.findings:
