@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fairkit.escaping import json_text
 from fairkit_cli import options as opt
+from fairkit_cli.output import exit_code, write
 
 if TYPE_CHECKING:
-    from fairkit.results.findings import Report, VerdictName
-
-FORMATS = ("table", "json", "junit", "html")
-EXIT_CODES: dict[VerdictName | None, int] = {None: 0, "pass": 0, "fail": 1, "inconclusive": 3}
+    from fairkit.results.findings import Report
 
 
 @opt.expanded
@@ -28,12 +24,11 @@ def audit(
     columns: opt.DataOptions,
     typed: opt.AuditOptions,
     where: opt.EngineOptions,
-    output_format: opt.Format = "table",
+    output_format: opt.ReportFormat = "table",
     output: opt.Output = None,
     config: opt.ConfigFile = None,
 ) -> None:
     """Audit an ONNX model: what is unequal between groups, how sure are we, does it meet the policy?"""
-    opt.check_format(output_format, FORMATS)
     if output is not None:
         from fairkit.files import check_writable
 
@@ -41,7 +36,7 @@ def audit(
     with drawing(output_format):
         report = run_audit(model, columns, typed, config, where)
     show(report, output_format, output)
-    raise typer.Exit(EXIT_CODES[report.verdict])
+    raise typer.Exit(exit_code(report.verdict))
 
 
 def run_audit(
@@ -86,21 +81,10 @@ def drawing(output_format: str) -> AbstractContextManager[None]:
     return warm()
 
 
-def write(text: Callable[[bool], str], output: Path | None) -> None:
-    """Print what is given for a terminal (True) or else (False), or write the latter to a file."""
-    from fairkit.files import write_atomic
-
-    if output is None:
-        sys.stdout.write(text(sys.stdout.isatty()))
-        return
-    write_atomic(output, text(False))
-    print(f"fairkit: wrote {output}", file=sys.stderr)
-
-
 def text_of(report: Report, output_format: str, terminal: bool) -> str:
     """Return a report in a format."""
     if output_format == "json":
-        return json.dumps(report.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        return json_text(report.to_dict()) + "\n"
     if output_format == "junit":
         from fairkit_cli.junit import junit
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,12 +10,10 @@ import typer
 
 from fairkit.errors import FairkitError
 from fairkit_cli import options as opt
+from fairkit_cli.output import FAILED, echo, exit_code, print_json, say, write
 
 if TYPE_CHECKING:
     from fairkit_registry.evidence.certificate import Certificate
-
-FORMATS = ("table", "json")
-VERDICT_CODES = {None: 0, "pass": 0, "fail": 1, "inconclusive": 3}
 
 key = typer.Typer(no_args_is_help=True, help="Keys to sign certificates with.")
 
@@ -25,17 +21,16 @@ key = typer.Typer(no_args_is_help=True, help="Keys to sign certificates with.")
 @key.command("new")
 def new_key(
     path: Annotated[Path, typer.Argument(help="The secret key; the public one goes to PATH.pub.")],
-    output_format: opt.Format = "table",
+    output_format: opt.TableFormat = "table",
 ) -> None:
     """Make an ed25519 key pair. Keep PATH to yourself, give PATH.pub to those who verify."""
     from fairkit_registry.evidence.keys import new_key_pair
 
-    opt.check_format(output_format, FORMATS)
     public = new_key_pair(path)
     if output_format == "json":
-        print(json.dumps({"secret": str(path), "public": f"{path}.pub", "keyid": public.keyid}, indent=2))
+        print_json({"secret": str(path), "public": f"{path}.pub", "keyid": public.keyid})
         return
-    print(f"secret key  {path}\npublic key  {path}.pub\nkey id      {public.keyid}")
+    echo(f"secret key  {path}", f"public key  {path}.pub", f"key id      {public.keyid}")
 
 
 @opt.expanded
@@ -51,7 +46,7 @@ def certify(
     columns: opt.DataOptions,
     typed: opt.AuditOptions,
     where: opt.EngineOptions,
-    output_format: opt.Format = "table",
+    output_format: opt.TableFormat = "table",
     config: opt.ConfigFile = None,
 ) -> None:
     """Audit a model and sign what is found, whatever the verdict; the exit code tells it."""
@@ -63,7 +58,6 @@ def certify(
     from fairkit_registry.evidence.certifying import certify as run
     from fairkit_registry.evidence.keys import load_secret
 
-    opt.check_format(output_format, FORMATS)
     secrets = [load_secret(path) for path in keys]  # before the audit, which may take long
     check_writable(output)
     settings = load_config(config)
@@ -78,16 +72,13 @@ def certify(
         signed, report = run(loaded, dataset, told, secrets, progress=progress, **where.arguments())
     write_atomic(output, signed)
     if output_format == "json":
-        print(json.dumps(report.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
+        print_json(report.to_dict())
     else:
         from fairkit_cli.text.render import table
 
-        sys.stdout.write(table(report, terminal=sys.stdout.isatty()))
-    print(
-        f"fairkit: wrote the certificate {output}, verdict {report.verdict or 'none: no policy'}",
-        file=sys.stderr,
-    )
-    raise typer.Exit(VERDICT_CODES[report.verdict])
+        write(lambda terminal: table(report, terminal=terminal))
+    say(f"wrote the certificate {output}, verdict {report.verdict or 'none: no policy'}")
+    raise typer.Exit(exit_code(report.verdict))
 
 
 def _settings(settings: opt.AuditSettings, roles: dict[str, Any]) -> Any:
@@ -122,7 +113,7 @@ class _Checked:
 
     @property
     def code(self) -> int:
-        return 1 if self.failed else VERDICT_CODES[self.verdict]
+        return FAILED if self.failed else exit_code(self.verdict)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -149,7 +140,7 @@ def verify(
     recompute: Annotated[
         bool, typer.Option("--recompute", help="Repeat the whole audit and compare every number.")
     ] = False,
-    output_format: opt.Format = "table",
+    output_format: opt.TableFormat = "table",
 ) -> None:
     """Check a certificate: signature, model, data and, with --recompute, every number in it.
 
@@ -158,16 +149,15 @@ def verify(
     from fairkit_registry.evidence.certificate import read_file
     from fairkit_registry.evidence.keys import load_public
 
-    opt.check_format(output_format, FORMATS)
     if recompute and (model is None or data is None):
         raise FairkitError("--recompute needs --model and --data: it repeats the audit on them")
     raw = read_file(certificate)
     trusted = [load_public(path) for path in keys]
     checked = _check(raw, trusted, model, data, recompute=recompute)
     if output_format == "json":
-        print(json.dumps(checked.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
+        print_json(checked.to_dict())
     else:
-        print(_text(certificate, checked))
+        echo(*_lines(certificate, checked))
     raise typer.Exit(checked.code)
 
 
@@ -223,15 +213,14 @@ def _recompute(checked: _Checked, found: Certificate, model: str, data: str) -> 
     checked.held += (f"all {len(again.findings)} findings, computed again",)
 
 
-def _text(path: Path, checked: _Checked) -> str:
+def _lines(path: Path, checked: _Checked) -> list[str]:
     from fairkit_cli.text.registry import certificate as describe
-    from fairkit_cli.text.registry import clean
 
     lines = [f"{path}: {'refused' if checked.failed else 'verified'}"]
-    lines += [f"  holds: {clean(text)}" for text in checked.held]
+    lines += [f"  holds: {text}" for text in checked.held]
     if checked.failed:
-        lines.append(f"  does not hold: {clean(checked.failed)}")
+        lines.append(f"  does not hold: {checked.failed}")
     elif checked.certificate is not None:
         lines += [f"  {line}" for line in describe(checked.certificate)]
-        lines += [f"  rule: {clean(rule.reason)}" for rule in checked.certificate.report.policy]
-    return "\n".join(lines)
+        lines += [f"  rule: {rule.reason}" for rule in checked.certificate.report.policy]
+    return lines

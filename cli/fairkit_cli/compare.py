@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fairkit.escaping import json_text
 from fairkit_cli import options as opt
+from fairkit_cli.output import write
 
 if TYPE_CHECKING:
     from fairkit.results.comparisons import Comparison
-
-FORMATS = ("table", "json", "html")
 
 
 @opt.expanded
@@ -32,9 +31,7 @@ def compare(
     favorable_class: opt.FavorableClass = None,
     threshold: opt.Threshold = None,
     confidence: opt.Confidence = None,
-    output_format: Annotated[
-        str, typer.Option("--format", metavar="NAME", help="table, json or html.", rich_help_panel=opt.OUTPUT)
-    ] = "table",
+    output_format: opt.PageFormat = "table",
     output: opt.Output = None,
     config: opt.ConfigFile = None,
 ) -> None:
@@ -43,11 +40,10 @@ def compare(
     from fairkit.config import load_config
     from fairkit.files import check_writable
     from fairkit.onnx.model import OnnxModel
-    from fairkit_cli.audit import drawing, write
+    from fairkit_cli.audit import drawing
     from fairkit_cli.names import model_file
     from fairkit_cli.progress import progress_bar
 
-    opt.check_format(output_format, FORMATS)
     if output is not None:
         check_writable(output)
     settings = load_config(config)
@@ -76,7 +72,7 @@ def compare(
 def text_of(result: Comparison, output_format: str, terminal: bool) -> str:
     """Return a comparison in a format."""
     if output_format == "json":
-        return json.dumps(result.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        return json_text(result.to_dict()) + "\n"
     if output_format == "html":
         from fairkit_cli.html.comparison import comparison_page
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import shlex
-import sys
 import tempfile
 from contextlib import chdir
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from fairkit.errors import DataError
+from fairkit_cli.output import echo, write
 
 TRAIN_ROWS, TEST_ROWS = 20_000, 10_000
 ROLES = {"label": "decision", "favorable": "approved", "sensitive": ["sex"], "drop": ["would_repay"]}
@@ -31,16 +31,14 @@ def demo(
             raise DataError(f"{str(keep)!r} is there already; give --keep a folder that is not")
         keep.mkdir(parents=True)
         _run(keep)
-        print(f"\nThe files are in {keep}.")
+        echo("", f"The files are in {keep}.")
         return
     with tempfile.TemporaryDirectory(prefix="fairkit-demo-") as folder:
         _run(Path(folder))
-    print("\nThese files are gone now; `fairkit demo --keep FOLDER` keeps them.")
+    echo("", "These files are gone now; `fairkit demo --keep FOLDER` keeps them.")
 
 
 def _run(folder: Path) -> None:
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(line_buffering=True)  # keeps its place among the messages on stderr
     with chdir(folder):
         _write_data()
         result = _train()
@@ -49,7 +47,7 @@ def _run(folder: Path) -> None:
         _show_command("mitigate", "--plugin", result.plugin, *_data_options(), "--output", "fair.onnx")
         from fairkit_cli.text.comparison import comparison
 
-        sys.stdout.write(comparison(result, terminal=sys.stdout.isatty()))
+        write(lambda terminal: comparison(result, terminal=terminal))
         _say("The new file alone carries all that an audit needs:")
         _type("audit", "fair.onnx", "--data", "test.parquet", "--max", RULE)
         _evidence()
@@ -107,11 +105,11 @@ def _data_options() -> list[str]:
 def _say(text: str) -> None:
     import textwrap
 
-    print("\n" + textwrap.fill(text, 100) + "\n")
+    echo("", *textwrap.wrap(text, 100), "")
 
 
 def _show_command(*arguments: str) -> None:
-    print(f"$ fairkit {shlex.join(arguments)}", flush=True)
+    echo(f"$ fairkit {shlex.join(arguments)}")
 
 
 def _type(*arguments: str, quiet: bool = False) -> None:
@@ -123,4 +121,4 @@ def _type(*arguments: str, quiet: bool = False) -> None:
     _show_command(*arguments)
     with contextlib.redirect_stdout(io.StringIO()) if quiet else contextlib.nullcontext():
         code = app(list(arguments), standalone_mode=False)
-    print(f"exit code {code or 0}\n", flush=True)
+    echo(f"exit code {code or 0}", "")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,15 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairkit.errors import ParameterError
+from fairkit.escaping import json_text
 from fairkit_cli import options as opt
+from fairkit_cli.output import INTERRUPTED, say, write
 
 if TYPE_CHECKING:
     from fairkit.config import Config
     from fairkit.frontiers.run import Frontier
     from fairkit.frontiers.sweeps import Sweep
-
-FORMATS = ("table", "json", "html")
-INTERRUPTED = 130
 
 Plugins = Annotated[
     list[str] | None,
@@ -134,9 +131,7 @@ def frontier(
     seed: opt.Seed = None,
     state: StateFile = None,
     output: Model = None,
-    output_format: Annotated[
-        str, typer.Option("--format", metavar="NAME", help="table, json or html.", rich_help_panel=opt.OUTPUT)
-    ] = "table",
+    output_format: opt.PageFormat = "table",
     report: Page = None,
     config: opt.ConfigFile = None,
 ) -> None:
@@ -147,10 +142,9 @@ def frontier(
     from fairkit.files import check_writable, write_atomic
     from fairkit.frontiers.choice import Choice
     from fairkit.frontiers.run import frontier as run
-    from fairkit_cli.audit import drawing, write
+    from fairkit_cli.audit import drawing
     from fairkit_cli.progress import progress_bar
 
-    opt.check_format(output_format, FORMATS)
     for target in (output, report, state):
         if target is not None:
             check_writable(target)
@@ -186,11 +180,11 @@ def frontier(
             if state
             else "name --state FILE to keep points"
         )
-        print(f"\nfairkit: interrupted; {kept}", file=sys.stderr)
+        say(f"interrupted; {kept}")
         raise typer.Exit(INTERRUPTED) from error
     if output is not None and result.model is not None:
         write_atomic(output, result.model)
-        print(f"fairkit: wrote {output}", file=sys.stderr)
+        say(f"wrote {output}")
     write(lambda terminal: text_of(result, output_format, terminal), report)
 
 
@@ -251,7 +245,7 @@ def read_sweeps(
 def text_of(result: Frontier, output_format: str, terminal: bool) -> str:
     """Return a frontier in a format."""
     if output_format == "json":
-        return json.dumps(result.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        return json_text(result.to_dict()) + "\n"
     if output_format == "html":
         from fairkit_cli.html.frontier import frontier_page
 

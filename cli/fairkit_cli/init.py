@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fairkit.errors import ConfigError
+from fairkit.escaping import toml_text
+from fairkit_cli.output import say
+from fairkit_cli.text.plain import shown
 
 if TYPE_CHECKING:
     from fairkit.data.sources import Source
@@ -57,9 +58,8 @@ def init(
         raise ConfigError("there is a fairkit.toml here already; --force replaces it")
     guess = {} if data is None else look(data)
     write_atomic(target, settings_text(data, guess))
-    print(f"fairkit: wrote {target}; read it before you rely on it", file=sys.stderr)
-    for key, value in guess.items():
-        print(f"  {key}: {value}", file=sys.stderr)
+    found = "".join(f"\n{key}: {shown(value)}" for key, value in guess.items())
+    say(f"wrote {target}; read it before you rely on it{found}")
 
 
 def look(path: Path) -> dict[str, Any]:
@@ -112,9 +112,9 @@ def settings_text(data: Path | None, guess: dict[str, Any]) -> str:
     """Return the file's text: what was guessed, and examples of the rest as comments."""
 
     def line(key: str, example: str) -> str:
-        return f"{key} = {json.dumps(guess[key])}" if key in guess else f"# {key} = {example}"
+        return f"{key} = {_toml(guess[key])}" if key in guess else f"# {key} = {example}"
 
-    path = f"path = {json.dumps(str(data))}" if data is not None else '# path = "data.parquet"'
+    path = f"path = {_toml(str(data))}" if data is not None else '# path = "data.parquet"'
     sensitive = guess.get("sensitive", ["sex"])[0]
     return "\n".join(
         [
@@ -134,8 +134,17 @@ def settings_text(data: Path | None, guess: dict[str, Any]) -> str:
             "",
             "[[policy]]",
             'metric = "demographic_parity_difference"',
-            f"sensitive = {json.dumps(sensitive)}",
+            f"sensitive = {_toml(sensitive)}",
             "max = 0.1",
             "",
         ]
     )
+
+
+def _toml(value: str | list[str]) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
+    try:
+        return toml_text(value)
+    except ValueError as error:
+        raise ConfigError(f"{value!r}: {error}; rename it") from error

@@ -1,7 +1,8 @@
-"""Ctrl-C that lasts: extension modules may swallow a KeyboardInterrupt, above all while they are imported."""
+"""Signals that end a command as Ctrl-C does, and last: extension modules may swallow a KeyboardInterrupt."""
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -14,17 +15,25 @@ if TYPE_CHECKING:
 AGAIN = 0.5
 """Seconds after which an interrupt that nobody acts on is sent again."""
 
+CODE = 130
+
+
+def _ordinary() -> list[signal.Signals]:
+    """Return the signals that nobody else handles: Ctrl-C, the request to end, the terminal that was closed."""
+    wanted = [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+    return [one for one in wanted if signal.getsignal(one) in (signal.default_int_handler, signal.SIG_DFL)]
+
 
 @contextmanager
 def lasting_interrupts() -> Iterator[None]:
-    """Within the block, repeat Ctrl-C until a KeyboardInterrupt leaves it or is being dealt with.
+    """Within the block, repeat an interrupt until a KeyboardInterrupt leaves it or is being dealt with.
 
-    What tidies up after an interrupt is not interrupted by the repetition, only by another Ctrl-C. Outside the main
-    thread, or where somebody else handles the signal, nothing changes.
+    SIGTERM and SIGHUP are taken as Ctrl-C is. What tidies up after an interrupt is not interrupted by the
+    repetition, only by another signal. Outside the main thread, or where somebody else handles a signal, nothing
+    changes.
     """
     main = threading.main_thread()
-    ordinary = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if threading.current_thread() is not main or not ordinary:
+    if threading.current_thread() is not main or signal.SIGINT not in (handled := _ordinary()):
         yield
         return
     left, repeated = threading.Event(), threading.Event()
@@ -41,9 +50,18 @@ def lasting_interrupts() -> Iterator[None]:
         if not (own and isinstance(sys.exc_info()[1], KeyboardInterrupt)):
             raise KeyboardInterrupt
 
-    signal.signal(signal.SIGINT, interrupt)
+    before = {one: signal.signal(one, interrupt) for one in handled}
     try:
         yield
     finally:
         left.set()
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+def end_at_once() -> None:
+    """From here on, let a signal end the process with the code of an interrupt: only its last steps are left."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    for one in _ordinary():
+        signal.signal(one, lambda number, frame: os._exit(CODE))

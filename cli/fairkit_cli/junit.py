@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
+from fairkit.escaping import visible
+
 if TYPE_CHECKING:
     from fairkit.results.findings import Report, RuleResult
 
@@ -14,7 +16,7 @@ def junit(report: Report) -> str:
     verdicts = [rule.verdict for rule in report.policy]
     suite = ET.Element(
         "testsuite",
-        name=f"fairkit policy on {report.model.name}",
+        name=visible(f"fairkit policy on {report.model.name}"),
         tests=str(len(verdicts)),
         failures=str(verdicts.count("fail")),
         errors=str(verdicts.count("inconclusive")),
@@ -27,11 +29,11 @@ def junit(report: Report) -> str:
 
 def _case(suite: ET.Element, rule: RuleResult) -> None:
     limit = f"at most {rule.maximum:g}" if rule.maximum is not None else f"at least {rule.minimum:g}"
-    where = rule.sensitive or "all"
-    case = ET.SubElement(suite, "testcase", classname=f"fairkit.{where}", name=f"{rule.metric} {limit}")
+    where, metric, reason = (visible(text) for text in (rule.sensitive or "all", rule.metric, rule.reason))
+    case = ET.SubElement(suite, "testcase", classname=f"fairkit.{where}", name=f"{metric} {limit}")
     if rule.verdict == "fail":
-        ET.SubElement(case, "failure", message=rule.reason, type="policy")
+        ET.SubElement(case, "failure", message=reason, type="policy")
     elif rule.verdict == "inconclusive":
-        ET.SubElement(case, "error", message=rule.reason, type="inconclusive")
+        ET.SubElement(case, "error", message=reason, type="inconclusive")
     else:
-        ET.SubElement(case, "system-out").text = rule.reason
+        ET.SubElement(case, "system-out").text = reason

@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from fairkit.errors import FairkitError
 from fairkit_cli import audit, certify, compare, demo, frontier, init, mitigate, plugins, registry
-from fairkit_cli.interrupts import lasting_interrupts
-
-USAGE = 2
-INTERRUPTED = 130
+from fairkit_cli.failures import guarded
+from fairkit_cli.interrupts import end_at_once
+from fairkit_cli.output import echo, flush
+from fairkit_cli.streams import prepare
 
 
 class GuardedGroup(TyperGroup):
-    """Turns errors of the input into one message and exit code 2, and Ctrl-C into exit code 130."""
+    """Turns whatever goes wrong in a subcommand into one message and an exit code (see `guarded`)."""
+
+    def make_context(self, *arguments: Any, **settings: Any) -> Any:
+        """Read the command line; also what --help and --version print may not be taken."""
+        with guarded():
+            return super().make_context(*arguments, **settings)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the subcommand."""
-        try:
-            with lasting_interrupts():
-                return super().invoke(ctx)
-        except FairkitError as error:
-            print(f"fairkit: {error}", file=sys.stderr)
-            raise typer.Exit(USAGE) from error
-        except KeyboardInterrupt as error:
-            print("\nfairkit: interrupted; nothing was written", file=sys.stderr)
-            raise typer.Exit(INTERRUPTED) from error
+        with guarded():
+            result = super().invoke(ctx)
+            flush()
+            return result
 
 
 app = typer.Typer(
@@ -47,7 +45,7 @@ def _version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
-        print(f"fairkit {version('fairkit')}")
+        echo(f"fairkit {version('fairkit')}")
         raise typer.Exit
 
 
@@ -60,7 +58,7 @@ def _main(
     """Audit ONNX models for fairness, mitigate what is found, keep signed evidence.
 
     Exit codes: 0 done (with a policy: pass), 1 the policy or a verification failed, 2 bad usage or input,
-    3 the policy is inconclusive.
+    3 the policy is inconclusive, 70 an error inside fairkit, 130 interrupted.
     """
     # threads that wait by spinning slow each other down many times over where others work too
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -81,4 +79,8 @@ app.add_typer(plugins.app, name="plugins")
 
 def run() -> None:
     """Run the command."""
-    app()
+    prepare()
+    try:
+        app()
+    finally:
+        end_at_once()

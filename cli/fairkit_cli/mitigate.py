@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,12 +9,11 @@ import typer
 
 from fairkit.errors import ParameterError
 from fairkit_cli import options as opt
+from fairkit_cli.output import exit_code, print_json, put, say, write
 
 if TYPE_CHECKING:
     from fairkit.config import Config
     from fairkit.mitigation.run import MitigationResult
-
-FORMATS = ("table", "json", "html")
 
 PluginName = Annotated[str | None, typer.Option("--plugin", metavar="NAME", help="The method.")]
 BaseModel = Annotated[
@@ -75,19 +72,16 @@ def mitigate(
     output: Target = None,
     register: RegisterName = None,
     registry: RegistryFolder = None,
-    output_format: Annotated[
-        str, typer.Option("--format", metavar="NAME", help="table, json or html.", rich_help_panel=opt.OUTPUT)
-    ] = "table",
+    output_format: opt.PageFormat = "table",
     config: opt.ConfigFile = None,
 ) -> None:
     """Train or repair a model so that it treats people more alike; show it before and after."""
     from fairkit.config import load_config
     from fairkit.files import check_writable
     from fairkit.mitigation.run import mitigate as run
-    from fairkit_cli.audit import EXIT_CODES, drawing
+    from fairkit_cli.audit import drawing
     from fairkit_cli.progress import progress_bar
 
-    opt.check_format(output_format, FORMATS)
     settings = load_config(config)
     target = _target(output, settings)
     check_writable(target)
@@ -114,13 +108,13 @@ def mitigate(
             policy=audited.policy,
             confidence=audited.confidence,
             output=target,
-            progress=progress,
+            progress=partial(show, name),
             **where.arguments(),
             **_parameters(name, assignments or (), settings),
         )
     registered = [] if register is None else _register(register, registry, result, target, settings)
     _show(result, target, registered, output_format)
-    raise typer.Exit(EXIT_CODES[result.after.verdict])
+    raise typer.Exit(exit_code(result.after.verdict))
 
 
 def _target(output: Path | None, config: Config) -> Path:
@@ -194,16 +188,16 @@ def _register(
 def _show(result: MitigationResult, target: Path, registered: list[str], output_format: str) -> None:
     if output_format == "json":
         record = result.to_dict() | {"output": str(target), "registered": registered}
-        print(json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False))
+        print_json(record)
         return
     if output_format == "html":
         from fairkit_cli.html.comparison import mitigation_page
 
-        sys.stdout.write(mitigation_page(result))
+        put(mitigation_page(result))
     else:
         from fairkit_cli.text.comparison import comparison
 
-        sys.stdout.write(comparison(result, terminal=sys.stdout.isatty()))
-    print(f"fairkit: wrote {target}", file=sys.stderr)
+        write(lambda terminal: comparison(result, terminal=terminal))
+    say(f"wrote {target}")
     for reference in registered:
-        print(f"fairkit: registered {reference}", file=sys.stderr)
+        say(f"registered {reference}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from fairkit.errors import ParameterError
+from fairkit.errors import ParameterError, did_you_mean
 
 if TYPE_CHECKING:
     from fairkit.config import Config
@@ -152,8 +153,29 @@ Confidence = Annotated[
     float | None, typer.Option("--confidence", metavar="C", help="Of every interval; default 0.95.")
 ]
 Seed = Annotated[int | None, typer.Option("--seed", metavar="N", help="For every random draw; default 0.")]
-Format = Annotated[
-    str, typer.Option("--format", metavar="NAME", help="table, json, junit or html.", rich_help_panel=OUTPUT)
+
+
+def _format(*known: str) -> Any:
+    """Declare ``--format`` of a command that knows these formats (``NAME`` or ``NAME: what it is``)."""
+    names = [text.partition(":")[0] for text in known]
+
+    def check(value: str) -> str:
+        if value not in names:
+            hint = did_you_mean(value, names, what="formats")
+            raise ParameterError(f"--format: there is no format {value!r}. {hint}")
+        return value
+
+    told = [re.sub(r"(\w+): (.*)", r"\1 (\2)", text) for text in known]
+    help_text = f"How the result is written: {', '.join(told[:-1])} or {told[-1]}."
+    return typer.Option("--format", metavar="NAME", help=help_text, callback=check, rich_help_panel=OUTPUT)
+
+
+TableFormat = Annotated[str, _format("table", "json")]
+PageFormat = Annotated[str, _format("table", "json", "html")]
+ReportFormat = Annotated[str, _format("table", "json", "junit", "html")]
+VersionFormat = Annotated[
+    str,
+    _format("table", "json", "markdown: a model card", "cyclonedx: a bill of materials", "html: its audit"),
 ]
 Output = Annotated[
     Path | None,
@@ -409,18 +431,3 @@ def _owned(assignments: Sequence[str]) -> list[tuple[str, str, str]]:
 
 def _first(*values: Any) -> Any:
     return next(value for value in values if value is not None)
-
-
-def check_format(name: str, known: Sequence[str]) -> str:
-    """Refuse an unknown output format.
-
-    Raises
-    ------
-    ParameterError
-        The message lists the known ones.
-    """
-    if name not in known:
-        from fairkit.errors import did_you_mean
-
-        raise ParameterError(f"there is no format {name!r}. {did_you_mean(name, known, what='formats')}")
-    return name

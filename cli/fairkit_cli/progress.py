@@ -19,22 +19,24 @@ def progress_bar() -> Iterator[Progress]:
     if not sys.stderr.isatty():
         yield no_progress
         return
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+    from fairkit_cli.text.plain import messages, shown
+
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
-        TextColumn("{task.percentage:>3.0f}%"),
-        TextColumn("{task.fields[now]}"),
+        TextColumn("{task.percentage:>3.0f}%", markup=False),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[now]}", markup=False),
     )
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
+    with Progress(*columns, console=messages(), transient=True) as bar:
         tasks: dict[str, TaskID] = {}
 
         def show(doing: str, done: int, total: int, **values: float) -> None:
-            now = "  ".join(f"{key.replace('_', ' ')} {value:.4g}" for key, value in values.items())
+            now = "  ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in values.items())
             if doing not in tasks:
-                tasks[doing] = bar.add_task(doing, total=total or None, now=now)
-            bar.update(tasks[doing], completed=done, total=total or None, now=now)
+                tasks[doing] = bar.add_task(shown(doing), total=total or None, now="")
+            bar.update(tasks[doing], completed=done, total=total or None, now=shown(now))
 
         yield show

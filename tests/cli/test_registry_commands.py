@@ -148,7 +148,7 @@ def test_wrong_use_of_verify_and_certify_is_one_message(run, made, tmp_path, loa
     assert "no column 'sexx'" in message(run(*certify, made / "key", "--sensitive", "sexx")).replace(
         "sensitive ", ""
     )
-    assert "folder does not exist" in message(run(*certify, made / "key", "--output", "no/where.json"))
+    assert "folder 'no' does not exist" in message(run(*certify, made / "key", "--output", "no/where.json"))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -10,7 +10,8 @@ from fairkit_cli.html.markup import Content, Markup, name_of, tag
 from fairkit_cli.html.page import facts, figure, page, section, table
 from fairkit_cli.html.svg import draw
 from fairkit_cli.text.comparison import other_findings
-from fairkit_cli.text.view import MEANING, change_name, headline_changes, interval, metric_name, number
+from fairkit_cli.text.numbers import interval, number
+from fairkit_cli.text.view import MEANING, change_name, headline_changes, metric_name
 
 if TYPE_CHECKING:
     from fairkit.mitigation.run import MitigationResult

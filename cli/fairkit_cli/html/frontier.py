@@ -10,7 +10,7 @@ from fairkit_cli.html.comparison import section_of
 from fairkit_cli.html.markup import Content, Markup, label, name_of, tag
 from fairkit_cli.html.page import facts, figure, page, section, table
 from fairkit_cli.html.svg import draw
-from fairkit_cli.text.view import interval, number
+from fairkit_cli.text.numbers import interval, number
 
 if TYPE_CHECKING:
     from fairkit.frontiers.run import Frontier

@@ -10,7 +10,8 @@ from fairkit_cli.html import charts
 from fairkit_cli.html.markup import Content, Markup, name_of, tag
 from fairkit_cli.html.page import figure, table
 from fairkit_cli.html.svg import draw
-from fairkit_cli.text.view import group_table, interval, number
+from fairkit_cli.text.numbers import interval, number
+from fairkit_cli.text.view import group_table
 
 if TYPE_CHECKING:
     from fairkit.results.findings import Finding, Report

@@ -9,7 +9,8 @@ from fairkit_cli.html import charts
 from fairkit_cli.html.markup import Content, Markup, name_of, tag
 from fairkit_cli.html.page import figure, section, table
 from fairkit_cli.html.svg import draw
-from fairkit_cli.text.view import interval, metric_name, number
+from fairkit_cli.text.numbers import interval, number
+from fairkit_cli.text.view import metric_name
 
 if TYPE_CHECKING:
     from fairkit.results.findings import Finding, Report

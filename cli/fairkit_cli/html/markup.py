@@ -6,9 +6,9 @@ import html
 import re
 from collections.abc import Iterable
 
+from fairkit.escaping import visible
+
 _VOID = frozenset({"meta", "br", "hr", "col"})
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff\ud800-\udfff]")
-_BIDI = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069\u061c]")
 _SPACE = re.compile(r"\s+")
 
 LABEL_LENGTH = 34
@@ -64,11 +64,11 @@ def name_of(text: str) -> Markup:
 
 
 def clean(text: str) -> str:
-    """Replace characters that no page may hold: control characters and lone surrogates."""
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+    """Show characters that act or cannot be seen as escapes; line feeds and tabs are spaces on a page."""
+    return visible(text.replace("\t", " "), lines=True)
 
 
 def label(text: str, length: int = LABEL_LENGTH) -> str:
-    """Shorten a name for a chart, where marks of direction would turn round what stands next to them."""
-    plain = _SPACE.sub(" ", _BIDI.sub("\N{REPLACEMENT CHARACTER}", clean(text))).strip()
+    """Shorten a name for a chart, where a line has no break."""
+    plain = visible(_SPACE.sub(" ", text)).strip()
     return plain if len(plain) <= length else plain[: length - 1] + "…"

@@ -11,7 +11,8 @@ from fairkit_cli.html.individuals import individual_section
 from fairkit_cli.html.markup import Content, Markup, name_of, tag
 from fairkit_cli.html.page import facts, figure, page, section, table
 from fairkit_cli.html.svg import draw
-from fairkit_cli.text.view import disparities, interval, metric_name, number, report_view, rule_for
+from fairkit_cli.text.numbers import interval, number
+from fairkit_cli.text.view import disparities, metric_name, report_view, rule_for
 
 if TYPE_CHECKING:
     from fairkit.results.findings import Finding, Report

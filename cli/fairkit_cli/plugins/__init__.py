@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import inspect
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fairkit_cli import options as opt
+from fairkit_cli.output import echo, print_json, write
 from fairkit_cli.plugins import check as plugins_check
 from fairkit_cli.plugins import new as plugins_new
 
 if TYPE_CHECKING:
     from fairkit.plugins.finding import Plugin, Row
-
-FORMATS = ("table", "json")
 
 app = typer.Typer(help="The installed plugins.", invoke_without_command=True)
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The plugin's name.")]
@@ -29,28 +27,26 @@ def _default(ctx: typer.Context) -> None:
 
 
 @app.command("list")
-def list_plugins(output_format: opt.Format = "table") -> None:
+def list_plugins(output_format: opt.TableFormat = "table") -> None:
     """List every plugin: name, kinds, version, distribution, and whether it loads."""
     from fairkit.plugins.finding import explain_all
 
-    opt.check_format(output_format, FORMATS)
     rows = explain_all()
     if output_format == "json":
-        print(json.dumps([row.to_dict() for row in rows], indent=2))
+        print_json([row.to_dict() for row in rows])
         return
     _print_rows(rows)
 
 
 @app.command("show")
-def show(name: Name, output_format: opt.Format = "table") -> None:
+def show(name: Name, output_format: opt.TableFormat = "table") -> None:
     """Show what a plugin does, its parameters with types and defaults, and its citation."""
     from fairkit.plugins.finding import load
 
-    opt.check_format(output_format, FORMATS)
     plugin = load(name)
     record = describe(plugin)
     if output_format == "json":
-        print(json.dumps(record, indent=2, ensure_ascii=False))
+        print_json(record)
         return
     _print_record(record)
 
@@ -103,11 +99,9 @@ def _metric(cls: Any) -> dict[str, Any]:
 
 
 def _print_rows(rows: list[Row]) -> None:
-    import sys
-
     from rich.table import Table
 
-    from fairkit_cli.text.render import to_text
+    from fairkit_cli.text.plain import to_text
 
     grid = Table(box=None, pad_edge=False)
     for column in ("name", "kinds", "version", "distribution", "loads"):
@@ -115,32 +109,29 @@ def _print_rows(rows: list[Row]) -> None:
     for row in rows:
         loads = "yes" if row.reason is None else "no"
         grid.add_row(row.found.name, ", ".join(row.kinds), row.found.version, row.found.distribution, loads)
-    sys.stdout.write(to_text([grid], terminal=sys.stdout.isatty()))
+    write(lambda terminal: to_text([grid], terminal=terminal))
     # not folded: what mends it is to be copied
     for reason in dict.fromkeys(row.reason for row in rows if row.reason is not None):
-        print(f"\n{reason}")
+        echo("", *reason.splitlines())
 
 
 def _print_record(record: dict[str, Any]) -> None:
-    import sys
-
     from rich.table import Table
-    from rich.text import Text
 
-    from fairkit_cli.text.render import to_text
+    from fairkit_cli.text.plain import plain, to_text
 
     parts: list[Any] = [
-        Text(f"{record['name']} ({record['distribution']} {record['version']})", style="bold"),
+        plain(f"{record['name']} ({record['distribution']} {record['version']})", "bold"),
     ]
-    parts += [Text(record["summary"])] if record["summary"] else []
+    parts += [plain(record["summary"])] if record["summary"] else []
     for kind in ("auditors", "mitigators"):
         for entry in record[kind]:
-            parts += ["", Text(f"{kind[:-1]} {entry['name']}: {entry['summary']}")]
-            parts += [Text(f"tasks: {', '.join(entry['tasks'])}")]
-            parts += [Text(f"citation: {entry['citation']}")] if entry["citation"] else []
+            parts += ["", plain(f"{kind[:-1]} {entry['name']}: {entry['summary']}")]
+            parts += [plain(f"tasks: {', '.join(entry['tasks'])}")]
+            parts += [plain(f"citation: {entry['citation']}")] if entry["citation"] else []
             parts += [_parameters(entry["parameters"])] if entry["parameters"] else []
     for check in record["promotion_checks"]:
-        parts += ["", Text(f"promotion check {check['name']}: {check['summary']}")]
+        parts += ["", plain(f"promotion check {check['name']}: {check['summary']}")]
     if record["metrics"]:
         grid = Table(box=None, pad_edge=False)
         for column in ("metric", "better", "what the ends mean"):
@@ -148,7 +139,7 @@ def _print_record(record: dict[str, Any]) -> None:
         for metric in record["metrics"]:
             grid.add_row(metric["name"], metric["better"], metric["meaning"])
         parts += ["", grid]
-    sys.stdout.write(to_text(parts, terminal=sys.stdout.isatty()))
+    write(lambda terminal: to_text(parts, terminal=terminal))
 
 
 def _parameters(parameters: list[dict[str, Any]]) -> Any:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fairkit_cli import options as opt
+from fairkit_cli.output import FAILED, echo, print_json
 
 if TYPE_CHECKING:
     from fairkit.testing import Outcome
-
-FORMATS = ("table", "json")
-FAILED = 1
 
 PluginName = Annotated[str, typer.Argument(metavar="NAME", help="The plugin's name.")]
 Settings = Annotated[
@@ -23,25 +19,23 @@ Settings = Annotated[
 ]
 
 
-def check(name: PluginName, settings: Settings = None, output_format: opt.Format = "table") -> None:
+def check(name: PluginName, settings: Settings = None, output_format: opt.TableFormat = "table") -> None:
     """Run the contract checks on a plugin. Exit code 1: at least one failed."""
     from fairkit.parameters.declare import split_assignment
     from fairkit.testing import run_checks
 
-    opt.check_format(output_format, FORMATS)
     outcomes = []
     for outcome in run_checks(name, settings=dict(split_assignment(text) for text in settings or ())):
         outcomes.append(outcome)
         if output_format == "table":
-            print(_line(outcome), flush=True)
+            echo(*_line(outcome).splitlines())
     if output_format == "json":
-        print(json.dumps({"plugin": name, "checks": [_record(one) for one in outcomes]}, indent=2))
+        print_json({"plugin": name, "checks": [_record(one) for one in outcomes]})
     failed = sum(outcome.status == "failed" for outcome in outcomes)
     if output_format == "table":
         expected = sum(outcome.status == "expected failure" for outcome in outcomes)
         shown = f"{len(outcomes) - failed - expected} passed, {failed} failed"
-        print(shown + (f", {expected} failed as expected" if expected else ""))
-    sys.stdout.flush()
+        echo(shown + (f", {expected} failed as expected" if expected else ""))
     if failed:
         raise typer.Exit(FAILED)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import tempfile
+from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
 from string import Template
@@ -13,6 +15,8 @@ from typing import Annotated
 import typer
 
 from fairkit.errors import ParameterError, did_you_mean
+from fairkit.files import FileError, explain
+from fairkit_cli.output import echo
 
 KINDS = ("metric", "auditor", "mitigator")
 TEMPLATE = Path(__file__).parent / "template"
@@ -42,12 +46,16 @@ def new(name: NewName, kind: Kind = "metric", output: Folder = None) -> None:
     from fairkit import plugins
 
     folder = write_project(name, kind, output)
-    print(f"{folder} is a plugin that works. Next:\n")
-    print(
-        f"    cd {folder}\n    pip install --editable '.[test]'\n    pytest\n    fairkit plugins show {name}"
+    echo(
+        f"{folder} is a plugin that works. Next:",
+        "",
+        f"    cd {shlex.quote(str(folder))}",
+        "    pip install --editable '.[test]'",
+        "    pytest",
+        f"    fairkit plugins show {name}",
     )
     if any(found.name == name and found.distribution == plugins.FILE for found in plugins.find()):
-        print(f"\n{plugins.FILES} names a file of that name: take it out before you install the project.")
+        echo("", f"{plugins.FILES} names a file of that name: take it out before you install the project.")
 
 
 def write_project(name: str, kind: str, output: Path | None = None) -> Path:
@@ -57,6 +65,8 @@ def write_project(name: str, kind: str, output: Path | None = None) -> Path:
     ------
     ParameterError
         The name or the kind cannot be used, or the folder exists.
+    FileError
+        The folder cannot be written.
     """
     if kind not in KINDS:
         raise ParameterError(
@@ -68,16 +78,23 @@ def write_project(name: str, kind: str, output: Path | None = None) -> Path:
         raise ParameterError(f"{folder} exists already; give another place with --output FOLDER")
     if not folder.absolute().parent.is_dir():
         raise ParameterError(f"the folder {folder.absolute().parent} does not exist; make it first")
+    try:
+        _write_files(folder, project_files(name, kind))
+    except OSError as error:
+        raise FileError(explain(error, "cannot write", folder)) from error
+    return folder
+
+
+def _write_files(folder: Path, files: Mapping[str, str]) -> None:
     with tempfile.TemporaryDirectory(prefix=".fairkit-new-", dir=folder.absolute().parent) as temporary:
         project = Path(temporary) / "project"
-        for target, text in project_files(name, kind).items():
+        for target, text in files.items():
             path = project / target
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         if folder.exists():
             folder.rmdir()
         shutil.move(project, folder)
-    return folder
 
 
 def project_files(name: str, kind: str) -> dict[str, str]:

@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairkit.errors import FairkitError
+from fairkit_cli import options as opt
+from fairkit_cli.output import echo, exit_code, print_json
 from fairkit_cli.registry.common import (
-    VERDICT_CODES,
-    Format,
-    FormatOption,
     KeysOption,
     RegistryOption,
     load_keys,
     open_registry,
-    print_json,
 )
 
 if TYPE_CHECKING:
@@ -79,7 +77,7 @@ def alias(
     ] = False,
     remove: Annotated[bool, typer.Option("--remove", help="Take the alias away; the versions stay.")] = False,
     registry: RegistryOption = None,
-    format: FormatOption = Format.table,
+    output_format: opt.TableFormat = "table",
 ) -> None:
     """Show aliases, or make one and set what it asks for. Options replace the parts that they name."""
     changes: dict[str, Any] = {
@@ -104,7 +102,7 @@ def alias(
         raise FairkitError("--remove takes the alias away with its policy; it goes with no other option")
     with open_registry(registry) as store:
         shown = _apply(store, name, alias, given, clear=clear, remove=remove)
-    if format is Format.json:
+    if output_format == "json":
         print_json([one.to_dict() for one in shown])
         return
     from fairkit_cli.text.registry import columns, policy
@@ -117,7 +115,7 @@ def alias(
         )
         for one in shown
     ]
-    typer.echo(columns(("alias", "points to", "asks for"), rows))
+    echo(*columns(("alias", "points to", "asks for"), rows))
 
 
 def _apply(
@@ -194,7 +192,7 @@ def promote(
         bool, typer.Option("--dry-run", help="Only say whether it would be promoted.")
     ] = False,
     registry: RegistryOption = None,
-    format: FormatOption = Format.table,
+    output_format: opt.TableFormat = "table",
 ) -> None:
     """Point an alias to a version, if the alias's policy allows it. A refusal gives all reasons at once."""
     from fairkit_registry.promotion.run import evaluate
@@ -202,16 +200,14 @@ def promote(
 
     with open_registry(registry) as store:
         decision = (evaluate if dry_run else decide)(store, reference, alias)
-    if format is Format.json:
+    if output_format == "json":
         print_json(decision.to_dict() | {"promoted": decision.verdict == "pass" and not dry_run})
     else:
         _print_decision(decision, dry_run=dry_run)
-    raise typer.Exit(VERDICT_CODES[decision.verdict])
+    raise typer.Exit(exit_code(decision.verdict))
 
 
 def _print_decision(decision: Decision, *, dry_run: bool) -> None:
-    from fairkit_cli.text.registry import clean
-
     target = f"{decision.version.name}@{decision.alias.alias}"
     if decision.verdict == "pass":
         was = (
@@ -220,19 +216,19 @@ def _print_decision(decision: Decision, *, dry_run: bool) -> None:
             else f"{decision.version.name}@{decision.alias.version}"
         )
         verb = "would point" if dry_run else "points"
-        typer.echo(f"{target} {verb} to {decision.version.reference} (before: {was})")
+        echo(f"{target} {verb} to {decision.version.reference} (before: {was})")
     else:
         word = "refused" if decision.verdict == "fail" else "not decided"
-        typer.echo(f"{word}: {decision.version.reference} was not promoted to {decision.alias.alias}")
+        echo(f"{word}: {decision.version.reference} was not promoted to {decision.alias.alias}")
     for reason in decision.reasons:
-        typer.echo(f"  {reason.kind}: {clean(reason.text)}")
+        echo(f"  {reason.kind}: {reason.text}")
 
 
 def verify(
     reference: Annotated[str, typer.Argument(help="A version, NAME@ALIAS, or an exported archive (a file).")],
     key: KeysOption = None,
     registry: RegistryOption = None,
-    format: FormatOption = Format.table,
+    output_format: opt.TableFormat = "table",
 ) -> None:
     """Check a version's file and certificates against keys that you trust.
 
@@ -246,8 +242,8 @@ def verify(
     else:
         with open_registry(registry) as store:
             outcome = registry_verify.version(store, reference, load_keys(key))
-    if format is Format.json:
+    if output_format == "json":
         print_json(outcome.to_dict())
     else:
-        typer.echo(outcome.text())
+        echo(*outcome.lines())
     raise typer.Exit(outcome.code)

@@ -7,13 +7,12 @@ from typing import Annotated
 
 import typer
 
+from fairkit_cli import options as opt
+from fairkit_cli.output import FAILED, echo, print_json, say
 from fairkit_cli.registry.common import (
-    Format,
-    FormatOption,
     RegistryOption,
     load_keys,
     open_registry,
-    print_json,
 )
 
 
@@ -24,19 +23,19 @@ def export(
         list[Path] | None, typer.Option("--key", help="Public key to put in (repeatable).")
     ] = None,
     registry: RegistryOption = None,
-    format: FormatOption = Format.table,
+    output_format: opt.TableFormat = "table",
 ) -> None:
     """Write models, certificates and public keys to one archive that any OCI registry can hold."""
-    from fairkit_cli.text.registry import size
+    from fairkit_cli.text.numbers import size
     from fairkit_registry.exchange.archive import export as write
 
     with open_registry(registry) as store:
         versions = write(store, references, output, keys=load_keys(key))
-    if format is Format.json:
+    if output_format == "json":
         print_json({"archive": str(output), "versions": [version.to_dict() for version in versions]})
         return
     names = ", ".join(version.reference for version in versions[:8]) + (", ..." if len(versions) > 8 else "")
-    typer.echo(f"{output}  {size(output.stat().st_size)}  {names}")
+    echo(f"{output}  {size(output.stat().st_size)}  {names}")
 
 
 def import_archive(
@@ -48,7 +47,7 @@ def import_archive(
     ] = None,
     max_bytes: Annotated[int | None, typer.Option(min=1, help="The most that the archive may hold.")] = None,
     registry: RegistryOption = None,
-    format: FormatOption = Format.table,
+    output_format: opt.TableFormat = "table",
 ) -> None:
     """Add every version of an archive, all or none. Keys in the archive are never trusted."""
     from fairkit_registry.exchange import importing
@@ -57,21 +56,19 @@ def import_archive(
     trusted, most = load_keys(key), max_bytes or importing.MOST_BYTES
     with open_registry(registry, before=lambda: check_archive(archive, trusted, most)) as store:
         found = importing.import_archive(store, archive, name=name, trusted=trusted, most_bytes=most)
-    if format is Format.json:
+    if output_format == "json":
         print_json([one.to_dict() for one in found])
         return
     for one in found:
         here = "" if one.version is None else one.version.reference
         state = "" if one.new else "  (already here)"
         vouched = "signed by a trusted key" if key else "signatures not checked (no --key)"
-        typer.echo(f"{one.origin} -> {here}{state}  {vouched if one.certificates else 'no certificate'}")
+        echo(f"{one.origin} -> {here}{state}  {vouched if one.certificates else 'no certificate'}")
     carried = sorted({keyid for one in found for keyid in one.carried_keys})
     if carried:
-        typer.echo(
-            f"the archive carries the public keys {', '.join(keyid[:16] for keyid in carried)}; they "
-            "are not trusted: "
-            "get the signer's key from the signer",
-            err=True,
+        say(
+            f"the archive carries the public keys {', '.join(keyid[:16] for keyid in carried)}; they are not "
+            "trusted: get the signer's key from the signer"
         )
 
 
@@ -80,43 +77,43 @@ def check(
         str | None, typer.Option(help="Digest of an event noted down before; it must still be in the log.")
     ] = None,
     registry: RegistryOption = None,
-    format: FormatOption = Format.table,
+    output_format: opt.TableFormat = "table",
 ) -> None:
     """Hash every blob again, follow every reference, walk the chain of events."""
-    from fairkit_cli.text.registry import size
+    from fairkit_cli.text.numbers import size
     from fairkit_registry.store.maintenance import check as look
 
     with open_registry(registry) as store:
         result = look(store, head=head)
-    if format is Format.json:
+    if output_format == "json":
         print_json(result.to_dict())
     else:
         for text in result.problems:
-            typer.echo(f"problem: {text}")
+            echo(f"problem: {text}")
         for text in result.notes:
-            typer.echo(f"note: {text}")
+            echo(f"note: {text}")
         state = "clean" if not result.problems else f"{len(result.problems)} problems"
-        typer.echo(
+        echo(
             f"{state}: {result.versions} versions, {result.blobs} blobs ({size(result.size)}), "
             f"{result.events} events, "
             f"head {result.head}"
         )
-    raise typer.Exit(1 if result.problems else 0)
+    raise typer.Exit(FAILED if result.problems else 0)
 
 
 def gc(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
     registry: RegistryOption = None,
-    format: FormatOption = Format.table,
+    output_format: opt.TableFormat = "table",
 ) -> None:
     """Remove files that nothing refers to: what processes left that were killed."""
-    from fairkit_cli.text.registry import size
+    from fairkit_cli.text.numbers import size
     from fairkit_registry.store.maintenance import gc as collect
 
     with open_registry(registry) as store:
         removed = collect(store, dry_run=dry_run)
-    if format is Format.json:
+    if output_format == "json":
         print_json(removed.to_dict() | {"dry_run": dry_run})
         return
     verb = "would remove" if dry_run else "removed"
-    typer.echo(f"{verb} {len(removed.files)} files, {size(removed.size)}")
+    echo(f"{verb} {len(removed.files)} files, {size(removed.size)}")

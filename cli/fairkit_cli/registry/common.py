@@ -1,29 +1,19 @@
-"""What the registry's commands share: options, opening, printing."""
+"""What the registry's commands share: options, opening."""
 
 from __future__ import annotations
 
-import json
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fairkit_cli.output import say
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from fairkit_registry.evidence.keys import PublicKey
     from fairkit_registry.store.registry import Registry
-
-VERDICT_CODES = {None: 0, "pass": 0, "fail": 1, "inconclusive": 3}
-
-
-class Format(StrEnum):
-    """How a result is printed."""
-
-    table = "table"
-    json = "json"
-
 
 RegistryOption = Annotated[
     Path | None,
@@ -32,7 +22,6 @@ RegistryOption = Annotated[
         help="The registry's folder; else FAIRKIT_REGISTRY, else [registry] path, else ./fairkit-registry.",
     ),
 ]
-FormatOption = Annotated[Format, typer.Option("--format", help="For people or for programs.")]
 KeysOption = Annotated[
     list[Path] | None, typer.Option("--key", help="Public key to trust (repeatable).", show_default=False)
 ]
@@ -55,7 +44,7 @@ def open_registry(option: Path | None, *, before: Callable[[], None] | None = No
     path = registry_path(option)
     if before is not None and not (path / INDEX_FILE).exists():
         before()  # what it refuses leaves no empty registry behind
-        typer.echo(f"new registry: {path}", err=True)
+        say(f"new registry: {path}")
     return Registry(path, create=before is not None)
 
 
@@ -64,13 +53,3 @@ def load_keys(paths: list[Path] | None) -> list[PublicKey]:
     from fairkit_registry.evidence.keys import load_public
 
     return [load_public(path) for path in paths or ()]
-
-
-def print_json(value: Any) -> None:
-    """Print a result for programs."""
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
-
-
-def json_lines(records: Iterable[Any]) -> str:
-    """Write records as a JSON list with a line for each: an indented one takes long for thousands."""
-    return "[" + ",\n".join(json.dumps(one.to_dict(), ensure_ascii=False) for one in records) + "]"

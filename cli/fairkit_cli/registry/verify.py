@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import FairkitError
+from fairkit_cli.output import FAILED, exit_code
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,8 +37,8 @@ class Outcome:
     def code(self) -> int:
         """The exit code: a verification that failed, else the verdict."""
         if self.failed:
-            return 1
-        return {None: 0, "pass": 0, "fail": 1, "inconclusive": 3}[self.verdict]
+            return FAILED
+        return exit_code(self.verdict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -50,17 +51,15 @@ class Outcome:
             "verdict": self.verdict,
         }
 
-    def text(self) -> str:
+    def lines(self) -> list[str]:
         """Return the lines for people."""
-        from fairkit_cli.text.registry import clean
-
         lines = [
             f"{self.subject}: {'refused' if self.failed else 'verified'}, verdict {self.verdict or 'none'}"
         ]
-        lines += [f"  holds: {clean(text)}" for text in self.held]
-        lines += [f"  does not hold: {clean(text)}" for text in self.failed]
-        lines += [f"  note: {clean(text)}" for text in self.notes]
-        return "\n".join(lines)
+        lines += [f"  holds: {text}" for text in self.held]
+        lines += [f"  does not hold: {text}" for text in self.failed]
+        lines += [f"  note: {text}" for text in self.notes]
+        return lines
 
 
 def version(registry: Registry, reference: str, keys: Sequence[PublicKey]) -> Outcome:

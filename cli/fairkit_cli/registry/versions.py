@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from fairkit_cli import options as opt
+from fairkit_cli.output import echo, json_lines, print_json, put
 from fairkit_cli.registry.common import (
-    Format,
-    FormatOption,
     RegistryOption,
-    json_lines,
     open_registry,
-    print_json,
 )
-
-
-class ShowFormat(StrEnum):
-    """How a version is shown."""
-
-    table = "table"
-    json = "json"
-    markdown = "markdown"
-    cyclonedx = "cyclonedx"
-    html = "html"
 
 
 def add(
@@ -44,11 +31,11 @@ def add(
     tag: Annotated[list[str] | None, typer.Option(help="A tag (repeatable).")] = None,
     notes: Annotated[str, typer.Option(help="What to remember about it.")] = "",
     registry: RegistryOption = None,
-    format: FormatOption = Format.table,
+    output_format: opt.TableFormat = "table",
 ) -> None:
     """Add a file as the next version of a model, or attach certificates to a version."""
     from fairkit.errors import FairkitError
-    from fairkit_cli.text.registry import size
+    from fairkit_cli.text.numbers import size
 
     if file is None:
         if not certificate or parent or tag or notes:
@@ -66,11 +53,11 @@ def add(
             version = store.add(
                 name, file, certificates=certificate or (), parent=parent, tags=tag or (), notes=notes
             )
-    if format is Format.json:
+    if output_format == "json":
         print_json(version.to_dict())
         return
     count = len(version.certificates)
-    typer.echo(
+    echo(
         f"{version.reference}  sha256 {version.model}  {size(version.size)}  {count} "
         f"certificate{'s' * (count != 1)}"
     )
@@ -80,7 +67,7 @@ def list_models(
     name: Annotated[str | None, typer.Argument(help="A model; without it, all models.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the newest versions.")] = None,
     registry: RegistryOption = None,
-    format: FormatOption = Format.table,
+    output_format: opt.TableFormat = "table",
 ) -> None:
     """List the models, or the versions of one, the newest first."""
     with open_registry(registry) as store:
@@ -90,26 +77,27 @@ def list_models(
         else:
             versions = store.versions(name, limit=limit)
             aliases = store.aliases(name)
-    from fairkit_cli.text.registry import columns, size
+    from fairkit_cli.text.numbers import size
+    from fairkit_cli.text.registry import columns
 
     if aliases is None:
-        if format is Format.json:
+        if output_format == "json":
             print_json(models)
             return
         rows = [
             (m["name"], str(m["versions"]), ", ".join(f"{a}={v or '-'}" for a, v in m["aliases"].items()))
             for m in models
         ]
-        typer.echo(columns(("model", "versions", "aliases"), rows))
+        echo(*columns(("model", "versions", "aliases"), rows))
         return
-    if format is Format.json:
-        typer.echo(f'{{"versions": {json_lines(versions)}, "aliases": {json_lines(aliases)}}}')
+    if output_format == "json":
+        put(f'{{"versions": {json_lines(versions)}, "aliases": {json_lines(aliases)}}}\n')
         return
     held: dict[int | None, list[str]] = {}
     for one in aliases:
         held.setdefault(one.version, []).append(one.alias)
-    typer.echo(
-        columns(
+    echo(
+        *columns(
             ("version", "aliases", "sha256", "size", "certificates", "parent", "added", "tags"),
             [
                 (
@@ -125,46 +113,44 @@ def list_models(
 def show(
     reference: Annotated[str, typer.Argument(help="NAME (the newest), NAME@VERSION or NAME@ALIAS.")],
     registry: RegistryOption = None,
-    format: Annotated[
-        ShowFormat,
-        typer.Option(
-            "--format", help="markdown: a model card; cyclonedx: an ML bill of materials; html: its audit."
-        ),
-    ] = ShowFormat.table,
+    output_format: opt.VersionFormat = "table",
 ) -> None:
     """Show a version with its certificates; or write its model card or bill of materials."""
     from fairkit_registry.exchange import describe
 
     with open_registry(registry) as store:
         version = store.version(reference)
-        if format is ShowFormat.markdown:
+        if output_format == "markdown":
             from fairkit_registry.exchange.cards import markdown
 
-            typer.echo(markdown(describe.card(store, version)), nl=False)
+            put(markdown(describe.card(store, version)))
             return
-        if format is ShowFormat.cyclonedx:
+        if output_format == "cyclonedx":
             from fairkit_registry.exchange.bom import cyclonedx
 
-            typer.echo(cyclonedx(describe.card(store, version)), nl=False)
+            put(cyclonedx(describe.card(store, version)))
             return
         found = describe.certificates_of(store, version)
         aliases = [one.alias for one in store.aliases(version.name) if one.version == version.version]
         file = store.blobs.path(version.model)
-    if format is ShowFormat.html:
+    if output_format == "html":
         from fairkit_cli.html.report import certificate_page
 
-        typer.echo(certificate_page(version.reference, found), nl=False)
+        put(certificate_page(version.reference, found))
         return
-    if format is ShowFormat.json:
+    if output_format == "json":
         record = {"aliases": aliases, "path": str(file), "evidence": [one.to_dict() for one in found]}
         print_json(version.to_dict() | record)
         return
-    from fairkit_cli.text.registry import certificate, clean, size
+    from fairkit_cli.text.numbers import size
+    from fairkit_cli.text.registry import certificate
 
-    typer.echo(f"{version.reference}  {', '.join(aliases)}".rstrip())
-    typer.echo(
-        f"sha256   {version.model}\nsize     {size(version.size)}\nadded    {version.added_at}\nfile   "
-        f"  {file}"
+    echo(f"{version.reference}  {', '.join(aliases)}".rstrip())
+    echo(
+        f"sha256   {version.model}",
+        f"size     {size(version.size)}",
+        f"added    {version.added_at}",
+        f"file     {file}",
     )
     for label, text in (
         ("made of ", version.parent),
@@ -173,25 +159,25 @@ def show(
         ("notes   ", version.notes),
     ):
         if text:
-            typer.echo(f"{label} {clean(text)}")
+            echo(f"{label} {text}")
     for one in found:
-        typer.echo("\n".join(certificate(one)))
+        echo(*certificate(one))
     if not found:
-        typer.echo("no certificate")
+        echo("no certificate")
 
 
 def log(
     name: Annotated[str | None, typer.Argument(help="A model; without it, everything.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the newest events.")] = None,
     registry: RegistryOption = None,
-    format: FormatOption = Format.table,
+    output_format: opt.TableFormat = "table",
 ) -> None:
     """Show what was done, the newest first. Each entry's digest covers the one before it."""
     from fairkit_cli.text.registry import columns
 
     with open_registry(registry) as store:
         events = store.log(name, limit=limit)
-    if format is Format.json:
+    if output_format == "json":
         print_json([event.to_dict() for event in events])
         return
     rows = []
@@ -217,27 +203,28 @@ def log(
                 event.digest[:12],
             )
         )
-    typer.echo(columns(("event", "at", "action", "what", "", "by", "digest"), rows))
+    echo(*columns(("event", "at", "action", "what", "", "by", "digest"), rows))
 
 
 def diff(
     before: Annotated[str, typer.Argument(help="Such as credit@1.")],
     after: Annotated[str, typer.Argument(help="Such as credit@2.")],
     registry: RegistryOption = None,
-    format: FormatOption = Format.table,
+    output_format: opt.TableFormat = "table",
 ) -> None:
     """Set two versions side by side: findings with intervals, operators and sizes."""
-    from fairkit_cli.text.registry import columns, comparisons, size
+    from fairkit_cli.text.numbers import size
+    from fairkit_cli.text.registry import columns, comparisons
     from fairkit_registry.exchange.difference import diff as compare
 
     with open_registry(registry) as store:
         result = compare(store, before, after)
-    if format is Format.json:
+    if output_format == "json":
         print_json(result.to_dict())
         return
     one, other = result.before.reference, result.after.reference
     if result.findings:
-        typer.echo(comparisons(result.findings, one, other) + "\n")
+        echo(*comparisons(result.findings, one, other), "")
     graphs = result.graphs
     rows = [
         ("file", size(result.before.size), size(result.after.size)),
@@ -245,6 +232,6 @@ def diff(
         ("weights", *(str(graph.weights) for graph in graphs)),
         *((name, str(pair[0]), str(pair[1])) for name, pair in result.operators.items()),
     ]
-    typer.echo(columns(("graph", one, other), rows))
+    echo(*columns(("graph", one, other), rows))
     for note in result.notes:
-        typer.echo(f"note: {note}")
+        echo(f"note: {note}")

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fairkit_cli.text.render import to_text
+from fairkit_cli.text.numbers import measured, number
+from fairkit_cli.text.plain import plain, to_text
 from fairkit_cli.text.view import (
     MEANING,
     change_name,
     headline_changes,
-    interval,
     metric_name,
-    number,
 )
 
 if TYPE_CHECKING:
@@ -37,19 +36,18 @@ def comparison_text(result: Comparison, *, terminal: bool) -> str:
 
 
 def _mitigation(result: MitigationResult) -> list[RenderableType]:
-    from rich.text import Text
 
     after = result.after
     head = (
         f"{result.plugin}: {result.train_rows:,} rows to learn from, {result.test_rows:,} rows to measure on"
     )
-    parts: list[RenderableType] = [Text(head, style="bold"), ""]
+    parts: list[RenderableType] = [plain(head, "bold"), ""]
     parts += change_tables(result.changes, ("before", "after"), after.confidence)
     parts += _distances(result) + _others(result)
     if after.verdict is not None:
-        parts.append(Text(f"Policy after: {after.verdict}", style="bold"))
-        parts += [Text(f"  {rule.verdict}: {rule.reason}") for rule in after.policy]
-    parts += [Text(f"· {note}") for note in dict.fromkeys([*result.notes, *after.data.notes])]
+        parts.append(plain(f"Policy after: {after.verdict}", "bold"))
+        parts += [plain(f"  {rule.verdict}: {rule.reason}") for rule in after.policy]
+    parts += [plain(f"· {note}") for note in dict.fromkeys([*result.notes, *after.data.notes])]
     return parts
 
 
@@ -98,22 +96,21 @@ def _two_audits(
     for name in ("before", "after"):
         grid.add_column(name, justify="right", no_wrap=True)
     for metric, sensitive, before, after in rows:
-        cells = [f"{number(one.value)} {interval(one.interval)}" for one in (before, after)]
+        cells = [measured(one.value, one.interval) for one in (before, after)]
         grid.add_row(metric, *([str(sensitive or "-")] if grouped else []), *cells)
     return [grid, ""]
 
 
 def _comparison(result: Comparison) -> list[RenderableType]:
-    from rich.text import Text
 
     base = result.models[0].name
     parts: list[RenderableType] = [
-        Text(f"{result.data.name}, {result.data.rows:,} rows: every model beside {base}", style="bold"),
+        plain(f"{result.data.name}, {result.data.rows:,} rows: every model beside {base}", "bold"),
         "",
     ]
     for model, changes in zip(result.models[1:], result.changes, strict=True):
         parts += change_tables(changes, (base, model.name), result.confidence)
-    parts += [Text(f"· {note}") for note in dict.fromkeys([*result.notes, *result.data.notes])]
+    parts += [plain(f"· {note}") for note in dict.fromkeys([*result.notes, *result.data.notes])]
     return parts
 
 
@@ -140,7 +137,6 @@ def change_tables(
 
 def _table(title: str, changes: Sequence[Change], names: tuple[str, str]) -> list[RenderableType]:
     from rich.table import Table
-    from rich.text import Text
 
     if not changes:
         return []
@@ -155,7 +151,7 @@ def _table(title: str, changes: Sequence[Change], names: tuple[str, str]) -> lis
     grid.add_column("", no_wrap=True)
     for one in changes:
         sensitive = [] if one.sensitive is None else [one.sensitive]
-        difference = f"{number(one.difference)} {interval(one.interval)}"
-        word = Text(MEANING[one.outcome], style=_STYLES.get(one.outcome, "dim"))
+        difference = measured(one.difference, one.interval)
+        word = plain(MEANING[one.outcome], style=_STYLES.get(one.outcome, "dim"))
         grid.add_row(change_name(one), *sensitive, number(one.before), number(one.after), difference, word)
     return [grid, ""]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fairkit_cli.text.comparison import change_tables
-from fairkit_cli.text.render import to_text
-from fairkit_cli.text.view import interval, number
+from fairkit_cli.text.numbers import measured
+from fairkit_cli.text.plain import plain, to_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -21,7 +21,6 @@ def frontier_text(result: Frontier, *, terminal: bool) -> str:
 
 def _parts(result: Frontier) -> list[RenderableType]:
     from rich.table import Table
-    from rich.text import Text
 
     train, validation, test = result.rows
     grid = Table(box=None, pad_edge=False, title_justify="left")
@@ -35,22 +34,22 @@ def _parts(result: Frontier) -> list[RenderableType]:
         mark = "◉" if place == result.chosen else "●" if place in result.front else "·"
         axes = result.axes(point)
         if axes is None:
-            grid.add_row("✗", point.name, Text(f"failed: {point.error}", style="red"), "")
+            grid.add_row("✗", point.name, plain(f"failed: {point.error}", "red"), "")
             continue
         x, y = axes
-        cells = [f"{number(one.value)} {interval(one.interval)}" for one in (y, x)]
+        cells = [measured(one.value, one.interval) for one in (y, x)]
         grid.add_row(mark, point.name, *cells, style="bold" if place == result.chosen else None)
     parts: list[RenderableType] = [
         grid,
-        Text("◉ picked  ● on the front  · beaten on both axes  ✗ failed", style="dim"),
+        plain("◉ picked  ● on the front  · beaten on both axes  ✗ failed", "dim"),
         "",
     ]
     if result.chosen is not None:
         parts += [
-            Text(f"Picked: {result.points[result.chosen].name}", style="bold"),
-            Text(f"{result.rule}; {train:,} rows to learn from"),
-            Text(f"On {test:,} test rows, beside the baseline:"),
+            plain(f"Picked: {result.points[result.chosen].name}", "bold"),
+            plain(f"{result.rule}; {train:,} rows to learn from"),
+            plain(f"On {test:,} test rows, beside the baseline:"),
             "",
             *change_tables(result.changes, ("baseline", "picked"), result.confidence),
         ]
-    return [*parts, *(Text(f"· {note}") for note in result.notes)]
+    return [*parts, *(plain(f"· {note}") for note in result.notes)]

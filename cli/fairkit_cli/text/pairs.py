@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+from fairkit_cli.text.plain import plain, shown
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -46,7 +47,6 @@ def pairs(report: Report) -> list[RenderableType]:
 
 def _side_by_side(finding: Finding, pair: Mapping[str, Any], place: int) -> list[RenderableType]:
     from rich.table import Table
-    from rich.text import Text
 
     epsilon = _text(finding.parameters.get("epsilon"))
     title = (
@@ -62,7 +62,7 @@ def _side_by_side(finding: Finding, pair: Mapping[str, Any], place: int) -> list
         grid.add_row("the model's score", *map(_text, pair["scores"]), style="bold")
     what = "loss" if finding.metric == "performance_gap" else "difference of outputs"
     grid.add_row(what, *map(_text, pair["losses"]), style="bold")
-    return [Text(title, style="bold"), grid, Text(_same(pair.get("same", {})), style="dim")]
+    return [plain(title, "bold"), grid, plain(_same(pair.get("same", {})), "dim")]
 
 
 def _same(columns: Mapping[str, Any]) -> str:
@@ -70,9 +70,9 @@ def _same(columns: Mapping[str, Any]) -> str:
         return "Nothing else is the same."
     # A one-hot 0 tells little: what is the case comes first.
     named = sorted(columns, key=lambda name: columns[name] in (0, None))[:_SAME]
-    told = ", ".join(f"{name} {_text(columns[name])}" for name in named)
+    told = ", ".join(f"{shown(name)} {shown(_text(columns[name]))}" for name in named)
     more = len(columns) - len(named)
-    return textwrap.fill(f"The same: {told}" + (f" and {more} more columns." if more else "."), 96)
+    return f"The same: {told}" + (f" and {more} more columns." if more else ".")
 
 
 def _text(value: Any) -> str:

@@ -2,53 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
+
+from fairkit_cli.text.numbers import measured
+from fairkit_cli.text.plain import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from fairkit.results.findings import Interval
     from fairkit_registry.evidence.certificate import Certificate
     from fairkit_registry.promotion.compare import Comparison
     from fairkit_registry.promotion.policies import AliasPolicy
 
 
-def columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Set rows under a header, each column as wide as its widest cell."""
-    table = [[clean(cell) for cell in row] for row in [header, *rows]]
+def columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Set rows under a header, each column as wide as its widest cell; return the lines."""
+    table = [[shown(cell) for cell in row] for row in [header, *rows]]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in table]
-    return "\n".join(line.rstrip() for line in lines)
-
-
-def clean(text: str) -> str:
-    """Take control characters out of text from outside: it cannot move the cursor or fake a line."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else " " for char in text)
-
-
-def number(value: float | None) -> str:
-    """Write a value with four significant digits, or a dash."""
-    return "-" if value is None else f"{value:.4g}"
-
-
-def interval(pair: Interval | None) -> str:
-    """Write an interval, or nothing."""
-    if pair is None:
-        return ""
-    return "[" + ", ".join(number(bound) if math.isfinite(bound) else str(bound) for bound in pair) + "]"
-
-
-def size(count: int) -> str:
-    """Write a number of bytes for people."""
-    value = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if value < 1000 or unit == "GB":
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
-    return ""
+    return [line.rstrip() for line in lines]
 
 
 def policy(one: AliasPolicy) -> str:
@@ -99,24 +71,24 @@ def certificate(one: Certificate) -> list[str]:
     lines += [f"  setting: {text}" for text in one.unusual_settings]
     if one.mitigation is not None:
         lines.append(f"  mitigation: {one.mitigation['plugin']} {dict(one.mitigation['parameters'])}")
-    return [clean(line) for line in lines]
+    return lines
 
 
 _ORDER = ("worse", "better", "different", "unknown", "within noise")
 
 
-def comparisons(pairs: Sequence[Comparison], before: str, after: str) -> str:
-    """Set findings side by side, what changed first, with a count of each kind of change."""
+def comparisons(pairs: Sequence[Comparison], before: str, after: str) -> list[str]:
+    """Set findings side by side, what changed first, with a count of each kind of change; return the lines."""
     rows = [
         (
             pair.title,
-            f"{number(pair.before)} {interval(pair.before_interval)}",
-            f"{number(pair.after)} {interval(pair.after_interval)}",
-            f"{number(pair.difference)} {interval(pair.interval)}",
+            measured(pair.before, pair.before_interval),
+            measured(pair.after, pair.after_interval),
+            measured(pair.difference, pair.interval),
             pair.change,
         )
         for pair in sorted(pairs, key=lambda pair: _ORDER.index(pair.change))
     ]
     changes = [pair.change for pair in pairs]
     counts = ", ".join(f"{changes.count(change)} {change}" for change in _ORDER if change in changes)
-    return columns(("finding", before, after, "difference", "change"), rows) + f"\n\n{counts}"
+    return [*columns(("finding", before, after, "difference", "change"), rows), "", counts]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import io
-import shutil
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from fairkit_cli.text.view import ReportView, disparities, group_table, interval, number, report_view
+from fairkit.escaping import visible
+from fairkit_cli.text.numbers import interval, number
+from fairkit_cli.text.plain import plain, to_text
+from fairkit_cli.text.view import ReportView, disparities, group_table, report_view
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import RenderableType
     from rich.text import Text
 
     from fairkit.results.findings import Finding, Report
@@ -23,25 +23,6 @@ _MARKS = {"pass": "✓", "fail": "✗", "inconclusive": "?"}
 def table(report: Report, *, terminal: bool) -> str:
     """Return the report as text, with colours on a terminal."""
     return to_text(_parts(report), terminal=terminal)
-
-
-def to_text(parts: Iterable[RenderableType], *, terminal: bool) -> str:
-    """Render with rich: the terminal's width and colours, or 100 columns of plain text."""
-    from rich.console import Console
-
-    target = io.StringIO()
-    width = max(shutil.get_terminal_size((100, 24)).columns, 72) if terminal else 100
-    console: Console = Console(
-        file=target,
-        width=width,
-        force_terminal=terminal,
-        no_color=not terminal,
-        highlight=False,
-        soft_wrap=False,
-    )
-    for part in parts:
-        console.print(part)
-    return "\n".join(line.rstrip() for line in target.getvalue().splitlines()) + "\n"
 
 
 def _parts(report: Report) -> list[RenderableType]:
@@ -71,14 +52,12 @@ def _verdict(view: ReportView) -> Text:
     text.append(f": {view.summary}")
     for rule in view.rules:
         text.append(f"\n  {_MARKS[rule.verdict]} ", style=_COLOURS[rule.verdict])
-        text.append(rule.reason)
+        text.append(visible(rule.reason))
     return text
 
 
 def _subject(view: ReportView) -> Text:
-    from rich.text import Text
-
-    return Text(view.subject, style="dim")
+    return plain(view.subject, "dim")
 
 
 def _missing(view: ReportView) -> list[RenderableType]:
@@ -181,8 +160,6 @@ def _others(report: Report) -> list[RenderableType]:
 
 
 def _notes(view: ReportView) -> list[RenderableType]:
-    from rich.text import Text
-
     if not view.notes:
         return []
-    return [Text("Notes", style="bold"), *(Text(f"· {note}") for note in view.notes)]
+    return [plain("Notes", "bold"), *(plain(f"· {note}") for note in view.notes)]

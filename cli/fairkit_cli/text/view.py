@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -62,24 +61,6 @@ class GroupRow:
     rows: int
     values: tuple[float | None, ...]
     intervals: tuple[tuple[float, float] | None, ...] = ()
-
-
-def number(value: float | None) -> str:
-    """Write a number with three places, more for small ones, fewer for large ones."""
-    if value is None:
-        return "-"
-    if not math.isfinite(value):
-        return "∞" if value > 0 else "-∞"
-    value += 0.0  # no negative zero
-    size = abs(value)
-    if size == 0 or 0.001 <= size < 100:
-        return f"{value:.3f}"
-    return f"{value:.3g}"
-
-
-def interval(pair: tuple[float, float] | None) -> str:
-    """Write an interval, or that there is none."""
-    return "none" if pair is None else f"[{number(pair[0])}, {number(pair[1])}]"
 
 
 def metric_name(finding: Finding) -> str:

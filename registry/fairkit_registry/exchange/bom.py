@@ -6,6 +6,7 @@ import json
 import uuid
 from typing import TYPE_CHECKING, Any
 
+from fairkit.escaping import json_text
 from fairkit_registry.evidence.predicate import time_text
 from fairkit_registry.exchange.cards import CAVEATS, Card
 
@@ -38,7 +39,7 @@ def cyclonedx(card: Card) -> str:
         },
         "components": [_component(card)],
     }
-    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text(document) + "\n"
 
 
 def _component(card: Card) -> dict[str, Any]:

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fairkit.escaping import markdown as escaped
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -63,13 +65,6 @@ def markdown(card: Card) -> str:
     return "\n".join(_lines(card)).rstrip() + "\n"
 
 
-def _safe(text: str) -> str:
-    flat = " ".join(text.split())
-    for mark in "\\`*_[]<>|#":
-        flat = flat.replace(mark, "\\" + mark)
-    return flat
-
-
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     yield "| " + " | ".join(header) + " |"
     yield "|" + " --- |" * len(header)
@@ -80,25 +75,27 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str
 
 def _lines(card: Card) -> Iterator[str]:
     version, graph = card.version, card.graph
-    yield f"# Model card: {_safe(version.reference)}"
+    yield f"# Model card: {escaped(version.reference)}"
     yield ""
     if version.notes:
-        yield _safe(version.notes)
+        yield escaped(version.notes)
         yield ""
     mitigation = next((one.mitigation for one in card.certificates if one.mitigation is not None), None)
     rows = [
         ("SHA-256 of the ONNX file", f"`{version.model}`"),
         ("added", version.added_at),
-        ("made from", _safe(version.parent or "-")),
-        ("aliases", _safe(", ".join(card.aliases) or "-")),
-        ("tags", _safe(", ".join(version.tags) or "-")),
+        ("made from", escaped(version.parent or "-")),
+        ("aliases", escaped(", ".join(card.aliases) or "-")),
+        ("tags", escaped(", ".join(version.tags) or "-")),
         (
             "mitigation",
-            "-" if mitigation is None else _safe(f"{mitigation['plugin']} {dict(mitigation['parameters'])}"),
+            "-"
+            if mitigation is None
+            else escaped(f"{mitigation['plugin']} {dict(mitigation['parameters'])}"),
         ),
         ("size", f"{version.size} bytes, {sum(graph.operators.values())} operators, {graph.weights} weights"),
-        ("inputs", _safe(", ".join(graph.inputs))),
-        ("outputs", _safe(", ".join(graph.outputs))),
+        ("inputs", escaped(", ".join(graph.inputs))),
+        ("outputs", escaped(", ".join(graph.outputs))),
     ]
     yield from _table(("", ""), rows)
     if not card.certificates:
@@ -126,7 +123,7 @@ def _certificate(certificate: Certificate) -> Iterator[str]:
         yield f"Names the key {signer} as its signer. **No alias trusts it: the numbers below are a claim.**"
     yield ""
     data = report.data
-    yield f"Data: {_safe(data.name)}, {data.rows} rows ({data.dropped_rows} left out)."
+    yield f"Data: {escaped(data.name)}, {data.rows} rows ({data.dropped_rows} left out)."
     yield ""
     yield f"Digest of its content: `{data.sha256}`."
     yield ""
@@ -137,13 +134,25 @@ def _certificate(certificate: Certificate) -> Iterator[str]:
         for rule in report.policy:
             limit = f"at most {rule.maximum:g}" if rule.maximum is not None else f"at least {rule.minimum:g}"
             rows.append(
-                (_safe(rule.metric), _safe(rule.sensitive or "all"), limit, rule.verdict, _safe(rule.reason))
+                (
+                    escaped(rule.metric),
+                    escaped(rule.sensitive or "all"),
+                    limit,
+                    rule.verdict,
+                    escaped(rule.reason),
+                )
             )
         yield from _table(("rule", "groups", "limit", "verdict", "why"), rows)
     yield "### Findings"
     yield ""
     measured = [
-        (_safe(f.metric), _safe(f.sensitive or "all rows"), number(f.value), interval(f.interval), f.better)
+        (
+            escaped(f.metric),
+            escaped(f.sensitive or "all rows"),
+            number(f.value),
+            interval(f.interval),
+            f.better,
+        )
         for f in report.findings
     ]
     yield from _table(("metric", "groups", "value", f"interval ({report.confidence:g})", "better"), measured)
@@ -153,16 +162,16 @@ def _certificate(certificate: Certificate) -> Iterator[str]:
     if notes:
         yield "### Notes of the audit"
         yield ""
-        yield from (f"- {_safe(note)}" for note in notes)
+        yield from (f"- {escaped(note)}" for note in notes)
         yield ""
 
 
 def _groups(findings: Sequence[Finding]) -> Iterator[str]:
     rows = [
         (
-            _safe(f.metric),
-            _safe(f.sensitive or ""),
-            _safe(g.group),
+            escaped(f.metric),
+            escaped(f.sensitive or ""),
+            escaped(g.group),
             str(g.rows),
             number(g.value),
             interval(g.interval),

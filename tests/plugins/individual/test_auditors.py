@@ -400,7 +400,7 @@ def test_adult(public_data, kind, tmp_path):
     assert 0.0 < gap.interval[0] < gap.value < gap.interval[1]
     assert len(gap.evidence["pairs"]) >= 2
     from fairkit_cli.text.pairs import pairs
-    from fairkit_cli.text.render import to_text
+    from fairkit_cli.text.plain import to_text
 
     text = to_text(pairs(Report.from_dict(run(file, data, epsilon=0.1).to_dict())), terminal=False)
     assert "pair 1" in text

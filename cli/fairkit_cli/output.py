@@ -1,0 +1,133 @@
+"""What a command writes: results to standard output or a file, messages to standard error, and its exit code."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from fairkit.errors import FairkitError
+from fairkit.escaping import json_text, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+PASSED, FAILED, USAGE, INCONCLUSIVE, BUG, INTERRUPTED = 0, 1, 2, 3, 70, 130
+"""The exit codes of every command."""
+
+_VERDICTS = {None: PASSED, "pass": PASSED, "fail": FAILED, "inconclusive": INCONCLUSIVE}
+
+
+class OutputError(FairkitError, OSError):
+    """Standard output that does not take what is written to it."""
+
+
+def exit_code(verdict: str | None) -> int:
+    """Return the exit code of a verdict; None is no policy."""
+    return _VERDICTS[verdict]
+
+
+def echo(*lines: str) -> None:
+    """Print lines for people; what acts on a terminal is shown instead, and no name begins a line (see `visible`).
+
+    Raises
+    ------
+    OutputError
+        Standard output is closed, full or broken.
+    """
+    put("".join(f"{visible(line)}\n" for line in lines or ("",)))
+
+
+def print_json(value: Any) -> None:
+    """Print a result for programs.
+
+    Raises
+    ------
+    OutputError
+        Standard output is closed, full or broken.
+    """
+    put(json_text(value) + "\n")
+
+
+def json_lines(records: Iterable[Any]) -> str:
+    """Return records as a JSON list with a line for each: an indented one takes long for thousands."""
+    return "[" + ",\n".join(json_text(one.to_dict(), indent=None) for one in records) + "]"
+
+
+def put(text: str) -> None:
+    """Write text to standard output as it is, and flush it: an error is found here, not when the process ends.
+
+    Raises
+    ------
+    OutputError
+        Standard output is closed, full or broken.
+    """
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        give_up()
+        raise _output_error(error) from error
+
+
+def flush() -> None:
+    """Flush standard output.
+
+    Raises
+    ------
+    OutputError
+        Standard output is closed, full or broken.
+    """
+    put("")
+
+
+def give_up() -> None:
+    """Throw away what standard output does not take, so that the end of the process does not try it again."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        with suppress(OSError, ValueError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stdout.fileno())
+            os.close(nowhere)
+
+
+def _output_error(error: OSError) -> OutputError:
+    if error.errno == errno.EPIPE:
+        return OutputError("the program that reads the output closed it before all was written")
+    return OutputError(
+        f"the result cannot be written to standard output: {error.strerror or error}; "
+        "write it to a file with --output FILE, or check where the output goes"
+    )
+
+
+def write(text: Callable[[bool], str], output: Path | None = None) -> None:
+    """Print what is made for a terminal (True) or else (False), or write the latter to a file.
+
+    Raises
+    ------
+    FairkitError
+        It cannot be written.
+    """
+    from fairkit.files import write_atomic
+
+    if output is None:
+        put(text(sys.stdout.isatty()))
+        return
+    write_atomic(output, text(False))
+    say(f"wrote {output}")
+
+
+def say(message: str) -> None:
+    """Print a message on standard error; its further lines are indented, so that none of them looks like another.
+
+    A standard error that takes nothing is passed over: there is nobody to tell.
+    """
+    text = visible(message, lines=True).replace("\n", "\n  ")
+    try:
+        print(f"fairkit: {text}", file=sys.stderr, flush=True)  # noqa: T201 -- the one place
+    except (OSError, ValueError):
+        return

@@ -1,0 +1,63 @@
+"""Text on a terminal: whatever comes from data is shown as it is spelled, never as markup, link or control sequence."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import sys
+from typing import TYPE_CHECKING, Any
+
+from fairkit.escaping import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.console import Console, RenderableType
+    from rich.text import Text
+
+LONGEST = 300
+"""Characters of one name or sentence in a table; what is longer is cut, with its length beside it."""
+
+
+def shown(text: object) -> str:
+    """Return text from data as one line that can only be read, cut where it is very long."""
+    line = visible(text)
+    return line if len(line) <= LONGEST else f"{line[:LONGEST]}… ({len(line):,} characters)"
+
+
+def plain(text: object, style: str = "") -> Text:
+    """Return one paragraph for rich, without markup; a line feed in a name begins no line."""
+    from rich.text import Text
+
+    return Text(visible(text), style=style)
+
+
+def to_text(parts: Iterable[RenderableType], *, terminal: bool) -> str:
+    """Render with rich: the terminal's width and colours, or 100 columns of plain text.
+
+    Strings, also those in tables, are shown as they are spelled: see `shown`.
+    """
+    target = io.StringIO()
+    width = max(shutil.get_terminal_size((100, 24)).columns, 72) if terminal else 100
+    console = _console(file=target, width=width, force_terminal=terminal, no_color=not terminal)
+    for part in parts:
+        console.print(part)
+    return "\n".join(line.rstrip() for line in target.getvalue().split("\n")).rstrip("\n") + "\n"
+
+
+def messages() -> Console:
+    """Return a console for standard error that shows strings as they are spelled."""
+    return _console(file=sys.stderr)
+
+
+def _console(**settings: Any) -> Console:
+    from rich.console import Console
+
+    class PlainConsole(Console):
+        """Takes no string for markup, and lets no character of one act."""
+
+        def render_str(self, text: str, **options: Any) -> Text:
+            options["markup"] = options["emoji"] = options["highlight"] = False
+            return super().render_str(shown(text), **options)
+
+    return PlainConsole(markup=False, emoji=False, highlight=False, soft_wrap=False, **settings)

@@ -1,0 +1,99 @@
+"""Text from outside, shown so that it can only be read: a name in the data never acts on what shows it."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+_JOINERS = "\u200c\u200d\ufe00-\ufe0f"
+"""Part of words in Persian and in the languages of India, and of emoji; between ASCII letters they only deceive."""
+
+_UNSEEN = (
+    "\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
+    "\u3164\ud800-\udfff\ufdd0-\ufdef\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"
+    "\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+_ACTING = re.compile(f"[\x00-\x1f{_UNSEEN}]|(?<![^\x00-\x7f])[{_JOINERS}]")
+_ACTING_IN_LINES = re.compile(f"[\x00-\x09\x0b-\x1f{_UNSEEN}]|(?<![^\x00-\x7f])[{_JOINERS}]")
+_ACTING_IN_JSON = re.compile(f"[{_UNSEEN}]|(?<![^\x00-\x7f])[{_JOINERS}]")
+_SHORT = {"\n": r"\n", "\t": r"\t", "\r": r"\r"}
+_MARKDOWN = re.compile(r"[\\`*_\[\]<>|#&~$!]|:(?=//)|(?<=www)\.", re.IGNORECASE)
+
+
+def visible(text: object, *, lines: bool = False) -> str:
+    r"""Return text in which every character that acts, or cannot be seen, is written as an escape.
+
+    These are control characters (also those that begin terminal sequences), marks that change the direction of
+    writing, characters of no width, and halves of surrogate pairs (which file names may hold). ESC becomes ``\x1b``,
+    a line feed ``\n``, the override of direction ``\u202e``.
+
+    Parameters
+    ----------
+    text
+        What came with data, a model, a certificate, a file's name or an error message.
+    lines
+        Keep line feeds: the text has lines of its own.
+
+    Returns
+    -------
+    str
+        One line, unless `lines`. Text without such characters comes back as it is.
+    """
+    plain = str(text)
+    if plain.isascii() and plain.isprintable():
+        return plain
+    return (_ACTING_IN_LINES if lines else _ACTING).sub(_escape, plain)
+
+
+def _escape(found: re.Match[str]) -> str:
+    char = found[0]
+    code = ord(char)
+    if code < 0x100:
+        return _SHORT.get(char, f"\\x{code:02x}")
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def json_text(value: Any, *, indent: int | None = 2) -> str:
+    """Return a value as JSON that is safe to print: equal when it is read again, without characters that act.
+
+    Parameters
+    ----------
+    value
+        What `json.dumps` takes; NaN and infinities are refused.
+    indent
+        Spaces for each level; None writes one line.
+
+    Raises
+    ------
+    ValueError
+        A number is not finite.
+    """
+    text = json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
+    return text if text.isascii() and "\x7f" not in text else _ACTING_IN_JSON.sub(_json_escape, text)
+
+
+def _json_escape(found: re.Match[str]) -> str:
+    return json.dumps(found[0])[1:-1]
+
+
+def toml_text(value: str) -> str:
+    """Return a TOML string.
+
+    Raises
+    ------
+    ValueError
+        The text holds half a surrogate pair, which TOML cannot express.
+    """
+    if any("\ud800" <= char <= "\udfff" for char in value):
+        raise ValueError("a name that is no valid Unicode cannot be written to a TOML file")
+    quoted = json.dumps(value, ensure_ascii=False)
+    return _ACTING_IN_JSON.sub(
+        lambda found: f"\\u{ord(found[0]):04x}" if ord(found[0]) < 0x10000 else f"\\U{ord(found[0]):08x}",
+        quoted,
+    )
+
+
+def markdown(text: object) -> str:
+    """Return text for Markdown: it adds no headings, tables, links or HTML, and stays on one line."""
+    return _MARKDOWN.sub(r"\\\g<0>", visible(" ".join(str(text).split())))
