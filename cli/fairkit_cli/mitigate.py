@@ -108,7 +108,7 @@ def mitigate(
             policy=audited.policy,
             confidence=audited.confidence,
             output=target,
-            progress=partial(show, name),
+            progress=progress,
             **where.arguments(),
             **_parameters(name, assignments or (), settings),
         )
