@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fairkit.escaping import visible
 from fairkit_cli.text.numbers import measured
-from fairkit_cli.text.plain import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Set rows under a header, each column as wide as its widest cell; return the lines."""
-    table = [[shown(cell) for cell in row] for row in [header, *rows]]
+    table = [[visible(cell) for cell in row] for row in [header, *rows]]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in table]
     return [line.rstrip() for line in lines]
