@@ -15,6 +15,7 @@ from fairkit.errors import DataError, did_you_mean
 
 Columns = Mapping[str, NDArray[Any]]
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 MAX_CATEGORIES = 1_000
 """A text column with more values is a name or an identifier, and no feature."""
@@ -58,7 +59,7 @@ class ColumnEncoding:
             It holds infinite numbers or too many distinct texts.
         """
         if values.dtype.kind in "OUS":
-            categories = tuple(sorted(set(_texts(values))))
+            categories = tuple(sorted(set(distinct(values)[0])))
             if len(categories) > MAX_CATEGORIES:
                 raise DataError(
                     f"column {name!r} has {len(categories)} distinct texts: it looks like a name or an identifier; "
@@ -83,11 +84,19 @@ class ColumnEncoding:
             gone = np.isnan(numbers)
             filled = np.where(gone, 0.0, numbers)[:, None]
             return np.column_stack([filled, gone.astype(float)]) if self.missing else filled
-        place = {category: index for index, category in enumerate(self.shown)}
-        code = np.array([place.get(text, -1) for text in _texts(values)], dtype=np.int64)
-        out = np.zeros((len(code), len(self.shown)))
-        out[np.flatnonzero(code >= 0), code[code >= 0]] = 1.0
+        code = self.codes(values)
+        out = np.zeros((len(code), len(self.features)))
+        known = np.flatnonzero(code >= 0)
+        out[known, code[known]] = 1.0
         return out
+
+    def codes(self, values: NDArray[Any]) -> Ints:
+        """Return which of a category's features is 1 in each row, shape (n,); -1 where none is."""
+        place = {category: index for index, category in enumerate(self.shown)}
+        texts, code = distinct(values)
+        table = np.array([place.get(text, -1) for text in texts], dtype=np.int64)
+        found: Ints = table[code]
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,10 +197,6 @@ class Encoder:
         )
 
 
-def _texts(values: NDArray[Any]) -> list[str]:
-    return [value_text(value) for value in values.tolist()]
-
-
 def _numbers(name: str, values: NDArray[Any]) -> Floats:
     numbers = values.astype(np.float64)
     infinite = int(np.isinf(numbers).sum())
@@ -206,3 +211,15 @@ def _numbers(name: str, values: NDArray[Any]) -> Floats:
 def is_number(value: Any) -> bool:
     """Tell whether a JSON value is a finite number."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def distinct(values: NDArray[Any]) -> tuple[list[str], Ints]:
+    """Return the texts of a column, several times where several values have one, and which of them each row has."""
+    place: dict[Any, int] = {}
+    cells = values.tolist()
+    if all(kind in (str, type(None)) for kind in set(map(type, cells))):
+        place = {value: number for number, value in enumerate(dict.fromkeys(cells))}
+        return [value_text(value) for value in place], np.array([place[value] for value in cells], np.int64)
+    texts = [value_text(value) for value in cells]
+    place = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+    return list(place), np.array([place[text] for text in texts], np.int64)

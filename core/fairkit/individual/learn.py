@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.errors import DataError, MissingExtraError
-from fairkit.individual.encode import ColumnEncoding, Columns, Encoder, Floats
+from fairkit.errors import DataError
+from fairkit.individual.design import Design
+from fairkit.individual.encode import Columns, Encoder, Floats, distinct
 from fairkit.individual.metric import FairMetric
+from fairkit.individual.predict import logistic_directions, ridge_direction
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,25 +38,15 @@ def subspace(columns: Columns, sensitive: Sequence[str], *, strength: float = 0.
     ------
     DataError
         A sensitive column is constant or unknown, or nothing is left of the features.
-    MissingExtraError
-        scikit-learn is not installed.
     """
     if not sensitive:
         raise DataError(
             "a subspace metric needs at least one sensitive column; name one, or use metric=euclidean"
         )
     encoder = Encoder.learn(columns)
-    features = encoder.encode(columns)
     own = encoder.places(sensitive)
-    directions = [np.eye(features.shape[1])[own]]
-    for name in dict.fromkeys(sensitive):
-        encoding = next(column for column in encoder.columns if column.name == name)
-        place = encoder.places([name])
-        others = features.copy()
-        others[:, place] = 0.0
-        found = _predict(name, encoding, np.asarray(columns[name]), features[:, place], others, strength)
-        found[:, place] = 0.0
-        directions.append(found)
+    directions = [np.eye(len(encoder.features))[own]]
+    directions += [_predict(name, encoder, columns, strength) for name in dict.fromkeys(sensitive)]
     description = {"kind": "subspace", "sensitive": list(dict.fromkeys(sensitive)), "strength": strength}
     return FairMetric.projecting(encoder, np.concatenate(directions), description)
 
@@ -201,30 +193,30 @@ def euclidean(columns: Columns) -> FairMetric:
     )
 
 
-def _predict(
-    name: str, encoding: ColumnEncoding, raw: NDArray[Any], own: Floats, others: Floats, strength: float
-) -> Floats:
+def _predict(name: str, encoder: Encoder, columns: Columns, strength: float) -> Floats:
     """Return the directions that predict one sensitive column from the others' features."""
-    try:
-        from sklearn.linear_model import LogisticRegression, RidgeCV
-    except ImportError as error:
-        raise MissingExtraError("scikit-learn", "individual") from error
-    keys = raw.astype(str) if encoding.kind == "category" else raw.astype(np.float64)
-    values, code = np.unique(keys, return_inverse=True)
+    encoding = next(column for column in encoder.columns if column.name == name)
+    raw = np.asarray(columns[name])
+    if encoding.kind == "category":
+        texts, place = distinct(raw)
+        values, merged = np.unique(texts, return_inverse=True)
+        code = merged[place]
+    else:
+        values, code = np.unique(raw.astype(np.float64), return_inverse=True)
     if len(values) < 2:
         raise DataError(
             f"the sensitive column {name!r} has one value only, {values[0]!s}: nothing can predict it, and no metric "
             "can be learned from it. Leave it out of the sensitive columns"
         )
+    design = Design(encoder, columns, name)
     if encoding.kind == "number" and len(values) > 2:
-        model = RidgeCV(alphas=np.logspace(-3, 3, 7)).fit(others, own[:, 0])
-        return np.array(np.atleast_2d(model.coef_), dtype=np.float64)
-    targets = [code == k for k in range(len(values))] if len(values) > 2 else [code == 1]
-    rows = [
-        LogisticRegression(C=1.0 / strength, max_iter=1_000, tol=1e-6).fit(others, target).coef_[0]
-        for target in targets
-    ]
-    return np.array(rows, dtype=np.float64)
+        rows = ridge_direction(design, encoding.encode(raw)[:, 0])[None, :]
+    else:
+        targets = [code == k for k in range(len(values))] if len(values) > 2 else [code == 1]
+        rows = logistic_directions(design, np.array(targets), strength)
+    found = np.zeros((len(rows), len(encoder.features)))
+    found[:, design.kept] = rows
+    return found
 
 
 def _pair_likelihood(sigma: Floats, gap: Floats, same: NDArray[np.bool_]) -> float:
