@@ -102,7 +102,7 @@ class Design:
         total = np.empty(self.width)
         total[self._of_numbers] = self._numbers @ values
         for column in self._codes:
-            total[column.places] = np.bincount(column.code, values, column.size)[:-1]
+            total[column.places] = _counted(column.code, values, column.size)[:-1]
         return total
 
     def grams(self, weights: Floats) -> Floats:
@@ -112,13 +112,13 @@ class Design:
             weighted = self._numbers * each
             total[place][np.ix_(self._of_numbers, self._of_numbers)] = weighted @ self._numbers.T
             for column in self._codes:
-                block = np.stack([np.bincount(column.code, row, column.size)[:-1] for row in weighted])
+                block = np.stack([_counted(column.code, row, column.size)[:-1] for row in weighted])
                 _put(total[place], self._of_numbers, column.places, block)
                 total[place][column.places, column.places] = block[-1]  # the constant's row: sums of weights
         for one, other in itertools.combinations(self._codes, 2):
             code = one.code * other.size + other.code
             for place, each in enumerate(weights):
-                counted = np.bincount(code, each, one.size * other.size).reshape(one.size, other.size)
+                counted = _counted(code, each, one.size * other.size).reshape(one.size, other.size)
                 _put(total[place], one.places, other.places, counted[:-1, :-1])
         return total
 
@@ -136,3 +136,9 @@ def _put(total: Floats, rows: Ints, columns: Ints, block: Floats) -> None:
     """Put a block at its place and its mirror's."""
     total[np.ix_(rows, columns)] = block
     total[np.ix_(columns, rows)] = block.T
+
+
+def _counted(code: Ints, weights: Floats, size: int) -> Floats:
+    """Return the sum of the weights of each code."""
+    sums: Floats = np.bincount(code, weights, size).astype(np.float64, copy=False)
+    return sums

@@ -140,6 +140,7 @@ def _solve(gram: Floats, penalty: Floats, slope: Floats) -> Floats:
     """Solve (gram + diag(penalty)) x = slope, by least squares where that is singular."""
     matrix = gram + np.diag(penalty)
     try:
-        return np.linalg.solve(matrix, slope)
+        found: Floats = np.linalg.solve(matrix, slope).astype(np.float64, copy=False)
     except np.linalg.LinAlgError:
-        return np.linalg.lstsq(matrix, slope, rcond=None)[0]
+        found = np.linalg.lstsq(matrix, slope, rcond=None)[0].astype(np.float64, copy=False)
+    return found
