@@ -115,7 +115,7 @@ STUDIES = {
             "n_estimators": 105,
             "scale_pos_weight": ratio,
         },
-        flips={"S-cons": {"flip": ["personal_status"]}},
+        flips={"S-cons": {"sensitive": ["personal_status"]}},
         gaps={"age": "age"},
         paper={
             "balanced accuracy": (".715 ± .032", ".723 ± .019"),
@@ -146,7 +146,7 @@ STUDIES = {
             "eta": 5e-4,
             "n_estimators": 1600,
         },
-        flips={"G-cons": {"flip": ["sex"]}, "R-cons": {"flip": ["race"]}},
+        flips={"G-cons": {"sensitive": ["sex"]}, "R-cons": {"sensitive": ["race"]}},
         gaps={"sex": "sex", "race": "race"},
         paper={
             "accuracy": (".652 ± .012", ".677 ± .014"),
@@ -181,8 +181,8 @@ STUDIES = {
             "scale_pos_weight": ratio,
         },
         flips={
-            "S-cons": {"flip": ["relationship"], "values": {"relationship": ["Husband", "Wife"]}},
-            "GR-cons": {"flip": ["sex+white"]},
+            "S-cons": {"sensitive": ["relationship"], "values": {"relationship": ["Husband", "Wife"]}},
+            "GR-cons": {"sensitive": ["sex+white"]},
         },
         gaps={"sex": "sex", "white": "race"},
         paper={

@@ -31,7 +31,7 @@ TREES = {"max_depth": 4, "n_estimators": 100}
 
 def ours(problem: Problem, learner: str, levels: list[float], targets: str | None = None) -> list[dict]:
     values = {
-        "epsilon": levels,
+        "tolerance": levels,
         "loss": problem.loss,
         "label_range": problem.label_range,
         "settings": TREES if learner == "xgboost" else {},

@@ -67,7 +67,7 @@ def run(repeats: int) -> None:
     """Adult, logistic, ε = .05: at most 25 oracle calls, and at most 30 fits' time."""
     problem = load("adult")
     table = Table.from_dataset(problem.train)
-    method = FairRegression.with_values({"epsilon": 0.05})
+    method = FairRegression.with_values({"tolerance": 0.05})
     details = method.fit(table, Run(learner="logistic")).details
     print(
         f"adult, {len(table):,} rows, logistic, ε = .05: {details['oracle_calls_of_run']} oracle calls, "
@@ -86,13 +86,13 @@ def frontier() -> None:
     problem = load("law school")
     table = Table.from_dataset(problem.train)
     levels = [float(f"{value:.3g}") for value in np.geomspace(0.25, 0.01, 10)]
-    FairRegression.with_values({"epsilon": [0.2, 0.1]}).fit(table, Run(learner="linear"))  # imports
+    FairRegression.with_values({"tolerance": [0.2, 0.1]}).fit(table, Run(learner="linear"))  # imports
     together, wall, _ = timed(
-        lambda: FairRegression.with_values({"epsilon": levels}).fit(table, Run(learner="linear"))
+        lambda: FairRegression.with_values({"tolerance": levels}).fit(table, Run(learner="linear"))
     )
     apart, apart_wall, _ = timed(
         lambda: [
-            FairRegression.with_values({"epsilon": level}).fit(table, Run(learner="linear"))
+            FairRegression.with_values({"tolerance": level}).fit(table, Run(learner="linear"))
             for level in levels
         ]
     )

@@ -77,8 +77,8 @@ def one_split(data: fairkit.Dataset, seed: int, balanced: bool) -> dict[str, flo
         .find("consistency")
         .value
         for name, how in {
-            "GR-cons": {"flip": ["sex+white"]},
-            "S-cons": {"flip": ["relationship"], "values": {"relationship": ["Husband", "Wife"]}},
+            "GR-cons": {"sensitive": ["sex+white"]},
+            "S-cons": {"sensitive": ["relationship"], "values": {"relationship": ["Husband", "Wife"]}},
         }.items()
     }
     found = {"balanced accuracy": after.find("balanced_accuracy").value, **flips}

@@ -158,12 +158,12 @@ def compare(fit, test, seed):
     curves = {
         "rto": [
             apply(
-                RandomizedThresholds.with_values({"epsilon": e, "gamma": gamma}).solve(fit, None, run), test
+                RandomizedThresholds.with_values({"tolerance": e, "gamma": gamma}).solve(fit, None, run), test
             )
             for e in EPSILONS
         ],
         "threshold-optimizer": [
-            apply(ThresholdOptimizer.with_values({"epsilon": e}).solve(fit, None, run), test)
+            apply(ThresholdOptimizer.with_values({"tolerance": e}).solve(fit, None, run), test)
             for e in EPSILONS
         ],
         "reject-option": [

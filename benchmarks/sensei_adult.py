@@ -57,7 +57,7 @@ def measure(content: bytes, test: fairkit.Dataset) -> dict[str, float]:
         auditors=["group", "consistency", "dif"],
         parameters={
             "consistency": {
-                "flip": ["sex+white", "relationship"],
+                "sensitive": ["sex+white", "relationship"],
                 "values": {"relationship": ["Husband", "Wife"]},
             },
             "dif": {"epsilon": [0.1]},

@@ -25,16 +25,16 @@ COMMANDS = {
     "comparison.html": "compare plain.onnx fair.onnx --data test.parquet --format html --output comparison.html",
     "frontier.html": (
         "frontier --plugin fairgbm,rto,reweigh --vary fairgbm.tolerance=0,0.05,0.1 --vary rto.rho=0.45:0.6:4 "
-        "--vary reweigh.strength=0:1:4 --set fairgbm.n_estimators=100 --set fairgbm.constraint=positive_rate "
+        "--vary reweigh.strength=0:1:4 --set fairgbm.n_estimators=100 --set fairgbm.constraint=demographic_parity "
         "--data train.parquet --test test.parquet --label decision --favorable approved --sensitive sex "
         "--limit 0.05 --state frontier.json --format html --report frontier.html"
     ),
     "adult.html": (
         "frontier --plugin fairgbm,rto,fair-regression,reweigh,exponentiated-gradient "
-        "--vary fairgbm.tolerance=0.06,0.09,0.12,0.15 --set fairgbm.constraint=positive_rate "
-        "--vary rto.epsilon=0,0.05,0.1,0.15 --vary fair-regression.epsilon=0.02,0.05,0.1 "
+        "--vary fairgbm.tolerance=0.06,0.09,0.12,0.15 --set fairgbm.constraint=demographic_parity "
+        "--vary rto.tolerance=0,0.05,0.1,0.15 --vary fair-regression.tolerance=0.02,0.05,0.1 "
         "--set fair-regression.iterations=4 --vary reweigh.strength=0.25:1:4 "
-        "--vary exponentiated-gradient.epsilon=0,0.02,0.04,0.06 "
+        "--vary exponentiated-gradient.tolerance=0,0.04,0.08,0.12 "
         "--data adult.parquet --label income --favorable '>50K' --sensitive sex --limit 0.05 "
         "--state adult.json --format html --report adult.html"
     ),

@@ -115,9 +115,10 @@ class ConsistencyAuditor(Auditor):
     class Parameters:
         """What can be set with --set consistency.KEY=VALUE."""
 
-        flip: tuple[str, ...] = parameter(
+        sensitive: tuple[str, ...] = parameter(
             (),
             help="Columns to flip, several at once as sex+race; by default the sensitive ones that the model reads.",
+            former={"flip": 1},
         )
         values: Mapping[str, Any] = parameter(
             {},
@@ -149,7 +150,7 @@ class ConsistencyAuditor(Auditor):
     def _names(self, context: AuditContext) -> list[str]:
         """The flips: as asked, else the sensitive columns that the model reads."""
         known = set(context.dataset.columns)
-        names = list(self.parameters.flip)
+        names = list(self.parameters.sensitive)
         named = {column for name in names for column in name.split("+")}
         names += [column for column in self.parameters.values if column not in named]
         reads = set(context.scorer.columns)
@@ -159,7 +160,7 @@ class ConsistencyAuditor(Auditor):
         if not names:
             raise ParameterError(
                 "there is nothing to flip: the model reads none of the sensitive columns; "
-                "name columns with --set consistency.flip=COLUMN"
+                "name columns with --set consistency.sensitive=COLUMN"
             )
         for column in dict.fromkeys(column for name in names for column in name.split("+")):
             if column not in known:

@@ -184,18 +184,20 @@ class ThresholdOptimizer(PostProcessor):
             "demographic_parity",
             help="Equal selection rates, equal true positive rates, or equal true and false positive rates.",
         )
-        epsilon: float = parameter(0.0, help="The difference allowed between groups.", minimum=0)
+        tolerance: float = parameter(
+            0.0, help="The largest difference allowed between groups.", minimum=0, former={"epsilon": 1}
+        )
 
     def promises(self) -> Sequence[fairkit.Rule]:
-        """Bound the difference of the constrained rates by epsilon."""
+        """Bound the difference of the constrained rates by the tolerance."""
         metric = f"{self.parameters.constraint}_difference"
-        return (fairkit.Rule(metric=metric, maximum=self.parameters.epsilon),)
+        return (fairkit.Rule(metric=metric, maximum=self.parameters.tolerance),)
 
     def solve(self, rows: ScoredRows, validation: ScoredRows | None, run: Run) -> Solution:
         """Find the hulls, solve the program, and mix the pooled population's rules to the same rates."""
-        constraint, epsilon = self.parameters.constraint, self.parameters.epsilon
+        constraint, tolerance = self.parameters.constraint, self.parameters.tolerance
         hulls = [_hull_of(rows, group, constraint) for group in range(len(rows.names))]
-        shares, rates = mixtures(hulls, constraint, epsilon)
+        shares, rates = mixtures(hulls, constraint, tolerance)
         pooled = roc_hull(rows.scores, rows.favorable, rows.row_weights)
         # one rule for all may not reach the groups' true positive rate at their false positive rate
         bounds = [(0.0, rates[0]), (rates[1], rates[1])] if len(rates) == 2 else [(rates[0], rates[0])]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+import warnings
 from typing import Annotated, Any
 
 import typer
@@ -62,7 +64,21 @@ def _main(
     """
     # threads that wait by spinning slow each other down many times over where others work too
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    warnings.showwarning = _show_warning
 
+
+def _show_warning(*arguments: Any) -> None:
+    """Print a renamed parameter as a note; show other warnings as Python does."""
+    from fairkit.errors import RenamedWarning
+
+    message, category, *_ = arguments
+    if issubclass(category, RenamedWarning):
+        print(f"note: {message}", file=sys.stderr)
+    else:
+        _usual(*arguments)
+
+
+_usual = warnings.showwarning
 
 app.command("audit")(audit.audit)
 app.command("compare")(compare.compare)

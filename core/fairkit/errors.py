@@ -22,6 +22,10 @@ class ModelError(FairkitError, ValueError):
     """A model that cannot be loaded or run, or whose outputs cannot be interpreted."""
 
 
+class RenamedWarning(FutureWarning):
+    """A former name or value was used; it works until the next minor version."""
+
+
 class ParameterError(FairkitError, ValueError):
     """A parameter of an auditor, a mitigator or a command that is unknown or out of range."""
 

@@ -62,8 +62,10 @@ class Solution:
 class PostParameters:
     """Parameters of every post-processing method."""
 
-    split: str | None = parameter(
-        None, help="Which sensitive split to work on; default: all of them, crossed."
+    sensitive: str | None = parameter(
+        None,
+        help="The sensitive column to work on, such as sex+race; default: all of them, crossed.",
+        former={"split": 1},
     )
     min_group: int = parameter(30, help="The least rows of a group to learn a rule from.", minimum=1)
     small_groups: Literal["error", "pooled"] = parameter(
@@ -215,7 +217,7 @@ class PostProcessor(Mitigator):
 
     def _keys(self, table: Table) -> tuple[GroupKeys, tuple[str, ...]]:
         """Refuse groups that are too small for a rule, or leave them to the pooled one."""
-        groups = table.only_groups(self.parameters.split)
+        groups = table.only_groups(self.parameters.sensitive)
         keys, sizes, least = learn_keys(table.columns, groups), groups.sizes(), self.parameters.min_group
         small = [
             f"{name} ({size} rows)" for name, size in zip(groups.names, sizes, strict=True) if size < least

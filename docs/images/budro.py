@@ -53,7 +53,7 @@ def main():
         "n_estimators": 300,
         "learning_rate": 0.02,
         "max_depth": 2,
-        "metric": str(METRIC),
+        "fair_metric": str(METRIC),
         "balanced": False,
     }
     try:

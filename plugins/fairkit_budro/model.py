@@ -89,7 +89,7 @@ class BuDROModel(FittedModel):
             return {}
         path = folder / "fair-metric.json"
         self.metric.save(path)
-        return {"restricted-dro": {"epsilon": (self.epsilon,), "metric": str(path)}}
+        return {"restricted-dro": {"epsilon": (self.epsilon,), "fair_metric": str(path)}}
 
     def attachments(self, details: Mapping[str, Any]) -> Mapping[str, str]:
         """Return the fair metric, to be written beside the file."""

@@ -88,9 +88,10 @@ class BuDRO(Mitigator):
             5e-5, help="Strength of the entropy (plan=entropic), in units of the loss.", above=0
         )
         sample: int = parameter(2_000, help="Rows that are drawn in a round (plan=sampled).", minimum=1)
-        metric: str = parameter(
+        fair_metric: str = parameter(
             "subspace",
             help="The fair metric: learned from the sensitive columns (subspace), or the file of a saved one.",
+            former={"metric": 1},
         )
         strength: float = parameter(
             0.1, help="l2 penalty of the logistic regressions that find the sensitive subspace.", above=0
@@ -147,7 +148,7 @@ class BuDRO(Mitigator):
         from fairkit_budro.geometry import find_geometry
 
         train, held = self._split(table, validation, run)
-        geometry = find_geometry(train, self.parameters.metric, self.parameters.strength)
+        geometry = find_geometry(train, self.parameters.fair_metric, self.parameters.strength)
         if geometry is None:
             return self.baseline(table, run)
         return self._fit(train, held, geometry, run)

@@ -29,7 +29,7 @@ _NEGLIGIBLE = 1e-10
 MOMENTS: Mapping[str, tuple[str, Mapping[str, tuple[int, ...]]]] = {
     "demographic_parity": ("DemographicParity", {"selection_rate": (0, 1)}),
     "equal_opportunity": ("TruePositiveRateParity", {"true_positive_rate": (1,)}),
-    "false_positive_rate_parity": ("FalsePositiveRateParity", {"false_positive_rate": (0,)}),
+    "predictive_equality": ("FalsePositiveRateParity", {"false_positive_rate": (0,)}),
     "equalized_odds": ("EqualizedOdds", {"true_positive_rate": (1,), "false_positive_rate": (0,)}),
 }
 """fairlearn's class for each constraint, and which rates it bounds, each over rows with these outcomes."""
@@ -55,17 +55,19 @@ class ExponentiatedGradient(Mitigator):
         """See `ExponentiatedGradient`."""
 
         constraint: Literal[
-            "demographic_parity", "equal_opportunity", "false_positive_rate_parity", "equalized_odds"
+            "demographic_parity", "equal_opportunity", "predictive_equality", "equalized_odds"
         ] = parameter(
             "demographic_parity",
             help="Alike shares of favorable decisions, true positive rates, false positive rates, or both rates.",
+            former_values={"false_positive_rate_parity": "predictive_equality"},
         )
-        epsilon: float = parameter(
-            0.01,
-            help="How far a group's rate may be from everybody's (fairlearn's difference_bound); two groups are at "
-            "most twice as far apart.",
+        tolerance: float = parameter(
+            0.02,
+            help="The largest difference allowed between two groups: each group's rate is kept within half of it "
+            "from everybody's (fairlearn's difference_bound).",
             minimum=0,
-            maximum=1,
+            maximum=2,
+            former={"epsilon": 2},
         )
         sensitive: str | None = parameter(
             None, help="The split to constrain, such as sex+race; default: the only one, else all crossed."
@@ -92,7 +94,7 @@ class ExponentiatedGradient(Mitigator):
         moment, _rates = MOMENTS[self.parameters.constraint]
         found = reductions.ExponentiatedGradient(
             oracle,
-            getattr(reductions, moment)(difference_bound=self.parameters.epsilon),
+            getattr(reductions, moment)(difference_bound=self.parameters.tolerance / 2),
             eps=1 / self.parameters.multiplier_bound,
             max_iter=self.parameters.iterations,
             nu=self.parameters.nu,
@@ -140,7 +142,7 @@ class ExponentiatedGradient(Mitigator):
             weights=tuple(shares.tolist()),
             details={
                 "constraint": self.parameters.constraint,
-                "epsilon": self.parameters.epsilon,
+                "tolerance": self.parameters.tolerance,
                 "learner": oracle.learner,
                 "groups": list(groups.names),
                 "weights": shares.tolist(),
@@ -149,7 +151,7 @@ class ExponentiatedGradient(Mitigator):
                 "iterations": int(found.last_iter_) + 1,
                 "oracle_calls": int(found.n_oracle_calls_),
                 "rates": rates,
-                "violation": max(0.0, violation - self.parameters.epsilon),
+                "violation": max(0.0, violation - self.parameters.tolerance / 2),
             },
             notes=self._caveats(len(members), converged, found, violation),
         )
@@ -179,10 +181,10 @@ class ExponentiatedGradient(Mitigator):
                 f"The duality gap is still {found.best_gap_:.2g} after {found.last_iter_ + 1} iterations: a better "
                 "mixture may exist (iterations allows more, nu says what is enough)."
             )
-        if distance > self.parameters.epsilon + 0.005:
+        if distance > self.parameters.tolerance / 2 + 0.005:
             notes.append(
-                f"On the training rows a group's rate is {distance:.3g} from everybody's, epsilon is "
-                f"{self.parameters.epsilon:g}."
+                f"On the training rows a group's rate is {distance:.3g} from everybody's; half of the tolerance is "
+                f"{self.parameters.tolerance / 2:g}."
             )
         return tuple(notes)
 

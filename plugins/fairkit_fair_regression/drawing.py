@@ -50,7 +50,7 @@ def draw_frontier(frontier: Mapping[str, Any]) -> str:
     str
         SVG; the same bytes for the same frontier.
     """
-    parity = frontier["constraint"] == "sp"
+    parity = frontier["constraint"] == "statistical_parity"
     series = []
     for part, dashed in (("train", True), ("test", False)):
         points = [point for point in frontier["points"] if point.get(part)]

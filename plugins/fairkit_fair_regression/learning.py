@@ -186,7 +186,7 @@ class Learner:
         if "sample_weight" not in inspect.signature(model.fit).parameters:
             raise ParameterError(
                 f"fair-regression: {self.name}.fit takes no sample_weight, and this problem needs weights; use an "
-                "estimator that takes them, or constraint=sp with oracle=ls on rows without weights"
+                "estimator that takes them, or constraint=statistical_parity with oracle=ls on rows without weights"
             )
         return model.fit(matrix, labels, sample_weight=weights)
 

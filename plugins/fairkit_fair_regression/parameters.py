@@ -22,26 +22,28 @@ if TYPE_CHECKING:
 class FairRegressionParameters:
     """Parameters of fair regression."""
 
-    constraint: Literal["sp", "bgl", "seo"] = parameter(
-        "sp",
-        help="sp: statistical parity; bgl: bounded group loss; seo: the baseline that fits the sensitive "
-        "column and drops its part.",
+    constraint: Literal["statistical_parity", "bounded_group_loss", "seo"] = parameter(
+        "statistical_parity",
+        help="statistical_parity: equal distributions of predictions; bounded_group_loss: a bound on every group's "
+        "loss; seo: the baseline that fits the sensitive column and drops its part.",
+        former_values={"sp": "statistical_parity", "bgl": "bounded_group_loss"},
     )
-    epsilon: tuple[float, ...] = parameter(
+    tolerance: tuple[float, ...] = parameter(
         (0.05,),
-        help="How far the distribution of predictions in a group may be from everybody's, at any value (sp); "
-        "a list gives the whole frontier.",
+        help="How far the distribution of predictions in a group may be from everybody's, at any value "
+        "(statistical_parity; the number that audits call statistical_parity_ks); a list gives the whole frontier.",
         minimum=0,
         maximum=1,
+        former={"epsilon": 1},
     )
     zeta: tuple[float, ...] = parameter(
         (),
-        help="The largest loss of a group (bgl), for labels scaled to [0, 1]: squared error is halved, the "
+        help="The largest loss of a group (bounded_group_loss), for labels scaled to [0, 1]: squared error is halved, the "
         "logistic loss is log-loss / 10.01; a list gives the whole frontier.",
         above=0,
     )
     bounds: Mapping[str, Any] = parameter(
-        {}, help="A bound of its own for a group, in place of epsilon or zeta: bounds.GROUP=0.02."
+        {}, help="A bound of its own for a group, in place of tolerance or zeta: bounds.GROUP=0.02."
     )
     choose: float | None = parameter(
         None, help="With a list: the bound whose mixture is the result; default the first of the list."
@@ -83,15 +85,17 @@ class FairRegressionParameters:
                 f"fair-regression: label_range={_shown(self.label_range)} is no range; give two increasing numbers, "
                 "such as label_range=0,4"
             )
-        if self.constraint == "bgl" and not self.zeta:
+        if self.constraint == "bounded_group_loss" and not self.zeta:
             raise ParameterError(
-                "fair-regression: constraint=bgl needs zeta, the largest loss of a group for labels scaled to [0, 1], "
+                "fair-regression: constraint=bounded_group_loss needs zeta, the largest loss of a group for labels scaled to [0, 1], "
                 "such as --set zeta=0.02"
             )
-        if self.constraint == "bgl" and self.oracle == "cs":
-            raise ParameterError("fair-regression: oracle=cs is for constraint=sp; leave it out")
-        if self.constraint == "sp" and not self.epsilon:
-            raise ParameterError("fair-regression: epsilon is empty; give one number or a list")
+        if self.constraint == "bounded_group_loss" and self.oracle == "cs":
+            raise ParameterError(
+                "fair-regression: oracle=cs is for constraint=statistical_parity; leave it out"
+            )
+        if self.constraint == "statistical_parity" and not self.tolerance:
+            raise ParameterError("fair-regression: tolerance is empty; give one number or a list")
         self._check_list()
 
     def _check_list(self) -> None:
@@ -110,8 +114,8 @@ class FairRegressionParameters:
                 )
 
     def levels(self) -> tuple[float, ...]:
-        """Return the bounds of the run: epsilon or zeta."""
-        return self.zeta if self.constraint == "bgl" else self.epsilon
+        """Return the bounds of the run: tolerance or zeta."""
+        return self.zeta if self.constraint == "bounded_group_loss" else self.tolerance
 
     def group_bounds(self, level: float, names: tuple[str, ...]) -> NDArray[np.float64]:
         """Return one bound per group.

@@ -20,7 +20,7 @@ class FairRegression(Mitigator):
     """Fair regression by reductions: the least loss under statistical parity or bounded group losses.
 
     Trains a mixture of predictors, by any learner, whose predictions have nearly the same distribution in
-    every group (``constraint=sp``), or whose loss stays below a bound in every group (``constraint=bgl``).
+    every group (``constraint=statistical_parity``), or whose loss stays below a bound in every group (``constraint=bounded_group_loss``).
     Who uses the file draws `u`, which picks the predictor; audits are exact, from the weights.
     """
 
@@ -29,7 +29,7 @@ class FairRegression(Mitigator):
     tasks = ("regression", "binary")
     citation = "Agarwal, Dudík, Wu: Fair Regression, ICML 2019, arXiv:1905.12843"
     learners = ("lightgbm", "xgboost", "linear", "logistic", "forest")
-    together = ("epsilon", "zeta")
+    together = ("tolerance", "zeta")
 
     Parameters = FairRegressionParameters  # type: ignore[assignment]
 
@@ -45,7 +45,7 @@ class FairRegression(Mitigator):
     def promises(self) -> Sequence[Rule]:
         """Name the bound on the distance of distributions, under parity."""
         chosen = self.parameters
-        if chosen.constraint != "sp":
+        if chosen.constraint != "statistical_parity":
             return ()
         level = self.parameters.levels()[0] if chosen.choose is None else chosen.choose
         most = max([level, *(float(value) for value in chosen.bounds.values())])
@@ -97,7 +97,7 @@ class FairRegression(Mitigator):
     ) -> Sequence[FittedModel]:
         """Solve for all bounds with the same predictors; see `Mitigator.fit_together`."""
         first = methods[0]
-        bound = "zeta" if first.parameters.constraint == "bgl" else "epsilon"
+        bound = "zeta" if first.parameters.constraint == "bounded_group_loss" else "tolerance"
         listed = [method.parameters.levels() for method in methods]
         levels = tuple(one[0] for one in listed if len(one) == 1)
         whole = [dataclasses.replace(method.parameters, **{bound: levels}) for method in methods]

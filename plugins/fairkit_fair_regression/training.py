@@ -70,7 +70,7 @@ class Training:
         low, high = choose_range(parameters, table)
         used = without_sensitive(table, groups) if parameters.constraint == "seo" else table
         encoder = learner_encoder(base, used)
-        grid = Grid(parameters.grid) if parameters.constraint == "sp" else None
+        grid = Grid(parameters.grid) if parameters.constraint == "statistical_parity" else None
         scale = Scale(low=low, high=high, chances=loss.name == "logistic", grid=grid)
         learner = Learner(base=base, run=run, settings=parameters.settings, categorical=encoder.categorical)
         return cls(
@@ -104,7 +104,7 @@ class Training:
         return [self._assembled(pool, found, level) for level in found]
 
     def _solved(self) -> tuple[Pool, dict[float, Solution]]:
-        return self._group_loss() if self.parameters.constraint == "bgl" else self._parity()
+        return self._group_loss() if self.parameters.constraint == "bounded_group_loss" else self._parity()
 
     def unconstrained(self) -> FairRegressionModel:
         """Fit one predictor without constraints; it is not rounded to the grid."""
@@ -204,7 +204,7 @@ class Training:
             loss=self.loss,
             sensitive=self.parameters.sensitive,
             names=self.groups.names,
-            parity=kind == "sp",
+            parity=kind == "statistical_parity",
         )
         mixtures: list[dict[int, float]] = [{0: 1.0}]
         mixtures += [dict(zip(one.places, one.weights, strict=True)) for one in found.values()]
@@ -276,7 +276,7 @@ class Training:
 
     def _oracle_name(self) -> OracleName:
         chosen: OracleName | None = self.parameters.oracle
-        if chosen is None and self.parameters.constraint == "bgl":
+        if chosen is None and self.parameters.constraint == "bounded_group_loss":
             return "loss"
         return chosen or default_oracle(self.loss, self.learner)
 

@@ -55,6 +55,9 @@ _REFUSED = {
 }
 
 
+ConstraintName = Literal["equal_opportunity", "predictive_equality", "equalized_odds", "demographic_parity"]
+
+
 class FairGBM(Mitigator):
     """Gradient boosting under fairness constraints, on stock LightGBM or XGBoost.
 
@@ -73,13 +76,22 @@ class FairGBM(Mitigator):
     class Parameters:
         """Parameters of FairGBM."""
 
-        constraint: tuple[Literal["fnr", "fpr", "both", "positive_rate"], ...] = parameter(
-            ("fnr",),
-            help="Rates to be alike: fnr (equal opportunity), fpr (predictive equality), both (equalized odds), "
-            "positive_rate (demographic parity); an empty list for none.",
+        constraint: tuple[ConstraintName, ...] = parameter(
+            ("equal_opportunity",),
+            help="What must be equal between groups: true positive rates (equal_opportunity), false positive rates "
+            "(predictive_equality), both (equalized_odds), selection rates (demographic_parity); an empty list for "
+            "none.",
+            former_values={
+                "fnr": "equal_opportunity",
+                "fpr": "predictive_equality",
+                "both": "equalized_odds",
+                "positive_rate": "demographic_parity",
+            },
         )
         tolerance: tuple[float, ...] = parameter(
-            (0.0,), help="How far two groups may differ; one for all constraints or one for each.", minimum=0
+            (0.0,),
+            help="The largest difference allowed between two groups; one for all constraints or one for each.",
+            minimum=0,
         )
         global_fpr: float | None = parameter(
             None, help="Limit of the overall false positive rate.", above=0, below=1
@@ -164,10 +176,10 @@ class FairGBM(Mitigator):
     def promises(self) -> Sequence[Rule]:
         """Bound the differences of the constrained rates by their tolerances."""
         metrics = {
-            "fnr": ("equal_opportunity_difference",),
-            "fpr": ("false_positive_rate_difference",),
-            "both": ("equal_opportunity_difference", "false_positive_rate_difference"),
-            "positive_rate": ("demographic_parity_difference",),
+            "equal_opportunity": ("equal_opportunity_difference",),
+            "predictive_equality": ("false_positive_rate_difference",),
+            "equalized_odds": ("equal_opportunity_difference", "false_positive_rate_difference"),
+            "demographic_parity": ("demographic_parity_difference",),
         }
         chosen = self.parameters
         tolerances = np.broadcast_to(chosen.tolerance, len(chosen.constraint)).tolist()
@@ -304,7 +316,7 @@ class FairGBM(Mitigator):
         return iterate
 
     def _rates(self) -> tuple[RateName, ...]:
-        named = [one for name in self.parameters.constraint for one in _NAMES.get(name, (name,))]
+        named = [one for name in self.parameters.constraint for one in _RATES[name]]
         return tuple(dict.fromkeys(named))
 
     def _constraints(self) -> Constraints:
@@ -351,7 +363,13 @@ class FairGBM(Mitigator):
         )
 
 
-_NAMES: dict[str, tuple[RateName, ...]] = {"both": ("fnr", "fpr")}
+_RATES: dict[str, tuple[RateName, ...]] = {
+    "equal_opportunity": ("fnr",),
+    "predictive_equality": ("fpr",),
+    "equalized_odds": ("fnr", "fpr"),
+    "demographic_parity": ("positive_rate",),
+}
+"""The rates whose differences each constraint bounds."""
 
 
 def _rows(encoder: Encoder, table: Table, wanted: str | None, names: tuple[str, ...] | None = None) -> Rows:

@@ -64,7 +64,7 @@ class CertificateAuditor(Auditor):
     def columns(self, context: AuditContext) -> Sequence[str]:
         """The metric's columns, and those that pairs are shown with."""
         self._check_epsilon()
-        wanted = metric_columns(self.parameters.metric, self.parameters.columns, context)
+        wanted = metric_columns(self.parameters.fair_metric, self.parameters.columns, context)
         return shared_columns(wanted, context.scorer.columns, sensitive_columns(context))
 
     def begin(self, context: AuditContext) -> None:
@@ -138,12 +138,12 @@ class CertificateAuditor(Auditor):
         if len(rows) > METRIC_ROWS:
             draw = context.rng(f"{self.name} metric").choice(len(rows), METRIC_ROWS, replace=False)
             places = np.sort(draw)
-        if self.parameters.metric not in KINDS:
+        if self.parameters.fair_metric not in KINDS:
             places = places[:1]
-        metric = make_metric(self.parameters.metric, self.parameters.columns, rows.take(places), context)
+        metric = make_metric(self.parameters.fair_metric, self.parameters.columns, rows.take(places), context)
         if context.engine is None:
             check_memory(len(rows), len(metric.encoder.features))
-        if len(rows) > METRIC_ROWS and self.parameters.metric == "subspace":
+        if len(rows) > METRIC_ROWS and self.parameters.fair_metric == "subspace":
             return metric, (f"The fair metric was learned from {METRIC_ROWS:,} rows, drawn at random.",)
         return metric, notes
 
@@ -198,7 +198,7 @@ class CertificateAuditor(Auditor):
             parameters={
                 "epsilon": solution.epsilon,
                 **self._told(context),
-                "metric": metric_name(self.parameters.metric),
+                "metric": metric_name(self.parameters.fair_metric),
                 "metric_sha256": metric.sha256,
                 "columns": list(metric.columns),
                 "queries": asked,

@@ -60,7 +60,11 @@ class DifAuditor(CertificateAuditor):
         method: Literal["sample", "gradient"] = parameter(
             "sample", help="Search among the rows; gradient: outside of them too, for networks (torch, ONNX)."
         )
-        metric: str = parameter("subspace", help="subspace, euclidean, or the file of a saved fair metric.")
+        fair_metric: str = parameter(
+            "subspace",
+            help="The distance between people: subspace, euclidean, or the file of a saved fair metric.",
+            former={"metric": 1},
+        )
         columns: tuple[str, ...] = parameter(
             (), help="The metric's columns; by default those the model reads."
         )

@@ -48,7 +48,11 @@ class RestrictedDroAuditor(CertificateAuditor):
         loss: Literal["logistic", "zero_one", "squared", "absolute"] | None = parameter(
             None, help="The loss; by default logistic, and squared in regression."
         )
-        metric: str = parameter("subspace", help="subspace, euclidean, or the file of a saved fair metric.")
+        fair_metric: str = parameter(
+            "subspace",
+            help="The distance between people: subspace, euclidean, or the file of a saved fair metric.",
+            former={"metric": 1},
+        )
         columns: tuple[str, ...] = parameter(
             (), help="The metric's columns; by default those the model reads."
         )

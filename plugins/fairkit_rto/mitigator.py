@@ -63,12 +63,15 @@ class RandomizedThresholds(PostProcessor):
             minimum=0,
             maximum=1,
         )
-        epsilon: float | None = parameter(
-            0.0, help="The difference allowed between groups; none: chosen by cross validation.", minimum=0
-        )
-        tolerance: float = parameter(
+        tolerance: float | None = parameter(
             0.0,
-            help="With epsilon=none: the difference allowed on held-out rows beside chance.",
+            help="The largest difference allowed between groups; none: chosen by cross validation.",
+            minimum=0,
+            former={"epsilon": 1},
+        )
+        slack: float = parameter(
+            0.0,
+            help="With tolerance=none: the difference allowed on held-out rows beside chance.",
             minimum=0,
         )
         constraint: Literal["demographic_parity", "equal_opportunity", "covariance"] = parameter(
@@ -87,10 +90,10 @@ class RandomizedThresholds(PostProcessor):
             raise ParameterError("rto: constraint=covariance has no common rate; leave rho out")
 
     def promises(self) -> Sequence[Rule]:
-        """Bound the difference of the constrained rates by epsilon; a covariance is no rate."""
+        """Bound the difference of the constrained rates by the tolerance; a covariance is no rate."""
         if self.parameters.constraint == "covariance":
             return ()
-        allowed = self.parameters.tolerance if self.parameters.epsilon is None else self.parameters.epsilon
+        allowed = self.parameters.slack if self.parameters.tolerance is None else self.parameters.tolerance
         return (Rule(metric=f"{self.parameters.constraint}_difference", maximum=allowed),)
 
     def solve(self, rows: ScoredRows, validation: ScoredRows | None, run: Run) -> Solution:
@@ -125,10 +128,10 @@ class RandomizedThresholds(PostProcessor):
         wishes = Wishes(
             gamma=chosen.gamma,
             rho=chosen.rho,
-            epsilon=chosen.epsilon,
+            epsilon=chosen.tolerance,
             has_rho=isinstance(constraint, EqualRates),
             favorable_only=chosen.constraint == "equal_opportunity",
-            tolerance=chosen.tolerance,
+            tolerance=chosen.slack,
         )
         if wishes.given is not None:
             return wishes.given, None

@@ -71,10 +71,12 @@ def find_flips(
         No flip is named, a column is unknown or not read, has one value or more than `MOST_VALUES`.
     """
     if not names:
-        raise ParameterError("counterfactuals need the columns to flip: name them, as in --set flip=sex,race")
+        raise ParameterError(
+            "counterfactuals need the columns to flip: name them, as in --set sensitive=sex,race"
+        )
     unused = [name for name in values if name not in {part for flip in names for part in flip.split("+")}]
     if unused:
-        raise ParameterError(f"values.{unused[0]} belongs to no flip; add it, as in flip={unused[0]}")
+        raise ParameterError(f"values.{unused[0]} belongs to no flip; add it, as in sensitive={unused[0]}")
     found = []
     for name in names:
         parts = tuple(name.split("+"))
@@ -82,12 +84,14 @@ def find_flips(
             if part not in readable:
                 hint = did_you_mean(part, readable, what="columns")
                 raise ParameterError(
-                    f"flip={name}: the network reads no column {part!r}, so nothing changes. {hint}"
+                    f"sensitive={name}: the network reads no column {part!r}, so nothing changes. {hint}"
                 )
         options = [_options(part, columns[part], values.get(part)) for part in parts]
         combinations = tuple(itertools.product(*options))
         if len(combinations) < 2:
-            raise ParameterError(f"flip={name} has one combination of values only; there is no other version")
+            raise ParameterError(
+                f"sensitive={name} has one combination of values only; there is no other version"
+            )
         found.append(Flip(parts, combinations))
     return found
 
@@ -97,7 +101,7 @@ def _options(name: str, values: NDArray[Any], wanted: Any) -> list[Any]:
     if wanted is None:
         if len(present) > MOST_VALUES:
             raise ParameterError(
-                f"flip: the column {name!r} has {len(present)} distinct values; name some, as in values.{name}=A,B"
+                f"sensitive: the column {name!r} has {len(present)} distinct values; name some, as in values.{name}=A,B"
             )
         return present
     listed = [part.strip() for part in wanted.split(",")] if isinstance(wanted, str) else list(wanted)
@@ -106,7 +110,7 @@ def _options(name: str, values: NDArray[Any], wanted: Any) -> list[Any]:
         same = [one for one in present if same_value(one, value) or value_text(one) == str(value)]
         if not same:
             hint = did_you_mean(str(value), [value_text(one) for one in present], what="values")
-            raise ParameterError(f"flip: the column {name!r} has no value {value!r}. {hint}")
+            raise ParameterError(f"sensitive: the column {name!r} has no value {value!r}. {hint}")
         chosen.append(same[0])
     return chosen
 

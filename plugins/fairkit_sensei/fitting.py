@@ -78,12 +78,12 @@ class Fitting:
         device_for(parameters.device)
         settings, notes = _settings(table, parameters, metric)
         flips = []
-        if settings.method == "clp" or parameters.metric in ("face", "explore"):
-            flips = find_flips(parameters.flip, table.columns, parameters.values, table.features)
+        if settings.method == "clp" or parameters.fair_metric in ("face", "explore"):
+            flips = find_flips(parameters.sensitive, table.columns, parameters.values, table.features)
         if settings.method in ("sensei", "sensr"):
             if metric is None:
                 metric = make_metric(
-                    parameters.metric, table, flips, strength=parameters.strength, rank=parameters.rank
+                    parameters.fair_metric, table, flips, strength=parameters.strength, rank=parameters.rank
                 )
             encoder, matrix = shared_features(metric, table)
         else:
@@ -230,7 +230,7 @@ def _settings(table: Table, parameters: Any, metric: FairMetric | None) -> tuple
     nothing = (
         settings.method in ("sensei", "sensr")
         and metric is None
-        and parameters.metric == "subspace"
+        and parameters.fair_metric == "subspace"
         and bool(table.groups)
         and not sensitive_columns(table)
     )

@@ -52,7 +52,7 @@ def make_metric(kind: str, table: Table, flips: Sequence[Flip], *, strength: flo
         if not sensitive:
             raise DataError(
                 f"{table.name}: metric=subspace is learned from the sensitive columns; name some with --sensitive, "
-                "or use metric=face with flip=COLUMNS, or metric=FILE"
+                "or use fair_metric=face with sensitive=COLUMNS, or fair_metric=FILE"
             )
         return learn.subspace(features | sensitive, list(sensitive), strength=strength)
     if kind in KINDS:

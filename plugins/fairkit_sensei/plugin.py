@@ -54,15 +54,19 @@ class SenSeI(Mitigator):
             help="How far rows may be moved, mean squared fair distance; 0: in sensitive directions only.",
             minimum=0,
         )
-        metric: str = parameter(
-            "subspace", help="subspace, face or explore (from flip), or the file of a saved fair metric."
+        fair_metric: str = parameter(
+            "subspace",
+            help="subspace, face or explore (from sensitive), or the file of a saved fair metric.",
+            former={"metric": 1},
         )
         strength: float = parameter(
             0.1, help="l2 penalty of the models that find the sensitive directions (subspace).", above=0
         )
         rank: int = parameter(1, help="How many directions to ignore (face).", minimum=1)
-        flip: tuple[str, ...] = parameter(
-            (), help="Columns whose other values make counterfactuals (clp, face, explore), as in sex+race."
+        sensitive: tuple[str, ...] = parameter(
+            (),
+            help="Columns whose other values make counterfactuals (clp, face, explore), as in sex+race.",
+            former={"flip": 1},
         )
         values: Mapping[str, Any] = parameter(
             {}, help="The values of a flipped column, as values.relationship=Husband,Wife; default: all."
@@ -123,11 +127,11 @@ class SenSeI(Mitigator):
                 raise ParameterError(f"sensei: {name} must be a finite number")
         if max(chosen.rho) == float("inf"):
             raise ParameterError("sensei: rho must be finite numbers")
-        needs = chosen.method == "clp" or chosen.metric in ("face", "explore")
-        if needs and not chosen.flip and self.metric is None and chosen.method != "erm":
-            what = "method=clp" if chosen.method == "clp" else f"metric={chosen.metric}"
+        needs = chosen.method == "clp" or chosen.fair_metric in ("face", "explore")
+        if needs and not chosen.sensitive and self.metric is None and chosen.method != "erm":
+            what = "method=clp" if chosen.method == "clp" else f"fair_metric={chosen.fair_metric}"
             raise ParameterError(
-                f"sensei: {what} needs counterfactuals: name the columns to flip, as in --set flip=sex,race"
+                f"sensei: {what} needs counterfactuals: name the columns to flip, as in --set sensitive=sex,race"
             )
 
     def fit(

@@ -162,7 +162,7 @@ def test_output_goes_to_a_file_whole(run, loans_model, tmp_path):
 def test_consistency_sees_a_model_that_uses_the_flipped_column(run, loans_model):
     result = run(
         "audit", loans_model.path, "--data", loans_model.data, *AUDIT,
-        "--set", "consistency.flip=sex", "--format", "json",
+        "--set", "consistency.sensitive=sex", "--format", "json",
     )  # fmt: skip
     finding = _find(_report(result), "consistency", "sex")
     assert 0.5 < finding["value"] < 1

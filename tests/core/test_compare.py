@@ -303,7 +303,7 @@ def test_each_class_is_compared_against_the_others():
 
 
 def test_a_mixture_of_drawn_scores_is_compared_as_it_is_audited():
-    result = fairkit.mitigate("fair-regression", loans(), learner="logistic", epsilon=0.05, iterations=2)
+    result = fairkit.mitigate("fair-regression", loans(), learner="logistic", tolerance=0.05, iterations=2)
     models = [result.onnx, result.onnx]
     found = compare(models, loans())
     report = fairkit.audit(result.onnx, loans())

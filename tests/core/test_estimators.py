@@ -73,7 +73,7 @@ def test_the_file_gives_the_same(tmp_path):
 def test_clone_pipeline_grid_search_and_pickle():
     X, y = people()
     matrix = X[["x"]].assign(sex=X["sex"] == "f").to_numpy(dtype=float)
-    estimator = small(constraint=("fpr",))
+    estimator = small(constraint=("predictive_equality",))
     assert clone(estimator).get_params() == estimator.get_params()
     pipeline = make_pipeline(StandardScaler(), small())
     name = type(pipeline[-1]).__name__.lower()

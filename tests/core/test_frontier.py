@@ -199,7 +199,7 @@ def test_errors_come_before_training(monkeypatch: pytest.MonkeyPatch):
 
 
 BOUNDS = Sweep(
-    plugin="fair-regression", vary={"epsilon": ["0.02", "0.05", "0.2"]}, fixed={"iterations": 4, "grid": 10}
+    plugin="fair-regression", vary={"tolerance": ["0.02", "0.05", "0.2"]}, fixed={"iterations": 4, "grid": 10}
 )
 
 
@@ -214,7 +214,7 @@ def test_a_plugin_that_can_trains_along_its_parameter_in_one_run(
     together = run(BOUNDS, state=tmp_path / "s.json")
     shared = len(fits)
     fits.clear()
-    apart = run(*(dataclasses.replace(BOUNDS, vary={"epsilon": [e]}) for e in BOUNDS.vary["epsilon"]))
+    apart = run(*(dataclasses.replace(BOUNDS, vary={"tolerance": [e]}) for e in BOUNDS.vary["tolerance"]))
     assert [p.status for p in together.points] == ["done"] * 4
     assert shared < len(fits)
     assert [p.parameters for p in together.points] == [p.parameters for p in apart.points]
@@ -235,7 +235,7 @@ def test_families_differ_in_one_parameter_and_a_failed_one_is_trained_one_by_one
 ):
     from fairkit.frontiers.schedule import families_of
 
-    wide = dataclasses.replace(BOUNDS, vary={"epsilon": [0.1, 0.2], "nu": [0.01, 0.02]})
+    wide = dataclasses.replace(BOUNDS, vary={"tolerance": [0.1, 0.2], "nu": [0.01, 0.02]})
     families = families_of(wide)
     assert [[job[1]["nu"] for job in family.jobs] for family in families] == [[0.01] * 2, [0.02] * 2]
     assert len({family.key for family in families}) == 2
@@ -243,7 +243,7 @@ def test_families_differ_in_one_parameter_and_a_failed_one_is_trained_one_by_one
     real = frontier_work._fit_together
 
     def breaks(setup: frontier_work.Setup, jobs: list[frontier_work.Job]) -> list[bytes]:
-        if any(parameters.get("epsilon") == "0.05" for _, parameters in jobs):
+        if any(parameters.get("tolerance") == "0.05" for _, parameters in jobs):
             raise fairkit.DataError("five")
         return real(setup, jobs)
 

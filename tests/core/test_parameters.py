@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairkit.errors import ParameterError
+from fairkit.errors import ParameterError, RenamedWarning
 from fairkit.parameters.declare import (
     describe_parameters,
     parameter,
@@ -144,3 +144,45 @@ def test_round_trip_through_text(rate, rounds, kinds):
     plain = parameters_to_dict(first)
     again = parse(rate=repr(plain["rate"]), rounds=str(plain["rounds"]), kinds=",".join(plain["kinds"]))
     assert again == first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renamed:
+    """A method whose parameters had other names and values before."""
+
+    sensitive: str | None = parameter(None, help="The column.", former={"split": 1})
+    tolerance: tuple[float, ...] = parameter((0.02,), help="The limit.", former={"epsilon": 2})
+    constraint: tuple[str, ...] = parameter(
+        (), help="What is equal.", former_values={"fnr": "equal_opportunity", "both": "equalized_odds"}
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "field", "value"),
+    [
+        ({"split": "sex"}, "sensitive", "sex"),
+        ({"epsilon": "0.01,0.05"}, "tolerance", (0.02, 0.1)),
+        ({"epsilon": 0.25}, "tolerance", (0.5,)),
+        ({"constraint": "fnr"}, "constraint", ("equal_opportunity",)),
+        ({"constraint": "both, other"}, "constraint", ("equalized_odds", "other")),
+        ({"constraint": ["fnr", "both"]}, "constraint", ("equal_opportunity", "equalized_odds")),
+    ],
+)
+def test_former_names_and_values_work_and_say_so(values, field, value):
+    with pytest.warns(RenamedWarning, match=field):
+        found = parse_parameters(Renamed, values, owner="method")
+    assert getattr(found, field) == value
+
+
+def test_a_former_name_beside_the_name_of_today_is_refused():
+    with pytest.raises(ParameterError, match="epsilon is the former name of tolerance"):
+        parse_parameters(Renamed, {"epsilon": 0.1, "tolerance": 0.1}, owner="method")
+
+
+def test_a_former_name_with_a_value_that_is_no_number_is_refused_under_the_name_of_today():
+    with pytest.raises(ParameterError, match="tolerance"), pytest.warns(RenamedWarning):
+        parse_parameters(Renamed, {"epsilon": "much"}, owner="method")
+
+
+def test_todays_names_are_silent():
+    parse_parameters(Renamed, {"sensitive": "sex", "tolerance": 0.1, "constraint": "other"}, owner="method")

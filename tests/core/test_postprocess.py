@@ -248,9 +248,9 @@ def test_a_group_of_the_split_without_rows_counts_as_small(frame):
 def test_several_splits_are_crossed_unless_one_is_named(frame):
     table = table_of(frame, ["sex", "age:40"])
     assert len(fit(linear(), table).rule.keys.names) == 4
-    assert fit(linear(), table, split="age").rule.keys.names == ("< 40", ">= 40")
+    assert fit(linear(), table, sensitive="age").rule.keys.names == ("< 40", ">= 40")
     with pytest.raises(DataError, match="no sensitive split 'race'"):
-        fit(linear(), table, split="race")
+        fit(linear(), table, sensitive="race")
 
 
 def test_validation_rows_are_coded_by_the_fit_rows_groups(frame):

@@ -43,7 +43,7 @@ CASES: dict[str, Any] = {
     "outputs": ("dif", {"epsilon": [0.01, 0.05], "columns": ["age", "income"]}, {}),
     "probabilities": (
         "dif",
-        {"epsilon": [0.5], "metric": "euclidean", "columns": ["age", "income"], "output": "probability"},
+        {"epsilon": [0.5], "fair_metric": "euclidean", "columns": ["age", "income"], "output": "probability"},
         {},
     ),
 }

@@ -19,7 +19,7 @@ pytest.importorskip("distributed", reason="needs the extra fairkit[dask]")
 
 ROLES: dict[str, Any] = {"label": "decision", "favorable": "approved", "sensitive": "sex"}
 METRIC: dict[str, Any] = {
-    "restricted-dro": {"epsilon": 0.05, "metric": "euclidean", "columns": ["age", "income"]}
+    "restricted-dro": {"epsilon": 0.05, "fair_metric": "euclidean", "columns": ["age", "income"]}
 }
 
 

@@ -45,7 +45,7 @@ def test_a_folder_gives_the_numbers_of_one_machine(
     folder = write_parts("loans", pq.read_table(loans_model.data), cuts, csv=csv)
     asked: dict[str, Any] = {
         "auditors": ["group", "consistency"],
-        "parameters": {"consistency": {"flip": ["sex"]}},
+        "parameters": {"consistency": {"sensitive": ["sex"]}},
     }
     here = fairkit.audit(loans_model.path, fairkit.load_data(folder, **SETTINGS), **asked)
     there = fairkit.audit(loans_model.path, fairkit.load_data(folder, **SETTINGS), engine=engine, **asked)

@@ -184,7 +184,7 @@ def mitigate(
     --------
     >>> data = fairkit.load_data("adult.parquet", label="income", favorable=">50K",
     ...                          sensitive="sex")                                      # doctest: +SKIP
-    >>> fairkit.mitigate("fairgbm", data, constraint="fnr").save("fair.onnx")          # doctest: +SKIP
+    >>> fairkit.mitigate("fairgbm", data, constraint="equal_opportunity").save("fair.onnx")          # doctest: +SKIP
     """
     need_dataset(data)
     if output is not None:

@@ -2,6 +2,7 @@
 
 from fairkit.parameters.declare import (
     ParameterInfo,
+    current_names,
     describe_parameters,
     parameter,
     parameters_to_dict,
@@ -11,6 +12,7 @@ from fairkit.parameters.declare import (
 
 __all__ = [
     "ParameterInfo",
+    "current_names",
     "describe_parameters",
     "parameter",
     "parameters_to_dict",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import typing
+import warnings
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin
 
-from fairkit.errors import ParameterError, did_you_mean
+from fairkit.errors import ParameterError, RenamedWarning, did_you_mean
 from fairkit.parameters.values import Unreadable, convert, guess, is_mapping, type_text
 
 T = TypeVar("T")
@@ -42,6 +43,8 @@ def parameter(
     maximum: float | None = None,
     above: float | None = None,
     below: float | None = None,
+    former: Mapping[str, float] | None = None,
+    former_values: Mapping[str, str] | None = None,
 ) -> Any:
     """Declare one field of a parameters dataclass, with what people and checks need to know.
 
@@ -55,6 +58,11 @@ def parameter(
         Bounds that the value, or each value of a list, may reach.
     above, below
         Bounds that it may not reach.
+    former
+        Names that the parameter had before, each with the factor that turns a number given under it into one of
+        today: 1 where only the name has changed. They work until the next minor version, with a warning.
+    former_values
+        Texts that stood for today's values before: ``{"fnr": "equal_opportunity"}``.
 
     Returns
     -------
@@ -69,7 +77,15 @@ def parameter(
     >>> parse_parameters(Parameters, {"strength": "0.5"}, owner="my-plugin")
     Parameters(strength=0.5)
     """
-    metadata = {"help": help, "minimum": minimum, "maximum": maximum, "above": above, "below": below}
+    metadata = {
+        "help": help,
+        "minimum": minimum,
+        "maximum": maximum,
+        "above": above,
+        "below": below,
+        "former": dict(former or {}),
+        "former_values": dict(former_values or {}),
+    }
     if isinstance(default, Mapping):
         return dataclasses.field(default_factory=lambda: dict(default), metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
@@ -103,7 +119,7 @@ def parse_parameters(cls: type[T], values: Mapping[str, Any], *, owner: str) -> 
     fields = _fields(cls)
     hints = typing.get_type_hints(cls)
     given: dict[str, Any] = {}
-    for key, value in values.items():
+    for key, value in current_names(cls, values, owner=owner).items():
         name, dot, inner = key.partition(".")
         if name not in fields:
             hint = did_you_mean(key, fields, what="parameters")
@@ -115,13 +131,59 @@ def parse_parameters(cls: type[T], values: Mapping[str, Any], *, owner: str) -> 
                 )
             given.setdefault(name, {})[inner] = guess(value)
         else:
-            converted = _converted(hints[name], value, owner=owner, name=name)
+            today = _current_value(fields[name], value, owner=owner)
+            converted = _converted(hints[name], today, owner=owner, name=name)
             given[name] = {**given.get(name, {}), **converted} if is_mapping(hints[name]) else converted
             _check_range(fields[name], given[name], owner=owner)
     missing = [name for name, field in fields.items() if _required(field) and name not in given]
     if missing:
         raise ParameterError(f"{owner} needs {' and '.join(missing)}: give it with --set {missing[0]}=VALUE")
     return cls(**given)
+
+
+def current_names(cls: type[Any], values: Mapping[str, Any], *, owner: str) -> dict[str, Any]:
+    """Replace former names of parameters by today's, with a `RenamedWarning` for each.
+
+    Parameters
+    ----------
+    cls
+        A parameters dataclass.
+    values
+        Values by name; names that are unknown stay.
+    owner
+        The plugin's name, for messages.
+
+    Returns
+    -------
+    dict
+        The values by today's names, numbers on today's scale.
+
+    Raises
+    ------
+    ParameterError
+        A parameter is given under its former name and under today's.
+    """
+    fields = _fields(cls)
+    renamed = {
+        old: (name, factor)
+        for name, field in fields.items()
+        for old, factor in field.metadata.get("former", {}).items()
+    }
+    result: dict[str, Any] = {}
+    for key, value in values.items():
+        old, dot, inner = key.partition(".")
+        if old in fields or old not in renamed:
+            result[key] = value
+            continue
+        name, factor = renamed[old]
+        if name in values:
+            raise ParameterError(f"{owner}: {old} is the former name of {name}; give {name} only")
+        scaled = "" if factor == 1 else f" ({name} = {factor:g} * {old})"
+        _renamed(
+            f"{owner}.{old} is now called {owner}.{name}{scaled}; the old name works until the next version"
+        )
+        result[name + dot + inner] = _scaled(value, factor)
+    return result
 
 
 def describe_parameters(cls: type[Any]) -> list[ParameterInfo]:
@@ -170,6 +232,40 @@ def split_assignment(text: str) -> tuple[str, str]:
 
 def _fields(cls: type[Any]) -> dict[str, dataclasses.Field[Any]]:
     return {field.name: field for field in dataclasses.fields(cls)}
+
+
+def _scaled(value: Any, factor: float) -> Any:
+    if factor == 1 or value is None:
+        return value
+    if isinstance(value, str):
+        value = [part for part in value.split(",") if part.strip()]
+    try:
+        return [float(one) * factor for one in value] if isinstance(value, (list, tuple)) else value * factor
+    except (TypeError, ValueError):
+        return value  # what is no number is refused under today's name
+
+
+def _current_value(field: dataclasses.Field[Any], value: Any, *, owner: str) -> Any:
+    """Replace former texts of a value, also in lists, with a `RenamedWarning` for each."""
+    former = field.metadata.get("former_values", {})
+    if not former:
+        return value
+    items = value.split(",") if isinstance(value, str) else value
+    if not isinstance(items, (list, tuple)):
+        return value
+    items = [one.strip() if isinstance(one, str) else one for one in items]
+    for old in items:
+        if isinstance(old, str) and old in former:
+            new = former[old]
+            _renamed(
+                f"{owner}: {field.name}={old} is now {field.name}={new}; the old value works until the next version"
+            )
+    today = [former.get(one, one) if isinstance(one, str) else one for one in items]
+    return ",".join(today) if isinstance(value, str) else today
+
+
+def _renamed(text: str) -> None:
+    warnings.warn(text, RenamedWarning, stacklevel=4)
 
 
 def _required(field: dataclasses.Field[Any]) -> bool:

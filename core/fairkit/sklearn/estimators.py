@@ -13,7 +13,7 @@ from fairkit.data.table import Groups, Table
 from fairkit.errors import DataError, MissingExtraError, ParameterError
 from fairkit.fitted import Run
 from fairkit.mitigation.choose import find_mitigator
-from fairkit.parameters.declare import parse_parameters
+from fairkit.parameters.declare import current_names, parse_parameters
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -100,6 +100,7 @@ def _initialiser(method: type[Mitigator]) -> Any:
     defaults |= {"learner": None, "random_state": 0, "n_jobs": None}
 
     def __init__(self: Any, **values: Any) -> None:  # noqa: N807 - it becomes a method
+        values = current_names(method.Parameters, values, owner=method.name)
         for name, default in defaults.items():
             setattr(self, name, values.pop(name, default))
         if values:

@@ -13,7 +13,7 @@ from fairkit.data.roles import Roles, Sensitive, value_text
 from fairkit.data.table import Groups, Table, intersect
 from fairkit.errors import DataError, MissingExtraError, ParameterError
 from fairkit.fitted import Run
-from fairkit.parameters.declare import parse_parameters
+from fairkit.parameters.declare import current_names, parse_parameters
 from fairkit.postprocess import PostProcessor, RuleModel
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ def _initialiser(method: type[PostProcessor]) -> Any:
     defaults = {"model": None} | {field.name: field.default for field in fields} | {"random_state": 0}
 
     def __init__(self: Any, **values: Any) -> None:  # noqa: N807 -- it becomes a method
+        values = current_names(method.Parameters, values, owner=method.name)
         for name, default in defaults.items():
             setattr(self, name, values.pop(name, default))
         if values:

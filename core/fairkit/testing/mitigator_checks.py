@@ -259,7 +259,7 @@ def _verdict(content: bytes, data: Dataset, rule: Any, task: Task) -> tuple[str 
     auditors, settings = ["group"], {}
     if rule.metric == "consistency":
         columns = "+".join(column for split in data.roles.sensitive for column in split.columns)
-        auditors, settings = ["consistency"], {"consistency": {"flip": [columns]}}
+        auditors, settings = ["consistency"], {"consistency": {"sensitive": [columns]}}
     report = fairkit.audit(
         content,
         data,

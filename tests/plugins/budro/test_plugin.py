@@ -147,7 +147,7 @@ def test_a_row_of_weight_two_is_two_rows(tmp_path):
     models = [
         fit(
             rows,
-            metric=str(tmp_path / "metric.json"),
+            fair_metric=str(tmp_path / "metric.json"),
             reg_lambda=0.0,
             min_child_weight=0.0,
             xgboost={"tree_method": "exact"},
@@ -176,7 +176,9 @@ def test_the_metric_is_stored_beside_the_model_and_named_by_digest(tmp_path):
     again = fairkit.mitigate("budro", dataset(), threads=1, **SMALL)
     assert again.onnx == result.onnx
     assert again.to_dict() == result.to_dict()
-    same = fairkit.mitigate("budro", dataset(), threads=1, metric=str(tmp_path / "fair.metric.json"), **SMALL)
+    same = fairkit.mitigate(
+        "budro", dataset(), threads=1, fair_metric=str(tmp_path / "fair.metric.json"), **SMALL
+    )
     assert same.details["path"] == result.details["path"]
 
 
@@ -229,7 +231,7 @@ def test_as_an_estimator():
         ({"xgboost": {"objective": "x"}}, "its own objective"),
         ({"xgboost": {"eta": 0.1}}, "give learning_rate itself"),
         ({"first_round": {"num_class": 3}}, "label tells"),
-        ({"metric": "subspce"}, "Did you mean"),
+        ({"fair_metric": "subspce"}, "Did you mean"),
         ({"plan": "exat"}, "plan"),
         ({"validation_share": 0.01, "target_gap": 0.1}, "too few"),
     ],

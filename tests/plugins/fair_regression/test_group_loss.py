@@ -52,7 +52,7 @@ def test_fairlearn_s_public_case():
     columns, target, groups = _public()
     # fairlearn bounds the squared error by .05; the paper's loss is half of it
     method = FairRegression.with_values(
-        {"constraint": "bgl", "zeta": 0.025, "label_range": [0, 1], "nu": 1e-6}
+        {"constraint": "bounded_group_loss", "zeta": 0.025, "label_range": [0, 1], "nu": 1e-6}
     )
     method.estimator = _exact()
     model = method.fit(_table(columns, target, groups), Run())
@@ -64,7 +64,9 @@ def test_fairlearn_s_public_case():
 
 def test_the_public_case_is_out_of_reach_at_a_tenth():
     columns, target, groups = _public()
-    method = FairRegression.with_values({"constraint": "bgl", "zeta": 0.005, "label_range": [0, 1]})
+    method = FairRegression.with_values(
+        {"constraint": "bounded_group_loss", "zeta": 0.005, "label_range": [0, 1]}
+    )
     method.estimator = _exact()
     with pytest.raises(DataError, match=r"group '[AC]' cannot reach a loss of 0.005") as caught:
         method.fit(_table(columns, target, groups), Run())
@@ -76,7 +78,13 @@ def test_the_public_case_is_out_of_reach_at_a_tenth():
 
 def _reaches(zeta, columns, target, groups):
     method = FairRegression.with_values(
-        {"constraint": "bgl", "zeta": zeta, "label_range": [0, 1], "nu": 1e-7, "multiplier_bound": 1000}
+        {
+            "constraint": "bounded_group_loss",
+            "zeta": zeta,
+            "label_range": [0, 1],
+            "nu": 1e-7,
+            "multiplier_bound": 1000,
+        }
     )
     method.estimator = _exact()
     try:
@@ -128,7 +136,7 @@ def test_as_fairlearn_within_nu_and_with_no_more_fits(seed, share):
         if weight > 0
     )
     method = FairRegression.with_values(
-        {"constraint": "bgl", "zeta": bound / 2, "label_range": [0, 1], "nu": nu / 2}
+        {"constraint": "bounded_group_loss", "zeta": bound / 2, "label_range": [0, 1], "nu": nu / 2}
     )
     method.estimator = _exact()
     model = method.fit(_table(columns, target, groups), Run())
@@ -142,12 +150,20 @@ def test_as_fairlearn_within_nu_and_with_no_more_fits(seed, share):
 
 def test_a_bound_for_one_group_alone_is_kept():
     columns, target, groups = _random(3)
-    free = FairRegression.with_values({"constraint": "bgl", "zeta": 1.0, "label_range": [0, 1]})
+    free = FairRegression.with_values(
+        {"constraint": "bounded_group_loss", "zeta": 1.0, "label_range": [0, 1]}
+    )
     free.estimator = _exact()
     start, _ = _losses(free.fit(_table(columns, target, groups), Run()), columns, target, groups)
     wanted = 0.85 * start["c"]
     method = FairRegression.with_values(
-        {"constraint": "bgl", "zeta": 1.0, "bounds.c": wanted / 2, "label_range": [0, 1], "nu": 1e-6}
+        {
+            "constraint": "bounded_group_loss",
+            "zeta": 1.0,
+            "bounds.c": wanted / 2,
+            "label_range": [0, 1],
+            "nu": 1e-6,
+        }
     )
     method.estimator = _exact()
     after, _ = _losses(method.fit(_table(columns, target, groups), Run()), columns, target, groups)
@@ -159,7 +175,7 @@ def test_weights_are_rows_seen_so_often():
     columns, target, groups = _random(4, n=200)
     times = np.random.default_rng(0).integers(1, 4, 200)
     zeta = 0.006
-    values = {"constraint": "bgl", "zeta": zeta, "label_range": [0, 1], "nu": 1e-7}
+    values = {"constraint": "bounded_group_loss", "zeta": zeta, "label_range": [0, 1], "nu": 1e-7}
     first = FairRegression.with_values(values)
     second = FairRegression.with_values(values)
     first.estimator, second.estimator = _exact(), _exact()
@@ -178,7 +194,9 @@ def test_other_losses_are_bounded_too(loss):
     learner = "logistic" if loss == "logistic" else "linear"
     run = Run(learner=learner)
     table = _table(columns, target, groups)
-    free = FairRegression.with_values({"constraint": "bgl", "zeta": 1.0, "loss": loss, "label_range": [0, 1]})
+    free = FairRegression.with_values(
+        {"constraint": "bounded_group_loss", "zeta": 1.0, "loss": loss, "label_range": [0, 1]}
+    )
     model = free.fit(table, run)
     from fairkit_fair_regression.losses import Loss
 
@@ -189,7 +207,7 @@ def test_other_losses_are_bounded_too(loss):
 
     wanted = worst(model) * 0.97
     method = FairRegression.with_values(
-        {"constraint": "bgl", "zeta": wanted, "loss": loss, "label_range": [0, 1]}
+        {"constraint": "bounded_group_loss", "zeta": wanted, "loss": loss, "label_range": [0, 1]}
     )
     assert worst(method.fit(table, run)) <= wanted * 1.002
 
@@ -202,7 +220,7 @@ def test_out_of_reach_writes_nothing(tmp_path):
             "fair-regression",
             data,
             learner="linear",
-            constraint="bgl",
+            constraint="bounded_group_loss",
             zeta=1e-5,
             output=tmp_path / "fair.onnx",
         )

@@ -56,7 +56,7 @@ def result():
         _data(),
         test=_data(seed=1),
         learner="linear",
-        epsilon=[0.05, 0.2, 0.02],
+        tolerance=[0.05, 0.2, 0.02],
         label_range=[0, 4],
     )
 
@@ -151,20 +151,21 @@ def test_the_frontier_reuses_predictors_and_is_kept_and_drawn(result, tmp_path):
 
 def test_the_same_input_gives_the_same_bytes():
     first, second = (
-        fairkit.mitigate("fair-regression", _data(600), learner="linear", epsilon=0.1).onnx for _ in range(2)
+        fairkit.mitigate("fair-regression", _data(600), learner="linear", tolerance=0.1).onnx
+        for _ in range(2)
     )
     assert first == second
 
 
 def test_choose_takes_another_point_of_the_list():
-    method = FairRegression.with_values({"epsilon": "0.05,0.3", "choose": 0.3})
+    method = FairRegression.with_values({"tolerance": "0.05,0.3", "choose": 0.3})
     model = method.fit(_table(), Run(learner="linear", threads=1))
     assert model.details["bound"] == 0.3
 
 
 def test_bounds_solved_together_are_as_good_as_alone_and_need_fewer_predictors():
     table, run = _table(), Run(learner="linear", threads=1)
-    methods = [FairRegression.with_values({"epsilon": e}) for e in (0.05, 0.3, 0.1)]
+    methods = [FairRegression.with_values({"tolerance": e}) for e in (0.05, 0.3, 0.1)]
     together = FairRegression.fit_together(methods, table, run)
     alone = [method.fit(table, run) for method in methods]
     assert [model.details["bound"] for model in together] == [0.05, 0.3, 0.1]
@@ -174,7 +175,7 @@ def test_bounds_solved_together_are_as_good_as_alone_and_need_fewer_predictors()
         assert one.frontier is None
     calls = [model.details["oracle_calls_of_run"] for model in (*together, *alone)]
     assert calls[0] == calls[1] == calls[2] < sum(calls[3:])
-    different = [methods[0], FairRegression.with_values({"epsilon": 0.3, "grid": 20})]
+    different = [methods[0], FairRegression.with_values({"tolerance": 0.3, "grid": 20})]
     found = FairRegression.fit_together(different, table, run)
     assert found[1].weights == different[1].fit(table, run).weights
 
@@ -184,7 +185,7 @@ def test_a_bound_of_its_own_for_one_group():
     from fairkit_fair_regression.parity import disparities
 
     table = _table()
-    method = FairRegression.with_values({"epsilon": 0.2, "bounds.b": 0.05})
+    method = FairRegression.with_values({"tolerance": 0.2, "bounds.b": 0.05})
     model = method.fit(table, Run(learner="linear", threads=1))
     mass = np.zeros((2, 41))
     for weight, member in zip(model.weights, model.members, strict=True):
@@ -209,7 +210,14 @@ LEARNERS = [
 def test_every_learner_reaches_parity_and_becomes_onnx(learner, settings):
     data = _data(700)
     found = fairkit.mitigate(
-        "fair-regression", data, test=data, learner=learner, epsilon=0.08, iterations=3, threads=1, **settings
+        "fair-regression",
+        data,
+        test=data,
+        learner=learner,
+        tolerance=0.08,
+        iterations=3,
+        threads=1,
+        **settings,
     )
     assert found.details["violation"] <= 0.005
     assert found.after.find("statistical_parity_ks", "g").value <= 0.08 + 0.01
@@ -220,7 +228,14 @@ def test_classes_are_served_with_the_logistic_loss(learner):
     data = _data(800, two=True)
     settings = {} if learner == "logistic" else {"settings.n_estimators": 10}
     found = fairkit.mitigate(
-        "fair-regression", data, test=data, learner=learner, epsilon=0.05, iterations=3, threads=1, **settings
+        "fair-regression",
+        data,
+        test=data,
+        learner=learner,
+        tolerance=0.05,
+        iterations=3,
+        threads=1,
+        **settings,
     )
     assert found.details["loss"] == "logistic"
     assert found.after.find("statistical_parity_ks", "g").value <= 0.05 + 0.01
@@ -239,7 +254,7 @@ def test_classes_are_served_with_the_logistic_loss(learner):
 )
 def test_every_oracle_lowers_the_disparity_at_less_cost_than_a_constant(oracle, targets):
     learner = "logistic" if oracle == "cs" else "linear"
-    values = {"epsilon": 0.1, "oracle": oracle, "targets": targets, "grid": 20, "iterations": 4}
+    values = {"tolerance": 0.1, "oracle": oracle, "targets": targets, "grid": 20, "iterations": 4}
     table = _table(400)
     model = FairRegression.with_values(values).fit(table, Run(learner=learner, threads=1))
     assert model.details["violation"] <= 0.005
@@ -254,7 +269,7 @@ def test_every_oracle_lowers_the_disparity_at_less_cost_than_a_constant(oracle, 
 @pytest.mark.parametrize("loss", ["absolute", "quantile"])
 @pytest.mark.parametrize("learner", ["lightgbm", "linear"])
 def test_absolute_and_quantile_losses(loss, learner):
-    values = {"epsilon": 0.1, "loss": loss, "quantile": 0.8, "iterations": 2}
+    values = {"tolerance": 0.1, "loss": loss, "quantile": 0.8, "iterations": 2}
     if learner == "lightgbm":
         values["settings.n_estimators"] = 30
     table = _table(400)
@@ -268,7 +283,7 @@ def test_targets_from_predictions_beat_those_from_noisy_labels():
     table = _table(1_500)
     objectives = {}
     for targets in ("labels", "predictions"):
-        method = FairRegression.with_values({"epsilon": 0.05, "targets": targets})
+        method = FairRegression.with_values({"tolerance": 0.05, "targets": targets})
         objectives[targets] = method.fit(table, Run(learner="linear", threads=1)).details["objective"]
     assert objectives["predictions"] <= objectives["labels"] + 1e-9
 
@@ -277,10 +292,10 @@ def test_any_estimator_of_scikit_learn_from_python():
     from sklearn.linear_model import BayesianRidge, HuberRegressor
 
     data = _data(500)
-    found = fairkit.mitigate("fair-regression", data, test=data, learner=BayesianRidge(), epsilon=0.1)
+    found = fairkit.mitigate("fair-regression", data, test=data, learner=BayesianRidge(), tolerance=0.1)
     assert found.after.find("statistical_parity_ks", "g").value <= 0.11
     assert found.details["learner"] == "BayesianRidge"
-    given = FairRegression(FairRegression.Parameters(epsilon=(0.1,)), estimator=HuberRegressor())
+    given = FairRegression(FairRegression.Parameters(tolerance=(0.1,)), estimator=HuberRegressor())
     assert given.fit(_table(300), Run(threads=1)).details["violation"] <= 0.005
 
 
@@ -291,7 +306,7 @@ def test_the_estimator_class_predicts_and_exports(tmp_path):
 
     columns = _columns(500, 0)
     frame = pd.DataFrame({name: columns[name] for name in ("x1", "x2")})
-    fair = mitigator("fair-regression")(epsilon=(0.1,), learner="linear")
+    fair = mitigator("fair-regression")(tolerance=(0.1,), learner="linear")
     fair.fit(frame, columns["y"], sensitive_features=columns["g"])
     assert 0 < np.corrcoef(fair.predict(frame), columns["y"])[0, 1] < 1
     assert fair.to_onnx(tmp_path / "fair.onnx") == (tmp_path / "fair.onnx").read_bytes()
@@ -312,7 +327,9 @@ class NoWeights:
 
 
 def test_a_learner_that_takes_no_weights_is_told_where_weights_are_needed():
-    bounded = FairRegression(FairRegression.Parameters(constraint="bgl", zeta=(1e-3,)), estimator=NoWeights())
+    bounded = FairRegression(
+        FairRegression.Parameters(constraint="bounded_group_loss", zeta=(1e-3,)), estimator=NoWeights()
+    )
     with pytest.raises(ParameterError, match=r"NoWeights\.fit takes no sample_weight"):
         bounded.fit(_table(200), Run(threads=1))
     # least squares under parity needs none
@@ -322,7 +339,7 @@ def test_a_learner_that_takes_no_weights_is_told_where_weights_are_needed():
 
 def test_a_binary_label_with_a_regression_loss_works_and_says_so():
     table = _table(400, two=True)
-    model = FairRegression.with_values({"loss": "squared", "epsilon": 0.1}).fit(
+    model = FairRegression.with_values({"loss": "squared", "tolerance": 0.1}).fit(
         table, Run(learner="linear", threads=1)
     )
     assert any("has two values, and the loss is squared" in note for note in model.notes)
@@ -335,7 +352,7 @@ def test_weights_count_rows_as_often_as_they_say():
     once = _table(400, weights=times.astype(float))
     again = dataclasses.replace(once, weights=None).take(np.repeat(np.arange(400), times))
     # labels are not covered by themselves alone, but the same distinct labels give the same cover
-    values = {"epsilon": 0.1, "nu": 1e-5, "label_range": [0, 4]}
+    values = {"tolerance": 0.1, "nu": 1e-5, "label_range": [0, 4]}
     first, second = (
         FairRegression.with_values(values).fit(table, Run(learner="linear", threads=1))
         for table in (once, again)
@@ -369,10 +386,10 @@ def test_parity_is_promised_at_the_chosen_bound():
     def limits(values):
         return [(rule.metric, rule.maximum) for rule in FairRegression.with_values(values).promises()]
 
-    assert limits({"epsilon": "0.1,0.05"}) == [("statistical_parity_ks", 0.1)]
-    assert limits({"epsilon": "0.1,0.05", "choose": 0.05}) == [("statistical_parity_ks", 0.05)]
-    assert limits({"epsilon": 0.05, "bounds.a": 0.2}) == [("statistical_parity_ks", 0.2)]
-    assert limits({"constraint": "bgl", "zeta": 0.1}) == []
+    assert limits({"tolerance": "0.1,0.05"}) == [("statistical_parity_ks", 0.1)]
+    assert limits({"tolerance": "0.1,0.05", "choose": 0.05}) == [("statistical_parity_ks", 0.05)]
+    assert limits({"tolerance": 0.05, "bounds.a": 0.2}) == [("statistical_parity_ks", 0.2)]
+    assert limits({"constraint": "bounded_group_loss", "zeta": 0.1}) == []
 
 
 def test_bad_input_is_told():
@@ -380,10 +397,13 @@ def test_bad_input_is_told():
     _fails({"label_range": [4, 0]}, "is no range")
     _fails({"label_range": [4]}, "is no range")
     _fails({"loss": "logistic"}, "labels of two values", error=DataError)
-    _fails({"constraint": "bgl"}, "needs zeta")
-    _fails({"constraint": "bgl", "zeta": 0.1, "oracle": "cs"}, "oracle=cs is for constraint=sp")
-    _fails({"epsilon": 1.5}, "epsilon")
-    _fails({"epsilon": "0.1,0.1"}, "names a bound twice")
+    _fails({"constraint": "bounded_group_loss"}, "needs zeta")
+    _fails(
+        {"constraint": "bounded_group_loss", "zeta": 0.1, "oracle": "cs"},
+        "oracle=cs is for constraint=statistical_parity",
+    )
+    _fails({"tolerance": 1.5}, "tolerance")
+    _fails({"tolerance": "0.1,0.1"}, "names a bound twice")
     _fails({"choose": 0.2}, "not in the list")
     _fails({"bounds.z": 0.1}, r"names the group 'z'. The groups are: a, b")
     _fails({"bounds.a": "x"}, "is no bound")

@@ -38,7 +38,7 @@ def test_law_school_s_frontier_beats_the_constant_and_holds_on_test_rows(public_
     train, test = _law_school(public_data)
     table, other = Table.from_dataset(train), Table.from_dataset(test)
     levels = [0.2, 0.1, 0.05, 0.02]
-    method = FairRegression.with_values({"epsilon": levels, "label_range": [0, 1]})
+    method = FairRegression.with_values({"tolerance": levels, "label_range": [0, 1]})
     model = method.fit(table, Run(learner="linear"))
     points = model.held_out(other, 0.95)["frontier"]["points"]
     free, rest = points[0], points[1:]
@@ -65,7 +65,13 @@ def test_communities_and_crime(public_data):
     label = "ViolentCrimesPerPop"
     train, test = _halves(frame, "race", label, [c for c in frame.columns if c != label])
     found = fairkit.mitigate(
-        "fair-regression", train, test=test, learner="linear", epsilon=0.05, label_range=[0, 1], iterations=20
+        "fair-regression",
+        train,
+        test=test,
+        learner="linear",
+        tolerance=0.05,
+        label_range=[0, 1],
+        iterations=20,
     )
     assert found.before.find("statistical_parity_ks", "race").value > 0.4
     assert found.after.find("statistical_parity_ks", "race").value <= 0.05 + 0.096
@@ -82,7 +88,7 @@ def test_adult_s_logistic_run_needs_few_oracle_calls(public_data):
     features = [c for c in frame.columns if c != "income"]
     train, _ = _halves(frame, "sex", "income", features, favorable=">50K")
     table = Table.from_dataset(train)
-    model = FairRegression.with_values({"epsilon": 0.05}).fit(table, Run(learner="logistic"))
+    model = FairRegression.with_values({"tolerance": 0.05}).fit(table, Run(learner="logistic"))
     assert model.details["converged"]
     assert model.details["oracle_calls_of_run"] <= 25
     assert model.details["violation"] <= 0.005

@@ -187,7 +187,7 @@ def test_same_seed_same_bytes():
         ({"lightgbm.boosting": "dart"}, "goes with iterate=last alone"),
         ({"tolerance": "0.1,0.2"}, "2 tolerances for 1 constraints"),
         ({"operating_point": True}, "needs global_fpr or global_fnr"),
-        ({"constraint": "fnrr"}, "list of fnr"),
+        ({"constraint": "fnrr"}, "list of equal_opportunity"),
         ({"global_fpr": 1.5}, "above 0 and below 1"),
         ({"n_estimators": 0}, "at least 1"),
     ],

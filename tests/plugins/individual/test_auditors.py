@@ -192,7 +192,7 @@ def test_dif_needs_no_label(files, kind):
 def test_logits_are_made_from_probabilities_and_said(files):
     data = dataset(people())
     finding = run(
-        files["forest"], data, "dif", epsilon=0.0, metric="euclidean", columns=["age", "hours"]
+        files["forest"], data, "dif", epsilon=0.0, fair_metric="euclidean", columns=["age", "hours"]
     ).findings[0]
     assert any("made from its probabilities" in note for note in finding.notes)
     model = fairkit.OnnxModel.load(files["forest"]).bind(data, fairkit.ModelOptions())
@@ -263,7 +263,9 @@ def test_multi_class_against_all_pairs(loss):
     columns = {k: v[:300] for k, v in people().items() if k != "rich"}
     columns["grade"] = np.random.default_rng(0).choice(np.array(["a", "b", "c"], dtype=object), 300)
     data = fairkit.load_data(columns, label="grade", sensitive=["male"], name="people")
-    finding = run(ThreeWays(), data, epsilon=0.2, loss=loss, metric="euclidean", columns=["age"]).findings[0]
+    finding = run(
+        ThreeWays(), data, epsilon=0.2, loss=loss, fair_metric="euclidean", columns=["age"]
+    ).findings[0]
     P = ThreeWays().predict_proba(columns)
     code = np.searchsorted(["a", "b", "c"], columns["grade"].astype(str))
     table = {
@@ -298,7 +300,7 @@ def test_policies_look_at_the_upper_bound(files):
 def test_a_saved_metric_gives_the_same_certificate(files, tmp_path):
     data, path = dataset(people()), tmp_path / "metric.json"
     one = run(files["lightgbm"], data, epsilon=0.1, save_metric=str(path)).findings[0]
-    two = run(files["lightgbm"], data, epsilon=0.1, metric=str(path)).findings[0]
+    two = run(files["lightgbm"], data, epsilon=0.1, fair_metric=str(path)).findings[0]
     assert two.value == one.value
     assert two.parameters["metric_sha256"] == one.parameters["metric_sha256"]
     other = fairkit.load_data(
@@ -306,7 +308,7 @@ def test_a_saved_metric_gives_the_same_certificate(files, tmp_path):
         label="rich", favorable="yes", sensitive=["male"],
     )  # fmt: skip
     with pytest.raises(DataError, match="made for the column 'hours'"):
-        run(Constant(), other, epsilon=0.1, metric=str(path))
+        run(Constant(), other, epsilon=0.1, fair_metric=str(path))
 
 
 def test_few_rows_are_inconclusive(files):
@@ -339,9 +341,9 @@ def test_labels_only_models_have_a_zero_one_gap():
         ("restricted-dro", {"epsilon": -1}, "epsilon"),
         ("restricted-dro", {"epsilon": "inf"}, "finite"),
         ("restricted-dro", {"epsilon": []}, "at least one epsilon"),
-        ("restricted-dro", {"metric": "subspaec"}, "Did you mean 'subspace'"),
-        ("restricted-dro", {"metric": "euclidean"}, "needs the columns"),
-        ("restricted-dro", {"metric": "euclidean", "columns": "agee"}, "Did you mean 'age'"),
+        ("restricted-dro", {"fair_metric": "subspaec"}, "Did you mean 'subspace'"),
+        ("restricted-dro", {"fair_metric": "euclidean"}, "needs the columns"),
+        ("restricted-dro", {"fair_metric": "euclidean", "columns": "agee"}, "Did you mean 'age'"),
         ("restricted-dro", {"loss": "hinge"}, "loss"),
     ],
 )

@@ -83,7 +83,7 @@ def test_the_number_of_a_linear_model_is_known():
     data = dataset(columns)
     module = torch.nn.Linear(3, 1)
     module.weight.data, module.bias.data = torch.tensor([[0.05, 0.1, 0.3]]), torch.tensor([-6.0])
-    how = {"metric": "euclidean", "columns": ["age", "hours", "male"]}
+    how = {"fair_metric": "euclidean", "columns": ["age", "hours", "male"]}
     found = audit(exported(module), data, **how).find("dif")
     # E (w t)^2 under E |t|^2 = ε
     assert found.evidence["gradient"] == pytest.approx(0.05 * (0.05**2 + 0.1**2 + 0.3**2), rel=0.02)
@@ -100,7 +100,7 @@ def test_a_torch_module_and_its_file_get_the_same_number():
 def test_a_model_of_ours_in_memory_is_opened():
     columns = people()
     x = np.column_stack([columns[name] for name in FEATURES])
-    model = fairkit.mitigator("sensei")(epochs=1, metric="subspace", learner=None)
+    model = fairkit.mitigator("sensei")(epochs=1, fair_metric="subspace", learner=None)
     model.fit(x, columns["rich"], sensitive_features=columns["male"])
     renamed = {f"x{place}": columns[name] for place, name in enumerate(FEATURES)} | {"rich": columns["rich"]}
     data = fairkit.load_data(renamed, label="rich", favorable="yes", sensitive=["x2"])
@@ -194,7 +194,7 @@ def test_a_metric_that_the_features_do_not_give_is_refused_by_column(tmp_path):
     metric = learn.euclidean({name: columns[name] for name in ("age", "height")})
     metric.save(tmp_path / "metric.json")
     with pytest.raises(ModelError, match="reads 'hours', 'male', which the metric does not have"):
-        audit(exported(net()), dataset(columns), metric=str(tmp_path / "metric.json"))
+        audit(exported(net()), dataset(columns), fair_metric=str(tmp_path / "metric.json"))
 
 
 def test_estimators_without_a_gradient_are_refused():

@@ -134,7 +134,7 @@ def test_on_adult_sex_and_race_change_no_decision(public_data):
     )
     content = export(model, table).SerializeToString()
     report = fairkit.audit(
-        content, data, auditors=["consistency"], parameters={"consistency": {"flip": ["sex+white"]}}
+        content, data, auditors=["consistency"], parameters={"consistency": {"sensitive": ["sex+white"]}}
     )
     assert report.find("consistency").value == 1.0
     assert fairkit.audit(content, data).find("balanced_accuracy").value > 0.7

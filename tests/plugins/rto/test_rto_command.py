@@ -82,7 +82,7 @@ def test_a_repaired_file_comes_out(folder, plugin):
         (("--set", "rho=1.5"), {}, "rho must be 0 to 1, not 1.5"),
         (("--set", "ro=0.2"), {}, "Did you mean"),
         (("--set", "solver=newton"), {}, "solver cannot be 'newton'"),
-        (("--set", "split=race"), {}, "no sensitive split 'race'"),
+        (("--set", "sensitive=race"), {}, "no sensitive split 'race'"),
         (("--set", "score_output=q"), {}, "no output 'q'"),
         (("--learner", "forest"), {}, "takes no learner"),
     ],

@@ -197,7 +197,7 @@ def chances(model, columns):
 
 @pytest.mark.parametrize("solver", ["exact", "sgd"])
 def test_given_settings_are_used(small, solver):
-    model = fit(small, gamma=0.2, rho=0.3, epsilon=0, solver=solver)
+    model = fit(small, gamma=0.2, rho=0.3, tolerance=0, solver=solver)
     h = chances(model, small)
     rates = [h[small["sex"] == value].mean() for value in ("F", "M")]
     np.testing.assert_allclose(rates, 0.3, atol=1e-6 if solver == "exact" else 0.02)
@@ -210,7 +210,7 @@ def test_chosen_settings_meet_parity_on_the_validation_rows_and_repeat(small):
     one, other = fit(small), fit(small)
     assert one.rule == other.rule
     assert one.details["validation"]["violation"] <= one.details["validation"]["allowed"]
-    loose = fit(small, epsilon="none", tolerance=0.3)
+    loose = fit(small, tolerance="none", slack=0.3)
     assert loose.details["validation"]["expected_accuracy"] >= one.details["validation"]["expected_accuracy"]
 
 
@@ -235,7 +235,7 @@ def test_equal_opportunity_is_learned_from_the_favorable_outcomes(small):
 @pytest.mark.parametrize("solver", ["exact", "sgd"])
 @pytest.mark.parametrize("epsilon", [0, 0.01])
 def test_covariance_within_subgroups(small, solver, epsilon):
-    model = fit(small, "sex+race", constraint="covariance", gamma=0.2, epsilon=epsilon, solver=solver)
+    model = fit(small, "sex+race", constraint="covariance", gamma=0.2, tolerance=epsilon, solver=solver)
     h = chances(model, small)
     s = (small["sex"] == "M").astype(float)
     for race in "ABC":
@@ -272,7 +272,7 @@ def test_a_rate_that_moves_every_group_the_same_way_is_told(small):
         ({"rho": 1.2}, "rho must be 0 to 1"),
         ({"rho": -0.1}, "rho must be 0 to 1"),
         ({"gamma": 0}, "gamma must be at least 1e-06"),
-        ({"epsilon": -0.1}, "epsilon must be at least 0"),
+        ({"tolerance": -0.1}, "tolerance must be at least 0"),
         ({"solver": "newton"}, "solver cannot be 'newton'"),
         ({"constraint": "covariance", "rho": 0.3}, "no common rate"),
         ({"gama": 0.1}, "Did you mean 'gamma'"),

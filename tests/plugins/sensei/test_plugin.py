@@ -32,9 +32,9 @@ def fitted(values=None, task="binary", rows=600, **given):
 @pytest.mark.parametrize(
     "values",
     [
-        {"metric": "face", "flip": ("sex",)},
-        {"metric": "explore", "flip": ("sex", "race")},
-        {"method": "clp", "flip": ("sex+race",)},
+        {"fair_metric": "face", "sensitive": ("sex",)},
+        {"fair_metric": "explore", "sensitive": ("sex", "race")},
+        {"method": "clp", "sensitive": ("sex+race",)},
         {"method": "sensr"},
         {"hidden": ()},
         {"epsilon": 0.0},
@@ -93,7 +93,7 @@ def test_a_metric_from_a_file_and_from_python(tmp_path):
     table = Table.from_dataset(data)
     metric = learn.subspace({name: table.columns[name] for name in table.features}, ["sex", "race"])
     metric.save(tmp_path / "metric.json")
-    model, _ = fitted({"metric": str(tmp_path / "metric.json")}, rows=500)
+    model, _ = fitted({"fair_metric": str(tmp_path / "metric.json")}, rows=500)
     other, _ = fitted(metric=metric, rows=500)
     assert model.details["metric_sha256"] == metric.sha256
     assert model.details["history"] == other.details["history"]
@@ -130,12 +130,12 @@ def test_one_group_of_everybody_is_the_plain_network():
         ({"rho": (1.0, 1.0)}, ParameterError, "twice"),
         ({"rho": (1.0,), "choose": 2.0}, ParameterError, "choose=2 is not in the list"),
         ({"method": "clp"}, ParameterError, "needs counterfactuals"),
-        ({"metric": "face"}, ParameterError, "needs counterfactuals"),
-        ({"metric": "subspce"}, ParameterError, "nor a file"),
+        ({"fair_metric": "face"}, ParameterError, "needs counterfactuals"),
+        ({"fair_metric": "subspce"}, ParameterError, "nor a file"),
         ({"batch": 1}, ParameterError, "batch of 1 rows cannot hold 2 classes"),
-        ({"method": "clp", "flip": ("sexx",)}, ParameterError, "reads no column"),
+        ({"method": "clp", "sensitive": ("sexx",)}, ParameterError, "reads no column"),
         ({"device": "cuda"}, ParameterError, "finds no GPU"),
-        ({"metric": "face", "flip": ("sex",), "rank": 99}, DataError, "rank=99"),
+        ({"fair_metric": "face", "sensitive": ("sex",), "rank": 99}, DataError, "rank=99"),
     ],
 )
 def test_bad_parameters(values, error, says):
@@ -203,7 +203,7 @@ def test_adult_in_a_small_form(public_data, seed):
     train, test = split_dataset(data, 0.3, seed)
     table = Table.from_dataset(train)
     method = SenSeI(SenSeI.Parameters(epochs=4, rate=0.005, batch=128))
-    flips = {"flip": ["relationship"], "values": {"relationship": ["Husband", "Wife"]}}
+    flips = {"sensitive": ["relationship"], "values": {"relationship": ["Husband", "Wife"]}}
     how = {"consistency": flips, "dif": {"epsilon": [0.1], "queries": 200, "pairs": 0}}
     before, after = (
         fairkit.audit(

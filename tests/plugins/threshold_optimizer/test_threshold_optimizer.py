@@ -118,7 +118,7 @@ def test_agrees_with_fairlearn_to_its_grid(rows, constraint):
 
 def test_an_allowed_difference_is_used(rows):
     _exact, h0 = solve(rows)
-    _loose, h1 = solve(rows, epsilon=0.1)
+    _loose, h1 = solve(rows, tolerance=0.1)
     assert np.ptp(rates_of(rows, h1, "demographic_parity")) == pytest.approx(0.1, abs=1e-9)
     assert rows.accuracy(h1) > rows.accuracy(h0)
 
