@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 from typer.core import TyperGroup
@@ -67,15 +67,21 @@ def _main(
     warnings.showwarning = _show_warning
 
 
-def _show_warning(*arguments: Any) -> None:
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
     """Print a renamed parameter as a note; show other warnings as Python does."""
     from fairkit.errors import RenamedWarning
 
-    message, category, *_ = arguments
     if issubclass(category, RenamedWarning):
         print(f"note: {message}", file=sys.stderr)
     else:
-        _usual(*arguments)
+        _usual(message, category, filename, lineno, file, line)
 
 
 _usual = warnings.showwarning

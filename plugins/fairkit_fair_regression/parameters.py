@@ -38,8 +38,8 @@ class FairRegressionParameters:
     )
     zeta: tuple[float, ...] = parameter(
         (),
-        help="The largest loss of a group (bounded_group_loss), for labels scaled to [0, 1]: squared error is halved, the "
-        "logistic loss is log-loss / 10.01; a list gives the whole frontier.",
+        help="The largest loss of a group (bounded_group_loss), for labels scaled to [0, 1]: squared error is "
+        "halved, the logistic loss is log-loss / 10.01; a list gives the whole frontier.",
         above=0,
     )
     bounds: Mapping[str, Any] = parameter(
@@ -87,7 +87,8 @@ class FairRegressionParameters:
             )
         if self.constraint == "bounded_group_loss" and not self.zeta:
             raise ParameterError(
-                "fair-regression: constraint=bounded_group_loss needs zeta, the largest loss of a group for labels scaled to [0, 1], "
+                "fair-regression: constraint=bounded_group_loss needs zeta, the largest loss of a group for labels "
+                "scaled to [0, 1], "
                 "such as --set zeta=0.02"
             )
         if self.constraint == "bounded_group_loss" and self.oracle == "cs":

@@ -20,7 +20,8 @@ class FairRegression(Mitigator):
     """Fair regression by reductions: the least loss under statistical parity or bounded group losses.
 
     Trains a mixture of predictors, by any learner, whose predictions have nearly the same distribution in
-    every group (``constraint=statistical_parity``), or whose loss stays below a bound in every group (``constraint=bounded_group_loss``).
+    every group (``constraint=statistical_parity``), or whose loss stays below a bound in every group
+    (``constraint=bounded_group_loss``).
     Who uses the file draws `u`, which picks the predictor; audits are exact, from the weights.
     """
 

@@ -133,7 +133,7 @@ auditors = ["group", "consistency"]
 confidence = 0.9
 
 [audit.consistency]
-flip = ["sex"]
+sensitive = ["sex"]
 
 [[policy]]
 metric = "demographic_parity_difference"
