@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,8 @@ from fairkit.data.table import Groups, Table
 from fairkit.errors import DataError, MissingExtraError, ParameterError
 from fairkit.fitted import Run
 from fairkit.mitigation.choose import find_mitigator
-from fairkit.parameters.declare import current_names, parse_parameters
+from fairkit.sklearn.base import Face, face, written
+from fairkit.sklearn.columns import frame_columns, group_codes, sensitive_matrix, sensitive_names
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -57,22 +57,15 @@ def mitigator(plugin: str | type[Mitigator]) -> type[Any]:
     if method.stage == "post":
         return _post(method)
     try:
-        from sklearn.base import ClassifierMixin, RegressorMixin
+        from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
     except ImportError as error:
         raise MissingExtraError("scikit-learn", "sklearn") from error
     # a method for both kinds of labels is what it names first
     classifier = method.tasks[0] != "regression"
     base: Any = ClassifierMixin if classifier else RegressorMixin
-    body = {
-        "__init__": _initialiser(method),
-        "__doc__": method.__doc__,
-        "__module__": method.__module__,
-        "_method": method,
-    }
-    # the class takes the method's place by its name only: pickles find it through `_restore`
-    return type(
-        f"{method.__name__}Estimator", (_Classifier if classifier else _Regressor, base, _base()), body
-    )
+    kind = _Classifier if classifier else _Regressor
+    run = {"learner": None, "random_state": 0, "n_jobs": None}
+    return face(method, (kind, base, BaseEstimator), before={}, after=run)
 
 
 def _post(method: type[Mitigator]) -> type[Any]:
@@ -86,54 +79,10 @@ def _post(method: type[Mitigator]) -> type[Any]:
     return post_estimator(method)
 
 
-def _base() -> Any:
-    from sklearn.base import BaseEstimator
-
-    return BaseEstimator
-
-
-def _initialiser(method: type[Mitigator]) -> Any:
-    """Make an ``__init__`` with explicit keyword arguments: scikit-learn reads its signature."""
-    import inspect
-
-    defaults = {field.name: _default(field) for field in dataclasses.fields(method.Parameters)}
-    defaults |= {"learner": None, "random_state": 0, "n_jobs": None}
-
-    def __init__(self: Any, **values: Any) -> None:  # noqa: N807 - it becomes a method
-        values = current_names(method.Parameters, values, owner=method.name)
-        for name, default in defaults.items():
-            setattr(self, name, values.pop(name, default))
-        if values:
-            raise TypeError(f"{type(self).__name__} has no parameter {next(iter(values))!r}")
-
-    kinds = inspect.Parameter
-    own = [kinds("self", kinds.POSITIONAL_OR_KEYWORD)]
-    own += [kinds(name, kinds.KEYWORD_ONLY, default=default) for name, default in defaults.items()]
-    __init__.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]
-    return __init__
-
-
-def _default(field: dataclasses.Field[Any]) -> Any:
-    if field.default is not dataclasses.MISSING:
-        return field.default
-    # mappings: scikit-learn wants defaults that cannot be changed
-    return None
-
-
-def _restore(plugin: str | type[Mitigator], state: dict[str, Any]) -> Any:
-    """Unpickle: make the class again, then fill the instance."""
-    estimator = mitigator(plugin)()
-    estimator.__dict__.update(state)
-    return estimator
-
-
-class _Fitting:
+class _Fitting(Face):
     """What classifiers and regressors share."""
 
-    _method: type[Mitigator]
-
-    def __reduce__(self) -> Any:
-        return _restore, (self._method, dict(self.__dict__))
+    restores = staticmethod(mitigator)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[misc]
@@ -158,15 +107,11 @@ class _Fitting:
 
         The inputs are the data frame's columns by name, or ``x0``, ``x1``, ... for a matrix.
         """
-        from fairkit.files import write_atomic
         from fairkit.onnx.write.export import embed_settings, settings_of
 
         proto = self.model_.to_onnx()
         embed_settings(proto, settings_of(self._blank))
-        content: bytes = proto.SerializeToString(deterministic=True)
-        if path is not None:
-            write_atomic(Path(path), content)
-        return content
+        return written(proto, path)
 
     def _fit_table(
         self,
@@ -185,8 +130,7 @@ class _Fitting:
             name="X",
             **more,
         )
-        values = self._own_values()
-        method = self._method(parse_parameters(self._method.Parameters, values, owner=self._method.name))
+        method = self._made()
         run = Run(
             seed=_seed(self.random_state),  # type: ignore[attr-defined]
             threads=self.n_jobs if self.n_jobs != -1 else None,  # type: ignore[attr-defined]
@@ -195,13 +139,6 @@ class _Fitting:
         self.fitted_ = method.fit(table, run)
         # what the file's metadata is made of; no row needs to be kept
         self._blank = table.take(np.arange(0))
-
-    def _own_values(self) -> dict[str, Any]:
-        """Return the method's parameters as they were set; a mapping that was left out is left out."""
-        fields = dataclasses.fields(self._method.Parameters)
-        given = {field.name: getattr(self, field.name) for field in fields}
-        factory = {field.name for field in fields if field.default_factory is not dataclasses.MISSING}
-        return {name: value for name, value in given.items() if value is not None or name not in factory}
 
     def _predict_table(self, X: Any) -> Prediction:
         from sklearn.utils.validation import check_is_fitted
@@ -325,45 +262,23 @@ def _columns(estimator: Any, X: Any, *, reset: bool) -> dict[str, NDArray[Any]]:
         _check_n_features(estimator, X, reset=reset)
         if len(X) == 0:
             raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
-        return {str(name): _frame_column(X[name]) for name in X.columns}
+        return frame_columns(X)
     _check_feature_names(estimator, X, reset=reset)
     matrix = check_array(X, dtype="numeric", ensure_all_finite="allow-nan", estimator=estimator)
     _check_n_features(estimator, matrix, reset=reset)
     if np.iscomplexobj(matrix):
         raise ValueError("Complex data not supported")
-    return {f"x{place}": matrix[:, place] for place in range(matrix.shape[1])}
-
-
-def _frame_column(series: Any) -> NDArray[Any]:
-    """Return a data frame's column: text as objects with None where missing, else numbers."""
-    if series.dtype.kind in "iufb":
-        return np.asarray(series.to_numpy())
-    missing = series.isna().to_numpy()
-    values = series.astype(object).to_numpy(copy=True)
-    values[missing] = None
-    known = values[~missing]
-    if len(known) and all(isinstance(value, (int, float, np.number)) for value in known):
-        return np.array([np.nan if value is None else float(value) for value in values])
-    return np.array([None if value is None else str(value) for value in values], dtype=object)
+    return frame_columns(matrix)
 
 
 def _groups(sensitive: Any, rows: int) -> dict[str, Groups]:
     if sensitive is None:
         return {"all": Groups(None, ("all",), np.zeros(rows, dtype=np.int64))}
-    values = np.asarray(sensitive, dtype=object)
-    if len(values) != rows:
-        raise DataError(f"sensitive_features has {len(values)} rows, X has {rows}")
-    named = [str(name) for name in getattr(sensitive, "columns", [])]
-    matrix = values.reshape(rows, -1)
-    names = named or [
-        str(getattr(sensitive, "name", None) or f"sensitive_{i}") for i in range(matrix.shape[1])
-    ]
-    groups = {}
-    for place, name in enumerate(names):
-        texts = np.array([str(value) for value in matrix[:, place]])
-        found, codes = np.unique(texts, return_inverse=True)
-        groups[name] = Groups(None, tuple(found.tolist()), codes.astype(np.int64))
-    return groups
+    matrix = sensitive_matrix(sensitive, rows)
+    return {
+        name: Groups(None, *group_codes(matrix[:, place]))
+        for place, name in enumerate(sensitive_names(sensitive))
+    }
 
 
 def _check_lengths(columns: dict[str, NDArray[Any]], labels: NDArray[Any]) -> None:

@@ -1,0 +1,72 @@
+"""What scikit-learn's users have, as raw columns: frames, matrices, and sensitive features beside them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.data.roles import value_text
+from fairkit.errors import DataError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def frame_columns(X: Any) -> dict[str, NDArray[Any]]:
+    """Return the raw columns of a data frame, or ``x0``, ``x1``, ... of a matrix, each of shape [n]."""
+    if hasattr(X, "columns"):
+        return {str(name): raw_column(X[name]) for name in X.columns}
+    matrix = np.asarray(X)
+    return {f"x{place}": matrix[:, place] for place in range(matrix.shape[1])}
+
+
+def raw_column(values: Any) -> NDArray[Any]:
+    """Return text as objects with None where missing, and numbers as they are; from a series or an array."""
+    if values.dtype.kind in "iufb":
+        return np.asarray(values)
+    cells = np.array(values, dtype=object)
+    missing = np.asarray(values.isna()) if hasattr(values, "isna") else _missing(cells)
+    known = cells[~missing]
+    if len(known) and all(isinstance(value, (int, float, np.number)) for value in known):
+        return np.array(
+            [np.nan if gone else float(value) for gone, value in zip(missing, cells, strict=True)]
+        )
+    return np.array(
+        [None if gone else str(value) for gone, value in zip(missing, cells, strict=True)], dtype=object
+    )
+
+
+def sensitive_names(sensitive: Any) -> tuple[str, ...]:
+    """Return the names of sensitive features: a frame's columns, a series' name, or ``sensitive``, numbered."""
+    if hasattr(sensitive, "columns"):
+        return tuple(str(name) for name in sensitive.columns)
+    values = np.asarray(sensitive)
+    if values.ndim > 1 and values.shape[1] > 1:
+        return tuple(f"sensitive_{place}" for place in range(values.shape[1]))
+    return (str(getattr(sensitive, "name", None) or "sensitive"),)
+
+
+def sensitive_matrix(sensitive: Any, rows: int) -> NDArray[Any]:
+    """Return sensitive features as objects, shape [rows, k].
+
+    Raises
+    ------
+    DataError
+        They have another number of rows.
+    """
+    values = np.asarray(sensitive, dtype=object)
+    if len(values) != rows:
+        raise DataError(f"sensitive_features has {len(values)} rows, X has {rows}")
+    return values.reshape(rows, -1)
+
+
+def group_codes(values: NDArray[Any]) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+    """Return the groups' names, sorted, and each row's group, shape [n]."""
+    texts = np.array([value_text(value) for value in values.tolist()])
+    found, codes = np.unique(texts, return_inverse=True)
+    return tuple(found.tolist()), codes.astype(np.int64)
+
+
+def _missing(cells: NDArray[Any]) -> NDArray[np.bool_]:
+    return np.array([value is None or value != value for value in cells.tolist()], dtype=bool)  # noqa: PLR0124 -- only NaN differs from itself
