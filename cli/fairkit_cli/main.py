@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import warnings
 from typing import Annotated, Any, TextIO
 
@@ -13,7 +12,7 @@ from typer.core import TyperGroup
 from fairkit_cli import audit, certify, compare, demo, frontier, init, mitigate, plugins, registry
 from fairkit_cli.failures import guarded
 from fairkit_cli.interrupts import end_at_once
-from fairkit_cli.output import echo, flush
+from fairkit_cli.output import echo, flush, say
 from fairkit_cli.streams import prepare
 
 
@@ -79,7 +78,7 @@ def _show_warning(
     from fairkit.errors import RenamedWarning
 
     if issubclass(category, RenamedWarning):
-        print(f"note: {message}", file=sys.stderr)
+        say(f"note: {message}")
     else:
         _usual(message, category, filename, lineno, file, line)
 
