@@ -1,4 +1,4 @@
-"""Write docs/reference/ from the code: commands, metrics, plugins, configuration.
+"""Write docs/reference/ from the code: commands, metrics, plugins, configuration, Python.
 
 Run it with `make docs`; a test holds that the files are what this script writes.
 """
@@ -6,11 +6,13 @@ Run it with `make docs`; a test holds that the files are what this script writes
 from __future__ import annotations
 
 import inspect
+import re
 from pathlib import Path
 from typing import Any
 
 import typer
 
+import fairkit
 from fairkit import config, plugins
 from fairkit_cli.main import app
 from fairkit_cli.plugins import describe
@@ -26,6 +28,7 @@ def pages() -> dict[str, str]:
         "metrics.md": metrics_page(),
         "plugins.md": plugins_page(),
         "configuration.md": configuration_page(),
+        "python.md": python_page(),
     }
 
 
@@ -118,6 +121,65 @@ def configuration_page() -> str:
     return GENERATED + "\n".join(parts) + "\n" + _CONFIGURATION_TAIL
 
 
+def python_page() -> str:
+    """Every public name of the package, from its docstring."""
+    names = sorted(fairkit.__all__, key=lambda name: (inspect.isclass(getattr(fairkit, name)), name.lower()))
+    parts = ["# Python\n", "What `import fairkit` has. `help(fairkit.NAME)` prints the same.\n"]
+    for name in names:
+        parts += [f"## fairkit.{name}\n", *_documented(name, getattr(fairkit, name))]
+    return GENERATED + "\n".join(parts).rstrip() + "\n"
+
+
+def _documented(name: str, thing: Any) -> list[str]:
+    parts = []
+    if callable(thing) and not (inspect.isclass(thing) and issubclass(thing, BaseException)):
+        parts.append(f"```python\n{_signature(name, thing)}\n```\n")
+    if inspect.isclass(thing) or inspect.isfunction(thing):
+        parts.append(_markdown(inspect.getdoc(thing) or "") + "\n")
+    if inspect.isclass(thing):
+        own = [(n, m) for n, m in vars(thing).items() if not n.startswith("_") and inspect.isroutine(m)]
+        for method, member in own:
+            function = member.__func__ if isinstance(member, (classmethod, staticmethod)) else member
+            summary = (inspect.getdoc(function) or "").split("\n\n")[0].replace("\n", " ")
+            parts.append(f"- `{_signature(method, function)}`: {summary}")
+        parts += [""] if own else []
+    return parts
+
+
+def _signature(name: str, thing: Any) -> str:
+    """Return the call without annotations: types stand in the text, and quoted ones read badly."""
+    try:
+        signature = inspect.signature(thing)
+    except (TypeError, ValueError):
+        return name
+    empty = inspect.Parameter.empty
+    shown = [
+        parameter.replace(annotation=empty)
+        for parameter in signature.parameters.values()
+        if parameter.name not in ("self", "cls")
+    ]
+    text = str(signature.replace(parameters=shown, return_annotation=empty))
+    return name + re.sub(r"<(factory|function \w+|[\w.]+ object)[^>]*>", "...", text)
+
+
+def _markdown(docstring: str) -> str:
+    """Return a numpydoc docstring as Markdown: sections as bold lines, their entries as lists."""
+    lines, section = [], ""
+    source = docstring.splitlines()
+    for number, line in enumerate(source):
+        following = source[number + 1] if number + 1 < len(source) else ""
+        if line and following and set(following) == {"-"}:
+            section = line
+            lines.append(f"**{line}**\n")
+        elif not (line and set(line) == {"-"}):
+            entry = section in _LISTED and line and not line.startswith(" ")
+            lines.append(f"- `{line}`" if entry else line)
+    return re.sub(r"::\n\n", ":\n\n", "\n".join(lines)).strip()
+
+
+_LISTED = ("Parameters", "Attributes", "Returns", "Raises", "Yields")
+
+
 def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
@@ -148,7 +210,7 @@ Under the field's own names:
 | `statistical_parity_ks` | the largest distance between a group's score distribution and everybody's (Agarwal, Dudík & Wu 2019) |
 | `worst_group_loss` | the largest mean loss of a group (Agarwal, Dudík & Wu 2019) |
 
-How the intervals are made: [intervals](../intervals.md).
+How the intervals are made: [intervals](../explanation/intervals.md).
 """
 
 _CONFIGURATION_HEAD = """# Configuration
@@ -174,7 +236,7 @@ sensitive = ["sex", "age:25:60", "sex+ethnicity"]
 auditors = ["group", "consistency"]
 
 [audit.consistency]
-flip = ["sex"]
+sensitive = ["sex"]
 
 [[policy]]
 metric = "demographic_parity_difference"

@@ -21,7 +21,7 @@ def test_the_tutorial_runs_as_typed(public_data, tmp_path):
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     }
     python = ""
-    for kind, code, text in _BLOCK.findall((ROOT / "docs" / "tutorial.md").read_text("utf-8")):
+    for kind, code, text in _BLOCK.findall((ROOT / "docs" / "tutorials" / "income.md").read_text("utf-8")):
         if text.startswith("pip install"):
             continue
         if kind == "python":

@@ -1,4 +1,4 @@
-"""The story of docs/registry.md works as typed."""
+"""The story of docs/how-to/registry.md works as typed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BLOCK = re.compile(r"^```(sh|python)(?: exit=(\d+))?\n(.*?)^```", re.DOTALL | r
 
 
 def blocks():
-    text = (ROOT / "docs" / "registry.md").read_text("utf-8")
+    text = (ROOT / "docs" / "how-to" / "registry.md").read_text("utf-8")
     return _BLOCK.findall(text)
 
 
