@@ -26,3 +26,7 @@ class VerificationError(CertificateError):
 
     The command line answers it with exit code 1 where it was asked to verify.
     """
+
+
+class ContradictionError(VerificationError):
+    """A certificate by a trusted key whose statement cannot be true: it contradicts itself."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from typing import Any
 
 
@@ -42,8 +43,25 @@ def _refuse_constant(name: str) -> Any:
     raise StrictJsonError(f"{name} is not JSON")
 
 
+_LONGEST_NUMBER = 400
+"""Digits; the largest float has 309."""
+
+
+def _whole(text: str) -> int:
+    if len(text) > _LONGEST_NUMBER or not math.isfinite(float(text)):
+        raise StrictJsonError(f"{text[:20]}... is a number that no float holds")
+    return int(text)
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise StrictJsonError(f"{text[:20]} is a number that no float holds")
+    return value
+
+
 def read_object(raw: bytes) -> dict[str, Any]:
-    """Parse bytes that must be one JSON object without double keys, NaN or infinities.
+    """Parse bytes that must be one JSON object without double keys, NaN, infinities or larger numbers.
 
     Raises
     ------
@@ -51,7 +69,13 @@ def read_object(raw: bytes) -> dict[str, Any]:
         They are not.
     """
     try:
-        value = json.loads(raw.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_refuse_constant)
+        value = json.loads(
+            raw.decode("utf-8"),
+            object_pairs_hook=_unique,
+            parse_constant=_refuse_constant,
+            parse_int=_whole,
+            parse_float=_finite,
+        )
     except StrictJsonError:
         raise
     except (ValueError, RecursionError) as error:

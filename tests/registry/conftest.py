@@ -7,7 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from fairkit.results.findings import DataInfo, Finding, GroupValue, ModelInfo, Report, RuleResult
+from fairkit.results.findings import DataInfo, Finding, GroupValue, ModelInfo, Report
+from fairkit.results.policy import Rule, judge
 from fairkit_registry.evidence import certificate, keys
 from fairkit_registry.evidence.settings import AuditSettings
 from fairkit_registry.store.registry import Registry
@@ -44,31 +45,43 @@ def finding(metric: str, value: float, half: float = 0.01, **changes) -> Finding
             GroupValue(group="m", rows=60, value=0.0),
         ),
     }
+    if changes.get("sensitive", "sex") is None:
+        given["groups"] = ()
     return Finding(**(given | changes))
 
 
-def report(model: Path, findings=None, **changes) -> Report:
+LIMITS = {"pass": 0.1, "fail": 0.001, "inconclusive": 0.05}
+"""Limits of the demographic parity difference of `finding` that give these verdicts."""
+
+
+def judged(findings, verdict, confidence):
+    """Judge the rule that gives the verdict; without a verdict what the limit 0.1 gives."""
+    wanted = ("demographic_parity_difference", "sex")
+    measured = any((one.metric, one.sensitive) == wanted for one in findings)
+    if verdict is None or not measured:
+        return (), None
+    rule = Rule(
+        metric="demographic_parity_difference", sensitive="sex", maximum=LIMITS.get(verdict, LIMITS["pass"])
+    )
+    return judge([rule], findings, confidence=confidence)
+
+
+def table(name: str = "people.csv", sha256: str = DATA, **changes) -> DataInfo:
+    given = {"rows": 100, "dropped_rows": 3, "groups": {"sex": {"f": 40, "m": 60}}}
+    return DataInfo(name=name, sha256=sha256, **(given | changes))
+
+
+def report(model: Path, findings=None, *, verdict="judged", **changes) -> Report:
+    found = (finding("demographic_parity_difference", 0.05),) if findings is None else tuple(findings)
+    policy, decided = judged(found, verdict, changes.get("confidence", 0.95))
     given = {
         "model": ModelInfo(
             name=model.name, sha256=hashlib.sha256(model.read_bytes()).hexdigest(), task="binary"
         ),
-        "data": DataInfo(
-            name="people.csv", sha256=DATA, rows=100, dropped_rows=3, groups={"sex": {"f": 40, "m": 60}}
-        ),
-        "findings": (finding("demographic_parity_difference", 0.05),)
-        if findings is None
-        else tuple(findings),
-        "policy": (
-            RuleResult(
-                metric="demographic_parity_difference",
-                sensitive="sex",
-                maximum=0.1,
-                minimum=None,
-                verdict="pass",
-                reason="all of it at most 0.1",
-            ),
-        ),
-        "verdict": "pass",
+        "data": table(),
+        "findings": found,
+        "policy": policy,
+        "verdict": decided,
         "environment": {"fairkit": "0", "python": "3", "plugins": []},
     }
     return Report(**(given | changes))
@@ -103,7 +116,9 @@ def model(tmp_path):
 
 @pytest.fixture
 def make():
-    return SimpleNamespace(report=report, finding=finding, model=write_model, data=DATA, settings=SETTINGS)
+    return SimpleNamespace(
+        report=report, finding=finding, model=write_model, data=DATA, settings=SETTINGS, table=table
+    )
 
 
 @pytest.fixture
@@ -111,10 +126,12 @@ def certify(tmp_path, signer):
     def certify(
         model: Path, findings=None, *, by=None, at=None, settings=None, mitigation=None, **changes
     ) -> Path:
+        told = settings or SETTINGS | {"confidence": changes.get("confidence", 0.95)}
+        same = {"confidence": told["confidence"], "seed": told["seed"], "adjustment": told.get("adjustment")}
         raw = certificate.issue(
-            report(model, findings, **changes),
+            report(model, findings, **(same | changes)),
             [signer.secret] if by is None else list(by),
-            settings=settings or SETTINGS,
+            settings=told,
             mitigation=mitigation,
             audited_at=at or datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
         )

@@ -42,9 +42,10 @@ def ks(report):
 
 
 @pytest.mark.parametrize("weights", [False, True])
-def test_charts_come_out_as_they_went_in(weights, model, certify, signer):
+def test_charts_come_out_as_they_went_in(weights, model, certify, signer, make):
     report = audited(weights=weights)
-    raw = certify(model(), report.findings).read_bytes()
+    settings = make.settings | {"data": {"label": "y", "weights": "w" if weights else None}}
+    raw = certify(model(), report.findings, data=report.data, settings=settings).read_bytes()
     signed = certificate.verify(raw, [signer.public]).report
     kept = ks(signed).evidence
     assert not set(charts.CHARTS) & set(kept)
@@ -69,7 +70,7 @@ def test_charts_come_out_as_they_went_in(weights, model, certify, signer):
 
 def test_what_is_public_already_stays_and_is_compared(model, certify, signer):
     report = audited()
-    raw = certify(model(), report.findings).read_bytes()
+    raw = certify(model(), report.findings, data=report.data).read_bytes()
     signed = certificate.verify(raw, [signer.public]).report
     once = public_findings([finding.to_dict() for finding in report.findings])
     assert public_findings(once) == once

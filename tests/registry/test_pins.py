@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 
 import pytest
 
-from fairkit.results.findings import DataInfo
 from fairkit_registry.errors import CertificateError
 from fairkit_registry.evidence import pinfile, pins
 from fairkit_registry.evidence.settings import AuditSettings
@@ -48,8 +47,8 @@ CHOICES = {
     "scores read as logits": ({"model": {"score_kind": "logit"}}, "model.score_kind"),
     "another output": ({"model": {"score_output": "other"}}, "model.score_output"),
     "the other class": ({"model": {"favorable_class": 0}}, "model.favorable_class"),
-    "another task": ({"model": {"task": "regression"}}, "model.task"),
-    "other bins": ({"data": {"sensitive": ["sex", "age:25"]}}, "data.sensitive"),
+    "a task": ({"model": {"task": "binary"}}, "model.task"),
+    "other bins": ({"data": {"sensitive": ["sex:25"]}}, "data.sensitive"),
     "missing values as a group": ({"data": {"missing": "group"}}, "data.missing"),
     "weights": ({"data": {"weights": "w"}}, "data.weights"),
     "features in another order": ({"data": {"features": ["b", "a"]}}, "data.features"),
@@ -94,7 +93,7 @@ def test_a_pin_refuses_the_default_and_every_other_value(registry, model, certif
     [
         ({"label": "other"}, "data.label"),
         ({"favorable": "no"}, "data.favorable"),
-        ({"sensitive": ["sex", "region"]}, "data.sensitive"),
+        ({"sensitive": ["region"]}, "data.sensitive"),
     ],
 )
 def test_what_has_no_default_is_pinned_or_as_in_the_current_version(
@@ -116,10 +115,11 @@ def test_what_has_no_default_is_pinned_or_as_in_the_current_version(
     )
 
 
-def test_the_default_written_out_is_the_default(registry, model, certify, policy):
+def test_the_default_written_out_is_the_default(registry, model, certify, policy, make):
     spelled = told(parameters={"group": {"min_group": "30"}}, confidence=0.99)
     assert pins.unusual(spelled) == {"audit.confidence": 0.99}
-    registry.add("credit", model(), certificates=[certify(model(), settings=spelled)])
+    findings = [make.finding(RULE["metric"], 0.05, confidence=0.99)]
+    registry.add("credit", model(), certificates=[certify(model(), findings, settings=spelled)])
     registry.set_alias("credit", "production", policy)
     assert promote(registry, "credit@1", "production", now=NOW).verdict == "pass"
 
@@ -160,15 +160,11 @@ def test_a_rule_without_a_column_needs_pinned_columns(registry, model, certify, 
 def test_rows_cannot_be_left_out_through_a_column_of_the_signers_choice(
     registry, model, certify, policy, make
 ):
-    data = DataInfo(
-        name="x",
-        sha256=make.data,
-        rows=100,
-        dropped_rows=900,
-        groups={"sex": {"f": 40, "m": 60}, "trigger": {"a": 50, "b": 50}},
-    )
+    sizes = {"f": 40, "m": 60}
+    data = make.table(dropped_rows=900, groups={"sex": sizes, "trigger": sizes})
+    findings = [make.finding(RULE["metric"], 0.05, sensitive=column) for column in ("sex", "trigger")]
     settings = told(data={"sensitive": ["sex", "trigger"]})
-    registry.add("credit", model(), certificates=[certify(model(), data=data, settings=settings)])
+    registry.add("credit", model(), certificates=[certify(model(), findings, data=data, settings=settings)])
     registry.set_alias("credit", "production", replace(policy, data=(make.data,)))
     assert "900 rows were left out" in texts(promote(registry, "credit@1", "production", now=NOW))[0]
 

@@ -8,7 +8,6 @@ import pytest
 from fairkit import plugins
 from fairkit.plugins.finding import Found, Plugin
 from fairkit.promotions import PromotionCheck, Remark
-from fairkit.results.findings import DataInfo
 from fairkit_registry.promotion.policies import AliasPolicy
 from fairkit_registry.promotion.run import evaluate, promote
 
@@ -167,7 +166,7 @@ def test_a_changed_byte_is_refused(registry, model, certify, policy, what):
 
 
 def test_the_data_that_the_alias_asks_for(registry, model, certify, policy, make):
-    elsewhere = DataInfo(name="x", sha256="e" * 64, rows=1, dropped_rows=0, groups={})
+    elsewhere = make.table(name="x", sha256="e" * 64)
     registry.add("credit", model(), certificates=[certify(model(), data=elsewhere)])
     registry.set_alias("credit", "production", replace(policy, data=(make.data,)))
     assert "about the data" in texts(promote(registry, "credit@1", "production", now=NOW))[0]
@@ -183,8 +182,10 @@ def test_no_worse_than_the_holder_beyond_noise(registry, model, certify, policy,
             make.finding("demographic_parity_difference", difference),
             make.finding("accuracy", accuracy, sensitive=None, better="higher"),
         ]
-        return registry.add("credit", model(factor), certificates=[certify(model(factor), findings)])
+        signed = certify(model(factor), findings, verdict=None)
+        return registry.add("credit", model(factor), certificates=[signed])
 
+    policy = replace(policy, rules=(RULE | {"max": 0.9},))
     add(1, 0.05, 0.80)
     add(2, 0.055, 0.70)
     add(3, 0.20, 0.90)
@@ -208,7 +209,7 @@ def test_no_worse_than_the_holder_beyond_noise(registry, model, certify, policy,
 def test_a_finding_that_is_gone_cannot_be_compared_and_other_data_are_noted(
     registry, model, certify, policy, make
 ):
-    elsewhere = DataInfo(name="x", sha256="e" * 64, rows=1, dropped_rows=0, groups={})
+    elsewhere = make.table(name="x", sha256="e" * 64)
     both = [make.finding("demographic_parity_difference", 0.05), make.finding("gap", 0.1)]
     registry.add("credit", model(1), certificates=[certify(model(1), both)])
     registry.add("credit", model(2), certificates=[certify(model(2), data=elsewhere)])

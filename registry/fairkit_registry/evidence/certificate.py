@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import DataError
 from fairkit.results.findings import Report
-from fairkit_registry.errors import CertificateError, VerificationError
+from fairkit_registry.errors import CertificateError, ContradictionError, VerificationError
 from fairkit_registry.evidence import dsse, predicate
 from fairkit_registry.evidence.diagnosis import explain_refusal
 from fairkit_registry.evidence.staging import LARGEST_CERTIFICATE
@@ -197,8 +197,8 @@ def verify(
     model_sha256, data_sha256
         What the certificate must be about; None leaves it open.
     full
-        Whether to hold the statement against the JSON Schema too. Only for display may it be left out: it
-        takes a library that takes long to load.
+        Whether to hold the statement against the JSON Schema and against itself too. Only for display may it be left
+        out: it takes a library that takes long to load.
 
     Raises
     ------
@@ -307,6 +307,8 @@ def _interpret(
         raise VerificationError(
             "the certificate contradicts itself: its subject and its report name two models"
         )
+    if full and verified:
+        check_statement(report, body["settings"])
     return Certificate(
         sha256=hashlib.sha256(raw).hexdigest(),
         model_sha256=digest,
@@ -319,6 +321,25 @@ def _interpret(
         keyids=keyids,
         verified=verified,
     )
+
+
+_SHOWN = 5
+
+
+def check_statement(report: Report, settings: Mapping[str, Any]) -> None:
+    """Refuse a statement that cannot be true, whoever signed it.
+
+    Raises
+    ------
+    ContradictionError
+        The message lists what in it contradicts what.
+    """
+    from fairkit_registry.evidence.consistency import contradictions
+
+    found = list(contradictions(report, settings))
+    if found:
+        more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+        raise ContradictionError(f"the certificate contradicts itself: {'; '.join(found[:_SHOWN])}{more}")
 
 
 def _subject(statement: Mapping[str, Any]) -> tuple[str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fairkit_registry.errors import CertificateError
-from fairkit_registry.evidence.certificate import issue
+from fairkit_registry.evidence.certificate import check_statement, issue
 from fairkit_registry.store.blobs import is_digest
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ def certify(
             "onnx.save_model(onnx.load(path), out, save_as_external_data=False)"
         )
     report = settings.run(model, dataset, progress=progress, engine=engine, scheduler=scheduler)
+    check_statement(report, settings.to_dict())  # nothing is signed that would be refused later
     signed = issue(
         report,
         secrets,

@@ -59,6 +59,8 @@ def note_choices(case: Case, deciding: Certificate) -> None:
             f"the alias names no table (--data), so the rows were the signer's choice: {report.data.name}, "
             f"{report.data.rows:,} rows, content {report.data.sha256[:16]}"
         )
+    if report.data.dropped_rows:
+        case.note(f"{report.data.dropped_rows:,} rows of {report.data.name} were left out of the audit")
 
 
 def _as_served(case: Case, deciding: Certificate) -> dict[str, object]:
@@ -119,5 +121,3 @@ def _check_dropped(case: Case, deciding: Certificate) -> None:
             f"{data.dropped_rows:,} rows were left out, and setting data.sensitive has columns that no rule of the "
             f"alias names and that the alias does not pin ({', '.join(extra)}): a row without a value there is left out"
         )
-    else:
-        case.note(f"{data.dropped_rows:,} rows of {data.name} were left out of the audit")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairkit_registry.errors import CertificateError, RegistryError
+from fairkit_registry.errors import CertificateError, ContradictionError, RegistryError
 from fairkit_registry.evidence import certificate as certificates
 from fairkit_registry.evidence.keys import parse_public
 from fairkit_registry.promotion.decision import Case
@@ -24,7 +24,11 @@ def trusted_keys(policy: AliasPolicy) -> list[PublicKey]:
 
 
 def valid(case: Case, version: Version, trusted: Sequence[PublicKey]) -> Iterator[Certificate]:
-    """Yield the certificates of a version that hold; each that does not becomes a reason against it."""
+    """Yield the certificates of a version that hold; each that does not becomes a reason against it.
+
+    A certificate by somebody else is a note where another one holds. One by a trusted key that contradicts itself, or a
+    damaged file, is a refusal in any case: what it should have said may be worse than what the others say.
+    """
     refused = []
     good = 0
     for digest in version.certificates:
@@ -32,7 +36,9 @@ def valid(case: Case, version: Version, trusted: Sequence[PublicKey]) -> Iterato
             raw = case.registry.certificate(digest)
             yield certificates.verify(raw, trusted, model_sha256=version.model)
             good += 1
-        except (CertificateError, RegistryError) as error:
+        except (ContradictionError, RegistryError) as error:
+            case.refuse(f"certificate {digest[:12]} of {version.reference} does not count: {error}")
+        except CertificateError as error:
             refused.append(f"certificate {digest[:12]} of {version.reference} does not count: {error}")
     for text in refused:
         (case.note if good else case.refuse)(text)

@@ -1,0 +1,102 @@
+"""What is known about a metric's name: who measures it, its range, and what it is made of."""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fairkit.metrics import Metric
+
+GROUP = "group"
+"""The auditor of all group metrics, those of other plugins included."""
+
+OWNERS = {
+    "performance_gap": "restricted-dro",
+    "dif": "dif",
+    "consistency": "consistency",
+    "counterfactual_score_change": "consistency",
+}
+"""The metrics of the auditors that measure no groups; no other auditor may state them."""
+
+OVER_ALL_ROWS = frozenset(
+    {
+        "accuracy",
+        "selection_rate",
+        "mean_prediction",
+        "log_loss",
+        "brier_score",
+        "mean_absolute_error",
+        "mean_squared_error",
+    }
+)
+"""Means over every row of a group: over all rows they are the mean of the groups, weighted by their rows."""
+
+BETWEEN_GROUPS = OVER_ALL_ROWS | {
+    "true_positive_rate",
+    "false_positive_rate",
+    "true_negative_rate",
+    "false_negative_rate",
+    "precision",
+}
+"""Means over rows: over all rows they lie between the smallest and the largest of the groups."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """What holds for every finding of one name.
+
+    Attributes
+    ----------
+    low, high
+        The range of its value.
+    better
+        ``lower``, ``higher`` or ``none``.
+    kind
+        ``value`` over all rows, or how it follows from the groups: ``difference``, ``ratio``, ``smallest``,
+        ``largest``; empty where it does not follow from its own groups.
+    base
+        The metric of the groups' values.
+    """
+
+    low: float
+    high: float
+    better: str
+    kind: str = ""
+    base: str | None = None
+
+
+@functools.cache
+def facts() -> dict[str, Fact]:
+    """Return what is known, by name of the metric, for the plugins that are installed."""
+    from fairkit.comparing.run import FIELD_NAMES
+
+    found: dict[str, Fact] = {}
+    for metric in _metrics():
+        low, high = metric.range
+        spread = high - low if math.isfinite(high - low) else math.inf
+        found[metric.name] = Fact(low=low, high=high, better=metric.better, kind="value")
+        made = {
+            "difference": Fact(low=0, high=spread, better="lower", kind="difference", base=metric.name),
+            "ratio": Fact(low=0, high=1, better="higher", kind="ratio", base=metric.name),
+            "group_min": Fact(low=low, high=high, better=metric.better, kind="smallest", base=metric.name),
+            "group_max": Fact(low=low, high=high, better=metric.better, kind="largest", base=metric.name),
+        }
+        found |= {f"{metric.name}_{ending}": fact for ending, fact in made.items()}
+    found |= {other: found[name] for name, other in FIELD_NAMES.items() if name in found}
+    difference, ratio = Fact(low=0, high=1, better="lower"), Fact(low=0, high=1, better="higher")
+    found |= dict.fromkeys(("equalized_odds_difference", "gap_max", "gap_rms"), difference)
+    found["equalized_odds_ratio"] = ratio
+    found["statistical_parity_ks"] = Fact(low=0, high=1, better="lower", kind="largest")
+    found["worst_group_loss"] = Fact(low=0, high=math.inf, better="lower", kind="largest")
+    return found
+
+
+def _metrics() -> Iterator[type[Metric]]:
+    from fairkit import plugins
+
+    yield from plugins.metrics_of([plugins.load(GROUP), *plugins.third_party()[0]])[0]

@@ -1,0 +1,108 @@
+"""Does a single finding hold together: its number, its interval, its range, its bounds, its auditor?"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from fairkit_registry.evidence.consistency.facts import GROUP, OWNERS, Fact, facts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fairkit.results.findings import Finding, Interval, Report
+
+ROUNDING = 1e-9
+_BOUND = "upper_confidence_bound"
+
+
+def about(one: float, other: float) -> bool:
+    """Tell whether two numbers are the same but for rounding."""
+    return abs(one - other) <= ROUNDING * max(1.0, abs(one), abs(other))
+
+
+def check_number(finding: Finding, report: Report, asked: frozenset[str]) -> Iterator[str]:
+    """Yield what cannot be in one finding, in sentences that begin after its name.
+
+    Parameters
+    ----------
+    finding, report
+        What is looked at, and what it is part of.
+    asked
+        The auditors that the settings name.
+    """
+    yield from _auditor(finding, asked)
+    yield from _place(finding.value, finding.interval)
+    if not about(finding.confidence, report.confidence):
+        yield f"its confidence is {finding.confidence:g}, the audit's is {report.confidence:g}"
+    fact = facts().get(finding.metric) if finding.auditor == GROUP else None
+    if fact is not None:
+        yield from _range(finding, fact)
+    yield from _bounds(finding)
+    for group in finding.groups:
+        for text in _place(group.value, group.interval):
+            yield f"group {group.group}: {text}"
+        if group.rows > report.data.rows:
+            yield f"group {group.group} has {group.rows:,} rows, the data have {report.data.rows:,}"
+
+
+def _auditor(finding: Finding, asked: frozenset[str]) -> Iterator[str]:
+    if asked and finding.auditor not in asked:
+        yield f"the auditor {finding.auditor!r} is not one of those in the settings ({', '.join(sorted(asked))})"
+    owner = OWNERS.get(finding.metric) or (GROUP if finding.metric in facts() else None)
+    if owner not in (None, finding.auditor):
+        yield f"it is a metric of the auditor {owner!r}, not of {finding.auditor!r}"
+
+
+def _place(value: float | None, interval: Interval | None) -> Iterator[str]:
+    """Check a number and its interval: finite, in order, the number inside."""
+    if value is not None and not math.isfinite(value):
+        yield f"its value {value} is not finite"
+        return
+    if interval is None:
+        return
+    low, high = interval
+    if math.isnan(low) or math.isnan(high) or low > high:
+        yield f"its interval [{low:g}, {high:g}] is reversed"
+    elif value is None:
+        yield f"it has an interval [{low:g}, {high:g}] and no value"
+    elif not (low <= value or about(low, value)) or not (value <= high or about(value, high)):
+        yield f"its value {value:g} lies outside its interval [{low:g}, {high:g}]"
+
+
+def _range(finding: Finding, fact: Fact) -> Iterator[str]:
+    if finding.better != fact.better:
+        yield f"it says that {finding.better} is better; for {finding.metric} it is {fact.better}"
+    group = facts().get(fact.base, fact) if fact.base else fact
+    named = [("its value", finding.value, fact)]
+    named += [(f"the value of group {one.group}", one.value, group) for one in finding.groups]
+    for what, value, wanted in named:
+        if value is not None and not _inside(value, wanted):
+            yield f"{what} {value:g} lies outside the range [{wanted.low:g}, {wanted.high:g}] of the metric"
+    if finding.interval is not None and not all(_inside(end, fact) for end in finding.interval):
+        yield (
+            f"its interval [{finding.interval[0]:g}, {finding.interval[1]:g}] leaves the range "
+            f"[{fact.low:g}, {fact.high:g}] of the metric"
+        )
+
+
+def _inside(value: float, fact: Fact) -> bool:
+    return fact.low - ROUNDING <= value <= fact.high + ROUNDING
+
+
+def _bounds(finding: Finding) -> Iterator[str]:
+    """Check the one-sided bound that takes the place of the interval's upper end."""
+    bound = finding.evidence.get(_BOUND)
+    if bound is None:
+        return
+    if finding.auditor == GROUP:
+        yield f"it has an {_BOUND}, which no group metric has"
+        return
+    if isinstance(bound, bool) or not isinstance(bound, int | float) or not math.isfinite(bound):
+        yield f"its {_BOUND} {bound!r} is no number"
+        return
+    if finding.value is not None and bound < finding.value and not about(bound, finding.value):
+        yield f"its {_BOUND} {bound:g} is below its value {finding.value:g}"
+    low = finding.evidence.get("lower_bound")
+    if isinstance(low, int | float) and not isinstance(low, bool) and low > bound and not about(low, bound):
+        yield f"its lower_bound {low:g} is above its {_BOUND} {bound:g}"

@@ -1,0 +1,213 @@
+"""Numbers computed again from other numbers of the same statement: a disparity from its groups, rows from groups."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from fairkit_registry.evidence.consistency.facts import BETWEEN_GROUPS, GROUP, OVER_ALL_ROWS, facts
+from fairkit_registry.evidence.consistency.numbers import ROUNDING, about
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fairkit.results.findings import Finding, Report
+
+CHART_ROUNDING = 1e-3
+"""Score charts keep five digits."""
+
+
+def known(finding: Finding) -> list[float]:
+    """Return the values of the groups that have one."""
+    return [group.value for group in finding.groups if group.value is not None]
+
+
+def from_groups(kind: str, values: list[float]) -> float | None:
+    """Return a disparity from its groups' values; None where it is not defined on them."""
+    if kind in ("smallest", "largest"):
+        return (min if kind == "smallest" else max)(values, default=None)
+    if len(values) < 2:
+        return None
+    if kind == "difference":
+        return max(values) - min(values)
+    return None if max(values) <= 0 or min(values) < 0 else min(values) / max(values)
+
+
+def check_disparity(finding: Finding) -> Iterator[str]:
+    """Yield where a disparity does not follow from the values of its groups."""
+    fact = facts().get(finding.metric)
+    if finding.auditor != GROUP or finding.sensitive is None or fact is None or fact.kind in ("", "value"):
+        return
+    again = from_groups(fact.kind, known(finding))
+    if again is None and finding.value is not None:
+        yield f"it has the value {finding.value:g}, but fewer than two groups that have one"
+    elif again is not None and finding.value is not None and not about(again, finding.value):
+        yield f"its value is {finding.value:g}, and its groups give {again:g}"
+
+
+def check_groups(finding: Finding, report: Report, least: float) -> Iterator[str]:
+    """Yield where a group finding does not have the groups of the data, or hides that they are too small.
+
+    Parameters
+    ----------
+    finding, report
+        What is looked at, and what it is part of.
+    least
+        A group with fewer rows makes the auditor's findings inconclusive.
+    """
+    if finding.auditor != GROUP or finding.sensitive is None:
+        return
+    sizes = report.data.groups.get(finding.sensitive)
+    if sizes is None:
+        yield f"the data have no groups of {finding.sensitive!r}"
+        return
+    stated = {group.group: group.rows for group in finding.groups}
+    if len(stated) != len(finding.groups):
+        yield "a group is in it twice"
+    if finding.groups and stated != dict(sizes):
+        yield f"its groups are {_sizes(stated)}, those of the data are {_sizes(sizes)}"
+    if finding.value is None or finding.inconclusive is not None:
+        return
+    if not finding.groups and finding.metric in facts():
+        yield "it has a value and no groups"
+    small = [group for group in finding.groups if group.rows < least]
+    if small:
+        yield (
+            f"group {small[0].group} has {small[0].rows} rows, fewer than {least:g}, and it is not marked as "
+            "inconclusive"
+        )
+    unknown = [group.group for group in finding.groups if group.value is None]
+    if unknown:
+        yield f"group {unknown[0]} has no value, and it is not marked as inconclusive"
+
+
+def _sizes(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {rows:,}" for name, rows in sorted(sizes.items())) or "none"
+
+
+def check_rows(report: Report) -> Iterator[str]:
+    """Yield where groups and rows without a group do not add up to the rows of the data."""
+    for sensitive, sizes in report.data.groups.items():
+        missing = report.data.missing.get(sensitive, 0)
+        total = sum(sizes.values()) + missing
+        if total != report.data.rows:
+            without = f" with {missing:,} rows without a group" if missing else ""
+            yield (
+                f"the groups of {sensitive} have {total:,} rows together{without}, the data have "
+                f"{report.data.rows:,}"
+            )
+
+
+def check_pooled(report: Report, *, weighted: bool) -> Iterator[str]:
+    """Yield where a number over all rows does not follow from the groups' numbers of the same metric.
+
+    Parameters
+    ----------
+    report
+        The report.
+    weighted
+        Whether rows have weights; then only the range of the groups is known.
+    """
+    overall = {
+        (f.metric, _class(f)): f for f in report.findings if f.auditor == GROUP and f.sensitive is None
+    }
+    for finding in report.findings:
+        fact = facts().get(finding.metric)
+        if finding.auditor != GROUP or fact is None or fact.kind != "difference":
+            continue
+        if report.data.missing.get(
+            str(finding.sensitive)
+        ):  # the rows without a group count in the whole only
+            continue
+        whole = overall.get((str(fact.base), _class(finding)))
+        values = known(finding)
+        if whole is None or whole.value is None or not values or fact.base not in BETWEEN_GROUPS:
+            continue
+        what = f"{whole.metric} over all rows is {whole.value:g}"
+        if not min(values) - ROUNDING <= whole.value <= max(values) + ROUNDING:
+            yield f"{what}, outside those of the groups of {finding.sensitive}"
+        elif fact.base in OVER_ALL_ROWS and not weighted and len(values) == len(finding.groups):
+            mean = sum(g.rows * (g.value or 0) for g in finding.groups) / sum(g.rows for g in finding.groups)
+            if abs(mean - whole.value) > ROUNDING * max(1.0, abs(mean)) * 1e3:
+                yield f"{what}, and the groups of {finding.sensitive} give {mean:g}"
+
+
+def _class(finding: Finding) -> str:
+    return str(finding.parameters.get("class", ""))
+
+
+def check_odds(report: Report) -> Iterator[str]:
+    """Yield where a joint disparity does not follow from those of the two rates that it is made of."""
+    found = {(f.metric, f.sensitive, _class(f)): f for f in report.findings if f.auditor == GROUP}
+    for (metric, sensitive, label), finding in found.items():
+        if metric not in ("equalized_odds_difference", "gap_max", "equalized_odds_ratio", "gap_rms"):
+            continue
+        ending = "ratio" if metric == "equalized_odds_ratio" else "difference"
+        parts = [
+            found.get((f"{rate}_{ending}", sensitive, label))
+            for rate in ("true_positive_rate", "false_positive_rate")
+        ]
+        values = [part.value for part in parts if part is not None and part.value is not None]
+        if finding.value is None or not values or None in parts:
+            continue
+        again = _rms(parts) if metric == "gap_rms" else (min if ending == "ratio" else max)(values)
+        if again is not None and not about(again, finding.value):
+            yield f"{metric} of {sensitive} is {finding.value:g}, and the two rates give {again:g}"
+
+
+def _rms(parts: list[Finding | None]) -> float | None:
+    """Return the largest root mean square of two gaps over pairs of groups that have both rates."""
+    positive, negative = (
+        {group.group: group.value for group in part.groups if group.value is not None} if part else {}
+        for part in parts
+    )
+    names = sorted(set(positive) & set(negative))
+    gaps = [
+        math.sqrt(((positive[a] - positive[b]) ** 2 + (negative[a] - negative[b]) ** 2) / 2)
+        for place, a in enumerate(names)
+        for b in names[:place]
+    ]
+    return max(gaps, default=None)
+
+
+def check_missing(report: Report, binding: float) -> Iterator[str]:
+    """Yield where a disparity hides what the rows without a group could do to it.
+
+    Parameters
+    ----------
+    report
+        The report.
+    binding
+        The share of rows without a group above which a verdict must hold whatever their groups are.
+    """
+    for finding in report.findings:
+        fact = facts().get(finding.metric)
+        missing = report.data.missing.get(str(finding.sensitive))
+        disparity = fact is not None and fact.kind in ("difference", "ratio")
+        if missing and finding.auditor == GROUP and disparity and finding.value is not None:
+            name = f"{finding.metric} of {finding.sensitive}"
+            told = finding.evidence.get("missing_bounds")
+            if not isinstance(told, Mapping):
+                yield f"{name} does not say what the {missing:,} rows without a group could do to it"
+                continue
+            low, high = told.get("low", finding.value), told.get("high", finding.value)
+            if not low - ROUNDING <= finding.value <= high + ROUNDING:
+                yield f"{name} is {finding.value:g}, outside its own bounds [{low:g}, {high:g}]"
+            if missing > binding * report.data.rows and not told.get("binding"):
+                yield f"{name} does not hold its verdict against the {missing:,} rows without a group"
+
+
+def check_chart(finding: Finding, *, weighted: bool) -> Iterator[str]:
+    """Yield where the rows in a score chart are not the rows of the groups."""
+    counts = finding.evidence.get("score_counts")
+    if weighted or finding.auditor != GROUP or not isinstance(counts, list | tuple) or not finding.groups:
+        return
+    width = len(counts) // len(finding.groups)
+    if width * len(finding.groups) != len(counts):
+        yield "its chart has not the same number of bins for every group"
+        return
+    for place, group in enumerate(finding.groups):
+        total = math.fsum(counts[place * width : (place + 1) * width])
+        if abs(total - group.rows) > CHART_ROUNDING * max(1, group.rows):
+            yield f"its chart has {total:g} rows of group {group.group}, which has {group.rows:,}"

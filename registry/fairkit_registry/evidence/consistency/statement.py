@@ -1,0 +1,151 @@
+"""The whole statement: each finding, the findings together, and the policy judged again."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from fairkit.errors import FairkitError
+from fairkit_registry.evidence.consistency import recount
+from fairkit_registry.evidence.consistency.facts import GROUP, facts
+from fairkit_registry.evidence.consistency.numbers import about, check_number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from fairkit.results.findings import Finding, Report, RuleResult
+
+
+def contradictions(report: Report, settings: Mapping[str, Any]) -> Iterator[str]:
+    """Yield every sentence about why a statement cannot be true; a statement of an honest audit gives none.
+
+    The signature says who states something, not that it is so: numbers that follow from others are computed again,
+    and the policy is judged again.
+
+    Parameters
+    ----------
+    report
+        What was signed.
+    settings
+        The settings that were signed with it.
+    """
+    yield from recount.check_rows(report)
+    yield from _settings(report, settings)
+    asked = frozenset(settings.get("auditors", ()))
+    weighted = settings.get("data", {}).get("weights") is not None
+    least = _of_group(settings, "min_group")
+    for finding in report.findings:
+        for text in (
+            *check_number(finding, report, asked),
+            *recount.check_disparity(finding),
+            *recount.check_groups(finding, report, least),
+            *recount.check_chart(finding, weighted=weighted),
+        ):
+            yield f"{_name(finding)}: {text}"
+    yield from _twice(report)
+    yield from _left_out(report)
+    yield from recount.check_pooled(report, weighted=weighted)
+    yield from recount.check_odds(report)
+    yield from recount.check_missing(report, _of_group(settings, "missing_share"))
+    yield from _policy(report, settings)
+
+
+def _name(finding: Finding) -> str:
+    return f"{finding.auditor}/{finding.metric}" + (f"/{finding.sensitive}" if finding.sensitive else "")
+
+
+def _of_group(settings: Mapping[str, Any], key: str) -> float:
+    """Return a parameter of the auditor `group`: as it was given, else its default."""
+    from fairkit_registry.evidence.pins import default
+
+    usual = float(default(f"audit.{GROUP}.{key}"))
+    try:
+        return float(settings.get("parameters", {}).get(GROUP, {}).get(key, usual))
+    except (TypeError, ValueError):
+        return usual
+
+
+def _settings(report: Report, settings: Mapping[str, Any]) -> Iterator[str]:
+    """Yield where the report is not the one that its settings make."""
+    if not about(float(settings["confidence"]), report.confidence):
+        yield f"the settings have the confidence {settings['confidence']:g}, the report {report.confidence:g}"
+    if settings["seed"] != report.seed:
+        yield f"the settings have the seed {settings['seed']}, the report {report.seed}"
+    if settings.get("adjustment") != report.adjustment:
+        yield f"the settings have the adjustment {settings.get('adjustment')}, the report {report.adjustment}"
+    task = settings.get("model", {}).get("task")
+    if task not in (None, report.model.task):
+        yield f"the settings have the task {task}, the report {report.model.task}"
+    stated = settings.get("data", {}).get("sensitive")
+    if isinstance(stated, list | tuple) and len(stated) != len(report.data.groups):
+        yield (
+            f"the settings have the sensitive columns {', '.join(map(str, stated)) or 'none'}, the data have groups of "
+            f"{', '.join(report.data.groups) or 'none'}"
+        )
+
+
+def _twice(report: Report) -> Iterator[str]:
+    """Yield findings that are there twice: which of them counts would be the reader's guess."""
+    keys = Counter(
+        (_name(f), json.dumps(dict(f.parameters), sort_keys=True, default=str)) for f in report.findings
+    )
+    for (name, _), count in keys.items():
+        if count > 1:
+            yield f"{name} is in it {count} times"
+
+
+def _left_out(report: Report) -> Iterator[str]:
+    """Yield disparities that one sensitive column has and another one lacks: a bad one may have been left out."""
+    stated: dict[str, set[tuple[str, str]]] = {sensitive: set() for sensitive in report.data.groups}
+    for finding in report.findings:
+        fact = facts().get(finding.metric)
+        plain = fact is not None and (fact.kind in ("difference", "ratio") or not fact.base)
+        if finding.auditor == GROUP and finding.sensitive in stated and plain:
+            label = str(finding.parameters.get("class", ""))
+            stated[finding.sensitive].add((finding.metric, label))
+    everywhere = set().union(*stated.values()) if stated else set()
+    for sensitive, found in stated.items():
+        missing = sorted(everywhere - found)
+        if missing:
+            label = f" ({missing[0][1]})" if missing[0][1] else ""
+            yield f"it has {missing[0][0]}{label} for another sensitive column and lacks it for {sensitive}"
+
+
+def _policy(report: Report, settings: Mapping[str, Any]) -> Iterator[str]:
+    """Yield where the signed verdicts are not those that the findings give."""
+    from fairkit.results.policy import verdict_of
+
+    stated = [rule.verdict for rule in report.policy]
+    if verdict_of(stated) != report.verdict:
+        yield f"its verdict is {report.verdict}, that of its rules together is {verdict_of(stated)}"
+    told = settings.get("policy")
+    if told and [_limits(rule) for rule in told] != [_limits(rule.to_dict()) for rule in report.policy]:
+        yield "the rules in its settings are not those in its policy"
+    for rule in report.policy:
+        again = _judged(rule, report)
+        if isinstance(again, str):
+            yield again
+        elif report.adjustment is None and again.verdict != rule.verdict:
+            yield f"the verdict on {_rule(rule)} is {rule.verdict}, judged again it is {again.verdict}: {again.reason}"
+        elif report.adjustment is not None and rule.verdict not in (again.verdict, "inconclusive"):
+            # an adjusted interval is wider: it cannot decide what the one that is stated leaves open
+            yield f"the verdict on {_rule(rule)} is {rule.verdict}, without adjustment it is {again.verdict}"
+
+
+def _judged(rule: RuleResult, report: Report) -> RuleResult | str:
+    from fairkit.results.policy import Rule, judge
+
+    try:
+        plain = Rule(metric=rule.metric, sensitive=rule.sensitive, maximum=rule.maximum, minimum=rule.minimum)
+        return judge([plain], report.findings, confidence=report.confidence)[0][0]
+    except FairkitError as error:
+        return f"its rule on {_rule(rule)} cannot be judged: {error}"
+
+
+def _rule(rule: RuleResult) -> str:
+    return rule.metric if rule.sensitive is None else f"{rule.metric}:{rule.sensitive}"
+
+
+def _limits(rule: Mapping[str, Any]) -> tuple[Any, ...]:
+    return rule["metric"], rule.get("sensitive"), rule.get("max"), rule.get("min")
