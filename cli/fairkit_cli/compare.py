@@ -1,4 +1,4 @@
-"""`fairkit compare`: models on the same rows, and which differences are beyond noise."""
+"""`fairkit compare`: models on the same rows, and which differences are significant."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def compare(
     output: opt.Output = None,
     config: opt.ConfigFile = None,
 ) -> None:
-    """Compare models with the first of them on the same rows: what is better or worse beyond noise?"""
+    """Compare models with the first of them on the same rows: what is significantly better or worse?"""
     from fairkit.comparing.run import compare as run
     from fairkit.config import load_config
     from fairkit.files import check_writable

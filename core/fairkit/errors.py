@@ -9,7 +9,7 @@ from collections.abc import Iterable
 class FairkitError(Exception):
     """The base of every error that fairkit raises on purpose.
 
-    The message says what is wrong, where, and how to mend it. The command line prints it
+    The message says what is wrong, where, and how to fix it. The command line prints it
     as it stands and exits with 2. Any other exception that reaches the user is a bug.
     """
 
@@ -50,7 +50,7 @@ class MissingExtraError(PluginError):
     """A library that comes with an extra of fairkit and is not installed."""
 
     def __init__(self, library: str, extra: str) -> None:
-        super().__init__(f"{library} is not installed; mend it with: pip install 'fairkit[{extra}]'")
+        super().__init__(f"{library} is not installed; fix it with: pip install 'fairkit[{extra}]'")
         self.library, self.extra = library, extra
 
     def __reduce__(self) -> tuple[type[MissingExtraError], tuple[str, str]]:

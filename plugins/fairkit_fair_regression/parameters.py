@@ -144,7 +144,7 @@ class FairRegressionParameters:
             raise DataError(
                 f"{table.name}: {int(outside.sum())} of {len(table)} labels leave the declared range {low:g} to "
                 f"{high:g} (they go from {table.target.min():g} to {table.target.max():g}); widen label_range, or "
-                "mend the data"
+                "fix the data"
             )
 
 

@@ -294,7 +294,7 @@ def test_diff_prints_both_sides(run, made):
     loaded(run, made)
     ok(run("registry", "add", "credit", made / "model.onnx", "--certificate", made / "bad.json"))
     text = ok(run("registry", "diff", "credit@1", "credit@2")).stdout
-    assert "within noise" in text
+    assert "not significant" in text
     assert "operators" in text
     record = json.loads(ok(run("registry", "diff", "credit@1", "credit@2", "--format", "json")).stdout)
     assert {pair["change"] for pair in record["findings"]} <= {"within noise", "unknown"}

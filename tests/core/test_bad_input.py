@@ -1,4 +1,4 @@
-"""What users get wrong with models, data and rules: one message each that says what, where and how to mend it."""
+"""What users get wrong with models, data and rules: one message each that says what, where and how to fix it."""
 
 from __future__ import annotations
 

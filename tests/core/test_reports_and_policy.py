@@ -344,7 +344,7 @@ def test_a_plugin_that_does_not_load_is_a_row_with_its_reason(source: str, said:
     row = next(row for row in plugins.explain_all() if row.found.name == "theirs")
     assert row.reason is not None
     assert said in row.reason
-    assert "mend it with: pip install" in row.reason
+    assert "fix it with: pip install" in row.reason
     assert "\n" not in row.reason
     with pytest.raises(fairkit.PluginError, match=r"'theirs' of theirs 1\.2 does not load"):
         plugins.load("theirs")

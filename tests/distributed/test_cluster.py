@@ -80,7 +80,7 @@ def test_a_scheduler_without_workers(monkeypatch: Any, loans_model: Any) -> None
     ("name", "version", "message"),
     [
         ("fairkit", "0.0.1", r"has fairkit 0\.0\.1, but here it is .* pip install 'fairkit==.*'"),
-        ("", "", r"has no numba; mend it there with: pip install 'fairkit\[individual\]'"),
+        ("", "", r"has no numba; fix it there with: pip install 'fairkit\[individual\]'"),
     ],
 )
 def test_workers_that_do_not_fit(

@@ -372,7 +372,7 @@ def test_archives_repacked_with_tar_are_read(exported, other, tmp_path):
 
 
 def rebuild(files: dict[str, bytes], change) -> dict[str, bytes]:
-    """Change the last manifest and its record, and mend all digests: what a careful forger would do."""
+    """Change the last manifest and its record, and fix all digests: what a careful forger would do."""
     index = json.loads(files["index.json"])
     entry = index["manifests"][-1]
     manifest = json.loads(files["blobs/sha256/" + entry["digest"][7:]])

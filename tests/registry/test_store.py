@@ -255,7 +255,7 @@ def test_check_finds_damaged_missing_and_loose_blobs(registry, model):
     assert any("no file of the registry" in text for text in result.notes)
     with pytest.raises(RegistryError, match="was changed or damaged"):
         registry.model_path(version)
-    # adding the file again mends the blob
+    # adding the file again fixes the blob
     registry.add("credit", model(1))
     registry.add("credit", model(2))
     assert check(registry).problems == ()

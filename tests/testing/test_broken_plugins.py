@@ -1,4 +1,4 @@
-"""The broken cousins: each is a row with its reason and what mends it, and no other command minds."""
+"""The broken cousins: each is a row with its reason and what fixes it, and no other command minds."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def reasons(rows, distribution):
         ("fairkit-duplicate-built-in", "two plugins have the name 'group': fairkit 0.1.0 and"),
         (
             "fairkit-missing-dependency",
-            "(it needs no_such_library, which is not installed); mend it with: pip install no_such_library",
+            "(it needs no_such_library, which is not installed); fix it with: pip install no_such_library",
         ),
         (
             "fairkit-wrong-interface",
-            "(it is written for version 99 of the plugin interface, this fairkit has 1); mend it with: "
+            "(it is written for version 99 of the plugin interface, this fairkit has 1); fix it with: "
             "pip install --upgrade fairkit",
         ),
         ("fairkit-no-class", "but hooks return lists of Metric classes"),
@@ -121,7 +121,7 @@ def test_an_auditor_that_raises_is_named_and_ends_its_own_audit_only(broken, loa
     assert result.stdout == ""
     assert result.stderr == (
         "fairkit: the plugin 'broken-middle' of fairkit-raises-in-the-middle 0.5 failed while the auditor "
-        "'broken-middle' measured a batch (ZeroDivisionError: the auditor fell); this is for its author to mend\n"
+        "'broken-middle' measured a batch (ZeroDivisionError: the auditor fell); this is for its author to fix\n"
     )
 
 

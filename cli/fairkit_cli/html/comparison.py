@@ -1,4 +1,4 @@
-"""Models beside each other as a page: what is better or worse beyond noise, then every number."""
+"""Models beside each other as a page: what is significantly better or worse, then every number."""
 
 from __future__ import annotations
 
@@ -112,12 +112,12 @@ def _others(result: MitigationResult) -> Markup | None:
 
 
 def summary(changes: Sequence[Change]) -> Markup:
-    """Say what is better and what is worse beyond noise."""
+    """Say what is significantly better and what is significantly worse."""
     told: list[Content] = []
     for outcome in ("better", "worse"):
         chosen = [_where(one) for one in changes if one.outcome == outcome]
         listed = ", ".join(chosen) if chosen else "nothing"
-        told += [tag("strong", f"{outcome.capitalize()} beyond noise"), f": {listed}. "]
+        told += [tag("strong", f"{outcome.capitalize()} (significant)"), f": {listed}. "]
     return tag("span", told)
 
 

@@ -1,4 +1,4 @@
-"""The section about single people: the gap as a function of the budget, telling pairs, counterfactual flips."""
+"""The section about single people: the gap over the budget, the most influential pairs, counterfactual flips."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _pairs(finding: Finding) -> Markup:
     blocks = [_pair(i, pair) for i, pair in enumerate(finding.evidence["pairs"][:MOST_PAIRS], 1)]
     return tag(
         "div",
-        tag("h3", f"The most telling pairs of {metric_name(finding)}"),
+        tag("h3", f"The most influential pairs of {metric_name(finding)}"),
         tag("p", "Alike under the metric, treated differently by the model. What differs is marked."),
         blocks,
     )

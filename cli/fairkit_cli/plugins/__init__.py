@@ -110,7 +110,7 @@ def _print_rows(rows: list[Row]) -> None:
         loads = "yes" if row.reason is None else "no"
         grid.add_row(row.found.name, ", ".join(row.kinds), row.found.version, row.found.distribution, loads)
     write(lambda terminal: to_text([grid], terminal=terminal))
-    # not folded: what mends it is to be copied
+    # not folded: what fixes it is to be copied
     for reason in dict.fromkeys(row.reason for row in rows if row.reason is not None):
         echo("", *reason.splitlines())
 

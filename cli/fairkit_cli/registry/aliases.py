@@ -46,7 +46,7 @@ def alias(
     no_worse: Annotated[
         list[str] | None,
         typer.Option(
-            help="A metric (METRIC, METRIC:COLUMN or all) not worse than the holder's beyond noise."
+            help="A metric (METRIC, METRIC:COLUMN or all) not significantly worse than that of the current version."
         ),
     ] = None,
     confidence: Annotated[

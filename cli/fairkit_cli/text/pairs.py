@@ -20,7 +20,7 @@ _SAME = 4
 
 
 def pairs(report: Report) -> list[RenderableType]:
-    """Render the most telling pairs of a report.
+    """Render the most influential pairs of a report.
 
     Parameters
     ----------

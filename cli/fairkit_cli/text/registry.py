@@ -41,7 +41,7 @@ def policy(one: AliasPolicy) -> str:
     if one.data:
         parts.append("on data " + ", ".join(digest[:12] for digest in one.data))
     if one.no_worse:
-        parts.append("no worse than the holder beyond noise in " + ", ".join(one.no_worse))
+        parts.append("not significantly worse than the current version in " + ", ".join(one.no_worse))
     if one.settings:
         shown = sorted(f"{name} = {setting(value)}" for name, value in one.settings.items())
         parts.append("settings " + ", ".join(shown))
@@ -75,6 +75,7 @@ def certificate(one: Certificate) -> list[str]:
 
 
 _ORDER = ("worse", "better", "different", "unknown", "within noise")
+_SHOWN = {"within noise": "not significant"}
 
 
 def comparisons(pairs: Sequence[Comparison], before: str, after: str) -> list[str]:
@@ -85,10 +86,12 @@ def comparisons(pairs: Sequence[Comparison], before: str, after: str) -> list[st
             measured(pair.before, pair.before_interval),
             measured(pair.after, pair.after_interval),
             measured(pair.difference, pair.interval),
-            pair.change,
+            _SHOWN.get(pair.change, pair.change),
         )
         for pair in sorted(pairs, key=lambda pair: _ORDER.index(pair.change))
     ]
     changes = [pair.change for pair in pairs]
-    counts = ", ".join(f"{changes.count(change)} {change}" for change in _ORDER if change in changes)
+    counts = ", ".join(
+        f"{changes.count(change)} {_SHOWN.get(change, change)}" for change in _ORDER if change in changes
+    )
     return [*columns(("finding", before, after, "difference", "change"), rows), "", counts]

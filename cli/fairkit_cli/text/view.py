@@ -203,12 +203,12 @@ BETWEEN = (
     "worst_group_loss",
 )
 MOST_CHANGES = 24
-"""Of many classes, those whose numbers changed beyond noise come first."""
+"""Of many classes, those whose numbers changed significantly come first."""
 MEANING: Mapping[Outcome, str] = {
     "better": "better",
     "worse": "worse",
     "changed": "changed",
-    "same": "within noise",
+    "same": "not significant",
     "undecided": "undecided",
 }
 """What is said about a difference between two models."""
@@ -238,7 +238,7 @@ def headline_changes(changes: Sequence[Change]) -> tuple[list[Change], list[Chan
 
 
 def _most(changes: Sequence[Change]) -> list[Change]:
-    """Return the changes over all classes, then those beyond noise, up to as many as a reader takes in."""
+    """Return the changes over all classes, then the significant ones, up to as many as a reader takes in."""
     ranked = sorted(
         changes, key=lambda one: ("class" in one.parameters, one.outcome in ("same", "undecided"))
     )

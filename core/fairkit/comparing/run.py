@@ -1,4 +1,4 @@
-"""Compare models on the same rows: paired differences of every metric, and what is beyond noise."""
+"""Compare models on the same rows: paired differences of every metric, and what is significant."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def check_workers(client: Any, used: Sequence[Plugin], more: Sequence[str] = ())
     Raises
     ------
     EngineError
-        The message names the worker, what it lacks, and the command that mends it.
+        The message names the worker, what it lacks, and the command that fixes it.
     """
     needed = {plugin.found.distribution: plugin.found.version for plugin in used if not plugin.found.built_in}
     ours = _installed()
@@ -114,18 +114,18 @@ def _check_worker(
     for name, version in wanted.items():
         if name not in found:
             raise EngineError(
-                f"the worker {address} has no {name}; mend it there with: pip install '{name}=={version}'"
+                f"the worker {address} has no {name}; fix it there with: pip install '{name}=={version}'"
             )
         if found[name] != version:
             raise EngineError(
                 f"the worker {address} has {name} {found[name]}, but here it is {version}: both must be the same; "
-                f"mend it there with: pip install '{name}=={version}'"
+                f"fix it there with: pip install '{name}=={version}'"
             )
     for extra, names in libraries.items():
         absent = [name for name in names if name not in found]
         if absent:
             raise EngineError(
-                f"the worker {address} has no {absent[0]}; mend it there with: pip install 'fairkit[{extra}]'"
+                f"the worker {address} has no {absent[0]}; fix it there with: pip install 'fairkit[{extra}]'"
             )
 
 

@@ -63,7 +63,7 @@ def load(name: str) -> Plugin:
     Raises
     ------
     PluginError
-        No plugin has the name, two have it, or it does not load; the message says what mends it.
+        No plugin has the name, two have it, or it does not load; the message says what fixes it.
     """
     installed = find()
     named = [plugin for plugin in installed if plugin.name == name]
@@ -134,7 +134,7 @@ def blame(found: Found, doing: str) -> Iterator[None]:
             raise
         raise PluginError(
             f"the plugin {found.name!r} of {found.distribution} {found.version} failed while {doing} "
-            f"({type(error).__name__}: {one_line(error)}); this is for its author to mend"
+            f"({type(error).__name__}: {one_line(error)}); this is for its author to fix"
         ) from error
 
 
@@ -192,12 +192,12 @@ def _duplicate(named: list[Found]) -> str:
         for plugin in named
     )
     last = named[-1]
-    mend = (
+    fix = (
         f"rename the file {last.target}, or take it out of {FILES}"
         if last.distribution == FILE
         else f"uninstall one of them: pip uninstall {last.distribution}"
     )
-    return f"two plugins have the name {named[0].name!r}: {owners}; {mend}"
+    return f"two plugins have the name {named[0].name!r}: {owners}; {fix}"
 
 
 def _files() -> Iterator[Found]:

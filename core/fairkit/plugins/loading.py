@@ -1,4 +1,4 @@
-"""Importing one plugin and asking its hooks; what is wrong with it becomes one message that says how to mend it."""
+"""Importing one plugin and asking its hooks; what is wrong with it becomes one message that says how to fix it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def load_found(found: Found) -> Plugin:
     Raises
     ------
     PluginError
-        It does not load; the message says what mends it.
+        It does not load; the message says what fixes it.
     """
     module = _import(found)
     _check_interface(found, module)
@@ -86,7 +86,7 @@ def _check_file(found: Found) -> None:
     if not Path(found.target).is_file():
         raise PluginError(
             f"the plugin {found.name!r} does not load (there is no file {found.target}); "
-            f"mend the path in {FILES}, or take it out"
+            f"fix the path in {FILES}, or take it out"
         )
 
 
@@ -132,13 +132,13 @@ def _import(found: Found) -> Any:
         raise PluginError(_broken(found, f"{type(error).__name__}: {one_line(error)}")) from error
 
 
-def _broken(found: Found, why: str, mend: str | None = None) -> str:
+def _broken(found: Found, why: str, fix: str | None = None) -> str:
     if found.distribution == FILE:
-        return f"the plugin {found.name!r} does not load ({why}); mend it in {found.target}"
-    command = mend or f"pip install --upgrade {found.distribution}"
+        return f"the plugin {found.name!r} does not load ({why}); fix it in {found.target}"
+    command = fix or f"pip install --upgrade {found.distribution}"
     return (
         f"the plugin {found.name!r} of {found.distribution} {found.version} does not load ({why}); "
-        f"mend it with: {command}"
+        f"fix it with: {command}"
     )
 
 

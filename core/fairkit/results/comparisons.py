@@ -1,4 +1,4 @@
-"""What a comparison of models says: each number of both, the paired difference, and whether it is beyond noise."""
+"""What a comparison of models says: each number of both, the paired difference, and whether it is significant."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Change:
         Which direction of the metric is better for the people concerned.
     outcome
         ``better`` or ``worse`` (``changed`` where the metric has no direction) if the interval leaves 0 out;
-        ``same`` if it does not: no difference beyond noise; ``undecided`` where a group is too small or
+        ``same`` if it does not: no significant difference; ``undecided`` where a group is too small or
         there is no interval.
     """
 

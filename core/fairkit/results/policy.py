@@ -178,18 +178,20 @@ def _judge_finding(rule: Rule, finding: Finding, confidence: float) -> tuple[Ver
     low, high = interval
     shown = f"{_what(finding)} is {finding.value:.4g}, interval [{low:.4g}, {high:.4g}]"
     if rule.maximum is not None:
-        limit, kept, broken, told = rule.maximum, high <= rule.maximum, low > rule.maximum, "at most"
+        limit, kept, broken = rule.maximum, high <= rule.maximum, low > rule.maximum
+        inside, outside = "at most", "above"
     else:
         limit = float(rule.minimum or 0.0)
-        kept, broken, told = low >= limit, high < limit, "at least"
+        kept, broken = low >= limit, high < limit
+        inside, outside = "at least", "below"
     turned = _turned(rule, finding, interval, limit) if kept or broken else None
     if turned is not None:
         return "inconclusive", f"{shown}, but {turned}"
     if kept:
-        return "pass", f"{shown}: all of it {told} {limit:g}"
+        return "pass", f"{shown}: the whole interval is {inside} the limit {limit:g}"
     if broken:
-        return "fail", f"{shown}: none of it {told} {limit:g}"
-    return "inconclusive", f"{shown}: it holds the limit {limit:g}; more rows would narrow it"
+        return "fail", f"{shown}: the whole interval is {outside} the limit {limit:g}"
+    return "inconclusive", f"{shown}: the interval contains the limit {limit:g}; more rows would narrow it"
 
 
 def _turned(rule: Rule, finding: Finding, interval: Interval, limit: float) -> str | None:

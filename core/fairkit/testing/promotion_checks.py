@@ -17,7 +17,7 @@ def check_promotion_remarks(cls: type[PromotionCheck]) -> None:
     for promotion in _promotions():
         for remark in cls().check(promotion):
             require(isinstance(remark, Remark), f"check gives {remark!r}; yield fairkit.Remark(text=...)")
-            require(len(remark.text) > 5, "a remark has no text: say what is wrong and how to mend it")
+            require(len(remark.text) > 5, "a remark has no text: say what is wrong and how to fix it")
 
 
 def check_promotion_deterministic(cls: type[PromotionCheck]) -> None:

@@ -9,7 +9,7 @@ from fairkit.errors import FairkitError
 
 
 class ContractError(AssertionError):
-    """A plugin does not do what its interface says; the message says what, where, and how to mend it."""
+    """A plugin does not do what its interface says; the message says what, where, and how to fix it."""
 
 
 def require(condition: object, message: str) -> None:
@@ -37,6 +37,6 @@ def only_fairkit_errors(doing: str, *, needed: bool = False) -> Iterator[None]:
     except Exception as error:
         raise ContractError(
             f"{doing}: it raised {type(error).__name__}: {error}. What users can cause is a FairkitError that "
-            "says what is wrong and how to mend it"
+            "says what is wrong and how to fix it"
         ) from error
     require(not needed, f"{doing}: nothing was raised; this needs a FairkitError")

@@ -1,4 +1,4 @@
-"""Two reports side by side: what is better or worse beyond noise."""
+"""Two reports side by side: what is significantly better or worse."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def _change(interval: Interval | None, better: str) -> Change:
 def worse_findings(
     before: Report, after: Report, wanted: Sequence[str] = (ALL,)
 ) -> tuple[list[Comparison], list[Comparison]]:
-    """Find what is worse in the later report beyond noise, with the chance of a false alarm held over all.
+    """Find what is significantly worse in the later report, with the chance of a false alarm held over all.
 
     With k findings that have a direction, each difference gets an interval of confidence
     1 - (1 - confidence) / k (Bonferroni), so that at most a share of 1 - confidence of the comparisons of

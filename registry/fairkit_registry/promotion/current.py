@@ -26,7 +26,7 @@ def check_current(case: Case, deciding: Certificate, held: Certificate | None) -
             case.refuse(f"the certificate has no finding {wanted!r}, in which the alias allows nothing worse")
     for pair in worse:
         case.refuse(
-            f"worse than {current} beyond noise: {pair.title} goes from {pair.before:.4g} to "
+            f"significantly worse than {current}: {pair.title} goes from {pair.before:.4g} to "
             f"{pair.after:.4g}, difference {_interval(pair.interval)}"
         )
     for pair in unknown:

@@ -26,7 +26,7 @@ class AliasPolicy:
         SHA-256 of the data sets that the audit may have been made on; empty: any.
     no_worse
         Metrics (``accuracy``, ``accuracy_difference:sex``, or ``all``) in which the version must not be worse
-        than the current holder beyond noise.
+        than the current version (significantly).
     confidence
         The least confidence of the intervals that rules are judged by.
     checks

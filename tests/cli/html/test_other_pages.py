@@ -52,7 +52,7 @@ def test_compare_on_the_command_line(loans_model: Any, tmp_path: Path, faults: C
     models = [str(loans_model.path)] * 2
     told = invoke("compare", *models, "--data", str(loans_model.data), *DATA)
     assert told.exit_code == 0
-    assert "within noise" in told.stdout
+    assert "not significant" in told.stdout
     assert "better" not in told.stdout
     record = json.loads(
         invoke("compare", *models, "--data", str(loans_model.data), *DATA, "--format", "json").stdout
@@ -88,7 +88,7 @@ def test_mitigate_writes_a_page(tmp_path: Path, browse: Callable[..., Any]):
     visit = browse(page)
     assert visit.console == []
     assert "Before and after" in visit.dom
-    assert "beyond noise" in visit.dom
+    assert "(significant)" in visit.dom
 
 
 def point(name: str, gap: float, accuracy: float) -> Point:
@@ -131,7 +131,7 @@ def test_the_page_of_a_comparison_says_what_is_beyond_noise():
     )
     data = fairkit.load_data(table, label="y", favorable=1, sensitive=["g"])
     page = comparison_page(compare([PredictedColumns(score="bad"), PredictedColumns(score="good")], data))
-    assert "<strong>Better beyond noise</strong>: accuracy, balanced_accuracy" in page
+    assert "<strong>Better (significant)</strong>: accuracy, balanced_accuracy" in page
     assert "&lt;i&gt;a&lt;/i&gt;" in page
     assert "<i>a" not in page
 
