@@ -176,7 +176,7 @@ def test_the_data_that_the_alias_asks_for(registry, model, certify, policy, make
     assert decision.certificate.report.data.sha256 == make.data
 
 
-def test_no_worse_than_the_holder_beyond_noise(registry, model, certify, policy, make):
+def test_not_significantly_worse_than_the_current_version(registry, model, certify, policy, make):
     def add(factor, difference, accuracy):
         findings = [
             make.finding("demographic_parity_difference", difference),
@@ -198,7 +198,7 @@ def test_no_worse_than_the_holder_beyond_noise(registry, model, certify, policy,
     )
     assert evaluate(registry, "credit@2", "production", now=NOW).verdict == "pass"
     registry.set_alias("credit", "production", replace(policy, no_worse=("all",)))
-    assert texts(evaluate(registry, "credit@2", "production", now=NOW))[0].startswith("worse than credit@1")
+    assert texts(evaluate(registry, "credit@2", "production", now=NOW))[0].startswith("significantly worse than credit@1")
     assert "accuracy goes" in texts(evaluate(registry, "credit@2", "production", now=NOW))[0]
     registry.set_alias("credit", "production", replace(policy, no_worse=("roc_auc",)))
     assert "no finding 'roc_auc'" in texts(evaluate(registry, "credit@2", "production", now=NOW))[0]
