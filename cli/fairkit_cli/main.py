@@ -9,7 +9,7 @@ from typing import Annotated, Any, TextIO
 import typer
 from typer.core import TyperGroup
 
-from fairkit_cli import audit, certify, compare, demo, frontier, init, mitigate, plugins, registry
+from fairkit_cli import audit, certify, compare, demo, frontier, init, mitigate, plan, plugins, registry
 from fairkit_cli.failures import guarded
 from fairkit_cli.interrupts import end_at_once
 from fairkit_cli.output import echo, flush, say
@@ -91,6 +91,7 @@ app.command("demo")(demo.demo)
 app.command("frontier")(frontier.frontier)
 app.command("init")(init.init)
 app.command("mitigate")(mitigate.mitigate)
+app.command("plan")(plan.plan)
 app.command("certify")(certify.certify)
 app.command("verify")(certify.verify)
 app.add_typer(certify.key, name="key")

@@ -41,6 +41,8 @@ _PUBLIC = {
     "Rows": "fairkit.statistics",
     "Rule": "fairkit.results.policy",
     "audit": "fairkit.auditing.run",
+    "plan": "fairkit.planning.run",
+    "Plan": "fairkit.planning.results",
     "hookimpl": "fairkit.hookspecs",
     "load_data": "fairkit.data.dataset",
     "mitigate": "fairkit.mitigation.run",
@@ -73,6 +75,8 @@ if TYPE_CHECKING:
     from fairkit.models.scorer import ModelOptions, PredictedColumns
     from fairkit.onnx.model import OnnxModel
     from fairkit.parameters.declare import parameter
+    from fairkit.planning.results import Plan
+    from fairkit.planning.run import plan
     from fairkit.promotions import Promotion, PromotionCheck, Remark
     from fairkit.results.findings import Finding, GroupValue, Report
     from fairkit.results.policy import Rule
@@ -98,6 +102,7 @@ __all__ = [
     "ModelOptions",
     "OnnxModel",
     "ParameterError",
+    "Plan",
     "PluginError",
     "PolicyError",
     "PredictedColumns",
@@ -117,6 +122,7 @@ __all__ = [
     "mitigate",
     "mitigator",
     "parameter",
+    "plan",
 ]
 
 

@@ -12,10 +12,10 @@ import numpy as np
 from fairkit.auditors import AuditContext, Auditor
 from fairkit.data.roles import value_text
 from fairkit.intervals import Spread, two_sided
-from fairkit.metrics import Estimate, Metric
+from fairkit.metrics import Estimate, Metric, Rate
 from fairkit.parameters.declare import parameter
 from fairkit.results.findings import Finding, GroupValue
-from fairkit.statistics import EXACT_SCORES, Rows, Scores, ScoreTable, Statistic
+from fairkit.statistics import EXACT_SCORES, Rows, Scores, ScoreTable, Statistic, Sums
 from fairkit_group.between import comparisons, odds
 from fairkit_group.curves import curves
 from fairkit_group.misclassified import told
@@ -431,7 +431,7 @@ class _Section:
             better,
             here.value,
             lambda confidence: _ends(spread(confidence)),
-            groups=self._group_values(estimate),
+            groups=self._group_values(estimate, base),
             evidence=evidence,
         )
 
@@ -441,14 +441,27 @@ class _Section:
         bound = RocAuc.bound(self.totals[SCORES.key])
         return {"discretisation_bound": bound} if bound else {}
 
-    def _group_values(self, estimate: Estimate) -> tuple[GroupValue, ...]:
+    def _group_values(self, estimate: Estimate, base: str | None) -> tuple[GroupValue, ...]:
         low, high = estimate.limits(two_sided(self.context.confidence))
+        over = self._denominators(base)
         return tuple(
-            GroupValue(group=name, rows=rows, value=float(v), interval=(float(lo), float(hi)))
+            GroupValue(group=name, rows=rows, value=float(v), interval=(float(lo), float(hi)), denominator=n)
             if math.isfinite(v)
             else GroupValue(group=name, rows=rows, value=None)
-            for name, rows, v, lo, hi in zip(self.names, self.rows, estimate.values, low, high, strict=True)
+            for name, rows, v, lo, hi, n in zip(
+                self.names, self.rows, estimate.values, low, high, over, strict=True
+            )
         )
+
+    def _denominators(self, base: str | None) -> list[float | None]:
+        """Return the rows that a rate is over, or their effective number under weights; None for other metrics."""
+        metric = None if base is None else self.estimates[base][0]
+        totals = None if metric is None else self.totals.get(metric.statistic.key)
+        if not isinstance(metric, Rate) or not isinstance(totals, Sums):
+            return [None] * len(self.names)
+        over = np.array(metric.over, dtype=np.float64)
+        mass, squares = totals.first @ over, np.einsum("i,gij,j->g", over, totals.second, over)
+        return [float(m**2 / s) if s > 0 else None for m, s in zip(mass, squares, strict=True)]
 
     def _finding(
         self,

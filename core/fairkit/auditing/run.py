@@ -15,6 +15,7 @@ from fairkit.engines.base import opened
 from fairkit.errors import DataError, ParameterError
 from fairkit.models.scorer import ModelOptions, PythonModel, Scorer
 from fairkit.parameters.declare import parse_parameters
+from fairkit.planning.advice import advised
 from fairkit.progress import Progress, no_progress
 from fairkit.results.findings import Finding, Report
 from fairkit.results.policy import Adjustment, Rule, judge
@@ -135,6 +136,9 @@ def audit(
             with plugins.blame(_owner(auditor, used), f"the auditor {auditor.name!r} made its findings"):
                 findings += auditor.findings(total, context)
     results, verdict = judge(policy, findings, confidence=confidence, adjustment=adjustment)
+    if policy:
+        level = confidence if adjustment is None else 1 - (1 - confidence) / len(policy)
+        results, findings = advised(policy, results, findings, metrics, confidence=level, seed=seed)
     return Report(
         model=scorer.info,
         data=data.info(),

@@ -37,13 +37,16 @@ class GroupValue:
     """One group's part of a finding.
 
     `value` is None where the metric is not defined for the group (for instance a true positive rate
-    without positives); `rows` counts the rows that the group has in the audited data.
+    without positives); `rows` counts the rows that the group has in the audited data. `denominator` is the number of
+    rows that a rate is over (positives, for a true positive rate), or the effective number under weights; None for
+    other metrics.
     """
 
     group: str
     rows: int
     value: float | None
     interval: Interval | None = None
+    denominator: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form of interfaces: group, rows, value, interval."""
@@ -52,7 +55,7 @@ class GroupValue:
             "rows": self.rows,
             "value": _number(self.value),
             "interval": _interval(self.interval),
-        }
+        } | ({} if self.denominator is None else {"denominator": _number(self.denominator)})
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
@@ -62,6 +65,7 @@ class GroupValue:
             rows=record["rows"],
             value=record["value"],
             interval=_read_interval(record.get("interval")),
+            denominator=record.get("denominator"),
         )
 
 
@@ -151,11 +155,49 @@ class Finding:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class MoreRows:
+    """How many more rows would decide an inconclusive rule, with the old rows kept.
+
+    Attributes
+    ----------
+    rows
+        Rounded up to two digits; None where even 100,000 are not enough.
+    group
+        Whose rows; None: of all groups, in their present shares.
+    value
+        What the number is taken to be in truth: what was found.
+    power
+        The chance of a decision with these rows.
+    """
+
+    rows: int | None
+    group: str | None
+    value: float
+    power: float
+
+    @property
+    def sentence(self) -> str:
+        """Return the advice as a sentence without its full stop."""
+        if self.rows is None:
+            return f"Even 100,000 more rows would hardly decide it: {self.value:.4g} is too near the limit"
+        whose = f"of group {self.group}" if self.group is not None else "in the present shares of the groups"
+        return (
+            f"About {self.rows:,} more rows {whose} would decide it "
+            f"(with {self.power:.0%} chance, if the true value is {self.value:.4g})"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {"rows": self.rows, "group": self.group, "value": _number(self.value), "power": self.power}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleResult:
     """A policy rule and what became of it.
 
-    Exactly one of `maximum` and `minimum` is set. `reason` is a sentence with the numbers that decided.
+    Exactly one of `maximum` and `minimum` is set. `reason` is a sentence with the numbers that decided. `more_rows`
+    says how many more rows would decide an inconclusive rule.
     """
 
     metric: str
@@ -164,9 +206,10 @@ class RuleResult:
     minimum: float | None
     verdict: VerdictName
     reason: str
+    more_rows: MoreRows | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form: metric, sensitive, max or min, verdict, reason."""
+        """Return the JSON form: metric, sensitive, max or min, verdict, reason, and more_rows where there is advice."""
         limit = {"max": self.maximum} if self.maximum is not None else {"min": self.minimum}
         return {
             "metric": self.metric,
@@ -174,7 +217,7 @@ class RuleResult:
             **limit,
             "verdict": self.verdict,
             "reason": self.reason,
-        }
+        } | ({} if self.more_rows is None else {"more_rows": self.more_rows.to_dict()})
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
@@ -186,6 +229,7 @@ class RuleResult:
             minimum=record.get("min"),
             verdict=record["verdict"],
             reason=record.get("reason", ""),
+            more_rows=None if record.get("more_rows") is None else MoreRows(**record["more_rows"]),
         )
 
 

@@ -191,7 +191,7 @@ def _judge_finding(rule: Rule, finding: Finding, confidence: float) -> tuple[Ver
         return "pass", f"{shown}: the whole interval is {inside} the limit {limit:g}"
     if broken:
         return "fail", f"{shown}: the whole interval is {outside} the limit {limit:g}"
-    return "inconclusive", f"{shown}: the interval contains the limit {limit:g}; more rows would narrow it"
+    return "inconclusive", f"{shown}: the interval contains the limit {limit:g}"
 
 
 def _turned(rule: Rule, finding: Finding, interval: Interval, limit: float) -> str | None:

@@ -1,0 +1,74 @@
+"""A plan for the terminal: rows for each rule, and what an audit of that size can see."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fairkit_cli.text.numbers import number
+from fairkit_cli.text.plain import plain, to_text
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from fairkit.planning import Plan, RulePlan
+
+
+def plan_text(plan: Plan, *, terminal: bool) -> str:
+    """Return a plan as text, with colours on a terminal."""
+    return to_text(_parts(plan), terminal=terminal)
+
+
+def _parts(plan: Plan) -> list[RenderableType]:
+    from rich.text import Text
+
+    adjusted = f", adjusted for {len(plan.rules)} rules ({plan.adjustment})" if plan.adjustment else ""
+    rows = f"{plan.rows:,} rows" if plan.rows is not None else "No affordable number of rows"
+    parts: list[RenderableType] = [
+        Text(f"{rows} decide the policy, each rule with {plan.power:.0%} chance", style="bold"),
+        Text(f"at {plan.confidence:.0%} confidence{adjusted}, by fairkit {plan.fairkit}", style="dim"),
+    ]
+    for rule in plan.rules:
+        parts += ["", *_rule(rule)]
+    return parts
+
+
+def _rule(plan: RulePlan) -> list[RenderableType]:
+    from rich.table import Table
+    from rich.text import Text
+
+    rule = plan.rule
+    limit = f"at most {rule.maximum:g}" if rule.maximum is not None else f"at least {rule.minimum:g}"
+    where = f" for {rule.sensitive}" if rule.sensitive else ""
+    title = f"{rule.metric}{where} {limit}: {plan.side}, if it is {number(plan.value)}"
+    parts: list[RenderableType] = [plain(title, "bold")]
+    if plan.rows is not None:
+        grid = Table(box=None, pad_edge=False)
+        grid.add_column("group")
+        grid.add_column("rows", justify="right")
+        grid.add_column("rows that the rate is over", justify="right")
+        for group in plan.groups:
+            grid.add_row(plain(group.group), f"{group.rows:,}", f"{group.denominator:,}")
+        grid.add_row("all", f"{plan.rows:,}", f"{sum(group.denominator for group in plan.groups):,}")
+        parts.append(grid)
+        parts += [Text(line) for line in _sentences(plan)]
+    return [*parts, *(Text(f"· {note}") for note in plan.notes)]
+
+
+def _sentences(plan: RulePlan) -> list[str]:
+    said = [f"With {plan.rows:,} rows the verdict is {plan.side} with {plan.power or 0:.0%} chance."]
+    seen = plan.detectable
+    if seen is not None:
+        chance = f"with {seen.power:.0%} chance"
+        passing, failing = ("up to", "from") if plan.rule.maximum is not None else ("from", "up to")
+        least, most = seen.passes_up_to, seen.fails_from
+        said.append(
+            f"No number passes {chance}."
+            if least is None
+            else f"It passes {passing} {number(least)} {chance}."
+        )
+        said.append(
+            f"No number fails {chance}." if most is None else f"It fails {failing} {number(most)} {chance}."
+        )
+    if plan.balanced_rows is not None and plan.rows and plan.balanced_rows < 0.8 * plan.rows:
+        said.append(f"With as many rows of each group as it needs, about {plan.balanced_rows:,} rows do.")
+    return said

@@ -1,0 +1,144 @@
+"""What a plan says: schema ``fairkit.plan/1``."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from fairkit.results.policy import Rule
+
+SCHEMA = "fairkit.plan/1"
+
+Side = Literal["pass", "fail"]
+
+
+def two_digits(rows: float) -> int:
+    """Round a number of rows up to two significant digits."""
+    if rows < 100:
+        return math.ceil(rows)
+    unit = 10 ** (math.floor(math.log10(rows)) - 1)
+    return int(math.ceil(rows / unit - 1e-9) * unit)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detectable:
+    """What an audit of a given size can see.
+
+    Attributes
+    ----------
+    fails_from
+        The number nearest to the limit that it would fail with chance `power`; None where no number does.
+    passes_up_to
+        The number nearest to the limit that it would pass with chance `power`; None where no number does.
+    power
+        In (0, 1).
+    """
+
+    fails_from: float | None
+    passes_up_to: float | None
+    power: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {"fails_from": self.fails_from, "passes_up_to": self.passes_up_to, "power": self.power}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPlan:
+    """One group's part: its rows, and those of them that the rate is over (rows with the favorable outcome, say)."""
+
+    group: str
+    rows: int
+    denominator: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {"group": self.group, "rows": self.rows, "denominator": self.denominator}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RulePlan:
+    """The rows that decide one rule.
+
+    Attributes
+    ----------
+    rule
+        The rule.
+    value
+        Its number under the assumptions.
+    side
+        The verdict that is planned for: pass where the number keeps the limit, fail where it breaks it.
+    rows
+        Rows in all, rounded up to two digits; None where the number is at the limit, or no plan was found.
+    groups
+        Each group's part of them.
+    power
+        The chance of the verdict with these rows.
+    balanced_rows
+        About how many rows would do if each group had as many as it needs, not its share.
+    detectable
+        What an audit of this size can see; None for other numbers than differences and ratios.
+    curve
+        Pairs (rows, chance of the verdict).
+    notes
+        What a reader must know.
+    """
+
+    rule: Rule
+    value: float
+    side: Side
+    rows: int | None
+    groups: tuple[GroupPlan, ...]
+    power: float | None
+    balanced_rows: int | None
+    detectable: Detectable | None
+    curve: tuple[tuple[int, float], ...]
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            **self.rule.to_dict(),
+            "value": self.value,
+            "side": self.side,
+            "rows": self.rows,
+            "groups": [group.to_dict() for group in self.groups],
+            "power": self.power,
+            "balanced_rows": self.balanced_rows,
+            "detectable": None if self.detectable is None else self.detectable.to_dict(),
+            "curve": [list(point) for point in self.curve],
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The rows that decide a policy: those of the rule that needs most."""
+
+    rules: tuple[RulePlan, ...]
+    confidence: float
+    adjustment: str | None
+    power: float
+    seed: int
+    fairkit: str
+
+    @property
+    def rows(self) -> int | None:
+        """Rows that decide every rule; None where one cannot be decided."""
+        needed = [one.rows for one in self.rules]
+        return None if any(rows is None for rows in needed) else max(rows or 0 for rows in needed)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form, schema ``fairkit.plan/1``."""
+        return {
+            "schema": SCHEMA,
+            "rows": self.rows,
+            "rules": [rule.to_dict() for rule in self.rules],
+            "confidence": self.confidence,
+            "adjustment": self.adjustment,
+            "power": self.power,
+            "seed": self.seed,
+            "fairkit": self.fairkit,
+        }

@@ -1,0 +1,235 @@
+"""`fairkit.plan`: rules and assumptions in, rows out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.errors import ParameterError, PolicyError
+from fairkit.intervals import two_sided
+from fairkit.planning.assumptions import assumed, observed
+from fairkit.planning.detectable import detectable
+from fairkit.planning.draws import Limit, Truth, decided
+from fairkit.planning.results import GroupPlan, Plan, RulePlan, two_digits
+from fairkit.planning.search import MOST, Found, closed_form, search, variances
+from fairkit.planning.targets import target_of
+
+if TYPE_CHECKING:
+    from fairkit.metrics import Metric
+    from fairkit.planning.results import Side
+    from fairkit.planning.targets import Target
+    from fairkit.results.findings import Report
+    from fairkit.results.policy import Adjustment, Rule
+
+DRAWS = 800
+"""Audits that are drawn for each point of the curve: the planned power has a standard error below .01."""
+LEAST = 30
+"""The smallest group that an audit accepts (`group.min_group`)."""
+_CURVE = 21
+
+Numbers = float | Mapping[str, float]
+
+
+def plan(
+    rules: Sequence[Rule],
+    *,
+    groups: Mapping[str, Any] | None = None,
+    assume: Numbers | Mapping[str, Numbers] | None = None,
+    base: Numbers | None = None,
+    report: Report | None = None,
+    power: float = 0.8,
+    confidence: float = 0.95,
+    adjustment: Adjustment | None = None,
+    seed: int = 0,
+) -> Plan:
+    """Return the rows that decide rules with a given chance.
+
+    Audits that were not made yet are drawn (their totals, not their rows) and judged by the functions that judge
+    audits, so that the plan is for this very procedure.
+
+    Parameters
+    ----------
+    rules
+        A policy's rules on rates: their differences, ratios, extremes, and equalized odds.
+    groups
+        The groups' shares of the rows: ``{"female": 0.45, "male": 0.55}``, or by sensitive column
+        ``{"sex": {"female": 0.45, ...}}``. They are scaled to sum 1.
+    assume
+        The true rates: a number for all groups, or by group; by rate where a rule is made of two:
+        ``{"true_positive_rate": 0.8, "false_positive_rate": {"female": 0.1, "male": 0.12}}``. By default ½, the worst
+        case for differences.
+    base
+        The share of rows with the favorable outcome, for all groups or by group; for precision, of favorable decisions.
+    report
+        A pilot: its groups, rates and shares take the place of the three above.
+    power
+        The chance of a decided verdict, in (0, 1).
+    confidence, adjustment
+        Of the audit that is planned. With an adjustment every rule is planned at Bonferroni's level.
+    seed
+        For the draws.
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    FairkitError
+        A rule is not made of rates, an assumption is missing, or a number is out of its range.
+    """
+    if not rules:
+        raise PolicyError(
+            "there is no rule to plan for; give one, as in --max demographic_parity_difference:sex=0.05"
+        )
+    if not 0 < power < 1:
+        raise ParameterError(f"power={power} is not between 0 and 1; 0.8 is usual")
+    if not 0 < confidence < 1:
+        raise ParameterError(f"confidence={confidence} is not between 0 and 1; 0.95 is usual")
+    level = confidence if adjustment is None else 1 - (1 - confidence) / len(rules)
+    metrics = installed()
+    made = []
+    for number, rule in enumerate(rules):
+        if report is not None and (width := _from_width(rule, report, metrics, level, power)) is not None:
+            made.append(width)
+            continue
+        target = target_of(rule.metric, metrics)
+        truth, notes = (
+            observed(rule, target, report) if report else assumed(rule, target, groups, assume, base)
+        )
+        made.append(_one(rule, target, truth, notes, level, power, np.random.default_rng([seed, number])))
+    return Plan(
+        rules=tuple(made),
+        confidence=confidence,
+        adjustment=adjustment,
+        power=power,
+        seed=seed,
+        fairkit=version("fairkit"),
+    )
+
+
+def installed() -> list[type[Metric]]:
+    """Return the metrics of the auditor `group` and of other plugins."""
+    from fairkit import plugins
+
+    others, _ = plugins.third_party()
+    _, own = plugins.find_auditor("group", others)
+    return list(dict.fromkeys(metric for plugin in (own, *others) for metric in plugin.metrics))
+
+
+def limit_of(rule: Rule) -> Limit:
+    """Return a rule's limit."""
+    at = rule.maximum if rule.maximum is not None else rule.minimum
+    return Limit(at=float(at or 0.0), largest=rule.maximum is not None)
+
+
+def _one(
+    rule: Rule,
+    target: Target,
+    truth: Truth,
+    notes: tuple[str, ...],
+    level: float,
+    power: float,
+    rng: np.random.Generator,
+) -> RulePlan:
+    limit, value = limit_of(rule), target.value(truth.rates)
+    side: Side = "pass" if limit.kept(value) else "fail"
+    floor = LEAST / float(truth.shares.min())
+    start = max(closed_form(target, truth, limit, level, power), floor)
+    found: Found | None = None
+    if math.isfinite(start):
+        found = search(
+            lambda rows: decided(target, truth, rows * truth.shares, limit, level, rng, DRAWS, LEAST)[side],
+            start,
+            power,
+            DRAWS,
+        )
+    if found is None:
+        told = "The assumed number is at the limit, or so near that no affordable number of rows decides the rule."
+        return RulePlan(
+            rule=rule, value=value, side=side, rows=None, groups=(), power=None, balanced_rows=None,
+            detectable=None, curve=(), notes=(*notes, told),
+        )  # fmt: skip
+    rows = two_digits(max(found.rows, floor))
+    parts = np.ceil(rows * truth.shares)
+    inside = parts * truth.bases
+    few = (
+        f"At least {LEAST} rows of every group are needed, whatever the power." if found.rows < floor else ""
+    )
+    many = _many(len(truth.names)) if target.kind in ("difference", "ratio") else ""
+    return RulePlan(
+        rule=rule,
+        value=value,
+        side=side,
+        rows=rows,
+        groups=tuple(
+            GroupPlan(group=name, rows=int(part), denominator=math.ceil(least))
+            for name, part, least in zip(truth.names, parts, inside.min(axis=0), strict=True)
+        ),
+        power=found.power(rows),
+        balanced_rows=_balanced(target, truth, rows),
+        detectable=detectable(target, truth, inside, limit, level, power),
+        curve=tuple(
+            (int(at), round(found.power(at), 4)) for at in np.linspace(0.25 * rows, 2 * rows, _CURVE).round()
+        ),
+        notes=tuple(note for note in (*notes, few, many) if note),
+    )
+
+
+def _from_width(
+    rule: Rule, report: Report, metrics: Sequence[type[Metric]], level: float, power: float
+) -> RulePlan | None:
+    """Plan a number that is not made of rates from a pilot's interval, whose reach falls with the root of the rows.
+
+    N = n ((z + z_power) / z reach / |limit - value|)², with the reach on the limit's side. None for rates.
+    """
+    try:
+        target_of(rule.metric, metrics)
+    except PolicyError:
+        finding = report.find(rule.metric, rule.sensitive)
+    else:
+        return None
+    limit, value = limit_of(rule), finding.value
+    if value is None or finding.interval is None:
+        raise PolicyError(
+            f"the report has no interval of {rule.metric!r}, so that it cannot be planned from it"
+        )
+    reach = finding.interval[1] - value if value <= limit.at else value - finding.interval[0]
+    factor = (two_sided(level) + NormalDist().inv_cdf(power)) / two_sided(finding.confidence)
+    gap = abs(limit.at - value)
+    rows = report.data.rows * (factor * reach / gap) ** 2 if gap > 0 else math.inf
+    return RulePlan(
+        rule=rule,
+        value=value,
+        side="pass" if limit.kept(value) else "fail",
+        rows=two_digits(rows) if rows <= MOST else None,
+        groups=(),
+        power=power if rows <= MOST else None,
+        balanced_rows=None,
+        detectable=None,
+        curve=(),
+        notes=(f"{rule.metric} is planned from the width of the pilot's interval, without simulation.",),
+    )
+
+
+def _many(groups: int) -> str:
+    if groups <= 2:
+        return ""
+    return (
+        f"{groups} groups need more rows each than two would: the largest of all their differences is judged."
+    )
+
+
+def _balanced(target: Target, truth: Truth, rows: int) -> int | None:
+    """Return about how many rows do with equal precision in every group, shares in proportion to variances."""
+    if len(truth.names) < 2:
+        return None
+    needs = (variances(target, truth.rates) / truth.bases).max(axis=0)
+    best = needs / needs.sum()
+    worst = [np.sort(needs / shares)[-2:].sum() for shares in (truth.shares, best)]
+    return two_digits(max(min(rows * worst[1] / worst[0], rows), LEAST / best.min()))

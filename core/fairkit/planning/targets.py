@@ -1,0 +1,120 @@
+"""What a rule's number is made of: rates of groups, and how they are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from fairkit.errors import PolicyError, did_you_mean
+from fairkit.intervals import Spread, extreme, spread_difference, spread_ratio, two_sided
+from fairkit.metrics import Rate
+from fairkit.statistics import Sums
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from fairkit.metrics import Estimate, Metric
+
+    Array = NDArray[np.float64]
+
+Kind = Literal["difference", "ratio", "largest", "smallest", "level"]
+
+_SUFFIXES: Mapping[str, Kind] = {
+    "_difference": "difference",
+    "_ratio": "ratio",
+    "_group_max": "largest",
+    "_group_min": "smallest",
+}
+_FIELD_NAMES = {
+    "demographic_parity": ("selection_rate",),
+    "equal_opportunity": ("true_positive_rate",),
+    "equalized_odds": ("true_positive_rate", "false_positive_rate"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A rule's number as a function of one or two rates in each group.
+
+    Attributes
+    ----------
+    metric
+        As the rule names it.
+    rates
+        The rates, over different rows where there are two.
+    kind
+        The largest difference, the smallest ratio, the largest or smallest rate, or the rate itself.
+    """
+
+    metric: str
+    rates: tuple[type[Rate], ...]
+    kind: Kind
+
+    def value(self, rates: Array) -> float:
+        """Return the number for known rates, shape [K, G]."""
+        if self.kind == "difference":
+            return float(np.ptp(rates, axis=1).max())
+        if self.kind == "ratio":
+            with np.errstate(divide="ignore", invalid="ignore"):
+                return float((rates.min(axis=1) / rates.max(axis=1)).min())
+        return float(rates.min() if self.kind == "smallest" else rates.max())
+
+    def interval(self, estimates: Sequence[Estimate], confidence: float) -> tuple[float, float]:
+        """Return the interval that an audit makes from these estimates."""
+        each = confidence if len(estimates) == 1 else confidence**0.5
+        parts = [(self._one(e, each), self._one(e, confidence)) for e in estimates]
+        joint, own = zip(*parts, strict=True)
+        if self.kind == "ratio":
+            return min(p.low for p in own), min(p.high for p in joint)
+        return max(p.low for p in joint), max(p.high for p in own)
+
+    def _one(self, estimate: Estimate, confidence: float) -> Spread:
+        values, limits = estimate.values, estimate.limits
+        if self.kind == "level":
+            low, high = limits(two_sided(confidence))
+            return Spread(float(values[0]), float(low[0]), float(high[0]))
+        if self.kind in ("largest", "smallest"):
+            return extreme(values, limits, confidence, largest=self.kind == "largest")
+        make = spread_difference if self.kind == "difference" else spread_ratio
+        return make(values, limits, confidence)
+
+
+def target_of(metric: str, metrics: Sequence[type[Metric]]) -> Target:
+    """Return what a rule on `metric` is made of.
+
+    Raises
+    ------
+    PolicyError
+        It is not made of rates; only a pilot report can plan it then.
+    """
+    rates = {cls.name: cls for cls in metrics if issubclass(cls, Rate)}
+    name, kind = metric, "level"
+    for suffix, of in _SUFFIXES.items():
+        if metric.endswith(suffix):
+            name, kind = metric.removesuffix(suffix), of
+    if metric == "gap_max":
+        name, kind = "equalized_odds", "difference"
+    parts = _FIELD_NAMES.get(name, (name,))
+    if any(part not in rates for part in parts):
+        known = [*rates, *(f"{r}{s}" for r in (*rates, *_FIELD_NAMES) for s in ("_difference", "_ratio"))]
+        raise PolicyError(
+            f"{metric!r} is not made of rates, so that it is planned only from a pilot report that has it. "
+            f"{did_you_mean(metric, known, what='metrics')}"
+        )
+    return Target(metric, tuple(rates[part] for part in parts), kind)  # type: ignore[arg-type]
+
+
+def sums_of(rate: type[Rate], rows: Array, denominators: Array, counted: Array) -> Sums:
+    """Return totals whose rate is `counted` / `denominators`; arrays of one shape, flattened."""
+    over, inside = np.array(rate.over, bool), np.array(rate.counted, bool)
+    first = np.zeros((rows.size, 4))
+    first[:, np.flatnonzero(inside)[0]] = counted.ravel()
+    first[:, np.flatnonzero(over & ~inside)[0]] = (denominators - counted).ravel()
+    if not over.all():
+        first[:, np.flatnonzero(~over)[0]] = (rows - denominators).ravel()
+    return Sums(rows.ravel().astype(np.float64), first, first[:, :, None] * np.eye(4))
