@@ -27,28 +27,44 @@ Vary = Annotated[
     typer.Option(
         "--vary",
         metavar="KEY=A,B,C",
-        help="Values to try; KEY=LOW:HIGH:N is a range, :log makes it logarithmic. PLUGIN.KEY with several.",
+        help="Values of a parameter to try. KEY=LOW:HIGH:N is a range, with :log a logarithmic one; with several plugins "
+        "write PLUGIN.KEY.",
     ),
 ]
 Search = Annotated[
     list[str] | None,
-    typer.Option("--search", metavar="KEY=LOW:HIGH", help="Let an optimiser choose; :log for a log scale."),
+    typer.Option(
+        "--search",
+        metavar="KEY=LOW:HIGH",
+        help="A range from which an optimiser chooses values; with :log on a logarithmic scale.",
+    ),
 ]
-Budget = Annotated[int, typer.Option("--budget", metavar="N", min=1, help="Points of each search.")]
+Budget = Annotated[
+    int, typer.Option("--budget", metavar="N", min=1, help="How many points each search tries.")
+]
 Performance = Annotated[
-    str | None, typer.Option("--performance", metavar="METRIC", help="The vertical axis; default accuracy.")
+    str | None,
+    typer.Option(
+        "--performance", metavar="METRIC", help="The metric of the vertical axis. Default: accuracy."
+    ),
 ]
 Disparity = Annotated[
     str | None,
     typer.Option(
-        "--metric",
+        "--disparity",
         metavar="METRIC:COL",
-        help="The horizontal axis; default demographic_parity_difference of the first sensitive column.",
+        help="The metric of the horizontal axis. Default: demographic_parity_difference of the first sensitive "
+        "column.",
     ),
 ]
+FormerDisparity = Annotated[str | None, typer.Option("--metric", metavar="METRIC:COL", hidden=True)]
 Limit = Annotated[
     float | None,
-    typer.Option("--limit", metavar="X", help="Pick the best performance with a disparity of at most X."),
+    typer.Option(
+        "--limit",
+        metavar="X",
+        help="Pick the model with the best performance among those whose disparity is at most X.",
+    ),
 ]
 Alpha = Annotated[
     float,
@@ -57,18 +73,24 @@ Alpha = Annotated[
         metavar="A",
         min=0,
         max=1,
-        help="Else pick the largest A · performance + (1-A) · (1 - disparity).",
+        help="Without --limit: pick the model with the largest A · performance + (1-A) · (1 - disparity).",
     ),
 ]
 Jobs = Annotated[
-    int | None, typer.Option("--jobs", metavar="N", min=1, help="Points at a time; default: all cores.")
+    int | None,
+    typer.Option(
+        "--jobs",
+        metavar="N",
+        min=1,
+        help="How many points are trained at a time. Default: one for each core.",
+    ),
 ]
 StateFile = Annotated[
     Path | None,
     typer.Option(
         "--state",
         metavar="FILE",
-        help="Keeps finished points: run again to go on.",
+        help="A file that keeps the finished points; the same command continues from it.",
         rich_help_panel=opt.OUTPUT,
     ),
 ]
@@ -103,7 +125,7 @@ def frontier(
         typer.Option(
             "--test",
             metavar="FILE",
-            help="Rows for the picked point; else some are held out.",
+            help="Rows to report the picked model on. Default: some of the data are held out.",
             rich_help_panel=opt.DATA,
         ),
     ] = None,
@@ -112,20 +134,22 @@ def frontier(
         typer.Option(
             "--holdout",
             metavar="SHARE",
-            help="Shares for validation and for test; default 0.2.",
+            help="The share of the rows held out for validation, and again for the test. Default: 0.2.",
             rich_help_panel=opt.DATA,
         ),
     ] = None,
     performance: Performance = None,
-    metric: Disparity = None,
+    disparity: Disparity = None,
+    metric: FormerDisparity = None,
     limit: Limit = None,
     alpha: Alpha = 0.75,
     learner: Annotated[
-        str | None, typer.Option("--learner", metavar="NAME", help="For methods that take one.")
+        str | None,
+        typer.Option("--learner", metavar="NAME", help="The learner of the methods that take one."),
     ] = None,
     jobs: Jobs = None,
     threads: Annotated[
-        int | None, typer.Option("--threads", metavar="N", help="Threads of each training.")
+        int | None, typer.Option("--threads", metavar="N", help="How many threads each training uses.")
     ] = None,
     confidence: opt.Confidence = None,
     seed: opt.Seed = None,
@@ -135,7 +159,7 @@ def frontier(
     report: Page = None,
     config: opt.ConfigFile = None,
 ) -> None:
-    """Train along parameters, draw accuracy against fairness, pick a model by rule."""
+    """Train along parameters, draw performance against a disparity, and pick a model by a rule."""
     import dataclasses
 
     from fairkit.config import load_config
@@ -163,7 +187,7 @@ def frontier(
                 test=held,
                 holdout=0.2 if holdout is None else holdout,
                 performance=performance,
-                disparity=metric,
+                disparity=_disparity(disparity, metric),
                 choice=Choice(limit=limit, alpha=alpha),
                 budget=budget,
                 learner=learner,
@@ -186,6 +210,16 @@ def frontier(
         write_atomic(output, result.model)
         say(f"wrote {output}")
     write(lambda terminal: text_of(result, output_format, terminal), report)
+
+
+def _disparity(named: str | None, former: str | None) -> str | None:
+    """Return the horizontal axis; ``--metric`` was the option's name before."""
+    if former is None:
+        return named
+    if named is not None:
+        raise ParameterError("--metric is the former name of --disparity; give --disparity only")
+    say("note: --metric is now called --disparity; the old name works until the next version")
+    return former
 
 
 def read_sweeps(

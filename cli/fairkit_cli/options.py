@@ -28,18 +28,21 @@ OUTPUT = "Output"
 DataFile = Annotated[
     str | None,
     typer.Option(
-        "--data", metavar="FILE", help="CSV or Parquet: a file, a folder or a glob.", rich_help_panel=DATA
+        "--data",
+        metavar="FILE",
+        help="The data: a CSV or Parquet file, a folder of such files, or a glob pattern.",
+        rich_help_panel=DATA,
     ),
 ]
 Label = Annotated[
-    str | None, typer.Option("--label", metavar="COL", help="Outcome column.", rich_help_panel=DATA)
+    str | None, typer.Option("--label", metavar="COL", help="The outcome column.", rich_help_panel=DATA)
 ]
 Favorable = Annotated[
     str | None,
     typer.Option(
         "--favorable",
         metavar="V",
-        help="The label's value that is good for the person.",
+        help="The label's value that is good for the person, such as approved.",
         rich_help_panel=DATA,
     ),
 ]
@@ -48,20 +51,26 @@ SensitiveColumns = Annotated[
     typer.Option(
         "--sensitive",
         metavar="A,B",
-        help="Sensitive columns; A+B is the intersection, age:25:60 bins a number.",
+        help="Sensitive columns. A+B adds an intersection, age:25:60 bins a number at 25 and 60.",
         rich_help_panel=DATA,
     ),
 ]
 Features = Annotated[
     list[str] | None,
-    typer.Option("--features", metavar="A,B", help="What the model gets, in order.", rich_help_panel=DATA),
+    typer.Option(
+        "--features",
+        metavar="A,B",
+        help="The columns that the model gets, in its order. Default: by name, else all but the label.",
+        rich_help_panel=DATA,
+    ),
 ]
 Drop = Annotated[
     list[str] | None,
-    typer.Option("--drop", metavar="A,B", help="Columns that are no features.", rich_help_panel=DATA),
+    typer.Option("--drop", metavar="A,B", help="Columns that the model does not get.", rich_help_panel=DATA),
 ]
 Weights = Annotated[
-    str | None, typer.Option("--weights", metavar="COL", help="Sample weights.", rich_help_panel=DATA)
+    str | None,
+    typer.Option("--weights", metavar="COL", help="The column of sample weights.", rich_help_panel=DATA),
 ]
 MissingValues = Annotated[
     str | None,
@@ -74,12 +83,20 @@ MissingValues = Annotated[
 ]
 TaskName = Annotated[
     str | None,
-    typer.Option("--task", metavar="NAME", help="binary, multiclass or regression.", rich_help_panel=MODEL),
+    typer.Option(
+        "--task",
+        metavar="NAME",
+        help="The task: binary, multiclass or regression. Default: told by the model and the label.",
+        rich_help_panel=MODEL,
+    ),
 ]
 ScoreOutput = Annotated[
     str | None,
     typer.Option(
-        "--score-output", metavar="NAME", help="The output that holds scores.", rich_help_panel=MODEL
+        "--score-output",
+        metavar="NAME",
+        help="The model's output that holds the scores. Default: found by its type and values.",
+        rich_help_panel=MODEL,
     ),
 ]
 DecisionOutput = Annotated[
@@ -94,7 +111,10 @@ DecisionOutput = Annotated[
 ScoreKindName = Annotated[
     str | None,
     typer.Option(
-        "--score-kind", metavar="KIND", help="probability, logit, label or value.", rich_help_panel=MODEL
+        "--score-kind",
+        metavar="KIND",
+        help="What the scores are: probability, logit, label or value. Default: found from the values.",
+        rich_help_panel=MODEL,
     ),
 ]
 FavorableClass = Annotated[
@@ -102,32 +122,47 @@ FavorableClass = Annotated[
     typer.Option(
         "--favorable-class",
         metavar="K",
-        help="The favorable label's score column, from 0.",
+        help="Which column of the scores belongs to the favorable label, counted from 0.",
         rich_help_panel=MODEL,
     ),
 ]
 Threshold = Annotated[
     float | None,
     typer.Option(
-        "--threshold", metavar="P", help="Favorable from this probability on.", rich_help_panel=MODEL
+        "--threshold",
+        metavar="P",
+        help="The decision threshold: favorable when the probability is at least this. Default: 0.5.",
+        rich_help_panel=MODEL,
     ),
 ]
 AuditorNames = Annotated[
-    list[str] | None, typer.Option("--auditor", metavar="NAME", help="What to run; default: group.")
+    list[str] | None,
+    typer.Option("--auditor", metavar="NAME", help="An auditor to run; repeatable. Default: group."),
 ]
 Assignments = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A parameter of an auditor or plugin.")
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="A parameter of a plugin; repeatable. `fairkit plugins show NAME` lists them.",
+    ),
 ]
 MaxRules = Annotated[
     list[str] | None,
     typer.Option(
-        "--max", metavar="METRIC:COL=X", help="Policy: the metric is at most X.", rich_help_panel=POLICY
+        "--max",
+        metavar="METRIC:COL=X",
+        help="A policy rule: the metric must be at most X. Repeatable.",
+        rich_help_panel=POLICY,
     ),
 ]
 MinRules = Annotated[
     list[str] | None,
     typer.Option(
-        "--min", metavar="METRIC:COL=X", help="Policy: the metric is at least X.", rich_help_panel=POLICY
+        "--min",
+        metavar="METRIC:COL=X",
+        help="A policy rule: the metric must be at least X. Repeatable.",
+        rich_help_panel=POLICY,
     ),
 ]
 Adjust = Annotated[
@@ -135,7 +170,7 @@ Adjust = Annotated[
     typer.Option(
         "--adjust",
         metavar="NAME",
-        help="For many rules: bonferroni or benjamini-hochberg.",
+        help="Adjust the rules for their number: bonferroni or benjamini-hochberg. Default: none.",
         rich_help_panel=POLICY,
     ),
 ]
@@ -150,9 +185,14 @@ LabelError = Annotated[
     ),
 ]
 Confidence = Annotated[
-    float | None, typer.Option("--confidence", metavar="C", help="Of every interval; default 0.95.")
+    float | None,
+    typer.Option(
+        "--confidence", metavar="C", help="The confidence of every interval, between 0 and 1. Default: 0.95."
+    ),
 ]
-Seed = Annotated[int | None, typer.Option("--seed", metavar="N", help="For every random draw; default 0.")]
+Seed = Annotated[
+    int | None, typer.Option("--seed", metavar="N", help="The seed of every random draw. Default: 0.")
+]
 
 
 def _format(*known: str) -> Any:
@@ -180,11 +220,19 @@ VersionFormat = Annotated[
 Output = Annotated[
     Path | None,
     typer.Option(
-        "--output", metavar="FILE", help="Write there instead of to the screen.", rich_help_panel=OUTPUT
+        "--output",
+        metavar="FILE",
+        help="Write the result to this file instead of standard output.",
+        rich_help_panel=OUTPUT,
     ),
 ]
 ConfigFile = Annotated[
-    Path | None, typer.Option("--config", metavar="FILE", help="Settings; default: the nearest fairkit.toml.")
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="The configuration file. Default: the nearest fairkit.toml, here or above.",
+    ),
 ]
 
 
@@ -193,7 +241,7 @@ EngineName = Annotated[
     typer.Option(
         "--engine",
         metavar="NAME",
-        help="dask spreads the work over processes or machines; default: this process.",
+        help="Where the work runs: dask spreads it over processes or machines. Default: this process.",
         rich_help_panel=ENGINE,
     ),
 ]
@@ -202,7 +250,7 @@ SchedulerAddress = Annotated[
     typer.Option(
         "--scheduler",
         metavar="ADDRESS",
-        help="Of a Dask cluster, as tcp://host:8786; default: one on this machine.",
+        help="The address of a Dask scheduler, as tcp://host:8786. Default: a cluster on this machine.",
         rich_help_panel=ENGINE,
     ),
 ]

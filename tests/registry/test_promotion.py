@@ -198,7 +198,9 @@ def test_not_significantly_worse_than_the_current_version(registry, model, certi
     )
     assert evaluate(registry, "credit@2", "production", now=NOW).verdict == "pass"
     registry.set_alias("credit", "production", replace(policy, no_worse=("all",)))
-    assert texts(evaluate(registry, "credit@2", "production", now=NOW))[0].startswith("significantly worse than credit@1")
+    assert texts(evaluate(registry, "credit@2", "production", now=NOW))[0].startswith(
+        "significantly worse than credit@1"
+    )
     assert "accuracy goes" in texts(evaluate(registry, "credit@2", "production", now=NOW))[0]
     registry.set_alias("credit", "production", replace(policy, no_worse=("roc_auc",)))
     assert "no finding 'roc_auc'" in texts(evaluate(registry, "credit@2", "production", now=NOW))[0]
