@@ -27,8 +27,8 @@ Vary = Annotated[
     typer.Option(
         "--vary",
         metavar="KEY=A,B,C",
-        help="Values of a parameter to try. KEY=LOW:HIGH:N is a range, with :log a logarithmic one; with several plugins "
-        "write PLUGIN.KEY.",
+        help="Values of a parameter to try. KEY=LOW:HIGH:N is a range, with :log a logarithmic one; with several "
+        "plugins write PLUGIN.KEY.",
     ),
 ]
 Search = Annotated[

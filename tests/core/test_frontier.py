@@ -11,6 +11,7 @@ import pytest
 import fairkit
 from fairkit import frontiers
 from fairkit.datasets.loans import loans_table
+from fairkit.errors import FairkitError
 from fairkit.frontiers import training as frontier_work
 from fairkit.frontiers.choice import Choice, pareto, pick
 from fairkit.frontiers.points import Measure, Point, State, point_key
