@@ -23,7 +23,8 @@ def canonical(value: Any) -> bytes:
         The value holds a number that is not finite.
     """
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return text.encode("utf-8")
+    # half a surrogate pair, as file names may have it, is no UTF-8: it becomes its JSON escape
+    return text.encode("utf-8", "backslashreplace")
 
 
 def fingerprint(value: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fairkit_registry.errors import RegistryError
@@ -55,6 +56,19 @@ def check_alias(alias: str) -> str:
             f"{alias!r} is no alias: use up to 64 letters, digits, '.', '_' and '-', with a letter first"
         )
     return alias
+
+
+def check_text(texts: Iterable[str]) -> None:
+    """Refuse tags and notes that no file can hold.
+
+    Raises
+    ------
+    RegistryError
+        One of them is no valid Unicode, for instance because it was typed in another encoding.
+    """
+    for text in texts:
+        if any("\ud800" <= char <= "\udfff" for char in text):
+            raise RegistryError(f"{text!r} is no valid Unicode; write tags and notes in UTF-8")
 
 
 def parse(text: str) -> Reference:

@@ -462,3 +462,14 @@ def test_any_damage_is_refused_or_harmless(exported, other, tmp_path, data):
 
 def test_limits_are_generous():
     assert importing.MOST_BYTES >= 1 << 34
+
+
+def test_versions_with_the_same_file_come_together(registry, tmp_path, model):
+    file = model(1)
+    registry.add("credit", file)
+    registry.add("credit", file)
+    archive.export(registry, ["credit"], tmp_path / "a.tar")
+    with Registry(tmp_path / "other", create=True) as other:
+        found = import_archive(other, tmp_path / "a.tar")
+        assert [one.version.reference for one in found] == ["credit@1", "credit@2"]
+        assert check(other).problems == ()

@@ -9,6 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from fairkit.errors import FairkitError
+from fairkit.escaping import visible
 from fairkit_cli.html.markup import Markup, clean
 
 VEGA_LITE = "5.20"
@@ -21,6 +22,7 @@ _CONFIG: Mapping[str, Any] = {
     "font": "Arial",
     "view": {"stroke": None},
     "axis": {
+        "aria": False,
         "labelColor": "var(--muted)",
         "titleColor": "var(--ink)",
         "gridColor": "var(--grid)",
@@ -110,14 +112,21 @@ def draw(spec: Mapping[str, Any], *, title: str, class_: str = "") -> Markup:
 
 
 def _plain(spec: Any, tips: list[str]) -> Any:
-    """Replace what no XML may hold, and every tip by its number: the renderer does not escape them all."""
+    """Show what acts, and put a number in place of every tip.
+
+    The renderer escapes what it draws, but not what it says to screen readers: there it writes titles into
+    expressions and attributes as they are. Axes (see `_CONFIG`) and marks without a tip therefore say nothing.
+    """
     if isinstance(spec, Mapping):
-        return {
+        plain = {
             key: _number(value, tips) if key == "tip" else _plain(value, tips) for key, value in spec.items()
         }
+        if "mark" in plain and "description" not in plain.get("encoding", {}):
+            plain["mark"] = {**plain["mark"], "aria": False}
+        return plain
     if isinstance(spec, list | tuple):
         return [_plain(value, tips) for value in spec]
-    return clean(spec) if isinstance(spec, str) else spec
+    return visible(spec) if isinstance(spec, str) else spec
 
 
 def _number(tip: str, tips: list[str]) -> str:

@@ -158,7 +158,7 @@ def _open_path(path: Path) -> Source:
         parts.append(ParquetPart(file) if parquet else CsvPart(file))
         try:
             _check_names(file.name, parts[-1].schema())
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OSError, UnicodeDecodeError) as error:
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OSError, UnicodeError) as error:
             where = file.name if len(files) == 1 else f"{path.name}, part {file.name}"
             raise _unreadable(where, error, " as Parquet" if parquet else " as CSV") from error
     return Source(path.name, common_types(parts, path.name), tuple(parts))

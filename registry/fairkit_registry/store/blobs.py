@@ -126,6 +126,8 @@ class BlobStore:
             The folder cannot be written.
         """
         target = self.path(staged.digest)
+        if target.is_file() and not staged.path.exists():
+            return  # kept a moment ago, for another version with the same content
         try:
             if not target.parent.is_dir():
                 target.parent.mkdir(parents=True, exist_ok=True)

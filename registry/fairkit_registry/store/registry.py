@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from fairkit.errors import did_you_mean
+from fairkit.escaping import visible
 from fairkit_registry import names
 from fairkit_registry.errors import RegistryError
 from fairkit_registry.evidence.staging import LARGEST_CERTIFICATE, Staging, staging_in
@@ -212,6 +213,7 @@ class Registry:
             A certificate cannot be read or is about another model.
         """
         names.check_name(name)
+        names.check_text([notes, *tags])
         file = Path(file)
         with self.staging() as staged:
             model = staged.file(file)
@@ -229,7 +231,7 @@ class Registry:
                     name,
                     model,
                     owned,
-                    filename=file.name,
+                    filename=visible(file.name),
                     parent=None if origin is None else (origin.name, origin.version),
                     tags=tags,
                     notes=notes,

@@ -16,9 +16,11 @@ import pyarrow as pa
 import pytest
 
 import fairkit
+from fairkit.escaping import visible
 from fairkit.models.scorer import PredictedColumns
 from fairkit.results.findings import DataInfo, Finding, GroupValue, ModelInfo, Report, RuleResult
 from fairkit.results.policy import Rule
+from fairkit_cli.html import charts
 from fairkit_cli.html.charts import ForestRow, forest
 from fairkit_cli.html.markup import Markup, clean, label, tag
 from fairkit_cli.html.report import report_page
@@ -285,3 +287,26 @@ def test_a_browser_finds_no_script_in_hostile_names(browse: Callable[..., Any]):
 @pytest.mark.parametrize("flags", [(), DARK], ids=["light", "dark"])
 def test_axe_finds_no_serious_fault(faults: Callable[..., list[str]], report: Report, flags: tuple[str, ...]):
     assert faults(report_page(report), *flags) == []
+
+
+@pytest.mark.parametrize(
+    "evil",
+    [
+        '"><script>x</script>',
+        "</text><script>1</script>",
+        '\\" + alert(1) + \\"',
+        '" + 1 + "',
+        "a\nb\x1b",
+        "\\",
+    ],
+)
+def test_a_hostile_title_is_drawn_and_never_run(evil):
+    point = {"x": 0.1, "x0": 0.0, "x1": 0.2, "y": 0.5, "y0": 0.4, "y1": 0.6, "g": "0", "tip": evil}
+    chart = draw(
+        charts.tradeoff([{**point, "front": True, "picked": True}], evil, evil, narrow=False), title=evil
+    )
+    root = ElementTree.fromstring(chart)
+    assert {element.tag for element in root.iter()} <= {"svg", "g", "path", "line", "text", "rect"}
+    drawn = [element.text for element in root.iter("text")]
+    assert drawn.count(visible(evil).rstrip()) == 2 or evil.strip() == "\\"
+    assert any(element.get("data-tip") == clean(evil) for element in root.iter())
