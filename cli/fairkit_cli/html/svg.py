@@ -118,7 +118,7 @@ def _plain(spec: Any, tips: list[str]) -> Any:
     expressions and attributes as they are. Axes (see `_CONFIG`) and marks without a tip therefore say nothing.
     """
     if isinstance(spec, Mapping):
-        plain = {
+        plain: dict[str, Any] = {
             key: _number(value, tips) if key == "tip" else _plain(value, tips) for key, value in spec.items()
         }
         if "mark" in plain and "description" not in plain.get("encoding", {}):
