@@ -40,6 +40,7 @@ class OnnxModel:
         self.settings = safety.embedded_settings(self.proto)
         self._threads = threads
         self._session: Any = None
+        self._inputs: list[GraphInput] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_session": None, "proto": None}
@@ -89,7 +90,9 @@ class OnnxModel:
     @property
     def inputs(self) -> list[GraphInput]:
         """The graph's inputs."""
-        return [GraphInput(i.name, i.type, _shape(i.shape)) for i in self.session.get_inputs()]
+        if self._inputs is None:
+            self._inputs = [GraphInput(i.name, i.type, _shape(i.shape)) for i in self.session.get_inputs()]
+        return self._inputs
 
     @property
     def output_names(self) -> list[str]:
@@ -101,6 +104,11 @@ class OnnxModel:
         """The graph's outputs: names and onnxruntime's types."""
         return [(output.name, output.type) for output in self.session.get_outputs()]
 
+    @property
+    def batch(self) -> int | None:
+        """The number of rows that the graph takes at once; None where it is free."""
+        return self.inputs[0].shape[0] if self.inputs and self.inputs[0].shape else None
+
     def run(self, feeds: Mapping[str, NDArray[Any]], outputs: Sequence[str] | None = None) -> dict[str, Any]:
         """Run the graph on arrays; a fixed batch size is met by cutting and padding.
 
@@ -110,7 +118,7 @@ class OnnxModel:
             The graph fails on these rows.
         """
         names = list(self.output_names if outputs is None else outputs)
-        fixed = self.inputs[0].shape[0] if self.inputs and self.inputs[0].shape else None
+        fixed = self.batch
         rows = len(next(iter(feeds.values())))
         if fixed is None or fixed == rows:
             return dict(zip(names, self._run(names, feeds), strict=True))

@@ -101,11 +101,6 @@ class Witness:
             if low > high + ROUNDING:
                 raise self._no_threshold(1, _rows_of(found))
 
-    def watch(self, found: Predictions) -> None:
-        """Begin to follow the threshold that decisions imply, from the first rows on."""
-        if self._one_threshold(found):
-            self._widen(found)
-
     def _one_threshold(self, found: Predictions) -> bool:
         """Whether decisions come from a label output that one threshold of the score must explain."""
         plain = self.settled.task == "binary" and self.settled.cut is None and not self.ours

@@ -11,12 +11,14 @@ import numpy as np
 from fairkit.errors import DataError, ModelError
 from fairkit.models.scorer import Columns, ModelOptions, Predictions, check_scores
 from fairkit.onnx.read import outputs as reading
+from fairkit.onnx.read.alone import Lone
 from fairkit.onnx.read.contradictions import Witness
 from fairkit.onnx.read.feeds import RANDOM_INPUT, Feed, absent, match_inputs
 from fairkit.onnx.read.members import MEMBER_SCORES
 from fairkit.onnx.read.runner import Runner
 from fairkit.onnx.read.served import is_ours
 from fairkit.onnx.read.settle import settle
+from fairkit.onnx.read.triggers import constant_inputs
 from fairkit.results.findings import ModelInfo
 
 if TYPE_CHECKING:
@@ -35,8 +37,10 @@ def bind(
     runner, notes = _open(model, dataset)
     columns = runner.columns
     batch = next(dataset.batches(columns, rows=_FIRST_ROWS))
-    first = runner.raw(batch.columns(columns))
-    notes += _missing_text(runner.feeds, batch.columns(columns))
+    cells = batch.columns(columns)
+    arrays = runner.arrays(cells)
+    first = model.run(arrays)
+    notes += _missing_text(runner.feeds, cells)
     found = [
         described
         for name, kind in model.outputs
@@ -53,10 +57,14 @@ def bind(
     scorer = OnnxScorer(
         runner, settled, ModelInfo(name=model.name, sha256=model.sha256, task=settled.task), classes
     )
+    understood = scorer.understand(first)
     if not only_scores:
-        told += witness.examine(model, first, scorer.understand(first), runner.drawn(first, settled), options)
+        told += witness.examine(model, first, understood, runner.drawn(first, settled), options)
         told += _unread(first, found)
         scorer.witness = witness
+    scorer.lone = Lone(runner, scorer.wanted, scorer.understand)
+    told += scorer.lone.examine(arrays, understood, batch.rows)
+    told += constant_inputs(runner, cells, dataset, scorer.understand, scorer.wanted)
     scorer.info = replace(scorer.info, notes=tuple(notes + told), outputs=settled.served)
     return scorer
 
@@ -98,6 +106,7 @@ class OnnxScorer:
         self.model = runner.model
         self.shares = runner.shares
         self.witness: Witness | None = None
+        self.lone: Lone | None = None
         self._runner = runner
         self._reading = settled
 
@@ -111,6 +120,12 @@ class OnnxScorer:
         """The graph's inputs, without ``u``, and the columns that fill them."""
         return tuple(self._runner.feeds)
 
+    @property
+    def wanted(self) -> list[str]:
+        """The outputs that the graph must compute: those that are read, and those that are compared with them."""
+        others = [] if self.witness is None else [output.name for output in self.witness.others]
+        return list(dict.fromkeys([*self._reading.wanted, *self._runner.extra, *others]))
+
     def predict(self, columns: Columns) -> Predictions:
         """Score rows given as raw columns.
 
@@ -119,13 +134,14 @@ class OnnxScorer:
         ModelError
             Scores that are none, or outputs that contradict each other.
         """
-        others = [] if self.witness is None else [output.name for output in self.witness.others]
-        wanted = dict.fromkeys([*self._reading.wanted, *self._runner.extra, *others])
-        values = self._runner.raw(columns, list(wanted))
+        arrays = self._runner.arrays(columns)
+        values = self.model.run(arrays, self.wanted)
         found = self.understand(values)
         drawn = self._runner.drawn(values, self._reading)
         if self.witness is not None:
             self.witness.check(values, found, drawn)
+        if self.lone is not None:
+            self.lone.spot(arrays, found)
         return found
 
     def understand(self, values: Mapping[str, Any]) -> Predictions:
