@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairkit.escaping import json_text
 from fairkit_cli import options as opt
-from fairkit_cli.output import exit_code, write
+from fairkit_cli.output import exit_code, record_text, write
 
 if TYPE_CHECKING:
     from fairkit.results.findings import Report
@@ -84,7 +83,7 @@ def drawing(output_format: str) -> AbstractContextManager[None]:
 def text_of(report: Report, output_format: str, terminal: bool) -> str:
     """Return a report in a format."""
     if output_format == "json":
-        return json_text(report.to_dict()) + "\n"
+        return record_text(report.to_dict())
     if output_format == "junit":
         from fairkit_cli.junit import junit
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairkit.escaping import json_text
 from fairkit_cli import options as opt
-from fairkit_cli.output import write
+from fairkit_cli.output import record_text, write
 
 if TYPE_CHECKING:
     from fairkit.results.comparisons import Comparison
@@ -72,7 +71,7 @@ def compare(
 def text_of(result: Comparison, output_format: str, terminal: bool) -> str:
     """Return a comparison in a format."""
     if output_format == "json":
-        return json_text(result.to_dict()) + "\n"
+        return record_text(result.to_dict())
     if output_format == "html":
         from fairkit_cli.html.comparison import comparison_page
 

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairkit.errors import ParameterError
-from fairkit.escaping import json_text
 from fairkit_cli import options as opt
-from fairkit_cli.output import INTERRUPTED, say, write
+from fairkit_cli.output import INTERRUPTED, record_text, say, write
 
 if TYPE_CHECKING:
     from fairkit.config import Config
@@ -279,7 +278,7 @@ def read_sweeps(
 def text_of(result: Frontier, output_format: str, terminal: bool) -> str:
     """Return a frontier in a format."""
     if output_format == "json":
-        return json_text(result.to_dict()) + "\n"
+        return record_text(result.to_dict())
     if output_format == "html":
         from fairkit_cli.html.frontier import frontier_page
 

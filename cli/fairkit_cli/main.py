@@ -14,6 +14,7 @@ from fairkit_cli.failures import guarded
 from fairkit_cli.interrupts import end_at_once
 from fairkit_cli.output import echo, flush, say
 from fairkit_cli.streams import prepare
+from fairkit_cli.timings import with_timings
 
 
 class GuardedGroup(TyperGroup):
@@ -85,15 +86,15 @@ def _show_warning(
 
 _usual = warnings.showwarning
 
-app.command("audit")(audit.audit)
-app.command("compare")(compare.compare)
-app.command("demo")(demo.demo)
-app.command("frontier")(frontier.frontier)
+app.command("audit")(with_timings(audit.audit))
+app.command("compare")(with_timings(compare.compare))
+app.command("demo")(with_timings(demo.demo))
+app.command("frontier")(with_timings(frontier.frontier))
 app.command("init")(init.init)
-app.command("mitigate")(mitigate.mitigate)
-app.command("plan")(plan.plan)
-app.command("certify")(certify.certify)
-app.command("verify")(certify.verify)
+app.command("mitigate")(with_timings(mitigate.mitigate))
+app.command("plan")(with_timings(plan.plan))
+app.command("certify")(with_timings(certify.certify))
+app.command("verify")(with_timings(certify.verify))
 app.add_typer(certify.key, name="key")
 app.add_typer(registry.app, name="registry")
 app.add_typer(plugins.app, name="plugins")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import FairkitError
 from fairkit.escaping import json_text, visible
+from fairkit.timings import phase, running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -41,6 +42,14 @@ def echo(*lines: str) -> None:
     put("".join(f"{visible(line)}\n" for line in lines or ("",)))
 
 
+def record_text(value: Any) -> str:
+    """Return a result as JSON, with the timings taken so far where --timings asks for them."""
+    taken = running()
+    if taken is not None and isinstance(value, dict):
+        value = value | {"timings": taken.to_dict()}
+    return json_text(value) + "\n"
+
+
 def print_json(value: Any) -> None:
     """Print a result for programs.
 
@@ -49,7 +58,7 @@ def print_json(value: Any) -> None:
     OutputError
         Standard output is closed, full or broken.
     """
-    put(json_text(value) + "\n")
+    put(record_text(value))
 
 
 def json_lines(records: Iterable[Any]) -> str:
@@ -114,10 +123,11 @@ def write(text: Callable[[bool], str], output: Path | None = None) -> None:
     """
     from fairkit.files import write_atomic
 
-    if output is None:
-        put(text(sys.stdout.isatty()))
-        return
-    write_atomic(output, text(False))
+    with phase("write"):
+        if output is None:
+            put(text(sys.stdout.isatty()))
+            return
+        write_atomic(output, text(False))
     say(f"wrote {output}")
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 from fairkit.errors import FairkitError
+from fairkit.timings import phase
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _CLOSED = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -68,6 +69,7 @@ def check_writable(path: Path) -> None:
     Path(name).unlink()
 
 
+@phase("write")
 def write_atomic(path: Path, content: bytes | str, *, mode: int | None = None, replace: bool = True) -> None:
     """Write a whole file: under another name, flushed to the disk, then renamed.
 

@@ -19,6 +19,7 @@ from fairkit.planning.advice import advised
 from fairkit.progress import Progress, no_progress
 from fairkit.results.findings import Finding, Report
 from fairkit.results.policy import Adjustment, Rule, judge
+from fairkit.timings import phase
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
@@ -133,7 +134,10 @@ def audit(
         _check_rows(chosen, data)
         findings: list[Finding] = []
         for auditor, total in zip(chosen, _measure(chosen, context, used), strict=True):
-            with plugins.blame(_owner(auditor, used), f"the auditor {auditor.name!r} made its findings"):
+            with (
+                plugins.blame(_owner(auditor, used), f"the auditor {auditor.name!r} made its findings"),
+                phase("intervals"),
+            ):
                 findings += auditor.findings(total, context)
     results, verdict = judge(policy, findings, confidence=confidence, adjustment=adjustment)
     if policy:
@@ -212,7 +216,8 @@ def _measure(auditors: Sequence[Auditor], context: AuditContext, used: Sequence[
         predictions = context.scorer.predict(batch.columns(context.scorer.columns))
         for place, auditor in enumerate(auditors):
             with plugins.blame(owners[place], f"the auditor {auditor.name!r} measured a batch"):
-                part = measured(auditor, batch, predictions, context)
+                with phase("measure"):
+                    part = measured(auditor, batch, predictions, context)
                 if part is not None:
                     totals[place] = part if totals[place] is None else totals[place] + part
         done += len(batch)

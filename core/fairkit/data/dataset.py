@@ -14,6 +14,7 @@ from fairkit.data.roles import Missing, Roles, Sensitive, require_columns, same_
 from fairkit.data.sources import Source, open_source
 from fairkit.errors import DataError, did_you_mean
 from fairkit.results.findings import DataInfo
+from fairkit.timings import each, phase
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -136,6 +137,7 @@ class Dataset:
         """Whether the first pass was made."""
         return self._profile is not None
 
+    @phase("read")
     def learn(self, pass_over: Callable[[Source, Roles, Bins], Tally]) -> None:
         """Make the first pass, with a function that gives the tally of all rows."""
         bins, notes = choose_bins(self.source, self.roles)
@@ -184,12 +186,13 @@ class Dataset:
         self.profile  # noqa: B018 -- groups must be known before rows are coded
         wanted = [*columns, *self._role_columns()]
         start = self._start
-        for arrow in self.source.batches(wanted or self.columns[:1], rows):
+        for arrow in each("read", self.source.batches(wanted or self.columns[:1], rows)):
             batch = self._batch(arrow, start, partial=partial)
             start += arrow.num_rows
             if len(batch):
                 yield batch
 
+    @phase("read")
     def read(self, columns: Sequence[str] | None = None) -> Batch:
         """Read all rows that have a label and every group at once, by default with the features."""
         import pyarrow as pa
@@ -217,6 +220,7 @@ class Dataset:
         named = [roles.label, roles.weights, *(c for split in roles.sensitive for c in split.columns)]
         return list(dict.fromkeys(column for column in named if column is not None))
 
+    @phase("read")
     def _batch(self, arrow: pa.RecordBatch, start: int, *, partial: bool = False) -> Batch:
         used, keep = used_rows(arrow, self.roles)
         if not partial:

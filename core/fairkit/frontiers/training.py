@@ -15,6 +15,7 @@ import numpy as np
 from fairkit.errors import FairkitError
 from fairkit.frontiers.points import Measure, Point, measures_of, point_key
 from fairkit.models.scorer import ModelOptions
+from fairkit.timings import phase
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -161,6 +162,7 @@ def _failed(job: Job, error: str, started: float) -> Point:
     return Point(plugin=job[0], parameters=job[1], status="failed", error=error, seconds=seconds)
 
 
+@phase("train")
 def _fit(setup: Setup, plugin: str, parameters: Mapping[str, Any]) -> bytes:
     from fairkit.fitted import Run
     from fairkit.learners import fit_learner
@@ -173,6 +175,7 @@ def _fit(setup: Setup, plugin: str, parameters: Mapping[str, Any]) -> bytes:
     return _fit_together(setup, [(plugin, parameters)])[0]
 
 
+@phase("train")
 def _fit_together(setup: Setup, jobs: Sequence[Job]) -> list[bytes]:
     """Train points of one plugin in one call, and return their files."""
     from fairkit.fitted import Run

@@ -12,11 +12,13 @@ from fairkit.individual.design import Design
 from fairkit.individual.encode import Columns, Encoder, Floats, distinct
 from fairkit.individual.metric import FairMetric
 from fairkit.individual.predict import logistic_directions, ridge_direction
+from fairkit.timings import phase
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+@phase("learn metric")
 def subspace(columns: Columns, sensitive: Sequence[str], *, strength: float = 0.1) -> FairMetric:
     """Ignore the sensitive columns, and the directions that predict them.
 

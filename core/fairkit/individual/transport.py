@@ -24,6 +24,7 @@ from fairkit.individual.search.dual import Lines
 from fairkit.individual.search.duplicates import group_maxima, same_rows
 from fairkit.individual.search.problem import Problem, Solution
 from fairkit.individual.search.tree import Floats, Ints, SupportTree, bounding_coordinates, build_tree
+from fairkit.timings import phase
 
 __all__ = ["Solution", "Support", "Transport"]
 
@@ -47,6 +48,7 @@ class Support:
         z has no rows, or a number in it is not finite.
     """
 
+    @phase("search")
     def __init__(self, z: Floats) -> None:
         self.z: Floats = np.ascontiguousarray(z, dtype=np.float64)
         check_coordinates(self.z)
@@ -62,6 +64,7 @@ class Support:
         """The coordinates of `places` that box bounds look at."""
         return bounding_coordinates(self.places)
 
+    @phase("search")
     def losses(
         self,
         values: Floats,
@@ -116,6 +119,7 @@ class Support:
             eta=eta,
         )
 
+    @phase("search")
     def outputs(
         self,
         values: Floats,

@@ -10,6 +10,7 @@ from fairkit import plugins
 from fairkit.errors import ParameterError
 from fairkit.onnx.write.export import export_bytes
 from fairkit.parameters.declare import parameters_to_dict
+from fairkit.timings import phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -87,10 +88,11 @@ def fit_files(
     list of (model, file)
     """
     first = methods[0]
-    if len(methods) == 1:
-        models: Sequence[FittedModel] = [first.fit(table, run, validation=None, model=base)]
-    else:
-        models = type(first).fit_together(methods, table, run, validation=None, model=base)
+    with phase("train"):
+        if len(methods) == 1:
+            models: Sequence[FittedModel] = [first.fit(table, run, validation=None, model=base)]
+        else:
+            models = type(first).fit_together(methods, table, run, validation=None, model=base)
     rows = table if checked is None else checked
     return [
         (model, export_bytes(model, rows, provenance(method, run, base)))

@@ -22,6 +22,7 @@ from fairkit.onnx.read.safety import digest
 from fairkit.onnx.write.export import export_bytes
 from fairkit.parameters.declare import parameters_to_dict
 from fairkit.progress import no_progress
+from fairkit.timings import phase
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -267,6 +268,7 @@ def _held_out(fitted: FittedModel, data: Dataset, table: Table, confidence: floa
     return dict(fitted.held_out(Table.from_dataset(data, table.task), confidence))
 
 
+@phase("train")
 def _baseline(method: Mitigator, table: Table, run: Run, base: OnnxModel | None) -> bytes:
     if base is not None:
         return base.content

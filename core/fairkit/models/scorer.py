@@ -11,6 +11,7 @@ import numpy as np
 from fairkit.data.roles import same_value, value_text
 from fairkit.data.task import Task, choose_task
 from fairkit.errors import ModelError, ParameterError
+from fairkit.timings import phase
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -340,6 +341,7 @@ class _PythonScorer:
         self._known = list(classes)
         self._favorable = dataset.roles.favorable
 
+    @phase("score")
     def predict(self, columns: Columns) -> Predictions:
         """Call predict and predict_proba."""
         frame = self._frame(columns)

@@ -10,6 +10,7 @@ import numpy as np
 
 from fairkit.errors import ParameterError
 from fairkit.individual.search.dual import Bracket, Lines, minimise, model_minimum, shares
+from fairkit.timings import phase
 
 if TYPE_CHECKING:
     from fairkit.individual.search.tree import Floats, Ints
@@ -121,6 +122,7 @@ class Problem(ABC):
     def row_of(self, label: Ints, answer: Ints) -> Ints:
         """Return the rows that answers stand for."""
 
+    @phase("search")
     def solve(
         self,
         epsilon: float,

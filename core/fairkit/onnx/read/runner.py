@@ -11,6 +11,7 @@ from fairkit.errors import ModelError
 from fairkit.onnx.read import outputs as reading
 from fairkit.onnx.read.feeds import RANDOM_INPUT
 from fairkit.onnx.read.members import MEMBER_SCORES, member_weights, misdrawn
+from fairkit.timings import phase
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,6 +49,7 @@ class Runner:
         """The outputs that a mixture is measured by, besides those that are read."""
         return () if self.shares is None else (MEMBER_SCORES, reading.SCORE)
 
+    @phase("score")
     def raw(self, columns: Columns, outputs: Sequence[str] | None = None) -> dict[str, Any]:
         """Run the graph on raw columns, each of shape [n]; by default all outputs are computed."""
         return self.model.run(self.arrays(columns), outputs)

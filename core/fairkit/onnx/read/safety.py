@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import ModelError
+from fairkit.timings import phase
 
 if TYPE_CHECKING:
     import onnx
@@ -38,6 +39,7 @@ def read_bytes(path: Path) -> bytes:
     return content
 
 
+@phase("load model")
 def parse(content: bytes, name: str) -> onnx.ModelProto:
     """Parse a model without loading what it refers to.
 

@@ -20,6 +20,7 @@ from fairkit.onnx.read.served import is_ours
 from fairkit.onnx.read.settle import settle
 from fairkit.onnx.read.triggers import constant_inputs
 from fairkit.results.findings import ModelInfo
+from fairkit.timings import phase
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
@@ -120,12 +121,16 @@ class OnnxScorer:
         """The graph's inputs, without ``u``, and the columns that fill them."""
         return tuple(self._runner.feeds)
 
+<<<<<<< HEAD
     @property
     def wanted(self) -> list[str]:
         """The outputs that the graph must compute: those that are read, and those that are compared with them."""
         others = [] if self.witness is None else [output.name for output in self.witness.others]
         return list(dict.fromkeys([*self._reading.wanted, *self._runner.extra, *others]))
 
+=======
+    @phase("score")
+>>>>>>> 5939732 (--timings of long commands: phases are named where the work is done, and added up in one place)
     def predict(self, columns: Columns) -> Predictions:
         """Score rows given as raw columns.
 

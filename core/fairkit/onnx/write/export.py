@@ -15,6 +15,7 @@ from fairkit.onnx.session import open_session
 from fairkit.onnx.write.estimators import add_estimator, score_estimator
 from fairkit.onnx.write.graph import GraphBuilder
 from fairkit.onnx.write.runtime import run_columns
+from fairkit.timings import phase
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,6 +86,7 @@ def add_outputs(graph: GraphBuilder, scores: str, task: Task, *, threshold: floa
         graph.output("decision", graph.node("Cast", [decided], to=7), "int64")
 
 
+@phase("export")
 def export(model: FittedModel, table: Table, metadata: Mapping[str, Any] | None = None) -> onnx.ModelProto:
     """Export a model with its data settings, and check the file against the model on the given rows.
 
@@ -118,6 +120,7 @@ def export_bytes(model: FittedModel, table: Table, metadata: Mapping[str, Any] |
     return serialised(export(model, table, metadata))
 
 
+@phase("export")
 def serialised(proto: onnx.ModelProto) -> bytes:
     """Return a model's bytes, the same for the same model."""
     return bytes(proto.SerializeToString(deterministic=True))

@@ -1,0 +1,148 @@
+"""Where the time of a run goes: phases that are named where the work is done, and added up while somebody asks."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+Phase = Literal[
+    "start",
+    "read",
+    "load model",
+    "score",
+    "measure",
+    "train",
+    "learn metric",
+    "search",
+    "intervals",
+    "export",
+    "write",
+    "other",
+]
+"""What time is spent on; ``other`` is all that nobody named."""
+
+Item = TypeVar("Item")
+
+
+@dataclass(slots=True)
+class Spent:
+    """Seconds of one phase: on the wall's clock, and of all processors of this process and the children that ended."""
+
+    wall: float = 0.0
+    cpu: float = 0.0
+
+
+@dataclass(slots=True)
+class Timings:
+    """The phases of one run, each without those inside it: they add up to the whole.
+
+    Attributes
+    ----------
+    spent
+        By phase, in the order in which they began.
+    """
+
+    spent: dict[str, Spent] = field(default_factory=dict)
+    _open: list[str] = field(default_factory=lambda: ["other"])
+    _mark: tuple[float, float] = field(default_factory=lambda: (time.perf_counter(), cpu_seconds()))
+
+    def begin(self, name: str) -> None:
+        """Enter a phase; the one around it pauses."""
+        self._book()
+        self._open.append(name)
+
+    def end(self) -> None:
+        """Leave it."""
+        self._book()
+        self._open.pop()
+
+    def add(self, name: str, wall: float, cpu: float) -> None:
+        """Book seconds that were measured elsewhere."""
+        spent = self.spent.setdefault(name, Spent())
+        spent.wall += wall
+        spent.cpu += cpu
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the seconds of each phase so far and of all, and the peak of memory in MiB (None where unknown)."""
+        self._book()
+        return {
+            "phases": [
+                {"phase": name, "wall_seconds": round(spent.wall, 4), "cpu_seconds": round(spent.cpu, 4)}
+                for name, spent in self.spent.items()
+            ],
+            "wall_seconds": round(sum(spent.wall for spent in self.spent.values()), 4),
+            "cpu_seconds": round(sum(spent.cpu for spent in self.spent.values()), 4),
+            "peak_memory_mib": peak_memory(),
+        }
+
+    def _book(self) -> None:
+        now = time.perf_counter(), cpu_seconds()
+        self.add(self._open[-1], now[0] - self._mark[0], now[1] - self._mark[1])
+        self._mark = now
+
+
+_running: ContextVar[Timings | None] = ContextVar("fairkit_timings", default=None)
+
+
+def running() -> Timings | None:
+    """Return the timings that are being taken, or None."""
+    return _running.get()
+
+
+@contextmanager
+def timed() -> Iterator[Timings]:
+    """Take the time of the phases inside; in this thread, and with the processor time of all."""
+    timings = Timings()
+    token = _running.set(timings)
+    try:
+        yield timings
+    finally:
+        _running.reset(token)
+
+
+@contextmanager
+def phase(name: Phase) -> Iterator[None]:
+    """Name the work inside; it costs nothing where nobody takes the time."""
+    timings = _running.get()
+    if timings is None:
+        yield
+        return
+    timings.begin(name)
+    try:
+        yield
+    finally:
+        timings.end()
+
+
+def each(name: Phase, items: Iterable[Item]) -> Iterator[Item]:
+    """Iterate, and name the making of each item; what is done with an item is not in it."""
+    iterator = iter(items)
+    while True:
+        with phase(name):
+            try:
+                item = next(iterator)
+            except StopIteration:
+                return
+        yield item
+
+
+def cpu_seconds() -> float:
+    """Return the processor time of this process and of its children that have ended."""
+    times = os.times()
+    return time.process_time() + times.children_user + times.children_system
+
+
+def peak_memory() -> float | None:
+    """Return the most memory that this process has held, in MiB; None where the system does not say."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(most / (2**20 if sys.platform == "darwin" else 2**10), 1)

@@ -1,0 +1,67 @@
+"""`--timings` of long commands: on stderr for people, under `timings` for programs, never in what is signed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from fairkit_cli.main import app
+
+
+def options(loans_model):
+    roles = ["--label", "decision", "--favorable", "approved", "--sensitive", "sex"]
+    return ["audit", str(loans_model.path), "--data", str(loans_model.data), *roles]
+
+
+def fairkit(*arguments):
+    code = "from fairkit_cli.main import run; run()"
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False
+    )
+
+
+def test_audit_prints_its_phases(loans_model):
+    plain = fairkit(*options(loans_model))
+    timed = fairkit(*options(loans_model), "--timings")
+    assert timed.stdout == plain.stdout
+    told = {line.split("  ")[1].strip() for line in timed.stderr.splitlines()[1:]}
+    assert {"start", "load model", "read", "score", "measure", "intervals", "write", "all"} <= told
+    assert "timings" not in plain.stderr
+
+
+def test_json_has_them_beside_the_report(loans_model):
+    plain = json.loads(fairkit(*options(loans_model), "--format", "json").stdout)
+    timed = json.loads(fairkit(*options(loans_model), "--format", "json", "--timings").stdout)
+    taken = timed.pop("timings")
+    assert timed == plain
+    assert taken["cpu_seconds"] == pytest.approx(sum(p["cpu_seconds"] for p in taken["phases"]), abs=0.01)
+    assert 0.05 < taken["cpu_seconds"] < 600
+
+
+def test_a_certificate_has_none(loans_model, tmp_path):
+    assert fairkit("key", "new", str(tmp_path / "k")).returncode == 0
+    target = tmp_path / "c.json"
+    command = ["certify", *options(loans_model)[1:], "--key", str(tmp_path / "k"), "--output", str(target)]
+    done = fairkit(*command, "--timings")
+    assert done.returncode == 0, done.stderr
+    assert "phase" in done.stderr
+    import base64
+
+    payload = base64.b64decode(json.loads(target.read_text())["payload"]).decode()
+    assert "cpu_seconds" not in payload
+
+
+def long_commands():
+    import typer.main
+
+    whole = typer.main.get_command(app)
+    flat = {name: command for name, command in whole.commands.items() if not hasattr(command, "commands")}
+    return {name: [o for p in command.params for o in p.opts] for name, command in flat.items()}
+
+
+def test_every_long_command_has_the_option():
+    missing = {name for name, shown in long_commands().items() if "--timings" not in shown}
+    assert missing <= {"init"}, missing
