@@ -121,16 +121,13 @@ class OnnxScorer:
         """The graph's inputs, without ``u``, and the columns that fill them."""
         return tuple(self._runner.feeds)
 
-<<<<<<< HEAD
     @property
     def wanted(self) -> list[str]:
         """The outputs that the graph must compute: those that are read, and those that are compared with them."""
         others = [] if self.witness is None else [output.name for output in self.witness.others]
         return list(dict.fromkeys([*self._reading.wanted, *self._runner.extra, *others]))
 
-=======
     @phase("score")
->>>>>>> 5939732 (--timings of long commands: phases are named where the work is done, and added up in one place)
     def predict(self, columns: Columns) -> Predictions:
         """Score rows given as raw columns.
 
