@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import fairkit
-from fairkit.learners import LEARNERS
+from fairkit.learners import INSTALLED, LEARNERS
 from fairkit.onnx.write.encode import fit_encoder
 from fairkit.onnx.write.linear import LinearEncoding
 from fairkit.preprocess import PreParameters, Prepared, PreProcessor
@@ -67,7 +67,7 @@ class CorrelationRemover(PreProcessor):
     name = "correlation-remover"
     tasks = ("binary", "multiclass", "regression")
     citation = "Weerts et al., Fairlearn (CorrelationRemover), JMLR 24, 2023"
-    learners = LEARNERS
+    learners = (*LEARNERS, INSTALLED)
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Parameters(PreParameters):

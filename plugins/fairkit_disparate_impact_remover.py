@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import fairkit
-from fairkit.learners import LEARNERS, encoder_for
+from fairkit.learners import INSTALLED, LEARNERS, encoder_for
 from fairkit.onnx.write.encode import NumberColumn
 from fairkit.onnx.write.grouping import GroupCodes
 from fairkit.onnx.write.trees import Node, add_ensemble
@@ -211,7 +211,7 @@ class DisparateImpactRemover(PreProcessor):
         "Feldman, Friedler, Moeller, Scheidegger & Venkatasubramanian, Certifying and removing disparate "
         "impact, KDD 2015, doi:10.1145/2783258.2783311"
     )
-    learners = LEARNERS
+    learners = (*LEARNERS, INSTALLED)
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Parameters(PreParameters):

@@ -10,7 +10,7 @@ import numpy as np
 
 import fairkit
 from fairkit.individual.training import feature_columns, graph_encoder, sensitive_columns
-from fairkit.learners import LEARNERS
+from fairkit.learners import INSTALLED, LEARNERS
 from fairkit.onnx.write.linear import LinearEncoding
 from fairkit.preprocess import PreParameters, Prepared, PreProcessor
 
@@ -36,7 +36,7 @@ class Project(PreProcessor):
         "attributes, 2018, arXiv:1807.00461; Yurochkin, Bower & Sun, Training individually fair ML models with "
         "sensitive subspace robustness, ICLR 2020, arXiv:1907.00020"
     )
-    learners = LEARNERS
+    learners = (*LEARNERS, INSTALLED)
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Parameters(PreParameters):

@@ -22,7 +22,11 @@ BaseModel = Annotated[
 ]
 Learner = Annotated[
     str | None,
-    typer.Option("--learner", metavar="NAME", help="lightgbm, xgboost, logistic, linear, forest or mlp."),
+    typer.Option(
+        "--learner",
+        metavar="NAME",
+        help="What trains: lightgbm, xgboost, logistic, linear, forest, mlp, or one that a plugin brings.",
+    ),
 ]
 TestFile = Annotated[
     str | None,

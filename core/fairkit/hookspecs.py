@@ -8,6 +8,7 @@ import pluggy
 
 if TYPE_CHECKING:
     from fairkit.auditors import Auditor
+    from fairkit.learners import Learner
     from fairkit.metrics import Metric
     from fairkit.mitigators import Mitigator
     from fairkit.promotions import PromotionCheck
@@ -35,6 +36,11 @@ def fairkit_auditors() -> list[type[Auditor]]:  # type: ignore[empty-body]
 @hookspec
 def fairkit_mitigators() -> list[type[Mitigator]]:  # type: ignore[empty-body]
     """Return the plugin's mitigator, at most one, named like the plugin (see `fairkit.Mitigator`)."""
+
+
+@hookspec
+def fairkit_learners() -> list[type[Learner]]:  # type: ignore[empty-body]
+    """Return the plugin's learners, which ``--learner`` names (see `fairkit.learners.Learner`)."""
 
 
 @hookspec

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from fairkit.data.table import Groups, Table
 from fairkit.errors import ParameterError, did_you_mean
 from fairkit.fitted import FittedModel, Prediction, Run
-from fairkit.learners import fit_learner
+from fairkit.learners import INSTALLED, LEARNERS, find_learner, fit_learner
 from fairkit.parameters.declare import parse_parameters
 
 if TYPE_CHECKING:
@@ -89,7 +89,8 @@ class Mitigator(ABC):
     citation
         Where the method was published.
     learners
-        The names of the learners that it takes, first the default; empty where the method is its own.
+        The names of the learners that it takes, first the default; empty where the method is its own. ``"*"`` among
+        them (`fairkit.learners.INSTALLED`) takes the learners that plugins bring, too.
     engines
         The engines that it trains on besides this machine: ``("dask",)`` where it defines `fit_spread`.
     together
@@ -241,8 +242,11 @@ class Mitigator(ABC):
             if run.learner is not None:
                 raise ParameterError(f"{self.name} takes no learner: leave out --learner")
             return "lightgbm"
-        chosen = run.learner or self.learners[0]
-        if chosen not in self.learners:
-            hint = did_you_mean(chosen, self.learners, what="learners")
-            raise ParameterError(f"{self.name} cannot use the learner {chosen!r}. {hint}")
-        return chosen
+        named = [name for name in self.learners if name != INSTALLED]
+        chosen = run.learner or named[0]
+        if chosen in named:
+            return chosen
+        if INSTALLED in self.learners and chosen not in LEARNERS:
+            return find_learner(chosen).name
+        hint = did_you_mean(chosen, named, what="learners")
+        raise ParameterError(f"{self.name} cannot use the learner {chosen!r}. {hint}")

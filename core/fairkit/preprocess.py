@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from fairkit.learners import fit_learner
+from fairkit.learners import INSTALLED, fit_learner
 from fairkit.mitigators import FittedModel, Mitigator, Run, Table
 from fairkit.parameters.declare import parameter
 
@@ -77,7 +77,7 @@ class PreProcessor(Mitigator):
     """
 
     stage: ClassVar[Stage] = "pre"
-    learners: ClassVar[tuple[str, ...]] = ("lightgbm", "xgboost", "logistic", "forest", "mlp")
+    learners: ClassVar[tuple[str, ...]] = ("lightgbm", "xgboost", "logistic", "forest", "mlp", INSTALLED)
     Parameters = PreParameters  # type: ignore[assignment]
 
     @abstractmethod

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fairkit.errors import DataError, MissingExtraError
-from fairkit.learners import check_target, encoder_for, fit_learner
+from fairkit.learners import INSTALLED, check_target, encoder_for, fit_learner
 from fairkit.mitigators import FittedModel, Mitigator
 from fairkit.onnx.write.mixture import mixture_chance
 from fairkit.parameters.declare import parameter
@@ -48,7 +48,7 @@ class ExponentiatedGradient(Mitigator):
         "Agarwal, Beygelzimer, Dudík, Langford, Wallach: A Reductions Approach to Fair Classification, "
         "ICML 2018, arXiv:1803.02453"
     )
-    learners = ("lightgbm", "xgboost", "logistic", "forest", "mlp")
+    learners = ("lightgbm", "xgboost", "logistic", "forest", "mlp", INSTALLED)
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Parameters:

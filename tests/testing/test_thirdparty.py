@@ -12,7 +12,7 @@ def test_it_is_listed_with_its_distribution(thirdparty):
     row = next(row for row in rows if row["name"] == "lots")
     assert row == {
         "name": "lots",
-        "kinds": ["metric", "auditor", "mitigator"],
+        "kinds": ["metric", "auditor", "mitigator", "learner"],
         "distribution": "fairkit-lots",
         "version": "1.2.3",
         "loadable": True,
@@ -67,6 +67,37 @@ def test_its_method_trains_a_randomized_model(thirdparty, loans, tmp_path):
     assert 0.3 < report["details"]["chance_of_the_lot"] < 0.8
     found = thirdparty.fairkit("audit", out, "--data", data, "--auditor", "lots", "--format", "json")
     assert json.loads(found.stdout)["findings"][0]["value"] == 1.0
+
+
+def test_its_learner_is_for_every_method_that_takes_any(thirdparty, loans, tmp_path):
+    _, data = loans
+    out = tmp_path / "fair.onnx"
+    command = [
+        "mitigate",
+        "--plugin",
+        "reweigh",
+        "--data",
+        data,
+        *ROLES,
+        "--drop",
+        "would_repay",
+        "--output",
+        out,
+    ]
+    good = thirdparty.fairkit(
+        *command, "--learner", "centroids", "--set", "settings.sharpness=0.1", "--format", "json"
+    )
+    assert good.returncode == 0, good.stderr
+    found = {finding["metric"]: finding["value"] for finding in json.loads(good.stdout)["after"]["findings"]}
+    assert found["accuracy"] > 0.6
+    bad = thirdparty.fairkit(*command, "--learner", "centroid")
+    assert bad.returncode == 2
+    assert "there is no learner 'centroid'" in bad.stderr
+    assert "centroids" in bad.stderr
+    own = thirdparty.fairkit(*command, "--learner", "centroids", "--set", "settings.sharp=1")
+    assert own.returncode == 2
+    assert "centroids has no setting 'sharp'" in own.stderr
+    assert "learner centroids:" in thirdparty.fairkit("plugins", "show", "lots").stdout
 
 
 def test_it_passes_the_contract_checks(thirdparty):

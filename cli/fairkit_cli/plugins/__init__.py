@@ -65,6 +65,7 @@ def describe(plugin: Plugin) -> dict[str, Any]:
         "summary": (inspect.getdoc(plugin.module) or "").split("\n")[0],
         "auditors": [_configurable(cls) for cls in plugin.auditors],
         "mitigators": [_configurable(cls) for cls in plugin.mitigators],
+        "learners": [_learner(cls) for cls in plugin.learners],
         "metrics": [_metric(cls) for cls in plugin.metrics],
         "promotion_checks": [_check(cls) for cls in plugin.promotion_checks],
     }
@@ -84,6 +85,16 @@ def _configurable(cls: Any) -> dict[str, Any]:
 
 def _check(cls: Any) -> dict[str, str]:
     return {"name": cls.name, "summary": (inspect.getdoc(cls) or "").split("\n")[0]}
+
+
+def _learner(cls: Any) -> dict[str, Any]:
+    return {
+        "name": cls.name,
+        "summary": (inspect.getdoc(cls) or "").split("\n")[0],
+        "tasks": sorted(cls.tasks),
+        "citation": cls.citation,
+        "parameters": [],
+    }
 
 
 def _metric(cls: Any) -> dict[str, Any]:
@@ -124,7 +135,7 @@ def _print_record(record: dict[str, Any]) -> None:
         plain(f"{record['name']} ({record['distribution']} {record['version']})", "bold"),
     ]
     parts += [plain(record["summary"])] if record["summary"] else []
-    for kind in ("auditors", "mitigators"):
+    for kind in ("auditors", "mitigators", "learners"):
         for entry in record[kind]:
             parts += ["", plain(f"{kind[:-1]} {entry['name']}: {entry['summary']}")]
             parts += [plain(f"tasks: {', '.join(entry['tasks'])}")]

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit import hookspecs
 from fairkit.errors import FairkitError, PluginError, did_you_mean
+from fairkit.learners.find import add_source
 from fairkit.plugins.loading import load_found, one_line
 from fairkit.plugins.records import FILE, FILES, Found, Kind, Plugin, Row
 
 if TYPE_CHECKING:
     from fairkit.auditors import Auditor
+    from fairkit.learners import Learner
     from fairkit.metrics import Metric
 
 __all__ = [
@@ -165,13 +167,22 @@ def find_auditor(name: str, among: Iterable[Plugin] = ()) -> tuple[type[Auditor]
     raise PluginError(f"there is no auditor {name!r}. {hint}")
 
 
+def _learners() -> Iterator[type[Learner]]:
+    """Return the learners that plugins bring; a plugin that does not load is told about where it is asked for."""
+    for plugin in third_party()[0]:
+        yield from plugin.learners
+
+
+add_source(_learners)
+
+
 def _offered_as(name: str) -> str:
     """Say which plugin has an auditor, a metric or a check of that name; empty where none has."""
     for row in explain_all():
         if row.reason is not None:
             continue
         plugin = load(row.found.name)
-        for kind in ("auditors", "metrics", "promotion_checks"):
+        for kind in ("auditors", "metrics", "learners", "promotion_checks"):
             if any(cls.name == name for cls in getattr(plugin, kind)):
                 what = kind.removesuffix("s").replace("_", " ")
                 return f"The {what} {name!r} is of the plugin {plugin.found.name!r}."

@@ -45,6 +45,7 @@ def load_found(found: Found) -> Plugin:
         metrics=tuple(_ask(manager, found, "fairkit_metrics")),
         auditors=tuple(_ask(manager, found, "fairkit_auditors")),
         mitigators=tuple(_mitigators(manager, found)),
+        learners=tuple(_learners(manager, found)),
         promotion_checks=tuple(_ask(manager, found, "fairkit_promotion_checks")),
     )
     if not plugin.kinds:
@@ -185,8 +186,19 @@ def _mitigators(manager: pluggy.PluginManager, found: Found) -> list[type[Any]]:
     return classes
 
 
+def _learners(manager: pluggy.PluginManager, found: Found) -> list[type[Any]]:
+    from fairkit.learners import LEARNERS
+
+    classes = _ask(manager, found, "fairkit_learners")
+    taken = [cls.name for cls in classes if cls.name in LEARNERS]
+    if taken:
+        raise PluginError(_broken(found, f"fairkit has a learner {taken[0]!r} already; give it another name"))
+    return classes
+
+
 def _bases() -> dict[str, type[Any]]:
     from fairkit.auditors import Auditor
+    from fairkit.learners import Learner
     from fairkit.metrics import Metric
     from fairkit.mitigators import Mitigator
     from fairkit.promotions import PromotionCheck
@@ -195,6 +207,7 @@ def _bases() -> dict[str, type[Any]]:
         "fairkit_metrics": Metric,
         "fairkit_auditors": Auditor,
         "fairkit_mitigators": Mitigator,
+        "fairkit_learners": Learner,
         "fairkit_promotion_checks": PromotionCheck,
     }
 

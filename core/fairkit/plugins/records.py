@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from fairkit.auditors import Auditor
+    from fairkit.learners import Learner
     from fairkit.metrics import Metric
     from fairkit.mitigators import Mitigator
     from fairkit.promotions import PromotionCheck
@@ -16,7 +17,7 @@ FILES = "FAIRKIT_PLUGINS"
 FILE = "file"
 """What stands for the distribution of a plugin that is a file."""
 
-Kind = Literal["metric", "auditor", "mitigator", "promotion check"]
+Kind = Literal["metric", "auditor", "mitigator", "learner", "promotion check"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ class Plugin:
     metrics: tuple[type[Metric], ...] = ()
     auditors: tuple[type[Auditor], ...] = ()
     mitigators: tuple[type[Mitigator], ...] = ()
+    learners: tuple[type[Learner], ...] = ()
     promotion_checks: tuple[type[PromotionCheck], ...] = ()
 
     @property
@@ -55,6 +57,7 @@ class Plugin:
             ("metric", self.metrics),
             ("auditor", self.auditors),
             ("mitigator", self.mitigators),
+            ("learner", self.learners),
             ("promotion check", self.promotion_checks),
         ]
         return tuple(kind for kind, classes in offered if classes)

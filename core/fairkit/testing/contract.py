@@ -11,6 +11,7 @@ from fairkit import plugins
 from fairkit.errors import ParameterError, did_you_mean
 from fairkit.testing import (
     auditor_checks,
+    learner_checks,
     metric_checks,
     mitigator_checks,
     parameter_checks,
@@ -173,20 +174,26 @@ def _all_checks(plugin: Plugin, settings: Mapping[str, Any]) -> Iterator[Check]:
         for cls in classes:
             for parameters_check in parameter_checks.CHECKS:
                 yield _check(parameters_check, f"{kind} {cls.name}", cls)
-    for metric in plugin.metrics:
-        for metric_check in metric_checks.CHECKS:
-            yield _check(metric_check, metric.name, metric)
-    for auditor in plugin.auditors:
-        audited = auditor_checks.Audited(auditor, _own(auditor, settings))
-        for auditor_check in auditor_checks.CHECKS:
-            yield _check(auditor_check, auditor.name, audited)
-    for mitigator in plugin.mitigators:
-        trained = mitigator_checks.Trained(mitigator, _own(mitigator, settings))
-        for mitigator_check in mitigator_checks.CHECKS:
-            yield _check(mitigator_check, mitigator.name, trained)
-    for promotion_check in plugin.promotion_checks:
-        for one in promotion_checks.CHECKS:
-            yield _check(one, promotion_check.name, promotion_check)
+    kinds: tuple[tuple[Any, Any, Callable[[Any], Any]], ...] = (
+        (plugin.metrics, metric_checks.CHECKS, lambda cls: cls),
+        (
+            plugin.auditors,
+            auditor_checks.CHECKS,
+            lambda cls: auditor_checks.Audited(cls, _own(cls, settings)),
+        ),
+        (
+            plugin.mitigators,
+            mitigator_checks.CHECKS,
+            lambda cls: mitigator_checks.Trained(cls, _own(cls, settings)),
+        ),
+        (plugin.learners, learner_checks.CHECKS, learner_checks.Taught),
+        (plugin.promotion_checks, promotion_checks.CHECKS, lambda cls: cls),
+    )
+    for classes, checks, looked_at in kinds:
+        for cls in classes:
+            subject = looked_at(cls)
+            for check in checks:
+                yield _check(check, cls.name, subject)
 
 
 def _own(cls: Any, settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fairkit import plugins
 from fairkit.auditors import Auditor
 from fairkit.errors import PluginError
+from fairkit.learners import Learner
 from fairkit.metrics import Mean, Metric, Rate
 from fairkit.mitigators import Mitigator
 from fairkit.promotions import PromotionCheck
@@ -43,7 +44,7 @@ SENTENCE = 11
 
 _WORDS = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _SNAKE = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
-_BASES: tuple[type[Any], ...] = (Auditor, Metric, Mean, Rate, Mitigator, PromotionCheck)
+_BASES: tuple[type[Any], ...] = (Auditor, Metric, Mean, Rate, Mitigator, Learner, PromotionCheck)
 
 
 def check_light_import(plugin: Plugin) -> None:
@@ -68,7 +69,7 @@ def check_names(plugin: Plugin) -> None:
         _WORDS.fullmatch(plugin.found.name),
         f"the plugin's name {plugin.found.name!r} is not lower case words joined by hyphens",
     )
-    named: list[Any] = [*plugin.auditors, *plugin.mitigators, *plugin.promotion_checks]
+    named: list[Any] = [*plugin.auditors, *plugin.mitigators, *plugin.learners, *plugin.promotion_checks]
     for cls in named:
         require(
             _WORDS.fullmatch(cls.name),
@@ -79,11 +80,11 @@ def check_names(plugin: Plugin) -> None:
             _SNAKE.fullmatch(metric.name),
             f"the metric's name {metric.name!r} is not lower case words joined by underscores",
         )
-    for classes in (plugin.auditors, plugin.metrics, plugin.promotion_checks):
+    for classes in (plugin.auditors, plugin.metrics, plugin.learners, plugin.promotion_checks):
         twice = [name for name, count in Counter(cls.name for cls in classes).items() if count > 1]
         require(not twice, f"two of its classes have the name {twice[0] if twice else ''!r}")
     for other in _others(plugin):
-        for kind in ("auditors", "metrics", "promotion_checks"):
+        for kind in ("auditors", "metrics", "learners", "promotion_checks"):
             mine = {cls.name for cls in getattr(plugin, kind)}
             theirs = {cls.name for cls in getattr(other, kind)}
             require(
@@ -99,7 +100,13 @@ def check_documented(plugin: Plugin) -> None:
     missing = []
     if len(sentence) < SENTENCE:
         missing.append(f"its module has {_short(sentence)}: `fairkit plugins show` prints the first line")
-    for cls in (*plugin.metrics, *plugin.auditors, *plugin.mitigators, *plugin.promotion_checks):
+    for cls in (
+        *plugin.metrics,
+        *plugin.auditors,
+        *plugin.mitigators,
+        *plugin.learners,
+        *plugin.promotion_checks,
+    ):
         inherited = any(cls.__doc__ == base.__doc__ for base in _BASES)
         first = "" if inherited else (cls.__doc__ or "").strip().split("\n")[0]
         if len(first) < SENTENCE:

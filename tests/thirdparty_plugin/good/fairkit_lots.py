@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import fairkit
-from fairkit.learners import fit_learner
+from fairkit.learners import EncodedRows, Learner, fit_learner
 from fairkit.mitigators import FittedModel, Prediction, Run, Table
+from fairkit.onnx.write.estimators import GraphEstimator, add_linear, add_link
 
 if TYPE_CHECKING:
     import onnx
@@ -146,6 +147,51 @@ class DrawLots(fairkit.Mitigator):
         return (fairkit.Rule(metric="demographic_parity_difference", maximum=1 - self.parameters.share),)
 
 
+@dataclass(frozen=True, slots=True)
+class CentroidModel(GraphEstimator):
+    """Class probabilities by the distance to each class's mean: softmax of 2 x c - c c, since x x is in all of them."""
+
+    coefficients: Floats
+    intercept: Floats
+
+    def score(self, matrix: NDArray[np.float32], task: str) -> Floats:
+        """Return probabilities; in a binary task that of the second class."""
+        margin = matrix.astype(float) @ self.coefficients.T + self.intercept
+        powers = np.exp(margin - margin.max(axis=1, keepdims=True))
+        shares = powers / powers.sum(axis=1, keepdims=True)
+        return shares[:, 1] if task == "binary" else shares
+
+    def add_to(self, graph: Any, matrix: str, task: str, width: int) -> str:
+        """Add the margins and their link."""
+        if task == "binary":
+            difference = self.coefficients[1] - self.coefficients[0]
+            margin = add_linear(graph, matrix, difference, self.intercept[1] - self.intercept[0])
+        else:
+            margin = add_linear(graph, matrix, self.coefficients, self.intercept)
+        return add_link(graph, margin, task)
+
+
+class Centroids(Learner):
+    """Whoever is nearer to a class's mean is likelier of this class."""
+
+    name = "centroids"
+    tasks = ("binary", "multiclass")
+    scaled = True
+    citation = "Nobody, Centroids, 2024"
+
+    def fit(self, rows: EncodedRows, settings: dict[str, Any]) -> CentroidModel:
+        """Take the weighted means; ``settings.sharpness`` says how sure the model is."""
+        sharpness = float(settings.pop("sharpness", 0.5))
+        if settings:
+            raise fairkit.ParameterError(f"centroids has no setting {next(iter(settings))!r}")
+        weights = np.ones(len(rows.target)) if rows.weights is None else rows.weights
+        inside = [rows.target == one for one in range(int(rows.target.max()) + 1)]
+        means = np.stack([np.average(rows.matrix[own], axis=0, weights=weights[own]) for own in inside])
+        mass = np.array([weights[own].sum() for own in inside])
+        prior = np.log(np.maximum(mass / mass.sum(), 1e-9))
+        return CentroidModel(sharpness * 2 * means, prior - sharpness * (means**2).sum(axis=1))
+
+
 @fairkit.hookimpl
 def fairkit_metrics() -> list[type[fairkit.Metric]]:
     """Offer the metric."""
@@ -156,6 +202,12 @@ def fairkit_metrics() -> list[type[fairkit.Metric]]:
 def fairkit_auditors() -> list[type[fairkit.Auditor]]:
     """Offer the auditor."""
     return [Lots]
+
+
+@fairkit.hookimpl
+def fairkit_learners() -> list[type[Learner]]:
+    """Offer the learner."""
+    return [Centroids]
 
 
 @fairkit.hookimpl

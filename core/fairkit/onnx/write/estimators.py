@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,25 @@ _ACTIVATIONS = {"relu": "Relu", "tanh": "Tanh", "logistic": "Sigmoid"}
 _EXACT_ROWS = 65_536
 
 
+class GraphEstimator(ABC):
+    """An estimator that brings its own way into a graph, for libraries that fairkit does not know.
+
+    What it adds must give what `score` gives, up to single precision: every export is compared with the model in
+    memory.
+    """
+
+    @abstractmethod
+    def score(self, matrix: NDArray[np.float32], task: Task) -> NDArray[np.float64]:
+        """Return what `score_estimator` returns, for rows of shape [n, d]."""
+
+    @abstractmethod
+    def add_to(self, graph: GraphBuilder, matrix: str, task: Task, width: int) -> str:
+        """Add nodes that read the matrix [rows, width] and return the name of what `add_estimator` returns.
+
+        `GraphBuilder.inline` puts a graph of the library's own in place.
+        """
+
+
 def score_estimator(estimator: Any, matrix: NDArray[np.float32], task: Task) -> NDArray[np.float64]:
     """Score rows in memory.
 
@@ -30,7 +50,7 @@ def score_estimator(estimator: Any, matrix: NDArray[np.float32], task: Task) -> 
     ----------
     estimator
         A LightGBM or XGBoost booster or estimator, a scikit-learn estimator with string-free classes in
-        ascending order, or a torch module that gives logits (one, or one for each class).
+        ascending order, a torch module that gives logits (one, or one for each class), or a `GraphEstimator`.
     matrix
         Shape [n, d], float32.
     task
@@ -42,6 +62,8 @@ def score_estimator(estimator: Any, matrix: NDArray[np.float32], task: Task) -> 
         Binary: the probability of the second class, shape [n]. Multiclass: probabilities, shape [n, k].
         Regression: values, shape [n].
     """
+    if isinstance(estimator, GraphEstimator):
+        return np.asarray(estimator.score(matrix, task), dtype=np.float64)
     inner = _unwrapped(estimator)
     library = _library(inner)
     if library == "lightgbm":
@@ -81,6 +103,8 @@ def add_estimator(graph: GraphBuilder, matrix: str, estimator: Any, task: Task, 
     ModelError
         The estimator has no form in ONNX.
     """
+    if isinstance(estimator, GraphEstimator):
+        return estimator.add_to(graph, matrix, task, width)
     inner = _unwrapped(estimator)
     library, kind = _library(inner), type(inner).__name__
     if library == "lightgbm":
