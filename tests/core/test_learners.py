@@ -8,7 +8,7 @@ import pytest
 from fairkit.data.table import Table
 from fairkit.errors import ParameterError, PluginError
 from fairkit.fitted import Run
-from fairkit.learners import EncodedRows, Learner, find, find_learner, fit_learner
+from fairkit.learners import EncodedRows, Learner, find_learner, fit_learner, sources
 from fairkit.mitigators import Mitigator
 from fairkit.onnx.write.export import export
 from fairkit.plugins.loading import load_found
@@ -34,9 +34,9 @@ class Careless(Learner):
 
 @pytest.fixture(autouse=True)
 def brought(monkeypatch):
-    sources = [lambda: [Careless]]
-    monkeypatch.setattr(find, "_sources", sources)
-    return sources
+    given = [lambda: [Careless]]
+    monkeypatch.setattr(sources, "_sources", given)
+    return given
 
 
 def table(task="binary"):

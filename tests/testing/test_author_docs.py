@@ -17,6 +17,7 @@ import pytest
 import fairkit
 from fairkit import hookspecs, plugins
 from fairkit.auditors import Auditor
+from fairkit.learners import Learner
 from fairkit.metrics import Mean, Metric, Rate
 from fairkit.mitigators import FittedModel, Mitigator
 from fairkit.postprocess import PostProcessor
@@ -24,6 +25,7 @@ from fairkit.promotions import PromotionCheck
 from fairkit.statistics import Statistic
 from fairkit.testing import (
     auditor_checks,
+    learner_checks,
     metric_checks,
     mitigator_checks,
     parameter_checks,
@@ -39,11 +41,23 @@ HOOKS = {
     "fairkit_metrics": "metrics",
     "fairkit_auditors": "auditors",
     "fairkit_mitigators": "mitigators",
+    "fairkit_learners": "learners",
     "fairkit_promotion_checks": "promotion_checks",
 }
 """Every hook, and where a loaded plugin has what it gave."""
 
-INTERFACES = (Metric, Mean, Rate, Statistic, Auditor, Mitigator, PostProcessor, FittedModel, PromotionCheck)
+INTERFACES = (
+    Metric,
+    Mean,
+    Rate,
+    Statistic,
+    Auditor,
+    Mitigator,
+    PostProcessor,
+    FittedModel,
+    Learner,
+    PromotionCheck,
+)
 
 
 def text_of(page: str) -> str:
@@ -113,7 +127,7 @@ def test_each_interface_is_documented_with_what_it_has(interface):
     assert missing == []
 
 
-@pytest.mark.parametrize("interface", [Metric, Auditor, Mitigator, PromotionCheck])
+@pytest.mark.parametrize("interface", [Metric, Auditor, Mitigator, Learner, PromotionCheck])
 def test_the_docstring_of_an_interface_opens_with_a_whole_plugin(interface, tmp_path, monkeypatch):
     doc = inspect.getdoc(interface)
     example = textwrap.dedent(re.search(r"::\n\n((?:    .*\n|\n)+)", doc).group(1))
@@ -133,6 +147,7 @@ def test_every_check_is_documented():
         metric_checks,
         auditor_checks,
         mitigator_checks,
+        learner_checks,
         promotion_checks,
     )
     names = {check.__name__ for module in modules for check in module.CHECKS}

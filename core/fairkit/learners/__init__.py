@@ -1,8 +1,15 @@
 """Learners by name, with sensible defaults: for methods that take one, and for comparisons."""
 
-from fairkit.learners.find import INSTALLED, LEARNERS, find_learner
-from fairkit.learners.fit import check_target, encoder_for, fit_estimator, fit_learner
-from fairkit.learners.interface import EncodedRows, Learner
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fairkit.faces import lazy_names
+
+if TYPE_CHECKING:
+    from fairkit.learners.find import INSTALLED, LEARNERS, find_learner
+    from fairkit.learners.fit import check_target, encoder_for, fit_estimator, fit_learner
+    from fairkit.learners.interface import EncodedRows, Learner
 
 __all__ = [
     "INSTALLED",
@@ -15,3 +22,18 @@ __all__ = [
     "fit_estimator",
     "fit_learner",
 ]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "INSTALLED": "find",
+        "LEARNERS": "find",
+        "EncodedRows": "interface",
+        "Learner": "interface",
+        "check_target": "fit",
+        "encoder_for": "fit",
+        "find_learner": "find",
+        "fit_estimator": "fit",
+        "fit_learner": "fit",
+    },
+)

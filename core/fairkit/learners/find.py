@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from fairkit.errors import ParameterError, did_you_mean
 from fairkit.learners.boosted import LightGBM, XGBoost
 from fairkit.learners.classic import MLP, Forest, Linear, Logistic
+from fairkit.learners.sources import brought
 
 if TYPE_CHECKING:
     from fairkit.data.task import Task
@@ -21,14 +21,6 @@ LEARNERS = tuple(BUILT_IN)
 INSTALLED = "*"
 """Stands in a method's `learners` for whatever learners plugins bring."""
 
-Source = Callable[[], Iterable[type["Learner"]]]
-_sources: list[Source] = []
-
-
-def add_source(source: Source) -> None:
-    """Have a function asked for learners too: whoever finds plugins says so here, and nothing here knows them."""
-    _sources.append(source)
-
 
 def find_learner(name: str, task: Task | None = None) -> type[Learner]:
     """Return a learner's class by its name.
@@ -41,10 +33,10 @@ def find_learner(name: str, task: Task | None = None) -> type[Learner]:
     if name in BUILT_IN:
         found = [BUILT_IN[name]]
     else:
-        brought = [learner for source in _sources for learner in source()]
-        found = [learner for learner in brought if learner.name == name]
+        others = brought()
+        found = [learner for learner in others if learner.name == name]
         if not found:
-            names = [*LEARNERS, *(learner.name for learner in brought)]
+            names = [*LEARNERS, *(learner.name for learner in others)]
             raise ParameterError(
                 f"there is no learner {name!r}. {did_you_mean(name, names, what='learners')}"
             )

@@ -10,7 +10,8 @@ from fairkit.data.table import Table
 from fairkit.errors import FairkitError
 from fairkit.fitted import Run
 from fairkit.learners import encoder_for, fit_estimator
-from fairkit.onnx.write.export import TabularModel, check_parity, export_bytes
+from fairkit.onnx.write import export
+from fairkit.onnx.write.export import TabularModel, export_bytes
 from fairkit.testing.mitigator_checks import unseen_columns
 from fairkit.testing.require import ContractError, require
 from fairkit.testing.samples import sample_data
@@ -85,7 +86,7 @@ def check_learner_onnx_equals_memory(taught: Taught) -> None:
         model, table = taught.model(task), taught.table(task)
         try:
             proto = onnx.load_model_from_string(export_bytes(model, table))
-            check_parity(proto, model, unseen_columns(task), tolerance=1e-4)
+            export.check_parity(proto, model, unseen_columns(task), tolerance=1e-4)
         except FairkitError as error:
             raise ContractError(f"{task}: {error}") from error
         domains = {entry.domain for entry in proto.opset_import} - {"", "ai.onnx", "ai.onnx.ml"}
