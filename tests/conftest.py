@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,14 @@ def data_folder() -> Path | None:
     named = os.environ.get("FAIRKIT_DATA")
     folder = Path(named) if named else ROOT.parent / "shared" / "data"
     return folder if (folder / "adult.parquet").is_file() else None
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A state folder of the tests' own: what registries and keys remember never goes to the user's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
 
 
 @pytest.fixture(scope="session")

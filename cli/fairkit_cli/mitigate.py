@@ -177,7 +177,7 @@ def _register(
     """Add the model before and after to the registry, the second with the first as its parent."""
     import tempfile
 
-    from fairkit_registry.store.location import locate
+    from fairkit_registry.store.location import locate, witnesses
     from fairkit_registry.store.lookup import register_pair
 
     path = config.registry.get("path")
@@ -185,7 +185,8 @@ def _register(
     with tempfile.TemporaryDirectory() as temporary:
         base = Path(temporary) / "before.onnx"
         base.write_bytes(result.baseline_onnx)
-        first, second = register_pair(name, base, target, place, method=result.plugin)
+        known = witnesses(config.registry.get("witness"), folder=config.path and config.path.parent)
+        first, second = register_pair(name, base, target, place, method=result.plugin, witnesses=known)
     return [first.reference, second.reference]
 
 

@@ -9,6 +9,10 @@ class RegistryError(FairkitError, ValueError):
     """A registry that cannot be opened, or a name, version or alias that it does not have."""
 
 
+class TamperedError(RegistryError):
+    """A registry that is not as it was left: its log was cut or rewritten, or its tables were changed."""
+
+
 class ArchiveError(RegistryError):
     """An archive that is refused: damaged, hostile, or not of the expected form."""
 

@@ -492,3 +492,49 @@ def test_text_from_outside_cannot_move_the_cursor(run, made):
     for command in (("show", "credit"), ("list", "credit")):
         assert "\x1b" not in ok(run("registry", *command)).stdout
         assert "\x07" not in ok(run("registry", *command)).stdout
+
+
+def test_a_witness_and_the_way_back(run, made, tmp_path):
+    """An older index is refused by every command; after a check it can be accepted on purpose."""
+    import shutil
+    import sqlite3
+
+    loaded(run, made)
+    witness = ("--witness", "w.json")
+    assert "does not exist" in message(run("registry", "list", *witness))
+    ok(run("registry", "check", "--accept", *witness))
+    index = tmp_path / "fairkit-registry" / "index.sqlite"
+    sqlite3.connect(index).execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    shutil.copy(index, tmp_path / "old.sqlite")
+    (tmp_path / "fairkit.toml").write_text('[registry]\nwitness = "w.json"\n')
+    ok(run("registry", "add", "credit", made / "model.onnx"))
+    assert json.loads((tmp_path / "w.json").read_text())["events"] == 4
+    for left in ("-wal", "-shm"):
+        index.with_name(index.name + left).unlink(missing_ok=True)
+    shutil.copy(tmp_path / "old.sqlite", index)
+    for command in (
+        ("registry", "list"),
+        ("registry", "promote", "credit@1", "production"),
+        ("registry", "verify", "credit@production"),
+        ("audit", "credit@production", "--data", made / "data.parquet", *AUDIT),
+    ):
+        assert "its log has 3 events, and had 4 before" in message(run(*command))
+    shown = ok(run("registry", "check"), 1).stdout
+    assert "w.json remembers" in shown
+    assert "clean" not in shown
+    ok(run("registry", "check", "--accept"))
+    ok(run("registry", "list"))
+    assert json.loads((tmp_path / "w.json").read_text())["events"] == 3
+
+
+def test_an_edited_index_is_not_accepted(run, made, tmp_path):
+    import sqlite3
+
+    loaded(run, made)
+    connection = sqlite3.connect(tmp_path / "fairkit-registry" / "index.sqlite")
+    connection.execute("UPDATE aliases SET certificate = NULL")
+    connection.commit()
+    connection.close()
+    assert "alias credit@production was changed" in message(run("registry", "show", "credit@production"))
+    assert "alias credit@production was changed" in ok(run("registry", "check", "--accept"), 1).stdout
+    assert "was changed" in message(run("registry", "list"))

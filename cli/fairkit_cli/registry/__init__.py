@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import typer
 
 from fairkit_cli.registry import aliases as registry_aliases
 from fairkit_cli.registry import care as registry_care
 from fairkit_cli.registry import versions as registry_versions
+from fairkit_cli.registry.common import with_witness
 from fairkit_cli.timings import with_timings
 
 app = typer.Typer(no_args_is_help=True, help="Versions of ONNX models with their certificates.")
 
-app.command("add")(with_timings(registry_versions.add))
-app.command("list")(registry_versions.list_models)
-app.command("show")(registry_versions.show)
-app.command("log")(registry_versions.log)
-app.command("diff")(registry_versions.diff)
-app.command("alias")(registry_aliases.alias)
-app.command("promote")(with_timings(registry_aliases.promote))
-app.command("verify")(with_timings(registry_aliases.verify))
-app.command("export")(with_timings(registry_care.export))
-app.command("import")(with_timings(registry_care.import_archive))
-app.command("check")(with_timings(registry_care.check))
-app.command("gc")(registry_care.gc)
+_COMMANDS: dict[str, Callable[..., Any]] = {
+    "add": with_timings(registry_versions.add),
+    "list": registry_versions.list_models,
+    "show": registry_versions.show,
+    "log": registry_versions.log,
+    "diff": registry_versions.diff,
+    "alias": registry_aliases.alias,
+    "promote": with_timings(registry_aliases.promote),
+    "verify": with_timings(registry_aliases.verify),
+    "export": with_timings(registry_care.export),
+    "import": with_timings(registry_care.import_archive),
+    "check": with_timings(registry_care.check),
+    "gc": registry_care.gc,
+}
+for _name, _command in _COMMANDS.items():
+    app.command(_name)(with_witness(_command))

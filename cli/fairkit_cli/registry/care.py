@@ -76,6 +76,13 @@ def check(
     head: Annotated[
         str | None, typer.Option(help="Digest of an event noted down before; it must still be in the log.")
     ] = None,
+    accept: Annotated[
+        bool,
+        typer.Option(
+            "--accept",
+            help="Remember the present state as the newest if the rest holds, also after an older index was restored.",
+        ),
+    ] = False,
     registry: RegistryOption = None,
     output_format: opt.TableFormat = "table",
 ) -> None:
@@ -83,8 +90,12 @@ def check(
     from fairkit_cli.text.numbers import size
     from fairkit_registry.store.maintenance import check as look
 
-    with open_registry(registry) as store:
-        result = look(store, head=head)
+    with open_registry(registry, trusting=True) as store:
+        result = look(store, head=head, remembered=not accept)
+        if accept and not result.problems:
+            store.remember(force=True)
+            for note in store.notes:
+                say(note)
     if output_format == "json":
         print_json(result.to_dict())
     else:

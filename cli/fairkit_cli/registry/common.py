@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,9 +25,42 @@ RegistryOption = Annotated[
         help="The registry's folder; else FAIRKIT_REGISTRY, else [registry] path, else ./fairkit-registry.",
     ),
 ]
+WitnessOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--witness",
+        metavar="FILE|URL",
+        help="A file elsewhere, or an https address, that remembers the registry's newest event (repeatable); "
+        "besides those of [registry] witness.",
+        show_default=False,
+    ),
+]
 KeysOption = Annotated[
     list[Path] | None, typer.Option("--key", help="Public key to trust (repeatable).", show_default=False)
 ]
+
+
+_witnesses: ContextVar[tuple[str, ...]] = ContextVar("witnesses", default=())
+
+
+def with_witness(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command of the registry the option --witness, which `open_registry` then heeds."""
+    own = inspect.signature(command, eval_str=True)
+
+    @functools.wraps(command)
+    def run(*arguments: Any, witness: list[str] | None = None, **named: Any) -> Any:
+        _witnesses.set(tuple(witness or ()))
+        return command(*arguments, **named)
+
+    added = inspect.Parameter(
+        "witness", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=WitnessOption
+    )
+    run.__signature__ = own.replace(parameters=[*own.parameters.values(), added])  # type: ignore[attr-defined]
+    run.__annotations__ = {
+        **{p.name: p.annotation for p in own.parameters.values()},
+        "witness": WitnessOption,
+    }
+    return run
 
 
 def registry_path(option: Path | None) -> Path:
@@ -37,15 +73,29 @@ def registry_path(option: Path | None) -> Path:
     return locate(option, configured=None if path is None else config.file(path))
 
 
-def open_registry(option: Path | None, *, before: Callable[[], None] | None = None) -> Registry:
-    """Open the registry. With `before` it is made where there is none, after a look at what will be added."""
+def open_registry(
+    option: Path | None, *, before: Callable[[], None] | None = None, trusting: bool = False
+) -> Registry:
+    """Open the registry. With `before` it is made where there is none, after a look at what will be added.
+
+    `trusting` opens one that is older than what is remembered of it, or was changed, for a check that says so.
+    """
+    from fairkit.config import load_config
+    from fairkit_registry.store.location import witnesses
     from fairkit_registry.store.registry import INDEX_FILE, Registry
 
     path = registry_path(option)
     if before is not None and not (path / INDEX_FILE).exists():
         before()  # what it refuses leaves no empty registry behind
         say(f"new registry: {path}")
-    return Registry(path, create=before is not None)
+    config = load_config()
+    named = witnesses(config.registry.get("witness"), folder=config.path and config.path.parent)
+    found = Registry(
+        path, create=before is not None, witnesses=(*named, *_witnesses.get()), trusting=trusting
+    )
+    for note in found.notes:
+        say(note)
+    return found
 
 
 def load_keys(paths: list[Path] | None) -> list[PublicKey]:

@@ -111,6 +111,7 @@ def import_archive(
             raise ArchiveError("--name goes with an archive of one model; this one holds several")
         inspected = [_inspect(one, trusted) for one in found]
         with registry.index.write() as connection:
+            registry.confirm(connection)
             renamed: dict[str, tuple[str, int]] = {}
             return [
                 _insert(

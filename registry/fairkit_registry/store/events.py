@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import getpass
+import hashlib
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from fairkit_registry.errors import TamperedError
 from fairkit_registry.jsonio import canonical, fingerprint
 
 if TYPE_CHECKING:
@@ -109,6 +111,44 @@ def _event(row: sqlite3.Row) -> Event:
         previous=row["previous"],
         digest=row["digest"],
     )
+
+
+def digests(connection: sqlite3.Connection) -> list[str]:
+    """Return the digest of every event, the oldest first, after hashing the whole chain again.
+
+    The bodies are hashed as they are stored, without parsing: a few microseconds for each event.
+
+    Raises
+    ------
+    TamperedError
+        An event is missing or was changed, or the chain is broken.
+    """
+    found: list[str] = []
+    previous = GENESIS
+    for row in connection.execute("SELECT * FROM events ORDER BY seq"):
+        parts = {
+            key: json.dumps(row[key], ensure_ascii=False)
+            for key in ("action", "at", "name", "previous", "seq")
+        }
+        text = (
+            f'{{"action":{parts["action"]},"at":{parts["at"]},"body":{row["body"]},"name":{parts["name"]},'
+            f'"previous":{parts["previous"]},"seq":{parts["seq"]}}}'
+        )
+        whole = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() == row["digest"]
+        if row["seq"] != len(found) + 1 or row["previous"] != previous or not whole:
+            raise TamperedError(
+                f"event {len(found) + 1} of the registry's log is missing or was changed; `fairkit registry check` "
+                "lists all damage. Restore index.sqlite from a backup; nothing was changed"
+            )
+        previous = row["digest"]
+        found.append(previous)
+    return found
+
+
+def of_model(connection: sqlite3.Connection, name: str | None) -> Iterator[Event]:
+    """Yield the events of a model (or all), the oldest first."""
+    rows = connection.execute("SELECT * FROM events WHERE ? IS NULL OR name = ? ORDER BY seq", (name, name))
+    return map(_event, rows)
 
 
 def walk(connection: sqlite3.Connection) -> Iterator[Event | str]:

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from fairkit.files import explain, sync_folder
-from fairkit_registry.errors import RegistryError
+from fairkit_registry.errors import RegistryError, TamperedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 APPLICATION_ID = 0x66616972  # "fair"
@@ -126,6 +126,25 @@ def _check_sqlite() -> None:
         )
 
 
+def check_not_lost(path: Path) -> None:
+    """Refuse a folder whose index is gone while the files that it listed are there.
+
+    A new index would begin with version 1 again, and would know nothing of the versions, aliases and events that were.
+
+    Raises
+    ------
+    TamperedError
+        There are files.
+    """
+    left = sum(1 for _ in (path.parent / "blobs" / "sha256").glob("??/*"))
+    if left:
+        raise TamperedError(
+            f"the index {path} is gone, and {left} files that it listed are still there: restore index.sqlite from a "
+            "backup, or import your exported archives into a new registry in another folder. Nothing was changed; "
+            "do not remove the files"
+        )
+
+
 def create(path: Path, scratch: Path) -> None:
     """Make the database file whole, or leave the one that another process made in the meantime.
 
@@ -195,8 +214,10 @@ class Index:
     def __init__(self, path: Path, *, timeout: float = BUSY_SECONDS) -> None:
         self.path = path
         self._frozen: tuple[int, int, bool] | None = None
+        self.committed: Callable[[], None] | None = None
         _check_sqlite()
         if not path.is_file():
+            check_not_lost(path)
             raise RegistryError(
                 f"there is no registry in {path.parent}. `fairkit registry add NAME MODEL.onnx` makes one; "
                 "--registry, FAIRKIT_REGISTRY and [registry] path in fairkit.toml say where."
@@ -267,6 +288,8 @@ class Index:
                 raise
         except sqlite3.Error as error:
             raise _translate(error, self.path) from None
+        if self.committed is not None:
+            self.committed()
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:

@@ -6,8 +6,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fairkit_registry.errors import RegistryError
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 VARIABLE = "FAIRKIT_REGISTRY"
 DEFAULT = "fairkit-registry"
@@ -39,3 +41,24 @@ def locate(
         if choice:
             return Path(choice)
     return Path(DEFAULT)
+
+
+def witnesses(named: str | Sequence[str] | None, *, folder: Path | None = None) -> tuple[str, ...]:
+    """Return the witnesses that a configuration names: paths start from the file's folder, addresses stay.
+
+    Parameters
+    ----------
+    named
+        ``[registry] witness``: one, or a list.
+    folder
+        The configuration file's.
+
+    Raises
+    ------
+    RegistryError
+        It is neither text nor a list of texts.
+    """
+    listed = [named] if isinstance(named, str) else list(named or ())
+    if not all(isinstance(one, str) for one in listed):
+        raise RegistryError("[registry] witness in fairkit.toml is a path or an address, or a list of them")
+    return tuple(one if "://" in one or folder is None else str(folder / one) for one in listed)

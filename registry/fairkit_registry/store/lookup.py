@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fairkit_registry.store.records import Version
 
 
-def resolve(name: str, registry_path: str | Path) -> Path:
+def resolve(name: str, registry_path: str | Path, *, witnesses: Sequence[str | Path] = ()) -> Path:
     """Return the ONNX file that a name of a registry means, after hashing it again.
 
     Parameters
@@ -24,6 +24,8 @@ def resolve(name: str, registry_path: str | Path) -> Path:
         ``credit`` (the newest version), ``credit@3`` or ``credit@production``.
     registry_path
         The registry's folder.
+    witnesses
+        Files and addresses that remember its newest event.
 
     Returns
     -------
@@ -35,7 +37,7 @@ def resolve(name: str, registry_path: str | Path) -> Path:
     RegistryError
         There is no such registry, model, version or alias, or the file was changed.
     """
-    with Registry(registry_path) as registry:
+    with Registry(registry_path, witnesses=witnesses) as registry:
         return registry.model_path(registry.version(name))
 
 
@@ -78,6 +80,7 @@ def register_pair(
     registry_path: str | Path,
     *,
     method: str,
+    witnesses: Sequence[str | Path] = (),
 ) -> tuple[Version, Version]:
     """Add a mitigated file with the model that it was made from as its parent.
 
@@ -91,6 +94,8 @@ def register_pair(
         The registry's folder; it is made where there is none.
     method
         What made the second of the first; it goes into the notes.
+    witnesses
+        Files and addresses that remember the registry's newest event.
 
     Returns
     -------
@@ -102,7 +107,7 @@ def register_pair(
     RegistryError
         See `Registry.add`.
     """
-    with Registry(registry_path, create=True) as registry:
+    with Registry(registry_path, create=True, witnesses=witnesses) as registry:
         known = _parent(registry, name, before)
         if known is not None and known.startswith(f"{name}@"):
             base = registry.version(known)

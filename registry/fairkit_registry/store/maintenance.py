@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit_registry.errors import CertificateError, RegistryError
 from fairkit_registry.evidence.certificate import check_subject
-from fairkit_registry.store import events, tables
-from fairkit_registry.store.records import read_version
+from fairkit_registry.store import events
+from fairkit_registry.store.replay import differences, replayed
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterator
     from pathlib import Path
 
@@ -59,7 +58,7 @@ class CheckResult:
         }
 
 
-def check(registry: Registry, *, head: str | None = None) -> CheckResult:
+def check(registry: Registry, *, head: str | None = None, remembered: bool = True) -> CheckResult:
     """Hash every blob again, follow every reference, walk the chain of events, and replay it.
 
     The tables must be exactly what the log says was done: a row that was changed behind the
@@ -71,6 +70,8 @@ def check(registry: Registry, *, head: str | None = None) -> CheckResult:
         The registry.
     head
         Digest of an event that was noted down earlier; it must still be in the chain.
+    remembered
+        Whether the log must also continue what this user and the witnesses remember.
     """
     problems = registry.index.damage()
     with registry.index.read() as connection:
@@ -80,7 +81,9 @@ def check(registry: Registry, *, head: str | None = None) -> CheckResult:
         log = list(events.walk(connection))
         chain = [entry for entry in log if isinstance(entry, events.Event)]
         problems += [entry for entry in log if isinstance(entry, str)]
-        problems += _replay(connection, chain)
+        problems += differences(connection, replayed(chain))
+    if remembered:
+        problems += _forgotten(registry, [event.digest for event in chain])
     if head is not None and head not in {event.digest for event in chain}:
         problems.append(
             f"the event {head} is no longer in the log: the log was rewritten, or this is another registry"
@@ -99,6 +102,21 @@ def check(registry: Registry, *, head: str | None = None) -> CheckResult:
         events=len(chain),
         head=chain[-1].digest if chain else events.GENESIS,
     )
+
+
+def _forgotten(registry: Registry, digests: list[str]) -> list[str]:
+    """Say which of the remembered heads the log does not continue."""
+    found = []
+    try:
+        remembered = registry.heads.read()
+    except RegistryError as error:
+        return [str(error)]
+    for one in remembered:
+        try:
+            one.check(digests, registry.path)
+        except RegistryError as error:
+            found.append(str(error))
+    return found
 
 
 _SUBJECTS = (
@@ -130,75 +148,14 @@ def _leftovers(registry: Registry) -> Iterator[str]:
         known = {row[0] for row in connection.execute("SELECT digest FROM blobs")}
     for digest in found:
         if digest not in known:
-            yield f"blob {digest} belongs to nothing; `fairkit registry gc` removes it"
+            yield (
+                f"blob {digest} belongs to nothing: an interrupted process left it, or the index is older than the "
+                "files. `fairkit registry gc` removes it once the head is known to be the newest"
+            )
     for path in registry.blobs.abandoned():
         yield f"{path} was left by a process that did not finish; `fairkit registry gc` removes it"
     for path in registry.blobs.strays():
         yield f"{path} is no file of the registry"
-
-
-def _replay(connection: sqlite3.Connection, chain: list[events.Event]) -> Iterator[str]:
-    """Rebuild versions, certificates and aliases from the log, and compare them with the tables."""
-    versions: dict[str, Any] = {}
-    owned: set[tuple[str, int, str]] = set()
-    aliases: dict[str, Any] = {}
-    for event in chain:
-        body, name = event.body, str(event.name)
-        if event.action in ("add", "import"):
-            versions[f"{name}@{body['version']}"] = (
-                *(body["model"], body["filename"], body["parent"], body["notes"], tuple(body["tags"])),
-                *(body["origin"], event.at),
-            )
-            owned |= {(name, body["version"], digest) for digest in body["certificates"]}
-        elif event.action == "certify":
-            owned.add((name, body["version"], body["certificate"]))
-        elif event.action == "alias":
-            held = aliases.get(f"{name}@{body['alias']}", (None, None, None))
-            aliases[f"{name}@{body['alias']}"] = (body["policy"], *held[1:])
-        elif event.action == "remove-alias":
-            aliases.pop(f"{name}@{body['alias']}", None)
-        elif event.action == "promote":
-            policy = aliases.get(f"{name}@{body['alias']}", (None,))[0]
-            aliases[f"{name}@{body['alias']}"] = (policy, body["version"], body["certificate"])
-    yield from _differences("version", versions, _table_versions(connection))
-    yield from _differences("alias", aliases, _table_aliases(connection))
-    rows = connection.execute("SELECT name, version, digest FROM certificates")
-    stored = {tuple(row) for row in rows}
-    for name, version, digest in sorted(owned ^ stored):
-        where = (
-            "the log but not in the tables"
-            if (name, version, digest) in owned
-            else "the tables but not in the log"
-        )
-        yield f"certificate {digest[:12]} of {name}@{version} is in {where}"
-
-
-def _table_versions(connection: sqlite3.Connection) -> dict[str, Any]:
-    found = {}
-    for row in connection.execute(tables.VERSION_ROWS):
-        one = read_version(row)
-        found[one.reference] = (
-            *(one.model, one.filename, one.parent, one.notes, one.tags),
-            *(one.origin, one.added_at),
-        )
-    return found
-
-
-def _table_aliases(connection: sqlite3.Connection) -> dict[str, Any]:
-    return {
-        f"{one.name}@{one.alias}": (one.policy.to_dict(), one.version, one.certificate)
-        for one in tables.find_aliases(connection, None)
-    }
-
-
-def _differences(what: str, logged: dict[str, Any], stored: dict[str, Any]) -> Iterator[str]:
-    for key in sorted(set(logged) | set(stored)):
-        if key not in stored:
-            yield f"{what} {key} is in the log but not in the tables"
-        elif key not in logged:
-            yield f"{what} {key} is in the tables but not in the log"
-        elif logged[key] != stored[key]:
-            yield f"{what} {key} was changed: the tables do not say what the log says"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,12 +179,14 @@ def gc(registry: Registry, *, dry_run: bool = False) -> Removed:
     Raises
     ------
     RegistryError
-        The registry is locked or cannot be written.
+        The registry is locked or cannot be written, or its tables are not what the log says.
     """
     removed: list[str] = []
     size = 0
     with registry.index.write() as connection:
         known = {row[0] for row in connection.execute("SELECT digest FROM blobs")}
+        # what the log refers to stays, whatever was done to the tables
+        known |= registry.confirm(connection).blobs()
         loose = [registry.blobs.path(digest) for digest in registry.blobs.digests() if digest not in known]
         for path in (*loose, *registry.blobs.abandoned()):
             size += _remove(path, removed, dry_run=dry_run)

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any, Self
 from fairkit.errors import did_you_mean
 from fairkit.escaping import visible
 from fairkit_registry import names
-from fairkit_registry.errors import RegistryError
+from fairkit_registry.errors import RegistryError, TamperedError
 from fairkit_registry.evidence.staging import LARGEST_CERTIFICATE, Staging, staging_in
 from fairkit_registry.exchange import onnxfile
 from fairkit_registry.jsonio import canonical
 from fairkit_registry.store import events, index, tables
 from fairkit_registry.store.blobs import BlobStore
+from fairkit_registry.store.heads import Head, Heads
 from fairkit_registry.store.index import Index
 from fairkit_registry.store.records import Alias, Version, read_alias, read_version
+from fairkit_registry.store.replay import Replayed, differences, replayed
 
 if TYPE_CHECKING:
     import sqlite3
@@ -40,26 +42,105 @@ class Registry:
         Whether to make it where there is none.
     timeout
         Seconds to wait for another process that writes.
+    witnesses
+        Files and https addresses that remember the newest event, besides this user's own state folder.
+    trusting
+        True skips the comparison with what is remembered, for a check that reports it.
+
+    Attributes
+    ----------
+    notes
+        Sentences about opening it that a person should read.
 
     Raises
     ------
     RegistryError
         There is no registry, or it cannot be opened.
+    TamperedError
+        Its log was cut or rewritten, or is older than what is remembered.
     """
 
     def __init__(
-        self, path: str | Path, *, create: bool = False, timeout: float = index.BUSY_SECONDS
+        self,
+        path: str | Path,
+        *,
+        create: bool = False,
+        timeout: float = index.BUSY_SECONDS,
+        witnesses: Sequence[str | Path] = (),
+        trusting: bool = False,
     ) -> None:
         self.path = Path(path)
         self.blobs = BlobStore(self.path / "blobs")
+        self.heads = Heads(self.path, witnesses)
+        self.notes: list[str] = []
         file = self.path / INDEX_FILE
-        if create and not file.is_file():
-            if self.path.is_dir() and any(entry.name != "blobs" for entry in self.path.iterdir()):
-                raise RegistryError(
-                    f"{self.path} is a folder with other files in it; name a new or empty folder"
-                )
-            index.create(file, self.blobs.temporary)
+        new = create and not file.is_file()
+        if new:
+            self._make(file)
+        # before the index is read: it may go on meanwhile, and never goes back
+        remembered = [] if trusting else self.heads.read(new=new)
         self.index = Index(file, timeout=timeout)
+        try:
+            if not trusting:
+                self._compare(remembered)
+        except BaseException:
+            self.index.close()
+            raise
+        self.index.committed = self.remember
+
+    def _make(self, file: Path) -> None:
+        """Make the index of a new registry."""
+        if self.path.is_dir() and any(entry.name != "blobs" for entry in self.path.iterdir()):
+            raise RegistryError(f"{self.path} is a folder with other files in it; name a new or empty folder")
+        index.check_not_lost(file)
+        index.create(file, self.blobs.temporary)
+        if self.heads.own.exists():
+            self.notes.append(
+                f"a registry was in {self.path} before and is gone; this is a new one, which knows nothing of it"
+            )
+            self.heads.forget()
+
+    def _compare(self, remembered: Sequence[Head]) -> None:
+        """Refuse a log that does not continue what is remembered; remember one that does."""
+        with self.index.read() as connection:
+            digests = events.digests(connection)
+        for head in remembered:
+            head.check(digests, self.path)
+        if not remembered or any(head.events < len(digests) for head in remembered):
+            self._keep(digests)
+
+    def remember(self, *, force: bool = False) -> None:
+        """Write the newest event to where it is remembered; with `force` also where a later one was remembered."""
+        with self.index.read() as connection:
+            row = connection.execute("SELECT seq, digest FROM events ORDER BY seq DESC LIMIT 1").fetchone()
+        head = Head(events=0, digest=events.GENESIS) if row is None else Head(events=row[0], digest=row[1])
+        self._noted(self.heads.remember(head, force=force))
+
+    def _keep(self, digests: Sequence[str]) -> None:
+        head = Head(events=len(digests), digest=digests[-1] if digests else events.GENESIS)
+        self._noted(self.heads.remember(head))
+
+    def _noted(self, problem: str | None) -> None:
+        if problem is not None:
+            self.notes.append(
+                f"the newest event of {self.path} cannot be remembered outside of it: {problem}"
+            )
+
+    def confirm(self, connection: sqlite3.Connection, name: str | None = None) -> Replayed:
+        """Compare the rows about a model (or all) with the log, and return what the log says.
+
+        Raises
+        ------
+        TamperedError
+            A row was changed, added or removed without an event.
+        """
+        state = replayed(events.of_model(connection, name))
+        for text in differences(connection, state, name):
+            raise TamperedError(
+                f"the index of {self.path} was changed from outside: {text}. `fairkit registry check` lists all "
+                "damage; restore index.sqlite from a backup"
+            )
+        return state
 
     def __enter__(self) -> Self:
         return self
@@ -74,6 +155,7 @@ class Registry:
     def models(self) -> list[dict[str, Any]]:
         """Return each model's name, number of versions, newest version and aliases."""
         with self.index.read() as connection:
+            self.confirm(connection)
             rows = connection.execute(
                 "SELECT name, count(*) AS versions, max(version) AS newest FROM versions GROUP BY name "
                 "ORDER BY name"
@@ -98,6 +180,7 @@ class Registry:
             There is no such model.
         """
         with self.index.read() as connection:
+            self.confirm(connection, names.check_name(name))
             rows = connection.execute(
                 tables.VERSION_ROWS + "WHERE v.name = ? ORDER BY v.version DESC LIMIT ?",
                 (names.check_name(name), -1 if limit is None else limit),
@@ -124,6 +207,7 @@ class Registry:
         """
         wanted = names.parse(reference) if isinstance(reference, str) else reference
         with self.index.read() as connection:
+            self.confirm(connection, wanted.name)
             number = wanted.version
             if wanted.alias is not None:
                 number = tables.holder(connection, wanted)
@@ -132,11 +216,13 @@ class Registry:
     def aliases(self, name: str | None = None) -> list[Alias]:
         """Return the aliases of a model, or of all models."""
         with self.index.read() as connection:
+            self.confirm(connection, name)
             return tables.find_aliases(connection, name)
 
     def alias(self, name: str, alias: str) -> Alias | None:
         """Return one alias; None where it was not made."""
         with self.index.read() as connection:
+            self.confirm(connection, name)
             row = connection.execute(
                 "SELECT * FROM aliases WHERE name = ? AND alias = ?", (name, alias)
             ).fetchone()
@@ -220,6 +306,7 @@ class Registry:
             onnxfile.check_file(model.path, shown=file)
             owned = [staged.certificate(Path(path), model.digest) for path in certificates]
             with self.index.write() as connection:
+                self.confirm(connection, name)
                 origin = (
                     None
                     if parent is None
@@ -252,6 +339,7 @@ class Registry:
         with self.staging() as staged:
             owned = [staged.certificate(Path(path), version.model) for path in certificates]
             with self.index.write() as connection:
+                self.confirm(connection, version.name)
                 known = tables.find_version(connection, version.name, version.version).certificates
                 for certificate in owned:
                     if certificate.digest not in known:
@@ -269,6 +357,7 @@ class Registry:
         names.check_alias(alias)
         at = events.now()
         with self.index.write() as connection:
+            self.confirm(connection, name)
             if not connection.execute("SELECT 1 FROM versions WHERE name = ? LIMIT 1", (name,)).fetchone():
                 tables.refuse_unknown(connection, name)
             connection.execute(
@@ -292,6 +381,7 @@ class Registry:
             There is no such alias.
         """
         with self.index.write() as connection:
+            self.confirm(connection, name)
             held = {one.alias for one in tables.find_aliases(connection, name)}
             if alias not in held:
                 tables.find_version(connection, name, None)

@@ -1,0 +1,229 @@
+"""The newest event that was seen of a registry, kept outside its folder: who can write to the folder cannot go back."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fairkit.files import write_atomic
+from fairkit_registry.errors import RegistryError, TamperedError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SCHEMA = "fairkit.registry-head/1"
+LARGEST = 64 * 1024
+"""Bytes of the largest file that is read as a head."""
+
+_URLS = ("https://", "http://")
+_SECONDS = 10.0
+
+
+class UnreadableError(RegistryError):
+    """A file that is there and cannot be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """How many events a registry had, the digest of the newest of them, and who remembers it."""
+
+    events: int
+    digest: str
+    source: str = ""
+
+    def check(self, digests: Sequence[str], folder: Path) -> None:
+        """Refuse a log that does not continue this head.
+
+        Parameters
+        ----------
+        digests
+            Of every event in the log, the oldest first.
+        folder
+            The registry's, for the message.
+
+        Raises
+        ------
+        TamperedError
+            The log is shorter than it was, or another one.
+        """
+        if self.events <= len(digests) and (self.events == 0 or digests[self.events - 1] == self.digest):
+            return
+        what = (
+            f"its log has {len(digests)} events, and had {self.events} before: the index is an older one, or was cut"
+            if self.events > len(digests)
+            else f"its event {self.events} is not the one that it was: the log was rewritten, or it is another registry"
+        )
+        raise TamperedError(
+            f"the registry {folder} is not the one that {self.source} remembers: {what}. Restore the newest "
+            "index.sqlite from a backup. If you have restored an older one on purpose, `fairkit registry check "
+            "--accept` takes the present state as the newest; nothing was changed"
+        )
+
+    def to_bytes(self, folder: Path | None = None) -> bytes:
+        """Return the file's content."""
+        record = {"schema": SCHEMA, "events": self.events, "head": self.digest}
+        where = {} if folder is None else {"registry": str(folder)}
+        return json.dumps(record | where, indent=2).encode() + b"\n"
+
+
+def parse(raw: bytes, source: str) -> Head:
+    """Read a head.
+
+    Raises
+    ------
+    RegistryError
+        It is none.
+    """
+    try:
+        record = json.loads(raw.decode("utf-8"))
+        events, digest = record["events"], record["head"]
+        if record["schema"] != SCHEMA or type(events) is not int or events < 0 or not isinstance(digest, str):
+            raise ValueError(SCHEMA)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise RegistryError(
+            f"{source} holds no registry head ({SCHEMA}); `fairkit registry check --accept` writes it after a check"
+        ) from None
+    return Head(events=events, digest=digest, source=source)
+
+
+def own_file(folder: Path) -> Path:
+    """Return where this user's head of a registry is kept: in the state folder of the user, by the registry's path."""
+    import platformdirs
+
+    name = hashlib.sha256(str(folder.resolve()).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return Path(platformdirs.user_state_path("fairkit")) / "registries" / f"{name}.json"
+
+
+class Heads:
+    """Where a registry's newest event is remembered: this user's own file, and witnesses.
+
+    Attributes
+    ----------
+    unreadable
+        Why this user's own file could not be read; None where it could.
+
+    Parameters
+    ----------
+    folder
+        The registry's.
+    witnesses
+        Files that are written after each change where they can be, and URLs that are only read.
+    """
+
+    def __init__(self, folder: Path, witnesses: Sequence[str | Path] = ()) -> None:
+        self.folder = folder
+        self.own = own_file(folder)
+        self.unreadable: str | None = None
+        self.witnesses = tuple(map(str, witnesses))
+        inside = [text for text in self.witnesses if not _is_url(text) and _lies_in(Path(text), folder)]
+        if inside:
+            raise RegistryError(
+                f"the witness {inside[0]} lies in the registry that it is a witness of; name a file elsewhere"
+            )
+
+    def read(self, *, new: bool = False) -> list[Head]:
+        """Return what is remembered. Ask before the database is read: it may go on meanwhile, never back.
+
+        Parameters
+        ----------
+        new
+            Whether the registry was just made: then witnesses that do not exist yet are no error.
+
+        Raises
+        ------
+        RegistryError
+            A witness cannot be read, or holds something else.
+        """
+        found = []
+        try:
+            own = _content(self.own)
+        except UnreadableError as error:  # a user without a home, say
+            self.unreadable, own = str(error), None
+        if own is not None:
+            found.append(parse(own, str(self.own)))
+        for text in self.witnesses:
+            raw = _fetched(text) if _is_url(text) else _content(Path(text))
+            if raw is not None:
+                found.append(parse(raw, text))
+            elif not new:
+                raise RegistryError(
+                    f"the witness {text} does not exist. If this registry has none yet, `fairkit registry check "
+                    f"--accept --witness {text}` writes it after a check; if it had one, somebody took it away"
+                )
+        return found
+
+    def remember(self, head: Head, *, force: bool = False) -> str | None:
+        """Write a head that is newer than what is remembered; with `force` any.
+
+        Returns
+        -------
+        str or None
+            Why this user's own file cannot be written. A witness that cannot be written is somebody else's to write.
+        """
+        problem = None
+        for path in (self.own, *(Path(text) for text in self.witnesses if not _is_url(text))):
+            try:
+                if force or _older(path, head):
+                    if path == self.own:
+                        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                    write_atomic(path, head.to_bytes(self.folder.resolve()))
+            except Exception as error:  # the change is made: nothing here may make it look as if it were not
+                problem = str(error) if path == self.own else problem
+        return problem
+
+    def forget(self) -> None:
+        """Remove this user's own file, for a registry that is made anew where there was one."""
+        self.own.unlink(missing_ok=True)
+
+
+def _older(path: Path, head: Head) -> bool:
+    raw = _content(path)
+    if raw is None:
+        return True
+    try:
+        return parse(raw, str(path)).events < head.events
+    except RegistryError:
+        return False
+
+
+def _lies_in(path: Path, folder: Path) -> bool:
+    return path.resolve().is_relative_to(folder.resolve())
+
+
+def _is_url(text: str) -> bool:
+    return text.startswith(_URLS)
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        with path.open("rb") as handle:
+            raw = handle.read(LARGEST + 1)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise UnreadableError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
+    if len(raw) > LARGEST:
+        raise RegistryError(f"{path} is too large to be a registry head")
+    return raw
+
+
+def _fetched(url: str) -> bytes:
+    """Read a witness from a web server: https, or http on this machine."""
+    from urllib.error import URLError
+    from urllib.parse import urlsplit
+    from urllib.request import urlopen
+
+    host = urlsplit(url).hostname or ""
+    if url.startswith("http://") and host not in ("localhost", "127.0.0.1", "::1"):
+        raise RegistryError(f"the witness {url} is not read without encryption: name an https address")
+    try:
+        with urlopen(url, timeout=_SECONDS) as answer:  # noqa: S310 -- the scheme was checked
+            raw: bytes = answer.read(LARGEST + 1)
+    except (URLError, OSError, ValueError) as error:
+        raise RegistryError(f"the witness {url} cannot be read: {getattr(error, 'reason', error)}") from None
+    if len(raw) > LARGEST:
+        raise RegistryError(f"{url} is too large to be a registry head")
+    return raw
