@@ -31,11 +31,32 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fairkit.limits.means import student
+from fairkit.limits.shares import clopper_pearson, share_limits, wilson
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array = NDArray[np.float64]
     Limits = Callable[[float], tuple[Array, Array]]
+
+__all__ = [
+    "Spread",
+    "clopper_pearson",
+    "extreme",
+    "guarded",
+    "kolmogorov_quantile",
+    "pairwise",
+    "pairwise_quantile",
+    "share_limits",
+    "spread_difference",
+    "spread_quantiles",
+    "spread_ratio",
+    "student",
+    "studentised_range",
+    "two_sided",
+    "wilson",
+]
 
 _NORMAL = NormalDist()
 
@@ -43,39 +64,6 @@ _NORMAL = NormalDist()
 def two_sided(confidence: float) -> float:
     """Return the normal quantile of a two-sided interval: 1.96 for 0.95."""
     return _NORMAL.inv_cdf(0.5 + confidence / 2)
-
-
-def wilson(rate: Array, n: Array, z: float) -> tuple[Array, Array]:
-    """Wilson's score interval for a rate (Wilson 1927).
-
-    Parameters
-    ----------
-    rate
-        In [0, 1], any shape.
-    n
-        The number of rows that the rate is over, or the effective number under weights; same shape.
-    z
-        The normal quantile.
-
-    Returns
-    -------
-    array, array
-        Lower and upper limits in [0, 1]; never of zero width for finite n.
-    """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        scale = 1 / (1 + z**2 / n)
-        centre = (rate + z**2 / (2 * n)) * scale
-        half = z * np.sqrt(rate * (1 - rate) / n + z**2 / (4 * n**2)) * scale
-    low = np.where(rate <= 0, 0.0, np.clip(centre - half, 0, 1))
-    return low, np.where(rate >= 1, 1.0, np.clip(centre + half, 0, 1))
-
-
-def student(z: float, rows: Array) -> Array:
-    """Widen a normal quantile to Student's t with rows - 1 degrees of freedom (Cornish & Fisher 1960)."""
-    nu = np.maximum(rows - 1, 1)
-    first = (z**3 + z) / (4 * nu)
-    second = (5 * z**5 + 16 * z**3 + 3 * z) / (96 * nu**2)
-    return np.asarray(z + first + second)
 
 
 @functools.cache
@@ -129,6 +117,10 @@ class Spread:
     value: float
     low: float
     high: float
+
+    def __post_init__(self) -> None:
+        for name in ("value", "low", "high"):
+            object.__setattr__(self, name, getattr(self, name) + 0.0)  # never -0
 
 
 def spread_difference(values: Array, limits: Limits, confidence: float) -> Spread:

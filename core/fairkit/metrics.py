@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from fairkit.intervals import student, wilson
-from fairkit.statistics import Confusion, Contributions, Moments, Rows, Statistic, Sums
+from fairkit.limits.means import (
+    bounded_mean_limits,
+    heavy,
+    mean_limits,
+    student,
+    weighted_share_limits,
+)
+from fairkit.limits.shares import share_limits
+from fairkit.statistics import CellSums, Confusion, Contributions, Moments, MomentSums, Rows, Statistic, Sums
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,6 +31,11 @@ if TYPE_CHECKING:
 
 REPLICATES = 1_000
 """Bootstrap replicates of the totals, for metrics without a closed interval."""
+
+HEAVY = "heavy tails: a few rows make up most of the variance"
+"""Why the interval of a mean is not trusted."""
+
+_SMALLEST = float(np.finfo(np.float64).eps)
 
 CONFUSION = Confusion()
 """The one confusion statistic, so that all rates share its totals."""
@@ -38,10 +51,17 @@ class Estimate:
         Shape [G]; NaN where the metric is not defined for the group.
     limits
         Gives lower and upper limits, each [G], for a normal quantile z. They are computed once for each z.
+    sizes
+        How many rows, or how many effective ones under weights, the number rests on in each group: those of the
+        smallest denominator. Shape [G]; None where that is the number of rows.
+    doubts
+        Why a group's interval is not to be trusted, by the group's place; no verdict is made from such a one.
     """
 
     values: Array
     limits: Limits
+    sizes: Array | None = None
+    doubts: Mapping[int, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "limits", functools.cache(self.limits))
@@ -189,26 +209,65 @@ class Rate(Metric):
         return np.asarray((sums @ np.array(self.counted, float)) / (sums @ np.array(self.over, float)))
 
     def estimate(self, totals: Sums, rng: np.random.Generator) -> Estimate:
-        """Compute the share in every group with Wilson limits.
-
-        Under weights or fractional decisions n is the effective number of rows, p(1-p) / var(p), with the
-        variance of a ratio of sums; for whole decisions without weights that is the denominator itself.
-        """
+        """Compute the share in every group, with limits for whole, weighted or fractional decisions."""
         rate = _quiet(self.compute, totals.first)
         over, counted = np.array(self.over, float), np.array(self.counted, float)
         base = totals.first @ over
-        with np.errstate(divide="ignore", invalid="ignore"):
+        if np.allclose(totals.second, totals.first[:, :, None] * np.eye(4)):
+            return Estimate(rate, lambda z: share_limits(rate, base, z), sizes=base)
+        with np.errstate(all="ignore"):
             residual = counted - rate[:, None] * over
-            variance = np.einsum("gi,gij,gj->g", residual, totals.second, residual) / base**2
+            square = np.einsum("gi,gij,gj->g", residual, totals.second, residual)
             kish = base**2 / np.einsum("i,gij,j->g", over, totals.second, over)
-            effective = np.where(variance > 0, rate * (1 - rate) / variance, kish)
-        whole = np.allclose(totals.second, totals.first[:, :, None] * np.eye(4))
-        n = base if whole else np.where(np.isfinite(effective), effective, kish)
-        return Estimate(rate, lambda z: wilson(rate, n, z))
+            n = np.where(square > 0, np.minimum(kish, rate * (1 - rate) * base**2 / square), kish)
+        if not (_fractional(totals) and isinstance(totals, CellSums)):
+            return Estimate(rate, lambda z: weighted_share_limits(rate, n, z), sizes=n)
+        skewness = _skewness(_cube(residual, totals.cubes), square)
+        with np.errstate(all="ignore"):
+            error = np.sqrt(square * kish / np.maximum(kish - 1, 1)) / base
+        span = np.zeros_like(rate), np.ones_like(rate)
+        return Estimate(
+            rate,
+            lambda z: bounded_mean_limits(rate, error, skewness, kish, (0.0, 1.0), span, z),
+            sizes=kish,
+        )
+
+
+def _fractional(totals: Sums) -> bool:
+    """Whether some row adds to two cells."""
+    return bool((totals.second[:, 0, 1] > 1e-12).any() or (totals.second[:, 2, 3] > 1e-12).any())
+
+
+def _cube(residual: Array, cubes: Array) -> Array:
+    """Return Σ (w r)³ of residuals that are `residual[:, no] + (yes - no) h` for each outcome."""
+    total = np.zeros(len(residual))
+    for outcome in (0, 1):
+        start = residual[:, 2 * outcome]
+        slope = residual[:, 2 * outcome + 1] - start
+        one, h, h2, h3 = (cubes[:, outcome, power] for power in range(4))
+        total = total + start**3 * one + 3 * start**2 * slope * h + 3 * start * slope**2 * h2 + slope**3 * h3
+    return total
+
+
+def _skewness(cube: Array, square: Array) -> Array:
+    with np.errstate(all="ignore"):
+        return np.asarray(np.where(square > 0, cube / np.maximum(square, 1e-300) ** 1.5, 0.0))
 
 
 class Mean(Metric):
-    """A weighted mean of one number per row, with Student intervals."""
+    """A weighted mean of one number per row, with Student limits moved by skewness.
+
+    Attributes
+    ----------
+    by_outcome
+        Whether the number is a loss on a binary outcome: what it would be at the other outcome then bounds what
+        unseen rows could add.
+    centred
+        Whether the number is in the unit of the target.
+    """
+
+    by_outcome: ClassVar[bool] = False
+    centred: ClassVar[bool] = False
 
     @abstractmethod
     def per_row(self, rows: Rows) -> Array:
@@ -221,27 +280,75 @@ class Mean(Metric):
 
     @property
     def statistic(self) -> Statistic:
-        """The sums of the contributions, without building them."""
-        return Moments(_key(self), self.per_row)
+        """The sums of the contributions, without building them, and of powers."""
+        flipped = self._flipped if self.by_outcome else None
+        return Moments(_key(self), self.per_row, flipped, centred=self.centred)
+
+    def _flipped(self, rows: Rows) -> Array:
+        return self.per_row(replace(rows, outcome=1.0 - rows.outcome))
 
     def compute(self, sums: Array) -> Array:
         """Divide."""
         return np.asarray(sums[..., 1] / sums[..., 0])
 
     def estimate(self, totals: Sums, rng: np.random.Generator) -> Estimate:
-        """Compute the mean in every group with Student limits."""
+        """Compute the mean in every group, with the limits of `fairkit.limits.means`.
+
+        Where the range of the number is finite they are never wider than those of a share. Where it is not,
+        heavy tails and groups without any variation put the interval in doubt.
+        """
+        if not isinstance(totals, MomentSums):
+            raise TypeError(f"the totals of {self.name} are not those of its statistic")
         mean = _quiet(self.compute, totals.first)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            s = totals.second
-            squares = s[:, 1, 1] - 2 * mean * s[:, 0, 1] + mean**2 * s[:, 0, 0]
-            correction = totals.count / np.maximum(totals.count - 1, 1)
-            error = np.sqrt(np.maximum(squares, 0) * correction) / totals.first[:, 0]
+        n, error, skewness = _moments(totals)
+        least, most = (np.full_like(mean, end[0]) for end in (totals.least, totals.most))
+        if np.isfinite(self.range).all():
+            if totals.reach[1] > 0:
+                most = np.maximum(most, totals.reach[0] / totals.reach[1])
+            else:
+                least, most = (np.full_like(mean, end) for end in self.range)
+
+            def bounded(z: float) -> tuple[Array, Array]:
+                with np.errstate(all="ignore"):
+                    return bounded_mean_limits(mean, error, skewness, n, self.range, (least, most), z)
+
+            return Estimate(mean, bounded, sizes=n)
 
         def limits(z: float) -> tuple[Array, Array]:
-            half = student(z, totals.count) * error
-            return np.clip(mean - half, *self.range), np.clip(mean + half, *self.range)
+            with np.errstate(all="ignore"):
+                low, high = mean_limits(mean, error, skewness, n, (least, most), z)
+            varied = most > least
+            low, high = np.where(varied, low, self.range[0]), np.where(varied, high, self.range[1])
+            return np.clip(low, *self.range), np.clip(high, *self.range)
 
-        return Estimate(mean, limits)
+        return Estimate(mean, limits, sizes=n, doubts=_doubts(mean, error, skewness, n, least, most))
+
+
+def _moments(totals: MomentSums) -> tuple[Array, Array, Array]:
+    """Return the effective number of rows, the standard error and the skewness of each group's mean."""
+    mass, moved, w2, y2, yy2, w3, y3, yy3, yyy3 = totals.powers.T
+    with np.errstate(all="ignore"):
+        n = mass**2 / w2
+        m = moved / mass
+        square = yy2 - 2 * m * y2 + m**2 * w2
+        square = np.where(square > 64 * _SMALLEST * yy2, square, 0.0)
+        error = np.sqrt(square * n / np.maximum(n - 1, 1)) / mass
+        cube = yyy3 - 3 * m * yy3 + 3 * m**2 * y3 - m**3 * w3
+    return n, error, _skewness(cube, square)
+
+
+def _doubts(
+    mean: Array, error: Array, skewness: Array, n: Array, least: Array, most: Array
+) -> dict[int, str]:
+    """Say which groups' means are not to be trusted: of heavy tails, or where no two rows differ anywhere."""
+    found = {}
+    tails = heavy(skewness, n)
+    for place in np.flatnonzero(np.isfinite(mean)).tolist():
+        if not most[place] > least[place]:
+            found[place] = "every row has the same value, so that nothing tells how others vary"
+        elif tails[place]:
+            found[place] = HEAVY
+    return found
 
 
 def _key(metric: Metric) -> str:

@@ -105,12 +105,18 @@ class GroupAuditor(Auditor):
     class Parameters:
         """What can be set with --set group.KEY=VALUE."""
 
-        min_group: int = parameter(30, help="A smaller group makes findings inconclusive.", minimum=1)
+        min_group: int = parameter(
+            30,
+            help="A group with fewer rows in a metric's denominator makes findings inconclusive.",
+            minimum=1,
+        )
         loss: Literal["logistic", "zero_one", "squared", "absolute"] | None = parameter(
             None, help="The loss of worst_group_loss; by default logistic, and squared in regression."
         )
         exact_scores: int = parameter(
-            EXACT_SCORES, help="Keep up to this many distinct scores; beyond, 4096 bins.", minimum=1
+            EXACT_SCORES,
+            help="Keep up to this many distinct scores; beyond, they are put into at most 16,384 cells.",
+            minimum=1,
         )
         missing_share: float = parameter(
             0.02,
@@ -340,7 +346,12 @@ class _Section:
             interval = _one_interval(estimate)
             found.append(
                 self._finding(
-                    name, metric.better, float(estimate.values[0]), interval, evidence=self._bound(name)
+                    name,
+                    metric.better,
+                    float(estimate.values[0]),
+                    interval,
+                    evidence=self._bound(name),
+                    caveats=self._caveats(estimate),
                 )
             )
         return found
@@ -355,7 +366,8 @@ class _Section:
                 )
         if {"true_positive_rate", "false_positive_rate"} <= set(self.estimates):
             tpr, fpr = (self.estimates[n][1] for n in ("true_positive_rate", "false_positive_rate"))
-            both = Estimate(np.where(np.isfinite(fpr.values), tpr.values, np.nan), tpr.limits)
+            sizes = None if tpr.sizes is None or fpr.sizes is None else np.minimum(tpr.sizes, fpr.sizes)
+            both = Estimate(np.where(np.isfinite(fpr.values), tpr.values, np.nan), tpr.limits, sizes)
             for comparison in odds(tpr, fpr):
                 found.append(
                     self._compare(comparison.metric, comparison.better, comparison.spread, both, None)
@@ -433,6 +445,7 @@ class _Section:
             lambda confidence: _ends(spread(confidence)),
             groups=self._group_values(estimate, base),
             evidence=evidence,
+            caveats=self._caveats(estimate),
         )
 
     def _bound(self, base: str | None) -> dict[str, Any]:
@@ -472,8 +485,9 @@ class _Section:
         *,
         groups: tuple[GroupValue, ...] = (),
         evidence: Mapping[str, Any] | None = None,
+        caveats: tuple[Sequence[str], str | None],
     ) -> Finding:
-        notes, inconclusive = self._caveats(groups)
+        notes, inconclusive = list(caveats[0]), caveats[1]
         known = math.isfinite(value)
         if not known:
             notes.append(
@@ -498,25 +512,60 @@ class _Section:
             interval_at=interval if known else None,
         )
 
-    def _caveats(self, groups: Sequence[GroupValue]) -> tuple[list[str], str | None]:
-        """Say which groups are small or have no value, and whether a verdict must wait."""
-        least = self.auditor.parameters.min_group
-        small = [g for g in groups if g.rows < least] if groups else []
-        if not groups and self.rows[0] < least:
-            told = f"There are {self.rows[0]} rows only (min_group is {least})."
-            return [told], told
-        undefined = [g.group for g in groups if g.value is None]
-        notes = []
-        if small:
-            shown = ", ".join(f"{g.group} ({g.rows})" for g in small[:5])
-            more = f" and {len(small) - 5} more" if len(small) > 5 else ""
-            notes.append(f"Groups with fewer than {least} rows: {shown}{more}.")
-        if undefined:
-            shown = ", ".join(undefined[:5])
+    def _caveats(self, estimate: Estimate) -> tuple[list[str], str | None]:
+        """Say which groups are small, have no value or an interval in doubt, and whether a verdict must wait."""
+        notes = [*self._small(estimate), *self._doubted(estimate)]
+        undefined = [self.names[i] for i in np.flatnonzero(~np.isfinite(estimate.values))]
+        if undefined and self.sensitive is not None:
             notes.append(
-                f"Not defined, and left out of the comparison: {shown} (no rows that the rate is over)."
+                f"Not defined, and left out of the comparison: {_some(undefined)} (no rows that the rate is over)."
             )
         return notes, " ".join(notes) or None
+
+    def _small(self, estimate: Estimate) -> list[str]:
+        """Name the groups with too few rows, in all or in the number's denominator."""
+        least = self.auditor.parameters.min_group
+        sizes = [float(rows) for rows in self.rows]
+        if estimate.sizes is not None:
+            known = np.where(np.isfinite(estimate.sizes), estimate.sizes, np.inf)
+            sizes = [min(rows, float(size)) for rows, size in zip(sizes, known, strict=True)]
+        if self.sensitive is None:
+            short, rows = sizes[0] < least, self.rows[0]
+            of = "" if rows < least else f" of {rows}, that the number is over (effective ones under weights)"
+            return (
+                [f"There are {min(sizes[0], rows):.0f} rows only{of} (min_group is {least})."]
+                if short
+                else []
+            )
+        few = [i for i, rows in enumerate(self.rows) if rows < least]
+        thin = [
+            i
+            for i, size in enumerate(sizes)
+            if size < least and i not in few and math.isfinite(estimate.values[i])
+        ]
+        notes = []
+        if few:
+            notes.append(
+                f"Groups with fewer than {least} rows: {_some([f'{self.names[i]} ({self.rows[i]})' for i in few])}."
+            )
+        if thin:
+            shown = _some([f"{self.names[i]} ({sizes[i]:.0f} of {self.rows[i]})" for i in thin])
+            notes.append(
+                f"Groups with fewer than {least} rows that the number is over (effective ones under weights): {shown}."
+            )
+        return notes
+
+    def _doubted(self, estimate: Estimate) -> list[str]:
+        """Say whose interval is not to be trusted, and why."""
+        reasons: dict[str, list[str]] = {}
+        for place, reason in estimate.doubts.items():
+            reasons.setdefault(reason, []).append(self.names[place])
+        where = "" if self.sensitive is None else "The interval of {} is"
+        start = where or "The interval is"
+        return [
+            f"{start.format(_some(names))} not trusted: {reason}; no verdict is made from it."
+            for reason, names in reasons.items()
+        ]
 
     def _parity_of_scores(self, table: ScoreTable) -> Finding:
         found = distances(table)
@@ -546,7 +595,14 @@ class _Section:
             lambda confidence: _largest_distance(found, confidence),
             groups=groups,
             evidence=evidence,
+            caveats=self._caveats(Estimate(found.values, lambda z: (low, high), sizes=found.sizes)),
         )
+
+
+def _some(names: Sequence[str]) -> str:
+    """Return up to five names, and how many more there are."""
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(names[:5]) + more
 
 
 _WITHOUT_LABEL = frozenset({"selection_rate", "mean_prediction"})
@@ -563,7 +619,7 @@ def _one_minus(estimate: Estimate) -> Estimate:
         low, high = estimate.limits(z)
         return 1 - high, 1 - low
 
-    return Estimate(1 - estimate.values, limits)
+    return replace(estimate, values=1 - estimate.values, limits=limits)
 
 
 def _one_interval(estimate: Estimate) -> Callable[[float], tuple[float, float] | None]:

@@ -53,7 +53,8 @@ def _select(estimate: Estimate, keep: NDArray[np.bool_]) -> Estimate:
         low, high = estimate.limits(z)
         return low[keep], high[keep]
 
-    return Estimate(estimate.values[keep], limits)
+    sizes = None if estimate.sizes is None else estimate.sizes[keep]
+    return Estimate(estimate.values[keep], limits, sizes)
 
 
 def comparisons(name: str, better: Better, between: frozenset[str], estimate: Estimate) -> list[Comparison]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.intervals import two_sided, wilson
+from fairkit.intervals import share_limits, two_sided
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,7 +40,7 @@ def curves(table: ScoreTable, names: Sequence[str], confidence: float) -> dict[s
         ``roc``: per group a list of [false positive rate, true positive rate], from (0, 0) to (1, 1); empty
         where the group has one outcome only. ``calibration``: per group one record for each tenth of the
         score range that holds rows, with the mean score, the observed share of favorable outcomes, its
-        Wilson interval and the weight of its rows.
+        interval (for each bin alone) and the weight of its rows.
     """
     return {
         "roc": {name: roc_points(table.mass[:, i]) for i, name in enumerate(names)},
@@ -70,9 +70,7 @@ def roc_points(mass: Array) -> list[list[float]]:
 def calibration(table: ScoreTable, group: int, confidence: float) -> list[dict[str, Any]]:
     """Compare the mean score with the observed share, in ten bins of one group's scores."""
     mass, squares = table.mass[:, group], table.squares[:, group]
-    values = (
-        table.values if table.exact else table.values + (table.high - table.low) / (2 * len(table.values))
-    )
+    values = table.middles
     place = np.clip((values * CALIBRATION_BINS).astype(np.int64), 0, CALIBRATION_BINS - 1)
 
     def total(parts: Array) -> Array:
@@ -82,7 +80,7 @@ def calibration(table: ScoreTable, group: int, confidence: float) -> list[dict[s
     scores, square = total(mass.sum(axis=1) * values), total(squares.sum(axis=1))
     held = np.flatnonzero(weight > 0)
     share = favorable[held] / weight[held]
-    low, high = wilson(share, weight[held] ** 2 / square[held], two_sided(confidence))
+    low, high = share_limits(share, weight[held] ** 2 / square[held], two_sided(confidence))
     return [
         {
             "score": round(float(scores[b] / weight[b]), 5),

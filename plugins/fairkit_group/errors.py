@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from fairkit.metrics import Mean, Metric
+from fairkit_group.determination import R2Score
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,6 +37,7 @@ class LogLoss(Mean):
     range: ClassVar[tuple[float, float]] = (0.0, -float(np.log(_SMALLEST)))
     meaning: ClassVar[str] = "0: every outcome was given probability 1; 0.69: no better than a coin."
     needs: ClassVar[frozenset[str]] = _SCORE
+    by_outcome: ClassVar[bool] = True
 
     def per_row(self, rows: Rows) -> Array:
         """Return the loss."""
@@ -64,6 +66,7 @@ class MeanPrediction(Mean):
     meaning: ClassVar[str] = "In the unit of the score; a difference of 0 between groups is parity of means."
     needs: ClassVar[frozenset[str]] = _SCORE
     tasks: ClassVar[frozenset[Task]] = frozenset({"binary", "regression"})
+    centred: ClassVar[bool] = True
 
     def per_row(self, rows: Rows) -> Array:
         """Return the score."""
@@ -98,29 +101,6 @@ class MeanSquaredError(Mean):
     def per_row(self, rows: Rows) -> Array:
         """Return the squared error."""
         return np.asarray((_score(rows) - rows.outcome) ** 2)
-
-
-class R2Score(Metric):
-    """One minus the squared error over the target's variance in the group."""
-
-    name: ClassVar[str] = "r2_score"
-    better: ClassVar[Better] = "higher"
-    range: ClassVar[tuple[float, float]] = (-np.inf, 1.0)
-    meaning: ClassVar[str] = "0: no better than the group's mean; 1: every prediction is right."
-    needs: ClassVar[frozenset[str]] = _SCORE
-    tasks: ClassVar[frozenset[Task]] = _REGRESSION
-    between: ClassVar[frozenset[str]] = frozenset({"difference", "extreme"})
-
-    def contributions(self, rows: Rows) -> Array:
-        """Return (1, target, target², squared error), the target from an origin amid the data."""
-        target, error = rows.outcome - rows.origin, (_score(rows) - rows.outcome) ** 2
-        return np.column_stack([np.ones_like(target), target, target**2, error])
-
-    def compute(self, sums: Array) -> Array:
-        """Compare the squared error with that of the mean."""
-        variance = sums[..., 2] - sums[..., 1] ** 2 / sums[..., 0]
-        rounding = 16 * _SMALLEST * sums[..., 2]  # a constant target has no variance but may leave this much
-        return np.asarray(1 - sums[..., 3] / np.where(variance > rounding, variance, np.nan))
 
 
 ERRORS: list[type[Metric]] = [

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from fairkit.intervals import kolmogorov_quantile, wilson
+from fairkit.intervals import kolmogorov_quantile, share_limits, student
+from fairkit.limits.means import unseen
 from fairkit.metrics import Estimate, Metric
 from fairkit.statistics import Scores, ScoreTable, Statistic
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 SCORES = Scores()
+
+SCARCE = 30
+"""Below so many rows of the rarer outcome the limits of the area suppose nothing about the scores."""
 
 
 class RocAuc(Metric):
@@ -43,43 +47,70 @@ class RocAuc(Metric):
         return np.asarray((positive * below).sum(axis=0) / (positive.sum(axis=0) * negative.sum(axis=0)))
 
     def estimate(self, totals: ScoreTable, rng: np.random.Generator) -> Estimate:
-        """Compute the area in every group, with DeLong's variance on the logit scale."""
+        """Compute the area in every group from DeLong's variance, as a share of an effective number of rows.
+
+        The area is the mean place of the rarer outcome's scores among the other's, hence in [0, 1], and its
+        variance is at most A(1 - A) over the number of the rarer outcome (Birnbaum & Klose 1957): n' = A(1 - A) /
+        variance rows are never fewer than those. The limits are a share's with n' rows and Student's degrees of
+        freedom, widened by what unseen rows of the rarer outcome could add, and never wider than those of a share
+        with as many rows as the rarer outcome has. With fewer than `SCARCE` of these the last stand alone: they
+        hold for every distribution. What cells of scores hide is added to both ends.
+        """
         mass, squares = totals.mass, totals.squares
         negative, positive = mass[..., 0], mass[..., 1]
         n0, n1 = negative.sum(axis=0), positive.sum(axis=0)
         with np.errstate(divide="ignore", invalid="ignore"):
             area = self.compute(mass)
-            placed1 = (np.cumsum(negative, axis=0) - negative / 2) / n0
-            placed0 = 1 - (np.cumsum(positive, axis=0) - positive / 2) / n1
-            variance = (squares[..., 1] * (placed1 - area) ** 2).sum(axis=0) / (n1 * np.maximum(n1 - 1, 1))
-            variance = variance + (squares[..., 0] * (placed0 - area) ** 2).sum(axis=0) / (
-                n0 * np.maximum(n0 - 1, 1)
-            )
-            spread = np.sqrt(variance) / (area * (1 - area))
-            logit = np.log(area / (1 - area))
-        extreme = ~np.isfinite(logit) | ~np.isfinite(spread) | (variance <= 0)
-        fewest = np.minimum(n0, n1)
+            fewest = np.minimum(n0**2 / squares[..., 0].sum(axis=0), n1**2 / squares[..., 1].sum(axis=0))
+            variance = _delong(mass, squares, area)
+            rows = np.where(variance > 0, area * (1 - area) / variance, np.inf)
+        hidden = _hidden(totals)
 
         def limits(z: float) -> tuple[Array, Array]:
-            low, high = _expit(logit - z * spread), _expit(logit + z * spread)
-            rough_low, rough_high = wilson(area, fewest, z)
-            return np.where(extreme, rough_low, low), np.where(extreme, rough_high, high)
+            low, high = share_limits(area, fewest, z)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                effective = np.clip(rows * (z / student(z, fewest)) ** 2, fewest, 1e12)
+                inner = share_limits(area, effective, z)
+                share = unseen(fewest, z)
+                down = ((area - inner[0]) ** 4 + (share * area) ** 4) ** 0.25
+                up = ((inner[1] - area) ** 4 + (share * (1 - area)) ** 4) ** 0.25
+            many = fewest >= SCARCE
+            low = np.where(many, np.maximum(area - down, low), low)
+            high = np.where(many, np.minimum(area + up, high), high)
+            return np.clip(low - hidden, 0, 1), np.clip(high + hidden, 0, 1)
 
-        return Estimate(area, limits)
+        return Estimate(area, limits, sizes=fewest)
 
     @staticmethod
     def bound(totals: ScoreTable) -> float:
-        """Bound the error from binning: half of the pairs of unequal outcome that share a bin."""
-        if totals.exact:
-            return 0.0
-        negative, positive = totals.mass[..., 0], totals.mass[..., 1]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            share = (negative * positive).sum(axis=0) / (2 * negative.sum(axis=0) * positive.sum(axis=0))
-        return float(np.nanmax(share, initial=0.0))
+        """Bound the error from cells of scores, in the worst group."""
+        return float(np.nanmax(_hidden(totals), initial=0.0))
 
 
-def _expit(x: Array) -> Array:
-    return np.asarray(0.5 * (1 + np.tanh(0.5 * x)))
+def _delong(mass: Array, squares: Array, area: Array) -> Array:
+    """Return the variance of the area (DeLong, DeLong & Clarke-Pearson 1988) from score tables, shape [G]."""
+    negative, positive = mass[..., 0], mass[..., 1]
+    n0, n1 = negative.sum(axis=0), positive.sum(axis=0)
+    placed1 = (np.cumsum(negative, axis=0) - negative / 2) / n0
+    placed0 = 1 - (np.cumsum(positive, axis=0) - positive / 2) / n1
+    variance = (squares[..., 1] * (placed1 - area) ** 2).sum(axis=0) / (n1 * np.maximum(n1 - 1, 1))
+    return np.asarray(
+        variance + (squares[..., 0] * (placed0 - area) ** 2).sum(axis=0) / (n0 * np.maximum(n0 - 1, 1))
+    )
+
+
+def _hidden(totals: ScoreTable) -> Array:
+    """Bound how far each group's area may be from the one of all distinct scores, shape [G].
+
+    Pairs of unequal outcome within a cell count one half and may be worth 0 or 1; all other pairs are exact.
+    """
+    groups = totals.mass.shape[1]
+    if totals.exact:
+        return np.zeros(groups)
+    negative, positive = totals.mass[..., 0], totals.mass[..., 1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        pairs = (negative * positive)[totals.mixed].sum(axis=0)
+        return np.nan_to_num(pairs / (2 * negative.sum(axis=0) * positive.sum(axis=0)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +126,16 @@ class Distances:
     at
         The score where the distance is reached, shape [G].
     bound
-        How much binning can hide: the largest mass of a bin; 0 where the scores are exact.
+        How much cells can hide: the largest share of a group in a cell of several scores; 0 where scores are exact.
+    sizes
+        The number of rows of each group, effective under weights, shape [G].
     """
 
     values: Array
     scale: Array
     at: Array
     bound: float
+    sizes: Array
 
     def limits(self, confidence: float) -> tuple[Array, Array]:
         """Return limits for each group alone, from Smirnov's two-sample limit distribution."""
@@ -125,5 +159,8 @@ def distances(totals: ScoreTable) -> Distances:
         effective = size**2 / squares.sum(axis=0)
         effective_rest = rest**2 / (squares.sum() - squares.sum(axis=0))
         scale = (rest / everybody) * np.sqrt(1 / effective + 1 / effective_rest)
-    bound = 0.0 if totals.exact else float(np.nanmax(mass / np.maximum(size, 1e-300)))
-    return Distances(gap.max(axis=0), scale, totals.values[gap.argmax(axis=0)], bound)
+    bound = 0.0
+    if not totals.exact:
+        inside = (mass / np.maximum(size, 1e-300))[totals.mixed]
+        bound = float(np.nanmax(inside, initial=0.0))
+    return Distances(gap.max(axis=0), scale, totals.values[gap.argmax(axis=0)], bound, effective)

@@ -108,7 +108,7 @@ class BalancedAccuracy(Metric):
         return np.asarray((TruePositiveRate().compute(sums) + TrueNegativeRate().compute(sums)) / 2)
 
     def estimate(self, totals: Sums, rng: np.random.Generator) -> Estimate:
-        """Combine the Wilson limits of two independent rates (Donner & Zou 2012)."""
+        """Combine the limits of two independent rates (Donner & Zou 2012)."""
         positive = TruePositiveRate().estimate(totals, rng)
         negative = TrueNegativeRate().estimate(totals, rng)
         values = (positive.values + negative.values) / 2
@@ -119,7 +119,16 @@ class BalancedAccuracy(Metric):
             up = np.hypot(p_high - positive.values, n_high - negative.values) / 2
             return values - down, values + up
 
-        return Estimate(values, limits)
+        sizes = [part.sizes for part in (positive, negative) if part.sizes is not None]
+        return Estimate(values, limits, sizes=np.minimum(*sizes))
+
+
+class _Overlap(Rate):
+    """The share of rows right among those that are favorable or called so: the Jaccard index q."""
+
+    name: ClassVar[str] = "overlap"
+    over = (0, 1, 1, 1)
+    counted = (0, 0, 0, 1)
 
 
 class F1Score(Metric):
@@ -139,6 +148,16 @@ class F1Score(Metric):
         """Twice the true positives over all that are positive or called so."""
         right = 2 * sums[..., 3]
         return np.asarray(right / (right + sums[..., 1] + sums[..., 2]))
+
+    def estimate(self, totals: Sums, rng: np.random.Generator) -> Estimate:
+        """Compute F1 = 2q / (1 + q) from the limits of the share q = TP / (TP + FP + FN), which grows with it."""
+        share = _Overlap().estimate(totals, rng)
+
+        def limits(z: float) -> tuple[Array, Array]:
+            low, high = share.limits(z)
+            return 2 * low / (1 + low), 2 * high / (1 + high)
+
+        return Estimate(2 * share.values / (1 + share.values), limits, sizes=share.sizes)
 
 
 RATES: list[type[Metric]] = [

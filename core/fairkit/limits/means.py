@@ -1,0 +1,162 @@
+"""Limits of a mean: Student's, moved by skewness, and widened by what unseen rows could add."""
+
+from __future__ import annotations
+
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fairkit.limits.shares import share_limits
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+_NORMAL = NormalDist()
+_HEAVY, _HEAVY_ROWS, _HEAVY_POWER = 0.25, 200, 0.14
+
+
+def student(z: float, rows: Array) -> Array:
+    """Widen a normal quantile to Student's t with rows - 1 degrees of freedom (Cornish & Fisher 1960)."""
+    nu = np.maximum(rows - 1, 1)
+    first = (z**3 + z) / (4 * nu)
+    second = (5 * z**5 + 16 * z**3 + 3 * z) / (96 * nu**2)
+    return np.asarray(z + first + second)
+
+
+def weighted_share_limits(rate: Array, n: Array, z: float) -> tuple[Array, Array]:
+    """Return limits for a share whose variance was estimated from weights (Korn & Graubard 1998).
+
+    The effective number of rows is made smaller by the ratio of the normal quantile to Student's, squared.
+
+    Parameters
+    ----------
+    rate
+        In [0, 1], shape [G].
+    n
+        The effective number of rows, which also gives the degrees of freedom, shape [G].
+    z
+        The normal quantile.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return share_limits(rate, n * (z / student(z, n)) ** 2, z)
+
+
+def unseen(n: Array, z: float) -> Array:
+    """Return the largest share of the population that n rows miss altogether with the tail probability of z.
+
+    (1 - share)^n = tail: 3.7 / n for z = 1.96 (the "rule of three" at a two-sided level).
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(-np.expm1(np.log(_NORMAL.cdf(-abs(z))) / n))
+
+
+def heavy(skewness: Array, n: Array) -> Array:
+    """Return where the tails are too heavy for a mean's limits to be trusted.
+
+    Parameters
+    ----------
+    skewness
+        Of the mean: the rows' skewness over √n, shape [G]. It is near 1 where one row makes up the whole variance.
+    n
+        The number of rows, shape [G].
+
+    Returns
+    -------
+    array
+        True above 0.25, and above 0.25 (200 / n)^0.14 with more than 200 rows: light tails fall as 1 / √n, heavy
+        ones do not. Calibrated by simulation on twelve distributions (benchmarks/corners.py).
+    """
+    return np.asarray(np.abs(skewness) > _bound(n))
+
+
+def _bound(n: Array) -> Array:
+    return np.asarray(_HEAVY * np.minimum(1, (_HEAVY_ROWS / np.maximum(n, 1)) ** _HEAVY_POWER))
+
+
+def tilted(skewness: Array, t: Array) -> tuple[Array, Array]:
+    """Return how many standard errors the lower and the upper limit lie from the estimate.
+
+    Those of a gamma variable of this skewness (Wilson & Hilferty 1931): the side of the longer tail is longer.
+
+    Parameters
+    ----------
+    skewness
+        Of the estimate, shape [G].
+    t
+        The quantile that both are without skewness, shape [G].
+    """
+    tilt = np.clip(np.abs(skewness), 1e-9, 1.0)
+    far = 2 / tilt * (np.maximum(1 - tilt**2 / 36 - t * tilt / 6, 0.05) ** -3 - 1)
+    near = 2 / tilt * (1 - (1 - tilt**2 / 36 + t * tilt / 6) ** -3)
+    return np.where(skewness > 0, near, far), np.where(skewness > 0, far, near)
+
+
+def mean_limits(
+    mean: Array, error: Array, skewness: Array, n: Array, seen: tuple[Array, Array], z: float
+) -> tuple[Array, Array]:
+    """Return limits for a mean, shapes [G].
+
+    Student's limits are moved as those of a gamma variable of the same skewness (Wilson & Hilferty 1931), and
+    each end is widened by what a share of unseen rows could add: the share times the distance to the end of the
+    range that was seen. The two parts are added as fourth powers, so that the smaller one hardly counts; with
+    heavier tails the second is added once more.
+
+    Parameters
+    ----------
+    mean, error
+        The mean and its standard error.
+    skewness
+        Of the mean: Σ r³ / (Σ r²)^1.5 over the rows' weighted residuals r.
+    n
+        The number of rows, or the effective number under weights.
+    seen
+        The smallest and the largest value that rows may have.
+    z
+        The normal quantile.
+    """
+    share = unseen(n, z)
+    halves = tilted(skewness, student(z, n))
+    more = 2 * np.minimum(1, (np.abs(skewness) / _bound(n)) ** 4)
+    ends = []
+    for side, end in ((-1, seen[0]), (1, seen[1])):
+        toward = (skewness > 0) == (side > 0)
+        half = error * halves[int(side > 0)]
+        hidden = share * np.maximum(side * (end - mean), 0)
+        wide = (half**4 + hidden**4) ** 0.25
+        ends.append(mean + side * np.where(toward, np.maximum(wide, half + more * hidden), wide))
+    return ends[0], ends[1]
+
+
+def bounded_mean_limits(
+    mean: Array,
+    error: Array,
+    skewness: Array,
+    n: Array,
+    ends: tuple[float, float],
+    reach: tuple[Array, Array],
+    z: float,
+) -> tuple[Array, Array]:
+    """Return limits for a mean of values in a known range, shapes [G].
+
+    Those of `mean_limits`, but never wider than the limits of a share: of all variables in [0, 1] with one mean
+    the sum of 0s and 1s has the heaviest tails (Hoeffding 1956). Where tails are heavy the limits of the share
+    stand alone.
+
+    Parameters
+    ----------
+    mean, error, skewness, n, z
+        As for `mean_limits`.
+    ends
+        The range of the values, finite.
+    reach
+        How far unseen rows may lie, within the range: the `seen` of `mean_limits`.
+    """
+    low, high = mean_limits(mean, error, skewness, n, reach, z)
+    length = ends[1] - ends[0]
+    share = np.clip((mean - ends[0]) / length, 0, 1)
+    least, most = (ends[0] + length * end for end in share_limits(share, n, z))
+    plain = heavy(skewness, n) | ~(error > 0)
+    return np.where(plain, least, np.maximum(low, least)), np.where(plain, most, np.minimum(high, most))

@@ -1,0 +1,327 @@
+"""How scores are distributed per group and outcome: a table of distinct scores, or of cells of scores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.data.arrow import as_arrow, as_numpy
+from fairkit.totals.rows import Rows, Statistic
+from fairkit.totals.sketch import CELLS, cells_of, keys_of, places_of, shift_for
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+EXACT_SCORES = 100_000
+"""Up to this many distinct scores a score table is exact."""
+
+EXACT_CELLS = 2_000_000
+"""Of a table with very many groups fewer distinct scores are kept: at most so many cells."""
+
+_WAITING = 1 << 20
+"""So many rows at most wait to be counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Raw:
+    """Scores that were not counted yet: score, cell (group and outcome), weight and its square, by row."""
+
+    scores: Array
+    cells: NDArray[np.int64]
+    weights: Array | None
+    n_groups: int
+    squared: Array | None = None
+
+    def count(self, places: NDArray[np.int64], size: int) -> tuple[Array, Array]:
+        """Return Σ w and Σ w² by place and cell, each [size, G, 2]; one array where all weights are 1."""
+        shape = (size, self.n_groups, 2)
+        flat = places * (2 * self.n_groups) + self.cells
+        mass = (
+            np.bincount(flat, self.weights, int(np.prod(shape))).astype(np.float64, copy=False).reshape(shape)
+        )
+        if self.weights is None:
+            return mass, mass
+        squared = self.weights**2 if self.squared is None else self.squared
+        squares = np.bincount(flat, squared, int(np.prod(shape))).astype(np.float64, copy=False)
+        return mass, squares.reshape(shape)
+
+
+def _joined(raws: tuple[_Raw, ...]) -> _Raw:
+    """Return waiting rows as one; weights of 1 are written out where others have weights."""
+    if len(raws) == 1:
+        return raws[0]
+    weights = squared = None
+    if any(raw.weights is not None for raw in raws):
+        given = [np.ones(len(raw.scores)) if raw.weights is None else raw.weights for raw in raws]
+        weights = np.concatenate(given)
+        squares = [w**2 if raw.squared is None else raw.squared for raw, w in zip(raws, given, strict=True)]
+        squared = np.concatenate(squares)
+    return _Raw(
+        np.concatenate([raw.scores for raw in raws]),
+        np.concatenate([raw.cells for raw in raws]),
+        weights,
+        raws[0].n_groups,
+        squared,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """Rows that were counted: by distinct score (`shift` is None), or by cell.
+
+    `least` and `most` are the smallest and the largest score of each place; `keys` the places' cells.
+    """
+
+    least: Array
+    most: Array
+    mass: Array
+    squares: Array
+    shift: int | None = None
+    keys: NDArray[np.int64] | None = None
+
+    def at(self, size: int, places: NDArray[np.intp]) -> tuple[Array, Array]:
+        """Return masses and squares spread over, or added up at, `size` places."""
+        mass = _add_up(self.mass, places, size)
+        return mass, mass if self.squares is self.mass else _add_up(self.squares, places, size)
+
+
+class ScoreTable:
+    """How scores are distributed per group and outcome: exact while few are distinct, else in cells.
+
+    The rows of a batch are counted when that is needed: many at once, or when the table is read or sent.
+
+    Attributes
+    ----------
+    low, high
+        The range of charts.
+    limit
+        The most distinct scores that are kept.
+    n_groups
+        How many groups there are.
+    """
+
+    def __init__(
+        self,
+        low: float,
+        high: float,
+        limit: int,
+        n_groups: int,
+        raws: tuple[_Raw, ...] = (),
+        counted: _Counted | None = None,
+    ) -> None:
+        self.low, self.high, self.limit, self.n_groups = low, high, limit, n_groups
+        self._raws, self._done = raws, counted
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Count the rows before the table goes to another process: totals travel, rows do not."""
+        self._counted()
+        return self.__dict__
+
+    @property
+    def values(self) -> Array:
+        """Distinct scores, increasing, shape [U]; of cells the largest score in each."""
+        return self._counted().most
+
+    @property
+    def middles(self) -> Array:
+        """The middle of the smallest and the largest score of each place, shape [U]."""
+        counted = self._counted()
+        return (counted.least + counted.most) / 2
+
+    @property
+    def mass(self) -> Array:
+        """Σ w, shape [U, G, 2] with the outcome last."""
+        return self._counted().mass
+
+    @property
+    def squares(self) -> Array:
+        """Σ w², the same shape."""
+        return self._counted().squares
+
+    @property
+    def exact(self) -> bool:
+        """False once the scores went into cells; whether they do does not depend on the order of the rows."""
+        return self._counted().shift is None
+
+    @property
+    def mixed(self) -> NDArray[np.bool_]:
+        """Which places hold several distinct scores, so that their order was lost; shape [U]."""
+        counted = self._counted()
+        return counted.least < counted.most
+
+    def __add__(self, other: ScoreTable) -> ScoreTable:
+        both = [part for part in (self._done, other._done) if part is not None]
+        done = self._merged(*both) if len(both) == 2 else next(iter(both), None)
+        total = ScoreTable(self.low, self.high, self.limit, self.n_groups, self._raws + other._raws, done)
+        if sum(len(raw.scores) for raw in total._raws) > _WAITING:
+            total._counted()
+        return total
+
+    def pooled(self) -> ScoreTable:
+        """All groups as one, shape [U, 1, 2]."""
+        counted = self._counted()
+        mass = counted.mass.sum(axis=1, keepdims=True)
+        squares = mass if counted.squares is counted.mass else counted.squares.sum(axis=1, keepdims=True)
+        one = _Counted(counted.least, counted.most, mass, squares, counted.shift, counted.keys)
+        return ScoreTable(self.low, self.high, self.limit, 1, (), one)
+
+    def histogram(self, bins: int) -> tuple[Array, Array]:
+        """Return a coarse histogram: edges [bins + 1] and masses [bins, G, 2], for charts."""
+        edges = np.linspace(self.low, self.high, bins + 1)
+        places = np.clip(np.searchsorted(edges, self.middles, side="right") - 1, 0, bins - 1)
+        return edges, _add_up(self.mass, places, bins)
+
+    @property
+    def _unit(self) -> bool:
+        return self.low == 0 and self.high == 1
+
+    @property
+    def _cells(self) -> int:
+        return int(min(CELLS, max(EXACT_CELLS // self.n_groups, 64)))
+
+    def _counted(self) -> _Counted:
+        """Count the rows that wait: distinct scores where they are few enough, else in cells."""
+        if self._raws:
+            raw, self._raws = _joined(self._raws), ()
+            done = self._done
+            found = None if done is not None and done.shift is not None else _distinct(raw.scores, self.limit)
+            fresh = self._in_cells(raw, done) if found is None else _by_score(raw, *found)
+            self._done = fresh if done is None else self._merged(done, fresh)
+        if self._done is None:
+            nothing = np.empty((0, self.n_groups, 2))
+            self._done = _Counted(np.empty(0), np.empty(0), nothing, nothing)
+        return self._done
+
+    def _merged(self, one: _Counted, two: _Counted) -> _Counted:
+        if one.shift is None and two.shift is None:
+            values = np.union1d(one.most, two.most)
+            if len(values) <= self.limit:
+                return _on(values, values, values, (one, two), (one.most, two.most), None, None)
+        one, two = self._coarse(one), self._coarse(two)
+        assert one.keys is not None  # noqa: S101 -- coarse counts have keys
+        assert two.keys is not None  # noqa: S101 -- coarse counts have keys
+        shift = max(one.shift or 0, two.shift or 0)
+        keys = np.union1d(one.keys >> (shift - (one.shift or 0)), two.keys >> (shift - (two.shift or 0)))
+        more = shift_for(keys << shift, self._cells, shift)
+        keys = np.unique(keys >> (more - shift))
+        own = tuple(part.keys >> (more - (part.shift or 0)) for part in (one, two) if part.keys is not None)
+        least, most = np.full(len(keys), np.inf), np.full(len(keys), -np.inf)
+        for part, mine in zip((one, two), own, strict=True):
+            places = np.searchsorted(keys, mine)
+            np.minimum.at(least, places, part.least)
+            np.maximum.at(most, places, part.most)
+        return _on(keys, least, most, (one, two), own, more, keys)
+
+    def _coarse(self, counted: _Counted) -> _Counted:
+        """Put distinct scores into cells."""
+        if counted.shift is not None:
+            return counted
+        keys = keys_of(counted.most, unit=self._unit)
+        shift = shift_for(keys, self._cells)
+        cells, starts = cells_of(keys, shift)
+        places = np.searchsorted(cells, keys >> shift)
+        mass, squares = counted.at(len(cells), places)
+        ends = np.append(starts[1:], len(keys)) - 1
+        return _Counted(counted.most[starts], counted.most[ends], mass, squares, shift, cells)
+
+    def _in_cells(self, raw: _Raw, done: _Counted | None) -> _Counted:
+        """Count rows by cell, at no smaller a shift than what was counted before."""
+        least = {} if done is None or done.shift is None else {"least": done.shift}
+        ordered = np.sort(raw.scores)
+        keys = keys_of(ordered, unit=self._unit)
+        shift = shift_for(keys, self._cells, **least)
+        cells, starts = cells_of(keys, shift)
+        ends = np.append(starts[1:], len(keys)) - 1
+        places = places_of(keys_of(raw.scores, unit=self._unit), shift, cells)
+        mass, squares = raw.count(places, len(cells))
+        return _Counted(ordered[starts], ordered[ends], mass, squares, shift, cells)
+
+
+def _by_score(raw: _Raw, values: Array, places: NDArray[np.int64]) -> _Counted:
+    mass, squares = raw.count(places, len(values))
+    return _Counted(values, values, mass, squares)
+
+
+def _on(
+    keys: NDArray[Any],
+    least: Array,
+    most: Array,
+    parts: tuple[_Counted, _Counted],
+    own: tuple[NDArray[Any], ...],
+    shift: int | None,
+    cells: NDArray[np.int64] | None,
+) -> _Counted:
+    """Add up two counts at the places of `keys`, increasing; `own` are the parts' keys."""
+    (mass1, squares1), (mass2, squares2) = (
+        part.at(len(keys), np.searchsorted(keys, mine)) for part, mine in zip(parts, own, strict=True)
+    )
+    mass = mass1 + mass2
+    squares = mass if squares1 is mass1 and squares2 is mass2 else squares1 + squares2
+    return _Counted(least, most, mass, squares, shift, cells)
+
+
+class Scores(Statistic):
+    """The score table, for distances between distributions, ROC curves and calibration."""
+
+    def __init__(self, low: float = 0.0, high: float = 1.0, limit: int = EXACT_SCORES) -> None:
+        self.low, self.high, self.limit = low, high, limit
+
+    key = "scores"
+
+    def collect(self, rows: Rows, groups: NDArray[np.int64], n_groups: int) -> ScoreTable:
+        """Note the rows; they are counted when the table is read or many wait."""
+        assert rows.score is not None  # noqa: S101 -- the auditor asks only where there are scores
+        cells = 2 * groups + (rows.outcome > 0.5)
+        limit = max(min(self.limit, EXACT_CELLS // n_groups), 1)
+        raw = _Raw(rows.score, cells, rows.weights, n_groups)
+        if rows.members is not None and rows.shares is not None:
+            raw = _drawn(raw, rows.members, rows.shares)
+        return ScoreTable(self.low, self.high, limit, n_groups, (raw,))
+
+
+def _drawn(raw: _Raw, members: Array, shares: Array) -> _Raw:
+    """Return every row once for each score that it may draw, weighted by the chance.
+
+    The square of a weight is split by chance too: rows are what is sampled, and a row that is spread over
+    several scores counts as one row, not as several small ones.
+    """
+    base = np.ones(len(members)) if raw.weights is None else raw.weights
+    return _Raw(
+        scores=members.T.ravel(),
+        cells=np.tile(raw.cells, len(shares)),
+        weights=np.outer(shares, base).ravel(),
+        n_groups=raw.n_groups,
+        squared=np.outer(shares, base**2).ravel(),
+    )
+
+
+def _distinct(scores: Array, limit: int) -> tuple[Array, NDArray[np.int64]] | None:
+    """Return the distinct scores, increasing, and each row's place among them; None where there are too many.
+
+    Arrow's dictionary is a hash table: for scores that repeat it is ten times faster than sorting them.
+    """
+    head = scores[: 2 * limit]
+    if len(head) < len(scores) and _unique_count(head) > limit:
+        return None
+    coded = as_arrow(scores).dictionary_encode()
+    values, order = np.unique(as_numpy(coded.dictionary), return_inverse=True)
+    if len(values) > limit:
+        return None
+    return values, order[as_numpy(coded.indices)].astype(np.int64, copy=False)
+
+
+def _unique_count(scores: Array) -> int:
+    return len(as_arrow(scores).unique()) - int((scores == 0).any())  # 0 and -0 are one score
+
+
+def _add_up(mass: Array, places: NDArray[Any], size: int) -> Array:
+    """Add up the rows of `mass` [U, G, 2] that have the same place; places do not decrease."""
+    sums = np.zeros((size, *mass.shape[1:]))
+    if len(places):
+        starts = np.flatnonzero(np.diff(places, prepend=-1))
+        sums[places[starts]] = np.add.reduceat(mass, starts, axis=0)
+    return sums

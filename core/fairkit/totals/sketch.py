@@ -1,0 +1,81 @@
+"""Cells of scores: the finest partition by leading bits that has few enough cells, whatever the order of the rows.
+
+A score becomes a whole number that grows with it, made from the bits of its floating-point form: scores in [0, 1] by
+their distance to the nearer end, so that there are as many cells for each halving of the distance to 0 or to 1.
+A cell holds the scores that share all but the last `shift` bits. `shift` is the smallest for which no more than the
+allowed number of cells is not empty. More scores only ever need a larger shift, and cells of a smaller shift add up
+to those of a larger one: the partition of a whole table does not depend on how its rows were split and ordered.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+    Keys = NDArray[np.int64]
+
+CELLS = 16_384
+"""At most this many cells that are not empty."""
+
+LEAST_SHIFT = 11
+"""Scores closer than 2^-41 of their size share a cell."""
+
+_HALF = int(np.float64(0.5).view(np.int64))
+_TABLE = 1 << 22
+
+
+def keys_of(scores: Array, *, unit: bool) -> Keys:
+    """Return whole numbers in the order of the scores, shape [n].
+
+    Parameters
+    ----------
+    scores
+        Finite, shape [n].
+    unit
+        Whether scores are in [0, 1]; those beyond it get the key of the nearer end. Else any number will do.
+    """
+    if not unit:
+        bits = (scores + 0.0).view(np.int64)
+        return np.where(bits >= 0, bits, np.iinfo(np.int64).min - bits)
+    upper = scores > 0.5
+    near = np.where(upper, 1.0 - scores, scores)
+    bits = (np.maximum(near, 0.0) + 0.0).view(np.int64)
+    return np.where(upper, 2 * _HALF - bits, bits)
+
+
+def shift_for(keys: Keys, cells: int, least: int = LEAST_SHIFT) -> int:
+    """Return the smallest shift, at least `least`, at which increasing keys fall into no more than `cells` cells."""
+    if len(keys) <= cells:
+        return least
+    apart = ((keys[1:] ^ keys[:-1]).view(np.uint64) >> np.uint64(LEAST_SHIFT)).astype(np.float64)
+    length = np.bincount(np.frexp(apart)[1], minlength=64)  # two keys part ways at shifts below this
+    separated = np.cumsum(length[::-1])[::-1]  # pairs with at least this length
+    for shift in range(least, 63):
+        if 1 + separated[shift - LEAST_SHIFT + 1 :][:1].sum() <= cells:
+            return shift
+    return 63
+
+
+def cells_of(keys: Keys, shift: int) -> tuple[Keys, NDArray[np.intp]]:
+    """Return the cells of increasing keys and where each begins."""
+    short = keys >> shift
+    starts = np.flatnonzero(np.diff(short, prepend=short[0] - 1)) if len(short) else np.empty(0, np.intp)
+    return short[starts], starts
+
+
+def places_of(keys: Keys, shift: int, cells: Keys) -> NDArray[np.int64]:
+    """Return the place among `cells`, increasing, of each key, in any order."""
+    short = keys >> shift
+    if not len(cells):
+        return np.zeros(0, dtype=np.int64)
+    first, span = int(cells[0]), int(cells[-1]) - int(cells[0]) + 1
+    if span > _TABLE:
+        return np.searchsorted(cells, short).astype(np.int64)
+    table = np.zeros(span, dtype=np.int64)
+    table[cells - first] = np.arange(len(cells))
+    return np.asarray(table[short - first])
