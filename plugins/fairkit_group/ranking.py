@@ -110,7 +110,7 @@ def _hidden(totals: ScoreTable) -> Array:
     negative, positive = totals.mass[..., 0], totals.mass[..., 1]
     with np.errstate(divide="ignore", invalid="ignore"):
         pairs = (negative * positive)[totals.mixed].sum(axis=0)
-        return np.nan_to_num(pairs / (2 * negative.sum(axis=0) * positive.sum(axis=0)))
+        return np.asarray(np.nan_to_num(pairs / (2 * negative.sum(axis=0) * positive.sum(axis=0))))
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ def unseen(n: Array, z: float) -> Array:
         return np.asarray(-np.expm1(np.log(_NORMAL.cdf(-abs(z))) / n))
 
 
-def heavy(skewness: Array, n: Array) -> Array:
+def heavy(skewness: Array, n: Array) -> NDArray[np.bool_]:
     """Return where the tails are too heavy for a mean's limits to be trusted.
 
     Parameters
@@ -69,7 +69,7 @@ def heavy(skewness: Array, n: Array) -> Array:
         True above 0.25, and above 0.25 (200 / n)^0.14 with more than 200 rows: light tails fall as 1 / √n, heavy
         ones do not. Calibrated by simulation on twelve distributions (benchmarks/corners.py).
     """
-    return np.asarray(np.abs(skewness) > _bound(n))
+    return np.asarray(np.abs(skewness) > _bound(n), dtype=np.bool_)
 
 
 def _bound(n: Array) -> Array:
