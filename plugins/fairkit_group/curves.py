@@ -38,13 +38,13 @@ def curves(table: ScoreTable, names: Sequence[str], confidence: float) -> dict[s
     -------
     dict
         ``roc``: per group a list of [false positive rate, true positive rate], from (0, 0) to (1, 1); empty
-        where the group has one outcome only. ``roc_bands``: per group how far the whole true curve may lie from it
-        in false positive and in true positive rates, None with one outcome. ``calibration``: per group one record for each tenth of the
-        score range that holds rows, with the mean score, the observed share of favorable outcomes, its
-        interval (for each bin alone) and the weight of its rows.
+        where the group has one outcome only. ``roc_band``: for each group, in order, how far the whole true curve may
+        lie from it in false positive and in true positive rates. ``calibration``: per group one record for
+        each tenth of the score range that holds rows, with the mean score, the observed share of favorable outcomes,
+        its interval (for each bin alone) and the weight of its rows.
     """
     return {
-        "roc_bands": {name: roc_band(table, i, confidence) for i, name in enumerate(names)},
+        "roc_band": [half for i in range(len(names)) for half in roc_band(table, i, confidence)],
         "roc": {name: roc_points(table.mass[:, i]) for i, name in enumerate(names)},
         "calibration": {name: calibration(table, i, confidence) for i, name in enumerate(names)},
     }
@@ -69,8 +69,8 @@ def roc_points(mass: Array) -> list[list[float]]:
     return [[round(float(x), 5), round(float(y), 5)] for x, y in path[keep]]
 
 
-def roc_band(table: ScoreTable, group: int, confidence: float) -> list[float] | None:
-    """Return half widths [false positive rates, true positive rates] of a band around one group's whole ROC curve.
+def roc_band(table: ScoreTable, group: int, confidence: float) -> list[float]:
+    """Return half widths of a band around one group's ROC curve: in false and in true positive rates.
 
     Each outcome's score distribution is within sqrt(log(2 / α') / (2 n)) of its own (Massart 1990) with confidence
     1 - α', the root of the confidence: together they hold the curve (Campbell 1994). Cells of scores hide nothing at
@@ -78,7 +78,7 @@ def roc_band(table: ScoreTable, group: int, confidence: float) -> list[float] | 
     """
     mass, squares = table.mass[:, group].sum(axis=0), table.squares[:, group].sum(axis=0)
     if not (mass > 0).all():
-        return None
+        return [1.0, 1.0]
     half = np.sqrt(np.log(2 / (1 - np.sqrt(confidence))) / (2 * mass**2 / squares))
     return [round(float(part), 5) for part in np.minimum(half, 1)]
 
