@@ -152,7 +152,7 @@ MaxRules = Annotated[
     typer.Option(
         "--max",
         metavar="METRIC:COL=X",
-        help="A policy rule: the metric must be at most X. Repeatable.",
+        help="A policy rule: the metric must be at most X. Repeatable. METRIC@N=X: for N people as replacements.",
         rich_help_panel=POLICY,
     ),
 ]
@@ -170,7 +170,8 @@ Adjust = Annotated[
     typer.Option(
         "--adjust",
         metavar="NAME",
-        help="Adjust the rules for their number: bonferroni or benjamini-hochberg. Default: none.",
+        help="Adjust the rules for their number: holm (bounds wrong fails), bonferroni (any wrong verdict) or "
+        "benjamini-hochberg (the share of wrong verdicts). Default: none.",
         rich_help_panel=POLICY,
     ),
 ]
@@ -182,6 +183,14 @@ LabelError = Annotated[
         help="Up to this share of a sensitive column's, or the label's, values is wrong; verdicts must hold anyway. "
         "COL=E:independent: errors do not depend on decisions.",
         rich_help_panel=DATA,
+    ),
+]
+Simultaneous = Annotated[
+    bool | None,
+    typer.Option(
+        "--simultaneous",
+        help="Add intervals of all disparities that hold together, and mark the disparities that survive.",
+        rich_help_panel=OUTPUT,
     ),
 ]
 Confidence = Annotated[
@@ -288,6 +297,7 @@ class AuditOptions:
     confidence: Confidence = None
     seed: Seed = None
     label_error: LabelError = None
+    simultaneous: Simultaneous = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -428,6 +438,8 @@ def audit_settings(typed: AuditOptions, config: Config) -> AuditSettings:
     parameters = {name: dict(values) for name, values in config.auditors.items()}
     for owner, key, value in _owned(typed.assignments or ()):
         parameters.setdefault(owner, {})[key] = value
+    if typed.simultaneous:
+        parameters.setdefault("group", {})["simultaneous"] = True
     if typed.label_error:
         parameters.setdefault("group", {})["label_error"] = list(typed.label_error)
     names = split_names(typed.auditors) or _listed(config.audit.get("auditors")) or ["group"]
@@ -454,8 +466,12 @@ def audit_settings(typed: AuditOptions, config: Config) -> AuditSettings:
 
 
 def _adjustment(name: Any) -> Adjustment | None:
-    if name not in (None, "bonferroni", "benjamini-hochberg"):
-        raise ParameterError(f"the adjustment {name!r} is not known; it is bonferroni or benjamini-hochberg")
+    from fairkit.results.policy import ADJUSTMENTS
+
+    if name not in (None, *ADJUSTMENTS):
+        raise ParameterError(
+            f"the adjustment {name!r} is not known; it is {', '.join(ADJUSTMENTS[:-1])} or {ADJUSTMENTS[-1]}"
+        )
     adjustment: Adjustment | None = name
     return adjustment
 

@@ -21,7 +21,7 @@ KEYS: Mapping[str, frozenset[str]] = {
     "model": frozenset({"score_output", "decision_output", "score_kind", "favorable_class", "threshold"}),
     "mitigate": frozenset({"plugin", "output", "holdout", "learner", "seed"}),
     "registry": frozenset({"path", "witness"}),
-    "policy": frozenset({"metric", "sensitive", "max", "min"}),
+    "policy": frozenset({"metric", "sensitive", "max", "min", "support"}),
 }
 """The tables of the file and their keys."""
 
@@ -153,9 +153,15 @@ def _rule(rule: Any, where: str) -> Rule:
     for key in ("max", "min"):
         if key in rule and (isinstance(rule[key], bool) or not isinstance(rule[key], int | float)):
             raise ConfigError(f"{where}: {key} of the rule on {rule['metric']!r} must be a number")
+    support = rule.get("support")
+    if support is not None and (isinstance(support, bool) or not isinstance(support, int) or support < 1):
+        raise ConfigError(
+            f"{where}: support of the rule on {rule['metric']!r} is a number of people, as in support = 1000"
+        )
     return Rule(
         metric=rule["metric"],
         sensitive=rule.get("sensitive"),
         maximum=None if rule.get("max") is None else float(rule["max"]),
         minimum=None if rule.get("min") is None else float(rule["min"]),
+        support=rule.get("support"),
     )

@@ -12,7 +12,7 @@ import numpy as np
 from fairkit.auditors import AuditContext, Auditor
 from fairkit.data.roles import value_text
 from fairkit.intervals import Spread, two_sided
-from fairkit.metrics import Estimate, Metric, Rate
+from fairkit.metrics import CONFUSION, Estimate, Metric, Rate
 from fairkit.parameters.declare import parameter
 from fairkit.results.findings import Finding, GroupValue
 from fairkit.statistics import EXACT_SCORES, Rows, Scores, ScoreTable, Statistic, Sums
@@ -20,6 +20,7 @@ from fairkit_group.between import comparisons, odds
 from fairkit_group.curves import curves
 from fairkit_group.misclassified import told
 from fairkit_group.ranking import SCORES, Distances, RocAuc, distances
+from fairkit_group.simultaneous import Family, joint_confidence, marked
 from fairkit_group.unknowns import Unknowns, some_rows
 
 if TYPE_CHECKING:
@@ -124,6 +125,9 @@ class GroupAuditor(Auditor):
             minimum=0,
             maximum=1,
         )
+        simultaneous: bool = parameter(
+            False, help="Add intervals of all disparities that hold together, from the totals."
+        )
         label_error: tuple[str, ...] = parameter(
             (), help="The largest share of wrong values in a sensitive column or the label: sex=0.1."
         )
@@ -163,6 +167,7 @@ class GroupAuditor(Auditor):
     def findings(self, total: GroupTotals, context: AuditContext) -> list[Finding]:
         """Compute every metric from the totals."""
         found: list[Finding] = []
+        families: list[Family] = []
         labels = dict.fromkeys(label for _, label, _ in total.parts)
         splits: list[str | None] = [*context.dataset.profile.groups] or [None]
         for label in labels:
@@ -176,7 +181,12 @@ class GroupAuditor(Auditor):
                 if sensitive is None:
                     continue
                 totals, without = total.of(sensitive, label)
-                found += _Section(self, context, sensitive, label, totals, without).disparities()
+                section = _Section(self, context, sensitive, label, totals, without)
+                found += section.disparities()
+                families.append(section.family())
+        if self.parameters.simultaneous and families:
+            level = joint_confidence(families, context.confidence, context.rng("simultaneous"))
+            found = marked(found, level)
         return found
 
 
@@ -376,6 +386,14 @@ class _Section:
         if isinstance(self.totals.get(SCORES.key), ScoreTable):
             found.append(self._parity_of_scores(self.totals[SCORES.key]))
         return self._with_unknowns(found)
+
+    def family(self) -> Family:
+        """Return what the simultaneous statement needs to know about these disparities."""
+        metrics = [m for m, _ in self.estimates.values() if {"difference", "ratio"} & m.between]
+        rates = [metric for metric in metrics if metric.statistic is CONFUSION]
+        cells = self.totals.get(CONFUSION.key)
+        others = len(metrics) - len(rates) + isinstance(self.totals.get(SCORES.key), ScoreTable)
+        return Family(cells if isinstance(cells, Sums) else None, rates, others)
 
     def _with_unknowns(self, found: list[Finding]) -> list[Finding]:
         """Say at every disparity what missing groups and wrong values could do to it."""

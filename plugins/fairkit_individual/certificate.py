@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -17,6 +17,7 @@ from fairkit.results.findings import Finding
 from fairkit_individual.choice import KINDS, make_metric, metric_columns, metric_name, sensitive_columns
 from fairkit_individual.collect import Collected, collect
 from fairkit_individual.evidence import pairs, shared_columns
+from fairkit_individual.support import Parts, Trend, described, restricted
 from fairkit_individual.tables import MemoryTable, SpreadTable
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class Prepared:
     metric: FairMetric
     problem: Problem
     notes: tuple[str, ...]
+    parts: Parts
 
 
 class CertificateAuditor(Auditor):
@@ -124,13 +126,41 @@ class CertificateAuditor(Auditor):
         metric, notes = self._metric(rows, context)
         if self.parameters.save_metric:
             metric.save(self.parameters.save_metric)
+        rows = self._restrict(rows, context)
         asked = self._asked(rows, context)
         weights = None
         if context.dataset.roles.weights is not None:
             weights = rows.take(np.arange(len(rows)) if asked is None else asked).get("weights")
         rewards = partial(self.rewards, task=context.scorer.task, classes=context.scorer.classes)
         problem, told = rows.problem(metric, rewards, asked, weights)
-        return Prepared(rows=rows, metric=metric, problem=problem, notes=(*told, *notes))
+        parts = Parts(())
+        if self._has_trend() and (context.engine is None or len(rows) <= ALL_QUERIES):
+            context.progress(f"{self.name}: cutting the people in quarters and halves", 0, 0)
+            parts = Parts.of(
+                rows,
+                metric,
+                rewards,
+                asked,
+                weighted=weights is not None,
+                rng=context.rng(f"{self.name} support"),
+            )
+        return Prepared(rows=rows, metric=metric, problem=problem, notes=(*told, *notes), parts=parts)
+
+    def _has_trend(self) -> bool:
+        """Tell whether the number is looked at with fewer possible replacements, too."""
+        return True
+
+    def _restrict(self, rows: Table, context: AuditContext) -> Table:
+        """Keep as many people as `support` asks for."""
+        size = self.parameters.support
+        if size is None or size == len(rows):
+            return rows
+        if size > len(rows):
+            raise ParameterError(
+                f"{self.name}: support={size:,} people are more than the {len(rows):,} rows of the data; "
+                f"take at most {len(rows):,}, or more data"
+            )
+        return restricted(rows, size, context.rng(f"{self.name} restricted support"))
 
     def _metric(self, rows: Table, context: AuditContext) -> tuple[FairMetric, tuple[str, ...]]:
         """Make the metric, of a sample where there are very many rows."""
@@ -180,6 +210,9 @@ class CertificateAuditor(Auditor):
             "mean_distance": plan.cost,
             "pairs": pairs(plan, problem, rows, self.parameters.pairs, context.scorer.task),
         }
+        trend = prepared.parts.trend(solution.epsilon, sure.gap, len(rows), solution.eta, TOLERANCE)
+        evidence |= described(trend, interval, len(rows))
+        about = self._about_support(trend, evidence)
         asked = len(problem.asked)
         sampled = (
             ()
@@ -202,9 +235,29 @@ class CertificateAuditor(Auditor):
                 "metric_sha256": metric.sha256,
                 "columns": list(metric.columns),
                 "queries": asked,
+                "support": len(rows),
             },
             evidence=evidence,
-            notes=(*self._notes(context), *prepared.notes, *sampled, *(() if few is None else (few + ".",))),
+            notes=(
+                *about,
+                *self._notes(context),
+                *prepared.notes,
+                *sampled,
+                *(() if few is None else (few + ".",)),
+            ),
             inconclusive=few,
             interval_at=sure.interval,
+            upper_at=sure.upper_bound,
         )
+
+    def _about_support(self, trend: Trend | None, evidence: Mapping[str, Any]) -> tuple[str, ...]:
+        """Say that the number is about these people as possible replacements, and whether more would raise it."""
+        size = evidence["support"]
+        said = f"{self.metric_name} is about these {size:,} people as possible replacements of each other."
+        if trend is None:
+            return (said,)
+        climbs = (
+            f" It still climbs beyond its interval, by about {trend.climb:.2g} for each doubling: no rule passes that "
+            f"does not name the number of people it is meant for ({self.metric_name}@{size})."
+        )
+        return (said, trend.note(self.metric_name) + (climbs if evidence["climbs"] else ""))

@@ -71,6 +71,11 @@ class DifAuditor(CertificateAuditor):
         queries: int | None = parameter(
             None, help="How many sampled rows to ask; by default all up to 250,000, else 50,000.", minimum=1
         )
+        support: int | None = parameter(
+            None,
+            help="How many people may be replacements: a random sample of that size; by default all.",
+            minimum=30,
+        )
         pairs: int = parameter(5, help="How many pairs of people to show.", minimum=0)
         save_metric: str | None = parameter(None, help="A file to save the fair metric to.")
 
@@ -105,6 +110,10 @@ class DifAuditor(CertificateAuditor):
             return finding
         context.progress("dif: searching outside the sample", 0, 0)
         return self._outside.finding(finding, solution, context)
+
+    def _has_trend(self) -> bool:
+        """With a gradient replacements need not be people of the data."""
+        return bool(self.parameters.method == "sample")
 
     def _told(self, context: AuditContext) -> dict[str, Any]:
         return {"output": self._output(context.scorer.task), "method": self.parameters.method}

@@ -130,6 +130,7 @@ class OutsideSearch:
             evidence=evidence,
             notes=(*NOTES, *kept),
             interval_at=sure.interval,
+            upper_at=sure.upper_bound,
         )
 
     def _largest(self, found: Outside, beyond: NDArray[np.bool_]) -> list[dict[str, Any]]:

@@ -59,6 +59,11 @@ class RestrictedDroAuditor(CertificateAuditor):
         queries: int | None = parameter(
             None, help="How many sampled rows to ask; by default all up to 250,000, else 50,000.", minimum=1
         )
+        support: int | None = parameter(
+            None,
+            help="How many people may be replacements: a random sample of that size; by default all.",
+            minimum=30,
+        )
         pairs: int = parameter(5, help="How many pairs of people to show.", minimum=0)
         save_metric: str | None = parameter(None, help="A file to save the fair metric to.")
 

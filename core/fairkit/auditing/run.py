@@ -83,7 +83,7 @@ def audit(
     policy
         Rules; without any there is no verdict.
     adjustment
-        For the multiplicity of rules: None, ``bonferroni`` or ``benjamini-hochberg``.
+        For the multiplicity of rules: None, ``holm``, ``bonferroni`` or ``benjamini-hochberg`` (see `judge`).
     confidence
         Of every interval, in (0, 1).
     seed
@@ -141,7 +141,7 @@ def audit(
                 findings += auditor.findings(total, context)
     results, verdict = judge(policy, findings, confidence=confidence, adjustment=adjustment)
     if policy:
-        level = confidence if adjustment is None else 1 - (1 - confidence) / len(policy)
+        level = confidence if adjustment in (None, "holm") else 1 - (1 - confidence) / len(policy)
         results, findings = advised(policy, results, findings, metrics, confidence=level, seed=seed)
     return Report(
         model=scorer.info,

@@ -95,6 +95,8 @@ class Finding:
         Why no verdict may be made from this finding (a group is too small, say); None where one may.
     interval_at
         The interval as a function of the confidence in (0, 1), for adjustments for multiplicity. Not serialised.
+    upper_at
+        The same for `evidence["upper_confidence_bound"]`, the one-sided bound that a maximum is judged by.
     """
 
     auditor: str
@@ -110,6 +112,7 @@ class Finding:
     notes: tuple[str, ...] = ()
     inconclusive: str | None = None
     interval_at: Callable[[float], Interval | None] | None = field(default=None, compare=False, repr=False)
+    upper_at: Callable[[float], float | None] | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         """Return the number and its interval on one line; `repr` gives everything."""
@@ -197,7 +200,7 @@ class RuleResult:
     """A policy rule and what became of it.
 
     Exactly one of `maximum` and `minimum` is set. `reason` is a sentence with the numbers that decided. `more_rows`
-    says how many more rows would decide an inconclusive rule.
+    says how many more rows would decide an inconclusive rule; `support` is that of the rule.
     """
 
     metric: str
@@ -207,6 +210,7 @@ class RuleResult:
     verdict: VerdictName
     reason: str
     more_rows: MoreRows | None = None
+    support: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form: metric, sensitive, max or min, verdict, reason, and more_rows where there is advice."""
@@ -217,7 +221,9 @@ class RuleResult:
             **limit,
             "verdict": self.verdict,
             "reason": self.reason,
-        } | ({} if self.more_rows is None else {"more_rows": self.more_rows.to_dict()})
+            **({} if self.support is None else {"support": self.support}),
+            **({} if self.more_rows is None else {"more_rows": self.more_rows.to_dict()}),
+        }
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
@@ -229,6 +235,7 @@ class RuleResult:
             minimum=record.get("min"),
             verdict=record["verdict"],
             reason=record.get("reason", ""),
+            support=record.get("support"),
             more_rows=None if record.get("more_rows") is None else MoreRows(**record["more_rows"]),
         )
 

@@ -10,7 +10,9 @@ from typing import Any, Literal, Self
 from fairkit.errors import PolicyError, did_you_mean
 from fairkit.results.findings import Finding, Interval, RuleResult, VerdictName
 
-Adjustment = Literal["bonferroni", "benjamini-hochberg"]
+Adjustment = Literal["holm", "bonferroni", "benjamini-hochberg"]
+ADJUSTMENTS: tuple[Adjustment, ...] = ("holm", "bonferroni", "benjamini-hochberg")
+"""How a policy may account for the number of its rules."""
 
 UNKNOWNS = ("missing_bounds", "label_error_bounds", "outcome_error_bounds")
 """Evidence about what missing or wrong values could do to a number: low, high, reason, binding, stretch."""
@@ -30,12 +32,16 @@ class Rule:
         The sensitive column; None applies the rule to every finding of the metric.
     maximum, minimum
         The limit; exactly one is set.
+    support
+        For how many people as possible replacements the limit is meant (`performance_gap`, `dif`); None: for those of
+        the audit, whose number must then have stopped climbing.
     """
 
     metric: str
     sensitive: str | None = None
     maximum: float | None = None
     minimum: float | None = None
+    support: int | None = None
 
     def __post_init__(self) -> None:
         limits = [limit for limit in (self.maximum, self.minimum) if limit is not None]
@@ -44,7 +50,7 @@ class Rule:
 
     @classmethod
     def parse(cls, text: str, kind: Literal["max", "min"]) -> Self:
-        """Read ``METRIC:SENSITIVE=X`` or ``METRIC=X``.
+        """Read ``METRIC:SENSITIVE=X``, ``METRIC=X`` or, with a support size, ``METRIC@SIZE=X``.
 
         Raises
         ------
@@ -53,22 +59,25 @@ class Rule:
         """
         name, equals, number = text.rpartition("=")
         metric, _, sensitive = name.partition(":")
+        metric, at, size = metric.partition("@")
+        support = int(size) if size.isdecimal() else None
         try:
             limit = float(number)
         except ValueError:
             limit = math.nan
-        if not equals or not metric or not math.isfinite(limit):
+        if not equals or not metric or not math.isfinite(limit) or (at and not support):
             raise PolicyError(
                 f"the policy rule --{kind} {text!r} is not understood; "
                 f"write METRIC:COLUMN=NUMBER, as in --{kind} demographic_parity_difference:sex=0.1"
             )
         bounds = {"maximum": limit} if kind == "max" else {"minimum": limit}
-        return cls(metric=metric, sensitive=sensitive or None, **bounds)
+        return cls(metric=metric, sensitive=sensitive or None, support=support, **bounds)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the form of a configuration file."""
         limit = {"max": self.maximum} if self.maximum is not None else {"min": self.minimum}
-        return {"metric": self.metric, "sensitive": self.sensitive, **limit}
+        support = {} if self.support is None else {"support": self.support}
+        return {"metric": self.metric, "sensitive": self.sensitive, **limit, **support}
 
 
 def verdict_of(verdicts: Sequence[VerdictName]) -> VerdictName | None:
@@ -96,8 +105,12 @@ def judge(
     confidence
         Of the intervals.
     adjustment
-        ``bonferroni`` takes every interval at 1 - α/m for m comparisons. ``benjamini-hochberg`` takes them at
-        1 - kα/m for the largest k such that at least k comparisons are decided at that level.
+        ``holm`` decides *fail* by Holm's steps, so that the chance that any rule fails wrongly is at most α, and leaves
+        *pass* as it is: the policy passes only if every rule does, which needs no correction (an intersection-union
+        test). ``bonferroni`` takes every interval at 1 - α/m for m comparisons: the chance that any verdict is wrong
+        is at most α. ``benjamini-hochberg`` takes them at 1 - kα/m for the largest k such that at least k comparisons
+        are decided at that level: it controls the expected share of wrong ones among the decided comparisons (the false
+        discovery rate), not the chance of any.
 
     Returns
     -------
@@ -111,8 +124,12 @@ def judge(
     """
     matched = [(rule, _matching(rule, findings)) for rule in rules]
     pairs = [(rule, finding) for rule, found in matched for finding in found]
+    if adjustment == "holm":
+        failed = _holm(pairs, confidence)
+        results = tuple(_judge_by_holm(rule, found, failed, len(pairs)) for rule, found in matched)
+        return results, verdict_of([result.verdict for result in results])
     level = _level(pairs, confidence, adjustment)
-    results = tuple(_judge_rule(rule, found, level, confidence) for rule, found in matched)
+    results = tuple(_judge_rule(rule, found, level) for rule, found in matched)
     return results, verdict_of([result.verdict for result in results])
 
 
@@ -145,7 +162,7 @@ def _level(
         return lambda finding: 1 - alpha / m
     if adjustment != "benjamini-hochberg":
         raise PolicyError(
-            f"the adjustment {adjustment!r} is not known; it is bonferroni or benjamini-hochberg"
+            f"the adjustment {adjustment!r} is not known; it is {', '.join(ADJUSTMENTS[:-1])} or {ADJUSTMENTS[-1]}"
         )
     for k in range(m, 0, -1):
         at = 1 - alpha * k / m
@@ -155,10 +172,41 @@ def _level(
     return lambda finding: 1 - alpha / m
 
 
-def _judge_rule(
-    rule: Rule, findings: Sequence[Finding], level: Callable[[Finding], float], confidence: float
+def _judge_rule(rule: Rule, findings: Sequence[Finding], level: Callable[[Finding], float]) -> RuleResult:
+    return _worst(rule, [_judge_finding(rule, finding, level(finding)) for finding in findings])
+
+
+def _holm(pairs: Sequence[tuple[Rule, Finding]], confidence: float) -> set[tuple[int, int]]:
+    """Return the comparisons that fail by Holm's steps: at α/m, then at α/(m - 1), and so on."""
+    failed: set[int] = set()
+    while True:
+        level = 1 - (1 - confidence) / max(len(pairs) - len(failed), 1)
+        more = {
+            place
+            for place, (rule, finding) in enumerate(pairs)
+            if place not in failed and _judge_finding(rule, finding, level)[0] == "fail"
+        }
+        if not more:
+            return {(id(pairs[place][0]), id(pairs[place][1])) for place in failed}
+        failed |= more
+
+
+def _judge_by_holm(
+    rule: Rule, findings: Sequence[Finding], failed: set[tuple[int, int]], comparisons: int
 ) -> RuleResult:
-    judged = [_judge_finding(rule, finding, level(finding)) for finding in findings]
+    judged = []
+    for finding in findings:
+        verdict, reason = _judge_finding(rule, finding, finding.confidence)
+        if verdict == "fail" and (id(rule), id(finding)) not in failed:
+            verdict, reason = (
+                "inconclusive",
+                f"{reason}, but not by Holm's steps over {comparisons} comparisons",
+            )
+        judged.append((verdict, reason))
+    return _worst(rule, judged)
+
+
+def _worst(rule: Rule, judged: Sequence[tuple[VerdictName, str]]) -> RuleResult:
     verdict, reason = max(judged, key=lambda pair: _ORDER[pair[0]])
     return RuleResult(
         metric=rule.metric,
@@ -167,6 +215,7 @@ def _judge_rule(
         minimum=rule.minimum,
         verdict=verdict,
         reason=reason,
+        support=rule.support,
     )
 
 
@@ -185,6 +234,8 @@ def _judge_finding(rule: Rule, finding: Finding, confidence: float) -> tuple[Ver
         kept, broken = low >= limit, high < limit
         inside, outside = "at least", "below"
     turned = _turned(rule, finding, interval, limit) if kept or broken else None
+    if turned is None and kept:
+        turned = _climbing(rule, finding)
     if turned is not None:
         return "inconclusive", f"{shown}, but {turned}"
     if kept:
@@ -215,16 +266,41 @@ def _turned(rule: Rule, finding: Finding, interval: Interval, limit: float) -> s
     return None
 
 
+def _climbing(rule: Rule, finding: Finding) -> str | None:
+    """Return why a number that grows with the support does not pass a rule that names no support."""
+    if rule.support is not None or not finding.evidence.get("climbs"):
+        return None
+    size, values = finding.parameters.get("support"), finding.evidence.get("support_values", ())
+    shown = ", ".join(f"{value:.3g}" for value in values)
+    return (
+        f"it still climbs with the number of possible replacements ({shown} with a quarter, half and all of {size:,} "
+        f"people): it does not pass. A rule can name the number that it is meant for, as {rule.metric}@{size}"
+    )
+
+
+def _other_support(rule: Rule, finding: Finding, support: Any) -> str:
+    if support is None:
+        raise PolicyError(f"{rule.metric!r} has no support size; leave @{rule.support} out of the rule")
+    return (
+        f"the rule on {rule.metric} is meant for {rule.support:,} people as possible replacements, and this number is "
+        f"about {support:,}: audit with --set {finding.auditor}.support={rule.support}"
+    )
+
+
 def _usable_interval(rule: Rule, finding: Finding, confidence: float) -> tuple[Interval | None, str]:
     """Return the interval that a rule is judged by, or why there is none."""
     if finding.inconclusive is not None:
         return None, finding.inconclusive
+    support = finding.parameters.get("support")
+    if rule.support is not None and support != rule.support:
+        return None, _other_support(rule, finding, support)
     bound = finding.evidence.get("upper_confidence_bound") if rule.maximum is not None else None
     interval = finding.interval
     if confidence != finding.confidence:
-        if finding.interval_at is None or bound is not None:
+        if finding.interval_at is None or (bound is not None and finding.upper_at is None):
             return None, f"{_what(finding)} has no interval at the adjusted confidence {confidence:.4f}"
         interval = finding.interval_at(confidence)
+        bound = finding.upper_at(confidence) if bound is not None and finding.upper_at is not None else bound
     if finding.value is None or interval is None:
         return None, f"{_what(finding)} has no interval"
     return (interval if bound is None else (interval[0], float(bound))), ""

@@ -131,7 +131,7 @@ class AuditSettings:
 
 
 def read_rule(record: Mapping[str, Any]) -> Any:
-    """Make a policy rule of ``{"metric", "sensitive", "max" | "min"}``."""
+    """Make a policy rule of ``{"metric", "sensitive", "max" | "min"}`` and, where it has one, ``support``."""
     from fairkit.results.policy import Rule
 
     return Rule(
@@ -139,4 +139,5 @@ def read_rule(record: Mapping[str, Any]) -> Any:
         sensitive=record.get("sensitive"),
         maximum=record.get("max"),
         minimum=record.get("min"),
+        support=record.get("support"),
     )

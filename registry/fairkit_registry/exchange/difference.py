@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit_registry.exchange import onnxfile
 from fairkit_registry.exchange.describe import certificates_of
-from fairkit_registry.promotion.compare import Comparison, compare_findings, same_data
+from fairkit_registry.promotion.compare import Comparison, compare_findings, other_supports, same_data
 
 if TYPE_CHECKING:
     from fairkit_registry.exchange.onnxfile import GraphSummary
@@ -81,6 +81,7 @@ def diff(registry: Registry, before: str, after: str) -> VersionDifference:
     if newest[0] is not None and newest[1] is not None:
         reports = (newest[0].report, newest[1].report)
         pairs = compare_findings(*reports)
+        notes += other_supports(*reports)
         if same_data(reports):
             notes.append(
                 "both audits are on the same data: intervals of differences are conservative (too wide)"

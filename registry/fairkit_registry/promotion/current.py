@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairkit_registry.promotion.compare import ALL, same_data, worse_findings
+from fairkit_registry.promotion.compare import ALL, other_supports, same_data, worse_findings
 
 if TYPE_CHECKING:
     from fairkit_registry.evidence.certificate import Certificate
@@ -31,6 +31,8 @@ def check_current(case: Case, deciding: Certificate, held: Certificate | None) -
         )
     for pair in unknown:
         case.doubt(f"{pair.title} of {current} cannot be compared: one side has no value or no interval")
+    for told in other_supports(held.report, deciding.report):
+        case.note(told)
     if not same_data([held.report, deciding.report]):
         case.note(f"the certificates of {current} and {case.version.reference} are on different data")
 

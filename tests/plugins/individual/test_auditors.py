@@ -286,7 +286,7 @@ def test_policies_look_at_the_upper_bound(files):
     bound = finding.evidence["upper_confidence_bound"]
 
     def verdict(limit):
-        rule = Rule.parse(f"performance_gap={limit}", "max")
+        rule = Rule.parse(f"performance_gap@{finding.parameters['support']}={limit}", "max")
         return fairkit.audit(
             files["lightgbm"], data, auditors=["restricted-dro"],
             parameters={"restricted-dro": {"epsilon": 0.05}}, policy=[rule],

@@ -137,7 +137,13 @@ def _judged(rule: RuleResult, report: Report) -> RuleResult | str:
     from fairkit.results.policy import Rule, judge
 
     try:
-        plain = Rule(metric=rule.metric, sensitive=rule.sensitive, maximum=rule.maximum, minimum=rule.minimum)
+        plain = Rule(
+            metric=rule.metric,
+            sensitive=rule.sensitive,
+            maximum=rule.maximum,
+            minimum=rule.minimum,
+            support=rule.support,
+        )
         return judge([plain], report.findings, confidence=report.confidence)[0][0]
     except FairkitError as error:
         return f"its rule on {_rule(rule)} cannot be judged: {error}"
@@ -148,4 +154,4 @@ def _rule(rule: RuleResult) -> str:
 
 
 def _limits(rule: Mapping[str, Any]) -> tuple[Any, ...]:
-    return rule["metric"], rule.get("sensitive"), rule.get("max"), rule.get("min")
+    return tuple(rule.get(key) for key in ("metric", "sensitive", "max", "min", "support"))

@@ -1,0 +1,159 @@
+"""How the number depends on how many people may be replacements: the same audit on a quarter and half of the people.
+
+The optimum is over replacements from the data, so that it grows with their number n: its distance to the population's
+value falls like n^(-1/2d) where there is such a value, in d dimensions that nobody knows. An extrapolated limit would
+have no honest error. What can be said is the value at n/4, n/2 and n, and whether it still climbs beyond its interval.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit_individual.tables import MemoryTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from fairkit.individual.metric import FairMetric
+    from fairkit.individual.search.problem import Problem
+    from fairkit_individual.collect import Rows
+    from fairkit_individual.rewards import Rewards
+    from fairkit_individual.tables import Table
+
+    Ints = NDArray[np.int64]
+
+ALL_PARTS = 5_000
+"""Up to so many people all four quarters and both halves are solved and averaged; beyond, one of each."""
+FEWEST = 120
+"""Below so many people a quarter is too small to say anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """A number at several support sizes.
+
+    Attributes
+    ----------
+    sizes
+        How many people may be replacements, increasing; the last is the audit's.
+    values
+        The number at each.
+    """
+
+    sizes: tuple[int, ...]
+    values: tuple[float, ...]
+
+    @property
+    def climb(self) -> float:
+        """How much the number grew for each doubling of the people."""
+        return (self.values[-1] - self.values[0]) / (len(self.sizes) - 1)
+
+    def climbs(self, interval: tuple[float, float] | None) -> bool:
+        """Tell whether the growth from a quarter of the people exceeds the reach of the interval."""
+        if interval is None:
+            return False
+        return self.values[-1] - self.values[0] > interval[1] - self.values[-1]
+
+    def note(self, name: str) -> str:
+        """Return the sentence of a report."""
+        shown = ", ".join(
+            f"{value:.3g} among {size:,}" for size, value in zip(self.sizes, self.values, strict=True)
+        )
+        return f"{name} depends on how many people may be replacements: {shown}."
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Quarters and halves of the people with their transport problems.
+
+    Attributes
+    ----------
+    problems
+        By size, the problems of that size; each on its own people, with the audit's metric.
+    """
+
+    problems: tuple[tuple[int, tuple[Problem, ...]], ...]
+
+    @classmethod
+    def of(
+        cls,
+        rows: Table,
+        metric: FairMetric,
+        rewards: Callable[[Rows], Rewards],
+        asked: Ints | None,
+        *,
+        weighted: bool,
+        rng: np.random.Generator,
+    ) -> Parts:
+        """Cut the people at random; of each part those are asked that the audit asks."""
+        n = len(rows)
+        if n < FEWEST:
+            return cls(())
+        order = rng.permutation(n)
+        found = []
+        for share in (4, 2):
+            pieces = np.array_split(order, share)
+            chosen = pieces if n <= ALL_PARTS else pieces[:1]
+            made = [_problem(rows, np.sort(piece), metric, rewards, asked, weighted) for piece in chosen]
+            found.append((len(pieces[0]), tuple(problem for problem in made if problem is not None)))
+        return cls(tuple(found) if all(problems for _, problems in found) else ())
+
+    def trend(self, epsilon: float, value: float, rows: int, eta: float, tolerance: float) -> Trend | None:
+        """Solve every part at one ε; None where there are too few people."""
+        if not self.problems:
+            return None
+        values = [
+            float(np.mean([_gap(problem, epsilon, eta, tolerance) for problem in problems]))
+            for _, problems in self.problems
+        ]
+        return Trend((*(size for size, _ in self.problems), rows), (*values, value))
+
+
+def _gap(problem: Problem, epsilon: float, eta: float, tolerance: float) -> float:
+    solution = problem.solve(epsilon, eta=eta or None, tolerance=tolerance)
+    return max(solution.value - float(problem.mass @ problem.own), 0.0)
+
+
+def _problem(
+    rows: Table,
+    places: Ints,
+    metric: FairMetric,
+    rewards: Callable[[Rows], Rewards],
+    asked: Ints | None,
+    weighted: bool,
+) -> Problem | None:
+    part = rows.take(places)
+    here = None if asked is None else np.flatnonzero(np.isin(places, asked, assume_unique=True))
+    if here is not None and not len(here):
+        return None
+    weights = part.get("weights") if weighted else None
+    if weights is not None:
+        weights = weights if here is None else weights[here]
+        if not weights.sum() > 0:
+            return None
+    problem, _ = MemoryTable(part).problem(metric, rewards, here, weights)
+    return problem
+
+
+def restricted(rows: Table, size: int, rng: np.random.Generator) -> Table:
+    """Return a random sample of the people, who alone are asked and may be replacements."""
+    return MemoryTable(rows.take(np.sort(rng.choice(len(rows), size, replace=False))))
+
+
+def described(trend: Trend | None, interval: tuple[float, float] | None, rows: int) -> dict[str, Any]:
+    """Return the evidence about the support."""
+    told: dict[str, Any] = {"support": rows}
+    if trend is None:
+        return told
+    sizes: Sequence[int] = trend.sizes
+    return told | {
+        "support_sizes": list(sizes),
+        "support_values": list(trend.values),
+        "climb_per_doubling": trend.climb,
+        "climbs": trend.climbs(interval),
+    }
