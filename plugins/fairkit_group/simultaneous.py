@@ -1,7 +1,7 @@
 """Intervals of all disparities that hold together: the distribution of the largest statistic, from the totals.
 
 Every disparity's interval is a function of its confidence. One confidence c is sought for all, such that all intervals
-hold at once with the audit's confidence (min-p; Westfall & Young 1993). The confusion cells of a column are drawn around
+hold at once with the audit's confidence (min-p; Westfall & Young 1993). A column's confusion cells are drawn around
 what was seen, with the covariance of the sums; each draw gives every rate's largest studentised difference between two
 groups and the confidence at which its interval would just miss. That is exact about the dependence between rates. Other
 metrics and other columns are taken as independent, which is on the safe side for normal deviations (Royen 2014).

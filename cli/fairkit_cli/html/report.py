@@ -12,7 +12,7 @@ from fairkit_cli.html.markup import Content, Markup, name_of, tag
 from fairkit_cli.html.page import facts, figure, page, section, table
 from fairkit_cli.html.svg import draw
 from fairkit_cli.text.numbers import interval, number
-from fairkit_cli.text.view import disparities, metric_name, report_view, rule_for
+from fairkit_cli.text.view import about_many, disparities, metric_name, report_view, rule_for, survives
 
 if TYPE_CHECKING:
     from fairkit.results.findings import Finding, Report
@@ -143,6 +143,7 @@ def disparity_section(report: Report) -> Markup | None:
     return section(
         "Disparities",
         tag("p", f"The largest differences between groups, with {report.confidence:.0%} intervals.{limits}"),
+        tag("p", about_many(report, found)),
         *parts,
     )
 
@@ -156,6 +157,7 @@ def forest_row(report: Report, finding: Finding) -> ForestRow:
     rule = rule_for(report, finding)
     limit = None if rule is None else rule.maximum if rule.maximum is not None else rule.minimum
     name = metric_name(finding) + (f" · {finding.sensitive}" if finding.sensitive else "")
+    name += " ✓" if survives(finding) else ""
     told = f"{name}: {number(finding.value)}, interval {interval(finding.interval)}"
     if rule is not None and limit is not None:
         told += f", {'at most' if rule.maximum is not None else 'at least'} {limit:g}: {rule.verdict}"
@@ -188,7 +190,7 @@ def findings_table(report: Report, findings: Sequence[Finding], label: str) -> M
                 metric_name(finding),
                 name_of(finding.sensitive) if finding.sensitive else "all rows",
                 number(finding.value),
-                interval(finding.interval),
+                interval(finding.interval) + (" ✓" if survives(finding) else ""),
                 between,
                 "-" if rule is None else tag("span", rule.verdict, class_=f"badge {rule.verdict}"),
             )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fairkit.escaping import visible
 from fairkit_cli.text.numbers import interval, number
 from fairkit_cli.text.plain import plain, to_text
-from fairkit_cli.text.view import ReportView, disparities, group_table, report_view
+from fairkit_cli.text.view import ReportView, about_many, disparities, group_table, report_view, survives
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -93,10 +93,10 @@ def _bars(report: Report) -> list[RenderableType]:
             finding.metric + (f" ({finding.parameters['class']})" if "class" in finding.parameters else ""),
             finding.sensitive or "-",
             number(finding.value),
-            interval(finding.interval),
+            interval(finding.interval) + (" ✓" if survives(finding) else ""),
             _bar(finding, scale, limit),
         )
-    return [grid, ""]
+    return [grid, plain(about_many(report, shown), "dim"), ""]
 
 
 def _bar(finding: Finding, scale: float, limit: float | None) -> Text:

@@ -155,6 +155,23 @@ def disparities(report: Report) -> list[Finding]:
     return chosen[:MOST_DISPARITIES]
 
 
+def survives(finding: Finding) -> bool | None:
+    """Return whether a disparity is there in the simultaneous interval; None where there is no such interval."""
+    told = finding.evidence.get("survives")
+    return told if isinstance(told, bool) else None
+
+
+def about_many(report: Report, shown: Sequence[Finding]) -> str:
+    """Return what the intervals of a list of disparities say together."""
+    levels = [f.evidence["simultaneous_level"] for f in shown if survives(f) is not None]
+    if not levels:
+        return "Each interval holds by itself; of many, some miss. --simultaneous adds intervals that hold together."
+    return (
+        f"✓ marks disparities that survive when all intervals hold together at {report.confidence:.0%} "
+        f"(each taken at {levels[0]:.2%})."
+    )
+
+
 def group_table(report: Report, sensitive: str) -> tuple[list[GroupRow], list[str]]:
     """Return the groups of a sensitive column with the metrics that people look at first."""
     found = {
