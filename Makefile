@@ -4,7 +4,12 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint types bench docs clean
+OLDEST := $(VENV)-oldest
+OLDEST_TESTS := tests/core/test_reports_and_policy.py tests/core/test_bad_input.py tests/core/test_tables.py \
+    tests/core/test_mergeable_totals.py tests/core/test_group_closed_forms.py tests/core/onnx/test_export.py \
+    tests/cli/test_audit_command.py
+
+.PHONY: oldest demo test lint types bench docs clean
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -17,6 +22,18 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+
+# the core tests with the oldest versions that pyproject.toml allows
+$(OLDEST)/.ready: pyproject.toml .ci/oldest.py $(READY)
+	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
+	$(BIN)/python .ci/oldest.py > $(OLDEST)/oldest.txt
+	$(OLDEST)/bin/python -m pip install --quiet --upgrade pip
+	$(OLDEST)/bin/python -m pip install --quiet --constraint $(OLDEST)/oldest.txt --editable '.[sklearn,lightgbm]' \
+	    pandas hypothesis pytest pytest-timeout pytest-xdist
+	touch $(OLDEST)/.ready
+
+oldest: $(OLDEST)/.ready
+	$(OLDEST)/bin/python -m pytest -q -n 2 $(OLDEST_TESTS) -k 'not xgboost and not mlp and not torch'
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -32,4 +49,4 @@ docs: $(READY)
 	$(BIN)/python docs/make.py
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(OLDEST) build dist .pytest_cache .mypy_cache .ruff_cache
