@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import tomllib
 from pathlib import Path
 
@@ -14,7 +15,8 @@ TOOLS = {"pytest", "pytest-timeout", "pytest-xdist", "hypothesis", "hatchling", 
 def oldest() -> list[str]:
     """Return one constraint for each requirement with a lower bound."""
     project = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text("utf-8"))["project"]
-    texts = [*project["dependencies"], *sum(project["optional-dependencies"].values(), [])]
+    extras = project["optional-dependencies"].values()
+    texts = [*project["dependencies"], *itertools.chain.from_iterable(extras)]
     found = {}
     for requirement in map(Requirement, texts):
         bounds = [one.version for one in requirement.specifier if one.operator == ">="]

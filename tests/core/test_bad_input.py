@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -433,3 +434,21 @@ def test_reports_and_findings_print_as_lines() -> None:
     low, high = found.interval or (0.0, 0.0)
     assert str(found) == f"accuracy_difference of sex: {found.value:.4g} [{low:.4g}, {high:.4g}]"
     assert str(found) in lines
+
+
+def test_what_needs_pandas_says_so_where_it_is_absent(monkeypatch):
+    from fairkit import datasets
+
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(fairkit.FairkitError, match=r"pip install 'fairkit\[pandas\]'"):
+        datasets.frame("adult")
+
+    class Named:
+        feature_names_in_ = ("age",)
+
+        def predict(self, rows):
+            return [0] * len(rows)
+
+    data = fairkit.load_data({"age": [1.0, 2.0], "y": [0, 1], "s": ["a", "b"]}, label="y", sensitive=["s"])
+    with pytest.raises(fairkit.FairkitError, match=r"pip install 'fairkit\[pandas\]'"):
+        fairkit.audit(Named(), data)

@@ -17,7 +17,7 @@ from fairkit.data.dataset import Dataset, load_data
 from fairkit.datasets.catalog import RECIPES
 from fairkit.datasets.fetch import Recipe, locate
 from fairkit.datasets.loans import LoansTruth, loans_table, loans_truth
-from fairkit.errors import DataError, did_you_mean
+from fairkit.errors import DataError, MissingExtraError, did_you_mean
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -109,6 +109,10 @@ def frame(name: str) -> pd.DataFrame:
     DataError
         As `load`.
     """
+    try:
+        import pandas as _  # noqa: F401 -- pyarrow would say only that there is no module of that name
+    except ImportError as error:
+        raise MissingExtraError("pandas", "pandas") from error
     result: pd.DataFrame = table(name).to_pandas()
     return result
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from fairkit.data.roles import same_value, value_text
 from fairkit.data.task import Task, choose_task
-from fairkit.errors import ModelError, ParameterError
+from fairkit.errors import MissingExtraError, ModelError, ParameterError
 from fairkit.timings import phase
 
 if TYPE_CHECKING:
@@ -384,12 +384,11 @@ class _PythonScorer:
 
     def _frame(self, columns: Columns) -> Any:
         table = {name: columns[name] for name in self.columns}
-        if hasattr(self.estimator, "feature_names_in_"):
-            import pandas as pd
-
-            return pd.DataFrame(table)
-        if any(values.dtype.kind == "O" for values in table.values()):
-            import pandas as pd
-
+        named = hasattr(self.estimator, "feature_names_in_")
+        if named or any(values.dtype.kind == "O" for values in table.values()):
+            try:
+                import pandas as pd
+            except ImportError as error:
+                raise MissingExtraError("pandas", "pandas") from error
             return pd.DataFrame(table)
         return np.column_stack(list(table.values()))
