@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import tomllib
 from pathlib import Path
 
@@ -26,4 +27,4 @@ def oldest() -> list[str]:
 
 
 if __name__ == "__main__":
-    print("\n".join(oldest()))
+    sys.stdout.write("\n".join(oldest()) + "\n")
