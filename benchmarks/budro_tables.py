@@ -164,7 +164,6 @@ STUDIES = {
         splits=3,
         budro=lambda n: {
             "epsilon": 0.4,
-            "strength": 0.1 * n,
             "max_depth": 14,
             "reg_lambda": 1e-4 * n,
             "min_child_weight": 0.1,

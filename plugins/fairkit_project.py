@@ -43,7 +43,9 @@ class Project(PreProcessor):
         """See `Project`."""
 
         strength: float = fairkit.parameter(
-            0.1, help="l2 penalty of the logistic regressions that find the directions.", above=0
+            0.1,
+            help="l2 penalty of the logistic regressions that find the sensitive directions, against their mean loss.",
+            above=0,
         )
 
     def prepare(self, table: Table, run: Run) -> Prepared:

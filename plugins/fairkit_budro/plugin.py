@@ -94,7 +94,9 @@ class BuDRO(Mitigator):
             former={"metric": 1},
         )
         strength: float = parameter(
-            0.1, help="l2 penalty of the logistic regressions that find the sensitive subspace.", above=0
+            0.1,
+            help="l2 penalty of the regressions that find the directions of a subspace, against their mean loss.",
+            above=0,
         )
         balanced: bool = parameter(
             True, help="Let every class weigh as much as the most frequent one in the trees."

@@ -14,7 +14,15 @@ from fairkit.auditors import AuditContext, Auditor
 from fairkit.errors import MissingExtraError, ParameterError
 from fairkit.individual.search.memory import check_memory
 from fairkit.results.findings import Finding
-from fairkit_individual.choice import KINDS, make_metric, metric_columns, metric_name, sensitive_columns
+from fairkit_individual.choice import (
+    KINDS,
+    SUBSPACE,
+    check_strength,
+    make_metric,
+    metric_columns,
+    metric_name,
+    sensitive_columns,
+)
 from fairkit_individual.collect import Collected, collect
 from fairkit_individual.evidence import pairs, shared_columns
 from fairkit_individual.support import Parts, Trend, described, restricted
@@ -66,6 +74,7 @@ class CertificateAuditor(Auditor):
     def columns(self, context: AuditContext) -> Sequence[str]:
         """The metric's columns, and those that pairs are shown with."""
         self._check_epsilon()
+        check_strength(self.parameters.fair_metric, self.parameters.strength, self.parameters.penalty)
         wanted = metric_columns(self.parameters.fair_metric, self.parameters.columns, context)
         return shared_columns(wanted, context.scorer.columns, sensitive_columns(context))
 
@@ -105,6 +114,13 @@ class CertificateAuditor(Auditor):
     @abstractmethod
     def _told(self, context: AuditContext) -> dict[str, Any]:
         """The parameters that a report names."""
+
+    def _subspace(self) -> dict[str, Any]:
+        """Return how a subspace was learned; nothing for the former way, whose certificates say nothing."""
+        told = self.parameters
+        if told.fair_metric != SUBSPACE or told.penalty == "summed":
+            return {}
+        return {"strength": told.strength, "penalty": told.penalty}
 
     def _check_epsilon(self) -> None:
         for value in self.parameters.epsilon:
@@ -170,10 +186,18 @@ class CertificateAuditor(Auditor):
             places = np.sort(draw)
         if self.parameters.fair_metric not in KINDS:
             places = places[:1]
-        metric = make_metric(self.parameters.fair_metric, self.parameters.columns, rows.take(places), context)
+        told = self.parameters
+        metric = make_metric(
+            told.fair_metric,
+            told.columns,
+            rows.take(places),
+            context,
+            strength=told.strength,
+            penalty=told.penalty,
+        )
         if context.engine is None:
             check_memory(len(rows), len(metric.encoder.features))
-        if len(rows) > METRIC_ROWS and self.parameters.fair_metric == "subspace":
+        if len(rows) > METRIC_ROWS and self.parameters.fair_metric == SUBSPACE:
             return metric, (f"The fair metric was learned from {METRIC_ROWS:,} rows, drawn at random.",)
         return metric, notes
 
@@ -232,6 +256,7 @@ class CertificateAuditor(Auditor):
                 "epsilon": solution.epsilon,
                 **self._told(context),
                 "metric": metric_name(self.parameters.fair_metric),
+                **self._subspace(),
                 "metric_sha256": metric.sha256,
                 "columns": list(metric.columns),
                 "queries": asked,

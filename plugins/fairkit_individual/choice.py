@@ -15,7 +15,11 @@ if TYPE_CHECKING:
     from fairkit.auditors import AuditContext
     from fairkit_individual.collect import Rows
 
-KINDS = ("subspace", "euclidean")
+SUBSPACE = "subspace"
+KINDS = (SUBSPACE, "euclidean")
+
+STRENGTH = 0.1
+"""The default l2 penalty of the subspace's regressions."""
 
 
 def metric_name(kind: str) -> str:
@@ -54,7 +58,31 @@ def metric_columns(kind: str, columns: Sequence[str], context: AuditContext) -> 
     return list(dict.fromkeys([*(columns or context.scorer.columns), *sensitive_columns(context)]))
 
 
-def make_metric(kind: str, columns: Sequence[str], rows: Rows, context: AuditContext) -> FairMetric:
+def check_strength(kind: str, strength: float, penalty: str) -> None:
+    """Refuse a strength where it means nothing.
+
+    Raises
+    ------
+    ParameterError
+        The metric is no subspace, or the penalty is the former one, whose strength is fixed.
+    """
+    if kind != SUBSPACE and (strength != STRENGTH or penalty != "mean"):
+        raise ParameterError(
+            f"strength and penalty belong to fair_metric=subspace, not to {metric_name(kind)}; leave them out"
+        )
+    if penalty == "summed" and strength != STRENGTH:
+        raise ParameterError(f"penalty=summed always has the strength {STRENGTH}; leave strength out")
+
+
+def make_metric(
+    kind: str,
+    columns: Sequence[str],
+    rows: Rows,
+    context: AuditContext,
+    *,
+    strength: float = STRENGTH,
+    penalty: str = "mean",
+) -> FairMetric:
     """Load or learn the metric.
 
     Raises
@@ -63,6 +91,7 @@ def make_metric(kind: str, columns: Sequence[str], rows: Rows, context: AuditCon
         The rows cannot be held in memory, or the metric cannot be learned from them.
     """
     from fairkit.individual import learn
+    from fairkit.individual.former import former_subspace
 
     if kind not in KINDS:
         metric = _load(kind, context)
@@ -72,7 +101,9 @@ def make_metric(kind: str, columns: Sequence[str], rows: Rows, context: AuditCon
     check_memory(len(rows), len(Encoder.learn(raw).features))
     if kind == "euclidean":
         return learn.euclidean(raw)
-    return learn.subspace(raw, sensitive_columns(context))
+    if penalty == "summed":
+        return former_subspace(raw, sensitive_columns(context))
+    return learn.subspace(raw, sensitive_columns(context), strength=strength)
 
 
 def _load(name: str, context: AuditContext) -> FairMetric:

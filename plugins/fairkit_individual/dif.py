@@ -65,6 +65,16 @@ class DifAuditor(CertificateAuditor):
             help="The distance between people: subspace, euclidean, or the file of a saved fair metric.",
             former={"metric": 1},
         )
+        strength: float = parameter(
+            0.1,
+            help="l2 penalty of the regressions that find the directions of a subspace, against their mean loss.",
+            above=0,
+        )
+        penalty: Literal["mean", "summed"] = parameter(
+            "mean",
+            help="What strength weighs against: the mean loss; summed is the subspace of certificates that do not "
+            "name a strength, always .1 against the summed loss.",
+        )
         columns: tuple[str, ...] = parameter(
             (), help="The metric's columns; by default those the model reads."
         )

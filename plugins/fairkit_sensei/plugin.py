@@ -60,7 +60,9 @@ class SenSeI(Mitigator):
             former={"metric": 1},
         )
         strength: float = parameter(
-            0.1, help="l2 penalty of the models that find the sensitive directions (subspace).", above=0
+            0.1,
+            help="l2 penalty of the regressions that find the directions of a subspace, against their mean loss.",
+            above=0,
         )
         rank: int = parameter(1, help="How many directions to ignore (face).", minimum=1)
         sensitive: tuple[str, ...] = parameter(

@@ -34,7 +34,10 @@ def subspace(columns: Columns, sensitive: Sequence[str], *, strength: float = 0.
     sensitive
         Names among them.
     strength
-        l2 penalty of the logistic regressions.
+        l2 penalty of the logistic regressions, weighed against the mean loss as in the papers: with n rows it counts
+        n times as much against the sum. Small ones leave directions to the rarest categories: with `.1 / n` on Adult
+        a linear model tells the sexes apart by z with an AUC of .92, and the directions of two halves of the data
+        differ; with `.1` it is .65, and they agree.
 
     Raises
     ------
@@ -48,8 +51,9 @@ def subspace(columns: Columns, sensitive: Sequence[str], *, strength: float = 0.
     encoder = Encoder.learn(columns)
     own = encoder.places(sensitive)
     directions = [np.eye(len(encoder.features))[own]]
-    directions += [_predict(name, encoder, columns, strength) for name in dict.fromkeys(sensitive)]
-    description = {"kind": "subspace", "sensitive": list(dict.fromkeys(sensitive)), "strength": strength}
+    names = list(dict.fromkeys(sensitive))
+    directions += [_predict(name, encoder, columns, strength) for name in names]
+    description = {"kind": "subspace", "sensitive": names, "strength": strength, "loss": "mean"}
     return FairMetric.projecting(encoder, np.concatenate(directions), description)
 
 
@@ -215,7 +219,7 @@ def _predict(name: str, encoder: Encoder, columns: Columns, strength: float) -> 
         rows = ridge_direction(design, encoding.encode(raw)[:, 0])[None, :]
     else:
         targets = [code == k for k in range(len(values))] if len(values) > 2 else [code == 1]
-        rows = logistic_directions(design, np.array(targets), strength)
+        rows = logistic_directions(design, np.array(targets), strength * len(raw))
     found = np.zeros((len(rows), len(encoder.features)))
     found[:, design.kept] = rows
     return found

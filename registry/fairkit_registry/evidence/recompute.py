@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +58,7 @@ def recompute(
     FairkitError
         The audit cannot be repeated here.
     """
-    again = AuditSettings.from_dict(certificate.settings).run(model, dataset, progress=progress)
+    again = _settings(certificate).run(model, dataset, progress=progress)
     differences = list(compare_reports(certificate.report, again))
     if differences:
         shown = "; ".join(differences[:_SHOWN])
@@ -65,6 +66,17 @@ def recompute(
         versions = _versions(certificate.report.environment, again.environment)
         raise VerificationError(f"the audit gives other numbers than were signed: {shown}{more}{versions}")
     return again
+
+
+def _settings(certificate: Certificate) -> AuditSettings:
+    """Return the settings; a subspace whose strength the certificate does not name is learned as it was then."""
+    settings = AuditSettings.from_dict(certificate.settings)
+    parameters = {name: dict(values) for name, values in settings.parameters.items()}
+    for finding in certificate.report.findings:
+        told = finding.parameters
+        if told.get("metric") == "subspace" and "metric_sha256" in told and "strength" not in told:
+            parameters.setdefault(finding.auditor, {})["penalty"] = "summed"
+    return dataclasses.replace(settings, parameters=parameters)
 
 
 def compare_reports(signed: Report, again: Report) -> Iterator[str]:

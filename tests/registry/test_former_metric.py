@@ -1,0 +1,100 @@
+"""Certificates from before a subspace's strength was named are recomputed with the metric of then."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+import fairkit
+from fairkit.onnx.model import OnnxModel
+from fairkit_registry.errors import VerificationError
+from fairkit_registry.evidence import certificate
+from fairkit_registry.evidence.keys import public_half
+from fairkit_registry.evidence.recompute import recompute
+from fairkit_registry.evidence.settings import AuditSettings
+
+
+@pytest.fixture(scope="module")
+def people():
+    rng = np.random.default_rng(0)
+    n = 300
+    sex = rng.choice(np.array(["f", "m"], dtype=object), n)
+    height = rng.normal(size=n) + (sex == "m")
+    income = rng.normal(size=n)
+    paid = np.where(height + income + rng.normal(size=n) > 0, "yes", "no").astype(object)
+    return {"sex": sex, "height": height, "income": income, "paid": paid}
+
+
+@pytest.fixture(scope="module")
+def model(people):
+    from skl2onnx import to_onnx
+    from sklearn.linear_model import LogisticRegression
+
+    features = np.stack([people["height"], people["income"]], axis=1).astype(np.float32)
+    fitted = LogisticRegression().fit(features, people["paid"] == "yes")
+    return to_onnx(fitted, features[:1], options={"zipmap": False}).SerializeToString()
+
+
+def settings(**parameters):
+    return AuditSettings(
+        data={
+            "label": "paid",
+            "favorable": "yes",
+            "sensitive": ["sex"],
+            "features": ["height", "income"],
+            "drop": [],
+            "weights": None,
+            "missing": "drop",
+        },
+        auditors=("restricted-dro",),
+        parameters={"restricted-dro": parameters} if parameters else {},
+    )
+
+
+def signed(model, people, told, used):
+    """Sign what an audit with the settings `used` found, as if it had been told `told`."""
+    secret = Ed25519PrivateKey.generate()
+    report = used.run(OnnxModel.load(model), fairkit.load_data(people, **used.data))
+    raw = certificate.issue(report, [secret], settings=told.to_dict())
+    return report, certificate.verify(raw, [public_half(secret)])
+
+
+def test_a_certificate_names_the_strength_and_comes_back(model, people):
+    report, found = signed(model, people, settings(), settings())
+    assert report.findings[0].parameters["strength"] == 0.1
+    assert report.findings[0].parameters["penalty"] == "mean"
+    again = recompute(found, model, fairkit.load_data(people, **settings().data))
+    assert again.findings[0].value == report.findings[0].value
+
+
+def test_one_that_names_none_is_recomputed_as_it_was_made(model, people):
+    former = settings(penalty="summed")
+    report, found = signed(model, people, settings(), former)
+    assert not {"strength", "penalty"} & set(report.findings[0].parameters)
+    today = settings().run(OnnxModel.load(model), fairkit.load_data(people, **former.data))
+    assert today.findings[0].parameters["metric_sha256"] != report.findings[0].parameters["metric_sha256"]
+    again = recompute(found, model, fairkit.load_data(people, **former.data))
+    assert again.findings[0].parameters == report.findings[0].parameters
+
+
+def test_a_strength_that_was_not_used_is_found(model, people):
+    _, found = signed(model, people, settings(strength=0.2), settings())
+    with pytest.raises(VerificationError, match=r"strength was 0\.1 and is 0\.2"):
+        recompute(found, model, fairkit.load_data(people, **settings().data))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        (
+            {"strength": 0.2, "fair_metric": "euclidean", "columns": ["income"]},
+            "belong to fair_metric=subspace",
+        ),
+        ({"strength": 0.2, "penalty": "summed"}, "always has the strength 0.1"),
+        ({"strength": 0.0}, "above 0"),
+    ],
+)
+def test_a_strength_without_a_meaning_is_refused(model, people, parameters, message):
+    with pytest.raises(fairkit.FairkitError, match=message):
+        settings(**parameters).run(OnnxModel.load(model), fairkit.load_data(people, **settings().data))
