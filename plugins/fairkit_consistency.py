@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data.dataset import Batch
-    from fairkit.models.scorer import Columns, Predictions
+    from fairkit.models.scorer import Columns, Predictions, Scorer
 
     Array = NDArray[np.float64]
 
@@ -208,15 +208,21 @@ def _as_cell(wish: Any, column: str, observed: Sequence[Any]) -> Any:
     raise DataError(f"consistency: column {column!r} never has the value {text!r}; it has: {shown}")
 
 
-def _copies(
-    columns: Columns, rows: int, combinations: Sequence[Combination]
-) -> Iterator[dict[str, NDArray[Any]]]:
-    for combination in combinations:
-        copy = dict(columns)
-        for column, value in combination.items():
-            if column in copy:
-                copy[column] = np.full(rows, value, dtype=columns[column].dtype)
-        yield copy
+def _scored(
+    columns: Columns, combination: Combination, own: Predictions, scorer: Scorer, batch: Batch
+) -> Predictions:
+    """Score the batch's rows with some columns set to given values; rows that have them already are not asked again."""
+    given = {column: value for column, value in combination.items() if column in columns}
+    other = np.zeros(len(batch), dtype=bool)
+    for column, value in given.items():
+        other |= columns[column] != value
+    places = np.flatnonzero(other)
+    if not len(places):
+        return own
+    copy = {name: values[places] for name, values in columns.items()}
+    for column, value in given.items():
+        copy[column] = np.full(len(places), value, dtype=columns[column].dtype)
+    return own.replaced(places, scorer.predict(copy))
 
 
 def _measure(
@@ -226,7 +232,9 @@ def _measure(
     combinations: Sequence[Combination],
     context: AuditContext,
 ) -> Flips:
-    outputs = [context.scorer.predict(copy) for copy in _copies(columns, len(batch), combinations)]
+    outputs = [
+        _scored(columns, combination, predictions, context.scorer, batch) for combination in combinations
+    ]
     same = _sameness(outputs)
     scores = _scores(outputs)
     own = _scores([predictions])

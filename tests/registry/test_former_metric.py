@@ -80,7 +80,7 @@ def test_one_that_names_none_is_recomputed_as_it_was_made(model, people):
 
 def test_a_strength_that_was_not_used_is_found(model, people):
     _, found = signed(model, people, settings(strength=0.2), settings())
-    with pytest.raises(VerificationError, match=r"strength was 0\.1 and is 0\.2"):
+    with pytest.raises(VerificationError, match="other numbers than were signed"):
         recompute(found, model, fairkit.load_data(people, **settings().data))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
@@ -110,6 +110,16 @@ class Predictions:
     logits: NDArray[np.float64] | None = None
     members: NDArray[np.float64] | None = None
     shares: NDArray[np.float64] | None = None
+
+    def replaced(self, places: NDArray[np.int64], others: Predictions) -> Predictions:
+        """Return these predictions with those of some rows, by their places, taken from others of the same model."""
+        changed: dict[str, NDArray[Any]] = {}
+        for name in ("score", "decision", "probabilities", "predicted", "logits", "members"):
+            mine, theirs = getattr(self, name), getattr(others, name)
+            if mine is not None and theirs is not None:
+                changed[name] = np.array(mine)
+                changed[name][places] = theirs
+        return replace(self, **changed)
 
     def take(self, keep: NDArray[np.bool_]) -> Predictions:
         """Return what is said about the rows where `keep`, shape [n], is true."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from fairkit.errors import ModelError
 from fairkit.models.scorer import ModelOptions, Scorer
+from fairkit.onnx.batches import Batches
 from fairkit.onnx.read import safety
 from fairkit.onnx.read.feeds import GraphInput
 from fairkit.onnx.session import open_session
@@ -40,6 +41,7 @@ class OnnxModel:
         self.settings = safety.embedded_settings(self.proto)
         self._threads = threads
         self._session: Any = None
+        self._batches = Batches()
         self._inputs: list[GraphInput] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -110,7 +112,7 @@ class OnnxModel:
         return self.inputs[0].shape[0] if self.inputs and self.inputs[0].shape else None
 
     def run(self, feeds: Mapping[str, NDArray[Any]], outputs: Sequence[str] | None = None) -> dict[str, Any]:
-        """Run the graph on arrays; a fixed batch size is met by cutting and padding.
+        """Run the graph on arrays, in batches that fit in memory; a fixed size is met by cutting and padding.
 
         Raises
         ------
@@ -120,9 +122,12 @@ class OnnxModel:
         names = list(self.output_names if outputs is None else outputs)
         fixed = self.batch
         rows = len(next(iter(feeds.values())))
-        if fixed is None or fixed == rows:
-            return dict(zip(names, self._run(names, feeds), strict=True))
-        parts = [self._run(names, _cut(feeds, start, fixed)) for start in range(0, rows, fixed)]
+        if fixed is None:
+            parts = self._batches.each(feeds, lambda some: self._run(names, some))
+            if len(parts) == 1:
+                return dict(zip(names, parts[0], strict=True))
+        else:
+            parts = [self._run(names, _cut(feeds, start, fixed)) for start in range(0, rows, fixed)]
         columns = zip(*parts, strict=True)
         return {name: _join(values, rows) for name, values in zip(names, columns, strict=True)}
 
