@@ -42,6 +42,10 @@ def certify(
     keys: Annotated[
         list[Path], typer.Option("--key", metavar="FILE", help="Secret key to sign with (repeatable).")
     ],
+    insecure_key: Annotated[
+        bool,
+        typer.Option("--insecure-key", help="Sign with a key that other users of this machine can read."),
+    ] = False,
     output: Annotated[Path, typer.Option("--output", metavar="FILE", help="The certificate.")],
     columns: opt.DataOptions,
     typed: opt.AuditOptions,
@@ -58,7 +62,9 @@ def certify(
     from fairkit_registry.evidence.certifying import certify as run
     from fairkit_registry.evidence.keys import load_secret
 
-    secrets = [load_secret(path) for path in keys]  # before the audit, which may take long
+    secrets = [
+        load_secret(path, insecure=insecure_key) for path in keys
+    ]  # before the audit, which may take long
     check_writable(output)
     settings = load_config(config)
     path = model_file(model, settings)

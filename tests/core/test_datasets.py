@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import http.server
+import ipaddress
+import ssl
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -157,11 +161,23 @@ class _Server(http.server.BaseHTTPRequestHandler):
     files: Mapping[str, bytes]
 
     def do_GET(self) -> None:
-        content = self.files.get(self.path.lstrip("/"))
+        name = self.path.lstrip("/")
+        if name.startswith("to-"):
+            self.send_response(302)
+            self.send_header("Location", {"to-train": "/train", "to-http": "http://127.0.0.1:9/train"}[name])
+            self.end_headers()
+            return
+        content = self.files.get(name)
         if content is None:
             self.send_error(404)
             return
         self.send_response(200)
+        if name == "endless":  # no length, and no end
+            self.end_headers()
+            with suppress(OSError):
+                while True:
+                    self.wfile.write(b"x" * 100_000)
+            return
         cut = self.path.startswith("/cut")
         self.send_header("Content-Length", str(len(content) * (2 if cut else 1)))
         self.end_headers()
@@ -171,20 +187,55 @@ class _Server(http.server.BaseHTTPRequestHandler):
         """Say nothing."""
 
 
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate for this machine, which nobody has signed, with its key in the same file."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.datetime.now(datetime.UTC)
+    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    path = tmp_path_factory.mktemp("tls") / "server.pem"
+    secret = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    path.write_bytes(secret + made.public_bytes(serialization.Encoding.PEM))
+    return path
+
+
 @pytest.fixture
-def publisher() -> Iterator[str]:
+def publisher(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A publisher on this machine; gives the address of its files."""
     files = {
         "train": ADULT_TRAIN,
         "test": ADULT_TEST,
         "cut-train": ADULT_TRAIN,
         "other": b"<html>moved</html>",
+        "endless": b"",
     }
     handler = type("Handler", (_Server,), {"files": files})
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))
+    for proxy in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(proxy, raising=False)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
+    yield f"https://127.0.0.1:{server.server_port}"
     server.shutdown()
     server.server_close()
     thread.join()
@@ -213,7 +264,7 @@ def test_a_download_is_checked_converted_and_kept(publisher: str, tmp_path: Path
     path = locate(recipe, tmp_path / "cache")
     assert pq.read_table(path)["income"].to_pylist() == ["<=50K", ">50K", "<=50K", ">50K"]
     assert [p.name for p in path.parent.iterdir()] == ["adult.parquet"]
-    offline = replace(recipe, downloads=(Download(url="http://127.0.0.1:9/gone"),))
+    offline = replace(recipe, downloads=(Download(url="https://127.0.0.1:9/gone"),))
     assert locate(offline, tmp_path / "cache") == path
 
 
@@ -234,12 +285,50 @@ def test_what_cannot_be_downloaded_says_how_to_go_on(publisher: str, tmp_path: P
     assert hashlib.sha256(ADULT_TRAIN).hexdigest() in wrong
     assert f"broke off after {len(ADULT_TRAIN)} bytes" in _refused(_adult_at(publisher, "cut-train"), cache)
     assert "Not Found" in _refused(_adult_at(publisher, "absent"), cache)
-    offline = replace(RECIPES["adult"], downloads=(Download(url="http://127.0.0.1:9/adult.data"),))
+    offline = replace(RECIPES["adult"], downloads=(Download(url="https://127.0.0.1:9/adult.data"),))
     assert "could not be downloaded" in _refused(offline, cache)
     assert "in the known format" in _refused(
         _adult_at(publisher, "other", sha256=hashlib.sha256(b"<html>moved</html>").hexdigest()), cache
     )
     assert "another table" in _refused(replace(_adult_at(publisher), content="0" * 64), cache)
+
+
+@pytest.mark.usefixtures("no_folder")
+def test_only_https_counts_also_after_a_redirection(publisher: str, tmp_path: Path) -> None:
+    assert locate(_adult_at(publisher, "to-train"), tmp_path / "cache").is_file()
+    assert "no https address" in _refused(_adult_at(publisher, "to-http"), tmp_path / "other")
+    plain = replace(RECIPES["adult"], downloads=(Download(url="http://127.0.0.1:9/x"),))
+    with pytest.raises(fairkit.DataError, match="no https address"):
+        locate(plain, tmp_path / "other")
+
+
+@pytest.mark.usefixtures("no_folder")
+def test_a_certificate_that_nobody_signed_is_refused(
+    publisher: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("REQUESTS_CA_BUNDLE")
+    assert "could not be downloaded" in _refused(_adult_at(publisher), tmp_path / "cache")
+
+
+@pytest.mark.usefixtures("no_folder")
+def test_an_endless_file_is_given_up(publisher: str, tmp_path: Path) -> None:
+    endless = Download(url=f"{publisher}/endless", size_limit=1_000_000)
+    recipe = replace(RECIPES["adult"], downloads=(endless,))
+    assert "larger than the 1,000,000 bytes" in _refused(recipe, tmp_path / "cache")
+
+
+def test_another_table_in_the_folder_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pq.write_table(convert.adult([ADULT_TRAIN, ADULT_TEST]), tmp_path / "adult.parquet")
+    monkeypatch.setenv("FAIRKIT_DATA", str(tmp_path))
+    (note,) = [note for note in datasets.adult(sensitive=["sex"]).info().notes if "published" in note]
+    assert "adult.parquet is not the published table" in note
+    with pytest.warns(UserWarning, match="is not the published table 'adult'"):
+        datasets.frame("adult")
+
+
+def test_the_published_table_has_no_note(public_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAIRKIT_DATA", str(public_data))
+    assert not [note for note in datasets.german().info().notes if "published" in note]
 
 
 def test_a_folder_without_the_file_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -164,3 +166,28 @@ def test_the_command_gives_the_same_bytes(loans_model: Any, write_parts: Any) ->
     ]
     assert outputs[0] == outputs[1]
     assert '"rows": 2000' in outputs[0]
+
+
+def test_strangers_on_this_machine_get_nothing():
+    """Whoever finds the ports of a cluster on this machine cannot speak to it, and it listens here only."""
+    import distributed
+
+    from fairkit.engines.cluster import connected
+
+    with connected(workers=1) as client:
+        info = client.scheduler_info()
+        addresses = [info["address"], *info["workers"]]
+        assert all(address.startswith("tls://127.0.0.1:") for address in addresses)
+        assert client.submit(len, "abc").result() == 3
+        stranger = distributed.Security.temporary()
+        for address in addresses:
+            for place, security in ((address, stranger), (address.replace("tls", "tcp"), None)):
+                with pytest.raises(
+                    Exception, match=r"TLS|timed out|Timed out|[Ss]ecurity|certificate|[Cc]onnect"
+                ):
+                    distributed.Client(place, timeout=2, security=security)
+        ports = [one["services"]["dashboard"] for one in (info, *info["workers"].values())]
+        for port in ports:
+            for page in ("status", "health", "metrics", "info/main/workers.html"):
+                with pytest.raises(urllib.error.HTTPError, match="404"):
+                    urllib.request.urlopen(f"http://127.0.0.1:{port}/{page}", timeout=5)

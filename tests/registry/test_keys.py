@@ -73,3 +73,14 @@ def test_other_kinds_of_keys_are_refused(tmp_path):
     )
     with pytest.raises(KeyFileError, match="encrypted"):
         keys.load_secret(tmp_path / "locked")
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o660, 0o601])
+def test_a_secret_key_that_others_can_use_is_refused(tmp_path, mode):
+    public = keys.new_key_pair(tmp_path / "k")
+    (tmp_path / "k").chmod(mode)
+    with pytest.raises(KeyFileError, match=rf"mode is {mode:04o}.*chmod 600 .*--insecure-key"):
+        keys.load_secret(tmp_path / "k")
+    assert keys.public_half(keys.load_secret(tmp_path / "k", insecure=True)) == public
+    (tmp_path / "k").chmod(0o400)
+    assert keys.public_half(keys.load_secret(tmp_path / "k")) == public

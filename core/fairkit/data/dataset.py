@@ -101,6 +101,8 @@ class Dataset:
         self._coders: dict[str, GroupCoder] = {}
         self._profile: Profile | None = None
         self._start = 0
+        self.published: str | None = None
+        """The content digest that the table should have, where its publisher's is known; another one is a note."""
 
     @property
     def name(self) -> str:
@@ -211,9 +213,17 @@ class Dataset:
             rows=profile.rows,
             dropped_rows=profile.dropped_rows,
             groups=profile.groups,
-            notes=profile.notes,
+            notes=(*profile.notes, *self._unpublished()),
             missing=profile.missing,
         )
+
+    def _unpublished(self) -> list[str]:
+        if self.published is None or self.published == self.profile.sha256:
+            return []
+        return [
+            f"{self.name} is not the published table: its content is {self.profile.sha256[:12]}, that of the published "
+            f"one {self.published[:12]}."
+        ]
 
     def _role_columns(self) -> list[str]:
         roles = self.roles

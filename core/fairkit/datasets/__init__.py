@@ -5,8 +5,9 @@
     data = fairkit.datasets.loans(rows=20_000, seed=1)
 
 A public data set is read from the folder that the environment variable FAIRKIT_DATA names (a Parquet file for
-each: ``adult.parquet`` and so on). Without that folder it is downloaded once from its publisher, checked
-against a checksum, and kept in the user's cache folder.
+each: ``adult.parquet`` and so on; a file with another content than the published one is noted in reports). Without that
+folder it is downloaded once from its publisher, which needs the extra ``datasets``, checked against a checksum, and
+kept in the user's cache folder.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit.data.dataset import Dataset, load_data
 from fairkit.datasets.catalog import RECIPES
-from fairkit.datasets.fetch import Recipe, locate
+from fairkit.datasets.fetch import Recipe, content_digest, locate
 from fairkit.datasets.loans import LoansTruth, loans_table, loans_truth
 from fairkit.errors import DataError, MissingExtraError, did_you_mean
 
@@ -77,7 +78,9 @@ def load(name: str, **roles: Any) -> Dataset:
     if name == "loans":
         return loans(**roles)
     recipe = _recipe(name)
-    return load_data(locate(recipe), **{**recipe.roles, **roles})
+    data = load_data(locate(recipe), **{**recipe.roles, **roles})
+    data.published = recipe.content
+    return data
 
 
 def _recipe(name: str) -> Recipe:
@@ -96,9 +99,16 @@ def table(name: str) -> pa.Table:
     """
     if name == "loans":
         return loans_table()
+    import warnings
+
     import pyarrow.parquet as pq
 
-    return pq.read_table(locate(_recipe(name)))
+    recipe = _recipe(name)
+    path = locate(recipe)
+    found = pq.read_table(path)
+    if content_digest(found) != recipe.content:
+        warnings.warn(f"{path} is not the published table {name!r}: its content is another", stacklevel=2)
+    return found
 
 
 def frame(name: str) -> pd.DataFrame:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import tempfile
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from fairkit.errors import DataError
+from fairkit.errors import DataError, FairkitError, MissingExtraError
+from fairkit.files import replacing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,14 +20,26 @@ FOLDER_VARIABLE = "FAIRKIT_DATA"
 """The environment variable that names a folder with the data sets as Parquet files."""
 
 _TIMEOUT_SECONDS = 60
+_PIECE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Download:
-    """A file at its publisher's: its address and the SHA-256 of its bytes (None where only the content is pinned)."""
+    """A file at its publisher's.
+
+    Attributes
+    ----------
+    url
+        Its address, https.
+    sha256
+        Of its bytes; None where only the content is pinned.
+    size_limit
+        Bytes after which the download is given up.
+    """
 
     url: str
     sha256: str | None = None
+    size_limit: int = 64 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,32 +124,97 @@ def _download_table(recipe: Recipe) -> pa.Table:
     return table
 
 
-def _get(recipe: Recipe, download: Download) -> bytes:
-    import http.client
-    import urllib.error
-    import urllib.request
+class _TooLargeError(Exception):
+    """More bytes than a publisher's file has."""
 
-    if not download.url.startswith(("https://", "http://")):
-        raise ValueError(f"not an http address: {download.url}")
+
+class _Limited:
+    """A file that takes a number of bytes and no more."""
+
+    def __init__(self, file: BinaryIO, most: int) -> None:
+        self.file, self.most, self.count = file, most, 0
+
+    def write(self, piece: bytes) -> int:
+        self.count += len(piece)
+        if self.count > self.most:
+            raise _TooLargeError
+        return self.file.write(piece)
+
+    def flush(self) -> None:
+        self.file.flush()
+
+
+def _get(recipe: Recipe, download: Download) -> bytes:
+    """Download a file over HTTPS, also after redirections, up to its size limit, and check its digest."""
     try:
-        with urllib.request.urlopen(download.url, timeout=_TIMEOUT_SECONDS) as response:  # noqa: S310 -- checked above
-            content: bytes = response.read()
-    except http.client.IncompleteRead as error:
-        raise _unusable(recipe, download, f"broke off after {len(error.partial)} bytes") from error
-    except urllib.error.HTTPError as error:
-        error.close()
-        raise _unusable(recipe, download, f"could not be downloaded ({error})") from error
-    except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
-        reason = getattr(error, "reason", None) or error
-        raise _unusable(recipe, download, f"could not be downloaded ({reason})") from error
-    found = hashlib.sha256(content).hexdigest()
-    if download.sha256 is not None and found != download.sha256:
-        raise _unusable(
-            recipe,
-            download,
-            f"has the wrong checksum: {len(content)} bytes with SHA-256 {found}, not {download.sha256}",
-        )
-    return content
+        import pooch
+        import requests
+    except ImportError as error:
+        raise MissingExtraError("pooch", "datasets") from error
+    _need_https(download.url)
+    responses: list[Any] = []
+
+    def seen(response: Any, **_: Any) -> None:
+        responses.append(response)
+        _check_redirection(response)
+
+    fetch = pooch.HTTPDownloader(
+        chunk_size=_PIECE,
+        timeout=_TIMEOUT_SECONDS,
+        headers={"Accept-Encoding": "identity"},
+        hooks={"response": seen},
+    )
+    received = 0
+
+    def save(url: str, target: str, _: object) -> None:
+        nonlocal received
+        with Path(target).open("wb") as file:
+            limited = _Limited(file, download.size_limit)
+            try:
+                fetch(url, limited, None)
+            finally:
+                received = limited.count
+                for response in responses:
+                    response.close()
+
+    known = None if download.sha256 is None else f"sha256:{download.sha256}"
+    pooch.get_logger().setLevel("ERROR")  # it would name the file and its digest on standard error
+    try:
+        with TemporaryDirectory(prefix="fairkit-") as folder:
+            return Path(pooch.retrieve(download.url, known, "file", folder, downloader=save)).read_bytes()
+    except _TooLargeError:
+        limit = f"{download.size_limit:,}"
+        raise _unusable(recipe, download, f"is larger than the {limit} bytes it may have") from None
+    except ValueError as error:
+        if isinstance(error, FairkitError | requests.RequestException):
+            raise _unusable(recipe, download, f"could not be downloaded ({error})") from error
+        found = re.findall(r"[0-9a-f]{64}", str(error))
+        told = f"{received} bytes with SHA-256 {found[-1]}, not {download.sha256}" if found else str(error)
+        raise _unusable(recipe, download, f"has the wrong checksum: {told}") from error
+    except requests.RequestException as error:
+        partial = re.search(r"IncompleteRead\((\d+) bytes", str(error))
+        if partial:
+            raise _unusable(recipe, download, f"broke off after {partial[1]} bytes") from error
+        raise _unusable(recipe, download, f"could not be downloaded ({_reason(error)})") from error
+    except OSError as error:
+        raise _unusable(recipe, download, f"could not be kept ({error.strerror or error})") from error
+
+
+def _reason(error: Exception) -> str:
+    """Return the first line of what a library says, without the addresses of its objects."""
+    return re.sub(r"<[^>]* at 0x[0-9a-f]+>:? ?", "", str(error)).splitlines()[0]
+
+
+def _need_https(url: str) -> None:
+    if not url.startswith("https://"):
+        raise DataError(f"{url} is no https address: what comes without encryption may be anybody's")
+
+
+def _check_redirection(response: Any) -> None:
+    if response.is_redirect:
+        from urllib.parse import urljoin
+
+        _need_https(urljoin(response.url, response.headers["location"]))
 
 
 def _unusable(recipe: Recipe, download: Download, what: str) -> DataError:
@@ -159,22 +237,15 @@ def content_digest(table: pa.Table) -> str:
 
 
 def _store(table: pa.Table, path: Path) -> None:
-    """Write the table under another name, flush it, rename it: a broken run leaves no half file."""
+    """Write the table whole or not at all."""
     import pyarrow.parquet as pq
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                pq.write_table(table, file, compression="zstd")
-                file.flush()
-                os.fsync(file.fileno())
-            Path(temporary).replace(path)
-        finally:
-            Path(temporary).unlink(missing_ok=True)
+        with replacing(path) as file:
+            pq.write_table(table, file, compression="zstd")
     except OSError as error:
         raise DataError(
-            f"the data set {path.stem!r} cannot be kept in {str(path.parent)!r} ({error.strerror}); "
+            f"the data set {path.stem!r} cannot be kept in {str(path.parent)!r} ({error.strerror or error}); "
             f"make that folder writable, or set {FOLDER_VARIABLE} to a folder that holds {path.name}"
         ) from error

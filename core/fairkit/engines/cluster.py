@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 _LEAN = {
     "distributed.worker.profile.enabled": False,
+    # the web pages need no key, and show names and figures
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
     # Dask gives freed memory back at once; taking it again for each batch costs more than the work on it
     "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 1 << 28,
     "distributed.nanny.pre-spawn-environ.MALLOC_MMAP_THRESHOLD_": 1 << 25,
@@ -30,6 +33,9 @@ TIMEOUT = 10.0
 @contextmanager
 def connected(scheduler: str | None = None, workers: int | None = None) -> Iterator[Any]:
     """Return a client of the scheduler, or of a new cluster on this machine, which ends with it.
+
+    A cluster on this machine speaks TLS with a key that only its processes have: whoever else reaches its ports can
+    neither read rows nor run code. A scheduler that is named is reached as its address says; `tcp` trusts the network.
 
     Parameters
     ----------
@@ -64,7 +70,11 @@ def connected(scheduler: str | None = None, workers: int | None = None) -> Itera
             n_workers=count,
             threads_per_worker=1,
             processes=True,
+            host="127.0.0.1",
+            protocol="tls://",
+            security=distributed.Security.temporary(),  # other users of this machine reach the ports too
             dashboard_address="127.0.0.1:0",
+            scheduler_kwargs={"dashboard": False},
             silence_logs=logging.CRITICAL,
         ) as cluster,
         distributed.Client(cluster) as client,

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import ParameterError
@@ -82,8 +80,7 @@ class Runner:
         asked = sum(len(family.jobs) for family in families)
         self.finished += asked - sum(len(family.jobs) for family in missing)
         self._tell()
-        with tempfile.TemporaryDirectory() as folder:
-            run_all(self.setup, missing, self.processes, self._done, Path(folder))
+        run_all(self.setup, missing, self.processes, self._done)
         return [self.kept.points[key] for family in families for key in family.point_keys()]
 
     def _missing(self, family: Family) -> list[Family]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import as_completed
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fairkit.errors import FairkitError
+from fairkit.errors import EngineError, FairkitError
 from fairkit.frontiers.points import Measure, Point, measures_of, point_key
 from fairkit.models.scorer import ModelOptions
 from fairkit.timings import phase
@@ -206,66 +206,71 @@ def _measure(setup: Setup, content: bytes) -> dict[str, Measure]:
     return measures_of(report)
 
 
-def run_all(setup: Setup, families: Sequence[Family], processes: int, done: Done, folder: Path) -> None:
+def run_all(setup: Setup, families: Sequence[Family], processes: int, done: Done) -> None:
     """Train all points, each told to `done` as it finishes.
 
     Parameters
     ----------
     setup
-        What the points share.
+        What the points share. It reaches the processes through pipes: no file holds its rows.
     families
         What to try.
     processes
         How many at a time; 1 stays in this process.
     done
         Called in this process, in the order in which points finish.
-    folder
-        For what is handed to the processes.
 
     Raises
     ------
+    EngineError
+        A process ended by itself, for instance because it used too much memory; finished points were told.
     KeyboardInterrupt
-        The user stopped it: running points are given up, finished ones were told.
+        The user stopped it: running points are given up and their processes ended, finished ones were told.
     """
     if processes <= 1 or len(families) <= 1:
         for family in families:
             for trained in train_family(setup, family):
                 done(*trained)
         return
-    import multiprocessing
+    from loky.process_executor import ProcessPoolExecutor, TerminatedWorkerError
 
-    shared = folder / "setup.pickle"
-    shared.write_bytes(pickle.dumps(setup, protocol=5))
-    context = multiprocessing.get_context("spawn")  # threads of other libraries do not survive a fork
+    shared = pickle.dumps(setup, protocol=5)
     pool = ProcessPoolExecutor(
-        min(processes, len(families)), mp_context=context, initializer=_start, initargs=(str(shared),)
+        min(processes, len(families)), initializer=_start, initargs=(shared, os.getpid())
     )
     try:
         # the largest first, so that none is left alone at the end
         queue = sorted(families, key=lambda family: len(family.jobs), reverse=True)
-        left: set[Future[list[Trained]]] = {pool.submit(_train_shared, family) for family in queue}
-        while left:
-            ended, left = wait(left, return_when=FIRST_COMPLETED)
-            for future in ended:
-                for trained in future.result():
-                    done(*trained)
-    except BaseException:
-        for process in list((pool._processes or {}).values()):
-            process.terminate()
-        pool.shutdown(wait=False, cancel_futures=True)
-        raise
-    pool.shutdown()
+        for future in as_completed([pool.submit(_train_shared, family) for family in queue]):
+            for trained in future.result():
+                done(*trained)
+    except TerminatedWorkerError as error:
+        raise EngineError(
+            "a training process ended by itself, perhaps because it used too much memory; try again with fewer "
+            "`jobs`. Finished points are kept where a `state` file is named"
+        ) from error
+    finally:
+        pool.shutdown(wait=True, kill_workers=True)
 
 
 _shared: dict[str, Setup] = {}
 
 
-def _start(path: str) -> None:
-    """Load what all points share, once in each process; Ctrl-C is the parent's business."""
+def _start(setup: bytes, parent: int) -> None:
+    """Load what all points share, once in each process, which ends with its parent; Ctrl-C is the parent's business."""
     import signal
+    import threading
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _shared["setup"] = pickle.loads(Path(path).read_bytes())  # noqa: S301 -- written by the parent just now
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    _shared["setup"] = pickle.loads(setup)  # noqa: S301 -- made by the parent just now
+
+
+def _end_with(parent: int) -> None:
+    """End this process soon after its parent, also where the parent was killed."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
 
 
 def _train_shared(family: Family) -> list[Trained]:

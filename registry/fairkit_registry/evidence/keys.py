@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
+import shlex
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -121,13 +124,20 @@ def load_public(path: str | Path) -> PublicKey:
     return parse_public(_read_small(path, "public key"), where=str(path))
 
 
-def load_secret(path: str | Path) -> Ed25519PrivateKey:
+def load_secret(path: str | Path, *, insecure: bool = False) -> Ed25519PrivateKey:
     """Read a secret ed25519 key file (PEM, PKCS #8, not encrypted).
+
+    Parameters
+    ----------
+    path
+        The file.
+    insecure
+        Take a key that other users of this machine can read or replace.
 
     Raises
     ------
     KeyFileError
-        The file is missing, encrypted, or not an ed25519 key.
+        The file is missing, encrypted, not an ed25519 key, or open to others.
     """
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -149,7 +159,21 @@ def load_secret(path: str | Path) -> Ed25519PrivateKey:
         raise KeyFileError(
             f"{path}: certificates are signed with ed25519; make a key with: fairkit key new PATH"
         )
+    if not insecure:
+        _check_private(path)
     return key
+
+
+def _check_private(path: Path) -> None:
+    state = path.stat()
+    if os.name == "nt" or not stat.S_ISREG(state.st_mode):  # Windows has other rights; a pipe is its reader's
+        return
+    if state.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise KeyFileError(
+            f"others can use the secret key {path} (its mode is {stat.S_IMODE(state.st_mode):04o}): anybody may have "
+            f"signed with it. Make a new one; or, if nobody has read it, run: chmod 600 {shlex.quote(str(path))}. "
+            "--insecure-key takes it as it is"
+        )
 
 
 def public_half(secret: Ed25519PrivateKey) -> PublicKey:
