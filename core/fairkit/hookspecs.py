@@ -8,6 +8,7 @@ import pluggy
 
 if TYPE_CHECKING:
     from fairkit.auditors import Auditor
+    from fairkit.charts import EvidenceChart
     from fairkit.learners import Learner
     from fairkit.metrics import Metric
     from fairkit.mitigators import Mitigator
@@ -41,6 +42,11 @@ def fairkit_mitigators() -> list[type[Mitigator]]:  # type: ignore[empty-body]
 @hookspec
 def fairkit_learners() -> list[type[Learner]]:  # type: ignore[empty-body]
     """Return the plugin's learners, which ``--learner`` names (see `fairkit.learners.Learner`)."""
+
+
+@hookspec
+def fairkit_evidence_charts() -> list[type[EvidenceChart]]:  # type: ignore[empty-body]
+    """Return the plugin's charts of evidence (see `fairkit.charts.EvidenceChart`)."""
 
 
 @hookspec

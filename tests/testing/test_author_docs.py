@@ -17,6 +17,7 @@ import pytest
 import fairkit
 from fairkit import hookspecs, plugins
 from fairkit.auditors import Auditor
+from fairkit.charts import EvidenceChart
 from fairkit.learners import Learner
 from fairkit.metrics import Mean, Metric, Rate
 from fairkit.mitigators import FittedModel, Mitigator
@@ -25,6 +26,7 @@ from fairkit.promotions import PromotionCheck
 from fairkit.statistics import Statistic
 from fairkit.testing import (
     auditor_checks,
+    chart_checks,
     learner_checks,
     metric_checks,
     mitigator_checks,
@@ -42,6 +44,7 @@ HOOKS = {
     "fairkit_auditors": "auditors",
     "fairkit_mitigators": "mitigators",
     "fairkit_learners": "learners",
+    "fairkit_evidence_charts": "evidence_charts",
     "fairkit_promotion_checks": "promotion_checks",
 }
 """Every hook, and where a loaded plugin has what it gave."""
@@ -56,6 +59,7 @@ INTERFACES = (
     PostProcessor,
     FittedModel,
     Learner,
+    EvidenceChart,
     PromotionCheck,
 )
 
@@ -127,7 +131,7 @@ def test_each_interface_is_documented_with_what_it_has(interface):
     assert missing == []
 
 
-@pytest.mark.parametrize("interface", [Metric, Auditor, Mitigator, Learner, PromotionCheck])
+@pytest.mark.parametrize("interface", [Metric, Auditor, Mitigator, Learner, EvidenceChart, PromotionCheck])
 def test_the_docstring_of_an_interface_opens_with_a_whole_plugin(interface, tmp_path, monkeypatch):
     doc = inspect.getdoc(interface)
     example = textwrap.dedent(re.search(r"::\n\n((?:    .*\n|\n)+)", doc).group(1))
@@ -148,6 +152,7 @@ def test_every_check_is_documented():
         auditor_checks,
         mitigator_checks,
         learner_checks,
+        chart_checks,
         promotion_checks,
     )
     names = {check.__name__ for module in modules for check in module.CHECKS}

@@ -12,7 +12,7 @@ def test_it_is_listed_with_its_distribution(thirdparty):
     row = next(row for row in rows if row["name"] == "lots")
     assert row == {
         "name": "lots",
-        "kinds": ["metric", "auditor", "mitigator", "learner"],
+        "kinds": ["metric", "auditor", "mitigator", "learner", "evidence chart"],
         "distribution": "fairkit-lots",
         "version": "1.2.3",
         "loadable": True,
@@ -67,6 +67,18 @@ def test_its_method_trains_a_randomized_model(thirdparty, loans, tmp_path):
     assert 0.3 < report["details"]["chance_of_the_lot"] < 0.8
     found = thirdparty.fairkit("audit", out, "--data", data, "--auditor", "lots", "--format", "json")
     assert json.loads(found.stdout)["findings"][0]["value"] == 1.0
+
+
+def test_its_evidence_is_shown_on_the_terminal_and_on_the_page(thirdparty, loans):
+    model, data = loans
+    command = ["audit", model, "--data", data, *ROLES, "--auditor", "lots"]
+    text = thirdparty.fairkit(*command).stdout
+    assert "Rows by the chance that they get: share_by_lot" in text
+    assert "0.9 to 1.0" in text
+    page = thirdparty.fairkit(*command, "--format", "html").stdout
+    section = page.split("Further evidence")[1].split("</section>")[0]
+    assert section.count("<svg") == 2  # for wide and for narrow screens
+    assert "0.9 to 1.0" in section
 
 
 def test_its_learner_is_for_every_method_that_takes_any(thirdparty, loans, tmp_path):

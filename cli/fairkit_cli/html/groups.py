@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fairkit.results.evidence import Calibration, Curves, Histogram, evidence_of
 from fairkit_cli.html import charts
 from fairkit_cli.html.markup import Content, Markup, name_of, tag
 from fairkit_cli.html.page import figure, table
@@ -34,7 +35,7 @@ def _section(report: Report, sensitive: str) -> Markup | None:
         for finding in report.findings
         if finding.metric == "statistical_parity_ks"
         and finding.sensitive == sensitive
-        and finding.evidence.get("histogram", {}).get("edges")
+        and evidence_of(finding, Histogram) is not None
     ]
     if not any(parts):
         return None
@@ -95,15 +96,16 @@ def _cell(value: float | None, pair: tuple[float, float] | None, scale: tuple[fl
 
 def _scores(report: Report, finding: Finding) -> Markup:
     """Score distributions, and where there are labels ROC and calibration."""
-    histogram, groups = finding.evidence["histogram"], {g.group: g.rows for g in finding.groups}
+    histogram, groups = evidence_of(finding, Histogram), {g.group: g.rows for g in finding.groups}
+    assert histogram is not None  # noqa: S101 -- asked only for findings with one
     names = sorted(groups, key=lambda name: -groups[name])[:MOST_LINES]
     names = [name for name in groups if name in names]
     about = f" (class {finding.parameters['class']})" if "class" in finding.parameters else ""
     figures = [_densities(histogram, names, report, about)]
-    if any(finding.evidence.get("roc", {}).values()):
-        figures.append(_roc(finding.evidence["roc"], names, about))
-    if any(finding.evidence.get("calibration", {}).values()):
-        figures.append(_calibration(finding.evidence["calibration"], names, about))
+    if (ranked := evidence_of(finding, Curves)) is not None:
+        figures.append(_roc(ranked.groups, names, about))
+    if (observed := evidence_of(finding, Calibration)) is not None:
+        figures.append(_calibration(observed.groups, names, about))
     rest = len(groups) - len(names)
     more = (
         f" The {len(names)} largest groups are drawn; the tables have the other {rest} too."
@@ -144,9 +146,8 @@ def _legend(names: Sequence[str]) -> Markup:
     return tag("ul", items, class_="legend")
 
 
-def _densities(histogram: Mapping[str, Any], names: Sequence[str], report: Report, about: str) -> Markup:
-    edges = [float(edge) for edge in histogram["edges"]]
-    shares = {name: _shares(bins) for name, bins in histogram["groups"].items()}
+def _densities(histogram: Histogram, names: Sequence[str], report: Report, about: str) -> Markup:
+    edges, shares = list(histogram.edges), histogram.shares
     drawn = {name: shares[name] for name in names if name in shares}
     title = "predicted value" if report.model.task == "regression" else "score"
     chart = draw(
@@ -165,12 +166,6 @@ def _densities(histogram: Mapping[str, Any], names: Sequence[str], report: Repor
     return figure(
         chart, "Distribution", table(columns, rows, numeric=set(range(1, len(columns))), label=label)
     )
-
-
-def _shares(bins: Sequence[Sequence[float]]) -> list[float]:
-    totals = [float(sum(pair)) for pair in bins]
-    whole = sum(totals) or 1.0
-    return [total / whole for total in totals]
 
 
 def _roc(curves: Mapping[str, Any], names: Sequence[str], about: str) -> Markup:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fairkit.results.evidence import Flips, Kind, Pairs, evidence_of
 from fairkit_cli.html import charts
 from fairkit_cli.html.markup import Content, Markup, name_of, tag
 from fairkit_cli.html.page import figure, section, table
@@ -38,17 +39,17 @@ def individual_section(report: Report) -> Markup | None:
     parts: list[Content] = [table(columns, rows, numeric={3, 4}, label="Findings about single people")]
     for metric in dict.fromkeys(finding.metric for finding in found):
         parts.append(_gap_curve(metric, [finding for finding in found if finding.metric == metric]))
-    parts += [_pairs(finding) for finding in _with(found, "pairs")]
-    parts += [_flips(finding) for finding in _with(found, "most_changed")]
+    parts += [_pairs(finding, evidence) for finding, evidence in _with(found, Pairs)]
+    parts += [_flips(finding, evidence) for finding, evidence in _with(found, Flips)]
     return section("Single people", parts)
 
 
-def _with(found: Sequence[Finding], key: str) -> list[Finding]:
+def _with(found: Sequence[Finding], kind: type[Kind]) -> list[tuple[Finding, Kind]]:
     """The first finding with such evidence of each auditor and sensitive column."""
-    chosen: dict[tuple[str, str | None], Finding] = {}
+    chosen: dict[tuple[str, str | None], tuple[Finding, Kind]] = {}
     for finding in found:
-        if finding.evidence.get(key):
-            chosen.setdefault((finding.auditor, finding.sensitive), finding)
+        if (evidence := evidence_of(finding, kind)) is not None:
+            chosen.setdefault((finding.auditor, finding.sensitive), (finding, evidence))
     return list(chosen.values())
 
 
@@ -84,9 +85,9 @@ def _gap_curve(metric: str, found: Sequence[Finding]) -> Markup | None:
     return figure(pictures, title, table(("ε", "gap", "interval"), rows, numeric={0, 1, 2}, label=title))
 
 
-def _pairs(finding: Finding) -> Markup:
+def _pairs(finding: Finding, evidence: Pairs) -> Markup:
     """People who are alike and are treated differently, side by side; what differs is marked."""
-    blocks = [_pair(i, pair) for i, pair in enumerate(finding.evidence["pairs"][:MOST_PAIRS], 1)]
+    blocks = [_pair(i, pair) for i, pair in enumerate(evidence.records[:MOST_PAIRS], 1)]
     return tag(
         "div",
         tag("h3", f"The most influential pairs of {metric_name(finding)}"),
@@ -131,10 +132,10 @@ def shown(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _flips(finding: Finding) -> Markup:
+def _flips(finding: Finding, evidence: Flips) -> Markup:
     """The rows whose score changes most when a column is set to other values."""
     rows = []
-    for one in finding.evidence["most_changed"][:10]:
+    for one in evidence.records[:10]:
         low, high = one["lowest"], one["highest"]
         rows.append(
             (

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from fairkit.results.evidence import HighestGroup, LowestGroup, evidence_of
 from fairkit_cli.html.charts import ForestRow, forest
+from fairkit_cli.html.evidence import evidence_section
 from fairkit_cli.html.groups import group_sections
 from fairkit_cli.html.individuals import individual_section
 from fairkit_cli.html.markup import Content, Markup, name_of, tag
@@ -41,6 +43,7 @@ def report_page(report: Report) -> str:
         disparity_section(report),
         *group_sections(report),
         individual_section(report),
+        evidence_section(report),
         details(report),
     ]
     return page(f"Fairness audit of {report.model.name}", body)
@@ -81,6 +84,7 @@ def certificate_page(reference: str, certificates: Sequence[Certificate]) -> str
         disparity_section(report),
         *group_sections(report),
         individual_section(report),
+        evidence_section(report),
         details(report),
     ]
     return page(f"Fairness audit of {reference}", body)
@@ -183,8 +187,9 @@ def findings_table(report: Report, findings: Sequence[Finding], label: str) -> M
     rows: list[Sequence[Content]] = []
     for finding in findings:
         rule = rule_for(report, finding)
-        lowest, highest = (finding.evidence.get(f"{end}_group") for end in ("lowest", "highest"))
-        between = [name_of(str(lowest)), " to ", name_of(str(highest))] if lowest is not None else "-"
+        lowest, highest = evidence_of(finding, LowestGroup), evidence_of(finding, HighestGroup)
+        ends = None if lowest is None or highest is None else (lowest.group, highest.group)
+        between: Content = "-" if ends is None else [name_of(ends[0]), " to ", name_of(ends[1])]
         rows.append(
             (
                 metric_name(finding),

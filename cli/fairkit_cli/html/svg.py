@@ -122,7 +122,8 @@ def _plain(spec: Any, tips: list[str]) -> Any:
             key: _number(value, tips) if key == "tip" else _plain(value, tips) for key, value in spec.items()
         }
         if "mark" in plain and "description" not in plain.get("encoding", {}):
-            plain["mark"] = {**plain["mark"], "aria": False}
+            mark = plain["mark"]
+            plain["mark"] = {**({"type": mark} if isinstance(mark, str) else mark), "aria": False}
         return plain
     if isinstance(spec, list | tuple):
         return [_plain(value, tips) for value in spec]

@@ -67,6 +67,7 @@ def describe(plugin: Plugin) -> dict[str, Any]:
         "mitigators": [_configurable(cls) for cls in plugin.mitigators],
         "learners": [_learner(cls) for cls in plugin.learners],
         "metrics": [_metric(cls) for cls in plugin.metrics],
+        "evidence_charts": [_check(cls) for cls in plugin.evidence_charts],
         "promotion_checks": [_check(cls) for cls in plugin.promotion_checks],
     }
 
@@ -141,8 +142,9 @@ def _print_record(record: dict[str, Any]) -> None:
             parts += [plain(f"tasks: {', '.join(entry['tasks'])}")]
             parts += [plain(f"citation: {entry['citation']}")] if entry["citation"] else []
             parts += [_parameters(entry["parameters"])] if entry["parameters"] else []
-    for check in record["promotion_checks"]:
-        parts += ["", plain(f"promotion check {check['name']}: {check['summary']}")]
+    for kind in ("evidence_charts", "promotion_checks"):
+        for entry in record[kind]:
+            parts += ["", plain(f"{kind[:-1].replace('_', ' ')} {entry['name']}: {entry['summary']}")]
     if record["metrics"]:
         grid = Table(box=None, pad_edge=False)
         for column in ("metric", "better", "what the ends mean"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from fairkit.results.evidence import Pairs, evidence_of
 from fairkit_cli.text.plain import plain, shown
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ def pairs(report: Report) -> list[RenderableType]:
     parts: list[RenderableType] = []
     done: set[tuple[str, str]] = set()
     for finding in report.findings:
-        records = [pair for pair in finding.evidence.get("pairs", ()) if "differs" in pair]
+        found = evidence_of(finding, Pairs)
+        records = () if found is None else found.side_by_side
         if not records or (finding.auditor, finding.metric) in done:
             continue
         done.add((finding.auditor, finding.metric))

@@ -26,6 +26,7 @@ def table(report: Report, *, terminal: bool) -> str:
 
 
 def _parts(report: Report) -> list[RenderableType]:
+    from fairkit_cli.text.evidence import evidence
     from fairkit_cli.text.pairs import pairs
 
     view = report_view(report)
@@ -36,6 +37,7 @@ def _parts(report: Report) -> list[RenderableType]:
         parts += _groups(report, sensitive)
     parts += _others(report)
     parts += pairs(report)
+    parts += evidence(report)
     parts += _notes(view)
     return parts
 

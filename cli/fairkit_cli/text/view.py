@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fairkit.results.evidence import Failure, evidence_of
+
 if TYPE_CHECKING:
     from fairkit.results.comparisons import Change, Outcome
     from fairkit.results.findings import Finding, Report, RuleResult, VerdictName
@@ -124,7 +126,7 @@ def _notes(report: Report) -> tuple[str, ...]:
         place = f"{finding.sensitive}: " if finding.sensitive and finding.auditor == "group" else ""
         notes += [f"{place}{note}" for note in finding.notes]
     for finding in report.findings:  # a metric that failed has no place among the disparities
-        notes += finding.notes if finding.auditor == "group" and "error" in finding.evidence else ()
+        notes += finding.notes if finding.auditor == "group" and evidence_of(finding, Failure) else ()
     notes += [f"Not loaded: {reason}" for reason in report.environment.get("plugins_not_loaded", ())]
     return tuple(dict.fromkeys(notes))
 

@@ -46,6 +46,7 @@ def load_found(found: Found) -> Plugin:
         auditors=tuple(_ask(manager, found, "fairkit_auditors")),
         mitigators=tuple(_mitigators(manager, found)),
         learners=tuple(_learners(manager, found)),
+        evidence_charts=tuple(_ask(manager, found, "fairkit_evidence_charts")),
         promotion_checks=tuple(_ask(manager, found, "fairkit_promotion_checks")),
     )
     if not plugin.kinds:
@@ -198,6 +199,7 @@ def _learners(manager: pluggy.PluginManager, found: Found) -> list[type[Any]]:
 
 def _bases() -> dict[str, type[Any]]:
     from fairkit.auditors import Auditor
+    from fairkit.charts import EvidenceChart
     from fairkit.learners import Learner
     from fairkit.metrics import Metric
     from fairkit.mitigators import Mitigator
@@ -208,6 +210,7 @@ def _bases() -> dict[str, type[Any]]:
         "fairkit_auditors": Auditor,
         "fairkit_mitigators": Mitigator,
         "fairkit_learners": Learner,
+        "fairkit_evidence_charts": EvidenceChart,
         "fairkit_promotion_checks": PromotionCheck,
     }
 

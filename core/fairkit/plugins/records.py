@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from fairkit.auditors import Auditor
+    from fairkit.charts import EvidenceChart
     from fairkit.learners import Learner
     from fairkit.metrics import Metric
     from fairkit.mitigators import Mitigator
@@ -17,7 +18,7 @@ FILES = "FAIRKIT_PLUGINS"
 FILE = "file"
 """What stands for the distribution of a plugin that is a file."""
 
-Kind = Literal["metric", "auditor", "mitigator", "learner", "promotion check"]
+Kind = Literal["metric", "auditor", "mitigator", "learner", "evidence chart", "promotion check"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class Plugin:
     auditors: tuple[type[Auditor], ...] = ()
     mitigators: tuple[type[Mitigator], ...] = ()
     learners: tuple[type[Learner], ...] = ()
+    evidence_charts: tuple[type[EvidenceChart], ...] = ()
     promotion_checks: tuple[type[PromotionCheck], ...] = ()
 
     @property
@@ -58,6 +60,7 @@ class Plugin:
             ("auditor", self.auditors),
             ("mitigator", self.mitigators),
             ("learner", self.learners),
+            ("evidence chart", self.evidence_charts),
             ("promotion check", self.promotion_checks),
         ]
         return tuple(kind for kind, classes in offered if classes)

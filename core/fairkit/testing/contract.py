@@ -11,6 +11,7 @@ from fairkit import plugins
 from fairkit.errors import ParameterError, did_you_mean
 from fairkit.testing import (
     auditor_checks,
+    chart_checks,
     learner_checks,
     metric_checks,
     mitigator_checks,
@@ -187,6 +188,7 @@ def _all_checks(plugin: Plugin, settings: Mapping[str, Any]) -> Iterator[Check]:
             lambda cls: mitigator_checks.Trained(cls, _own(cls, settings)),
         ),
         (plugin.learners, learner_checks.CHECKS, learner_checks.Taught),
+        (plugin.evidence_charts, chart_checks.CHECKS, lambda cls: cls),
         (plugin.promotion_checks, promotion_checks.CHECKS, lambda cls: cls),
     )
     for classes, checks, looked_at in kinds:

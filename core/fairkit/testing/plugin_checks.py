@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit import plugins
 from fairkit.auditors import Auditor
+from fairkit.charts import EvidenceChart
 from fairkit.errors import PluginError
 from fairkit.learners import Learner
 from fairkit.metrics import Mean, Metric, Rate
@@ -44,7 +45,16 @@ SENTENCE = 11
 
 _WORDS = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _SNAKE = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
-_BASES: tuple[type[Any], ...] = (Auditor, Metric, Mean, Rate, Mitigator, Learner, PromotionCheck)
+_BASES: tuple[type[Any], ...] = (
+    Auditor,
+    Metric,
+    Mean,
+    Rate,
+    Mitigator,
+    Learner,
+    EvidenceChart,
+    PromotionCheck,
+)
 
 
 def check_light_import(plugin: Plugin) -> None:
@@ -75,16 +85,23 @@ def check_names(plugin: Plugin) -> None:
             _WORDS.fullmatch(cls.name),
             f"the name {cls.name!r} of {cls.__name__} is not lower case words joined by hyphens",
         )
-    for metric in plugin.metrics:
+    named = [*plugin.metrics, *plugin.evidence_charts]
+    for cls in named:
         require(
-            _SNAKE.fullmatch(metric.name),
-            f"the metric's name {metric.name!r} is not lower case words joined by underscores",
+            _SNAKE.fullmatch(cls.name),
+            f"the name {cls.name!r} of {cls.__name__} is not lower case words joined by underscores",
         )
-    for classes in (plugin.auditors, plugin.metrics, plugin.learners, plugin.promotion_checks):
+    for classes in (
+        plugin.auditors,
+        plugin.metrics,
+        plugin.learners,
+        plugin.evidence_charts,
+        plugin.promotion_checks,
+    ):
         twice = [name for name, count in Counter(cls.name for cls in classes).items() if count > 1]
         require(not twice, f"two of its classes have the name {twice[0] if twice else ''!r}")
     for other in _others(plugin):
-        for kind in ("auditors", "metrics", "learners", "promotion_checks"):
+        for kind in ("auditors", "metrics", "learners", "evidence_charts", "promotion_checks"):
             mine = {cls.name for cls in getattr(plugin, kind)}
             theirs = {cls.name for cls in getattr(other, kind)}
             require(
@@ -105,6 +122,7 @@ def check_documented(plugin: Plugin) -> None:
         *plugin.auditors,
         *plugin.mitigators,
         *plugin.learners,
+        *plugin.evidence_charts,
         *plugin.promotion_checks,
     ):
         inherited = any(cls.__doc__ == base.__doc__ for base in _BASES)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import fairkit
+from fairkit.charts import ChartTable, EvidenceChart
 from fairkit.learners import EncodedRows, Learner, fit_learner
 from fairkit.mitigators import FittedModel, Prediction, Run, Table
 from fairkit.onnx.write.estimators import GraphEstimator, add_linear, add_link
@@ -59,11 +60,12 @@ class Lots(fairkit.Auditor):
         """Count rows, rows left to chance, and the variance that chance adds."""
         chance = predictions.decision
         drawn = np.minimum(chance, 1 - chance) > self.parameters.certain
-        return np.array([len(batch), drawn.sum(), (chance * (1 - chance)).sum()], dtype=float)
+        tenths = np.histogram(chance, bins=10, range=(0.0, 1.0))[0]
+        return np.array([len(batch), drawn.sum(), (chance * (1 - chance)).sum(), *tenths], dtype=float)
 
     def findings(self, total: Floats, context: fairkit.AuditContext) -> list[fairkit.Finding]:
         """Return the share; it is of these very rows, so it has no interval."""
-        rows, drawn, variance = total.tolist()
+        rows, drawn, variance, *tenths = total.tolist()
         return [
             fairkit.Finding(
                 auditor=self.name,
@@ -71,10 +73,36 @@ class Lots(fairkit.Auditor):
                 value=drawn / rows,
                 confidence=context.confidence,
                 parameters={"certain": self.parameters.certain},
-                evidence={"expected_changes_in_a_second_draw": 2 * variance},
+                evidence={"expected_changes_in_a_second_draw": 2 * variance, "chances": tenths},
                 notes=("No interval: the share is of these very rows.",),
             )
         ]
+
+
+class Chances(EvidenceChart):
+    """How many rows get which chance."""
+
+    name = "chances"
+    title = "Rows by the chance that they get"
+
+    def table(self, value: Any) -> ChartTable:
+        """Return a row for each tenth."""
+        rows = [
+            (f"{place / 10:.1f} to {(place + 1) / 10:.1f}", int(count)) for place, count in enumerate(value)
+        ]
+        return ChartTable(columns=("chance", "rows"), rows=rows)
+
+    def picture(self, value: Any, *, narrow: bool) -> Mapping[str, Any]:
+        """Draw a bar for each tenth."""
+        values = [{"chance": (place + 0.5) / 10, "rows": count} for place, count in enumerate(value)]
+        x, y = {"field": "chance", "type": "quantitative"}, {"field": "rows", "type": "quantitative"}
+        width = 280 if narrow else 480
+        return {"data": {"values": values}, "mark": "bar", "width": width, "encoding": {"x": x, "y": y}}
+
+    @classmethod
+    def example(cls) -> list[float]:
+        """Return counts of ten tenths."""
+        return [3.0, 0.0, 0.0, 1.0, 0.0, 0.0, 2.0, 0.0, 0.0, 4.0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,6 +236,12 @@ def fairkit_auditors() -> list[type[fairkit.Auditor]]:
 def fairkit_learners() -> list[type[Learner]]:
     """Offer the learner."""
     return [Centroids]
+
+
+@fairkit.hookimpl
+def fairkit_evidence_charts() -> list[type[EvidenceChart]]:
+    """Offer the chart."""
+    return [Chances]
 
 
 @fairkit.hookimpl

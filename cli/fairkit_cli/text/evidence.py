@@ -1,0 +1,67 @@
+"""Evidence that plugins show: for each finding the charts that know one of its keys, with their numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fairkit_cli.text.numbers import number
+from fairkit_cli.text.plain import plain, shown
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from fairkit.charts import Cell, ChartTable, EvidenceChart
+    from fairkit.results.findings import Report
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One finding's evidence with the chart that shows it and its numbers."""
+
+    title: str
+    chart: EvidenceChart
+    value: Any
+    table: ChartTable
+
+
+def plugin_evidence(report: Report) -> tuple[list[Shown], list[str]]:
+    """Return what the charts of plugins show of a report, and a note for each that fails."""
+    from fairkit import plugins
+
+    charts = {cls.name: cls() for plugin in plugins.third_party()[0] for cls in plugin.evidence_charts}
+    found, notes = [], []
+    for finding in report.findings:
+        for key in sorted(finding.evidence.keys() & charts.keys()):
+            chart, value = charts[key], finding.evidence[key]
+            try:
+                table = chart.table(value)
+            except Exception as error:  # it may be somebody else's certificate, and is somebody else's code
+                notes.append(f"The evidence {key!r} of {finding.metric} cannot be shown: {error}")
+                continue
+            about = f" ({finding.sensitive})" if finding.sensitive else ""
+            found.append(Shown(f"{chart.title}: {finding.metric}{about}", chart, value, table))
+    return found, notes
+
+
+def cell(value: Cell) -> str:
+    """Write a cell of a chart's table."""
+    if isinstance(value, float) or value is None:
+        return number(value)
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def evidence(report: Report) -> list[RenderableType]:
+    """Render what the charts of plugins show as tables."""
+    from rich.table import Table
+
+    found, notes = plugin_evidence(report)
+    parts: list[RenderableType] = []
+    for one in found:
+        grid = Table(box=None, pad_edge=False)
+        for column in one.table.columns:
+            grid.add_column(shown(column))
+        for row in one.table.rows:
+            grid.add_row(*(shown(cell(value)) for value in row))
+        parts += [plain(one.title, "bold"), grid, ""]
+    return [*parts, *(plain(note, "yellow") for note in notes)]

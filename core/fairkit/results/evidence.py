@@ -1,0 +1,165 @@
+"""Evidence of findings by type: what charts and tables are made of, read from a finding's plain JSON values.
+
+A finding's ``evidence`` maps keys to JSON values; reports, certificates and older files hold them as they are. Who
+shows them asks `evidence_of` for a type and gets None where a finding has no such evidence, or something else under
+its key.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+
+if TYPE_CHECKING:
+    from fairkit.results.findings import Finding
+
+
+class Evidence(ABC):
+    """One type of evidence; `key` is where a finding has it."""
+
+    key: ClassVar[str]
+
+    @classmethod
+    @abstractmethod
+    def read(cls, value: Any) -> Self | None:
+        """Read a JSON value; None where it is not of this type, or empty."""
+
+
+Kind = TypeVar("Kind", bound=Evidence)
+
+
+def evidence_of(finding: Finding, kind: type[Kind]) -> Kind | None:
+    """Return a finding's evidence of one type; None where it has none."""
+    value = finding.evidence.get(kind.key)
+    return None if value is None else kind.read(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram(Evidence):
+    """Scores by group: between `edges`, B + 1 numbers, the weight of the other outcome and of the favorable one."""
+
+    key = "histogram"
+    edges: tuple[float, ...]
+    groups: Mapping[str, Sequence[Sequence[float]]]
+
+    @classmethod
+    def read(cls, value: Any) -> Self | None:
+        """Read ``{"edges": [...], "groups": {name: [[other, favorable], ...]}}``."""
+        if (
+            not isinstance(value, Mapping)
+            or not value.get("edges")
+            or not isinstance(value.get("groups"), Mapping)
+        ):
+            return None
+        edges = tuple(float(edge) for edge in value["edges"])
+        whole = all(len(bins) == len(edges) - 1 for bins in value["groups"].values())
+        return cls(edges, value["groups"]) if whole else None
+
+    @property
+    def shares(self) -> dict[str, list[float]]:
+        """The share of each group's weight in each bin."""
+        totals = {name: [float(sum(pair)) for pair in bins] for name, bins in self.groups.items()}
+        return {name: [part / (sum(parts) or 1.0) for part in parts] for name, parts in totals.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Curves(Evidence):
+    """ROC curves by group: points of false and true positive rate, from (0, 0) to (1, 1); empty for one outcome."""
+
+    key = "roc"
+    groups: Mapping[str, Sequence[Sequence[float]]]
+
+    @classmethod
+    def read(cls, value: Any) -> Self | None:
+        """Read ``{name: [[x, y], ...]}``."""
+        return cls(value) if isinstance(value, Mapping) and any(value.values()) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration(Evidence):
+    """By group, bins of scores: their mean score, observed share with its interval, and weight."""
+
+    key = "calibration"
+    groups: Mapping[str, Sequence[Mapping[str, Any]]]
+
+    @classmethod
+    def read(cls, value: Any) -> Self | None:
+        """Read ``{name: [{"score", "observed", "interval", "weight"}, ...]}``."""
+        return cls(value) if isinstance(value, Mapping) and any(value.values()) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs(Evidence):
+    """Pairs of people who are alike and are treated differently, the most influential first."""
+
+    key = "pairs"
+    records: tuple[Mapping[str, Any], ...]
+
+    @classmethod
+    def read(cls, value: Any) -> Self | None:
+        """Read ``[{"from", "to", "distance", "differs", "same", "scores", "losses", ...}, ...]``."""
+        if not isinstance(value, Sequence) or isinstance(value, str):
+            return None
+        records = tuple(one for one in value if isinstance(one, Mapping))
+        return cls(records) if records else None
+
+    @property
+    def side_by_side(self) -> tuple[Mapping[str, Any], ...]:
+        """The pairs of which it is said what differs."""
+        return tuple(one for one in self.records if "differs" in one)
+
+
+@dataclass(frozen=True, slots=True)
+class Flips(Evidence):
+    """Rows whose score changes most when columns are set to other values."""
+
+    key = "most_changed"
+    records: tuple[Mapping[str, Any], ...]
+
+    @classmethod
+    def read(cls, value: Any) -> Self | None:
+        """Read ``[{"row", "lowest": {"values", "score"}, "highest": {"values", "score"}}, ...]``."""
+        if not isinstance(value, Sequence) or isinstance(value, str) or not value:
+            return None
+        return cls(tuple(value))
+
+
+@dataclass(frozen=True, slots=True)
+class LowestGroup(Evidence):
+    """The group whose value is the lowest."""
+
+    key = "lowest_group"
+    group: str
+
+    @classmethod
+    def read(cls, value: Any) -> Self | None:
+        """Read a group's name."""
+        return cls(str(value))
+
+
+@dataclass(frozen=True, slots=True)
+class HighestGroup(LowestGroup):
+    """The group whose value is the highest."""
+
+    key = "highest_group"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure(Evidence):
+    """Why a metric has no value: what it raised."""
+
+    key = "error"
+    cause: str
+
+    @classmethod
+    def read(cls, value: Any) -> Self | None:
+        """Read a sentence."""
+        return cls(str(value))
+
+
+BUILT_IN = frozenset(
+    kind.key for kind in (Histogram, Curves, Calibration, Pairs, Flips, LowestGroup, HighestGroup, Failure)
+)
+"""The keys that fairkit shows itself; those of plugins are shown by their `fairkit.charts.EvidenceChart`."""
