@@ -75,6 +75,15 @@ Alpha = Annotated[
         help="Without --limit: pick the model with the largest A · performance + (1-A) · (1 - disparity).",
     ),
 ]
+Repeats = Annotated[
+    int,
+    typer.Option(
+        "--repeats",
+        metavar="K",
+        min=1,
+        help="Train each point of the front K times, all but the first on rows drawn anew, and show how far it moves.",
+    ),
+]
 Jobs = Annotated[
     int | None,
     typer.Option(
@@ -146,6 +155,7 @@ def frontier(
         str | None,
         typer.Option("--learner", metavar="NAME", help="The learner of the methods that take one."),
     ] = None,
+    repeats: Repeats = 1,
     jobs: Jobs = None,
     threads: Annotated[
         int | None, typer.Option("--threads", metavar="N", help="How many threads each training uses.")
@@ -194,6 +204,7 @@ def frontier(
                 jobs=jobs,
                 threads=threads,
                 confidence=audited.confidence,
+                repeats=repeats,
                 state=state,
                 progress=progress,
             )

@@ -53,6 +53,15 @@ RegisterName = Annotated[
 RegistryFolder = Annotated[
     Path | None, typer.Option("--registry", help="The registry's folder.", rich_help_panel=opt.OUTPUT)
 ]
+Repeats = Annotated[
+    int | None,
+    typer.Option(
+        "--repeats",
+        metavar="K",
+        min=1,
+        help="Train K models, all but the first on rows drawn anew, and show how far retraining goes. Default: 1.",
+    ),
+]
 Threads = Annotated[int | None, typer.Option("--threads", metavar="N", help="Threads; default: all cores.")]
 
 
@@ -73,6 +82,7 @@ def mitigate(
     confidence: opt.Confidence = None,
     seed: opt.Seed = None,
     threads: Threads = None,
+    repeats: Repeats = None,
     output: Target = None,
     register: RegisterName = None,
     registry: RegistryFolder = None,
@@ -111,6 +121,7 @@ def mitigate(
             threads=threads,
             policy=audited.policy,
             confidence=audited.confidence,
+            repeats=_first(repeats, settings.mitigate.get("repeats"), 1),
             output=target,
             progress=progress,
             **where.arguments(),

@@ -19,7 +19,7 @@ KEYS: Mapping[str, frozenset[str]] = {
     ),
     "audit": frozenset({"auditors", "confidence", "seed", "task", "adjust"}),
     "model": frozenset({"score_output", "decision_output", "score_kind", "favorable_class", "threshold"}),
-    "mitigate": frozenset({"plugin", "output", "holdout", "learner", "seed"}),
+    "mitigate": frozenset({"plugin", "output", "holdout", "learner", "seed", "repeats"}),
     "registry": frozenset({"path", "witness"}),
     "policy": frozenset({"metric", "sensitive", "max", "min", "support"}),
 }

@@ -9,7 +9,7 @@ from fairkit_cli.html.charts import ForestRow, forest
 from fairkit_cli.html.markup import Content, Markup, name_of, tag
 from fairkit_cli.html.page import facts, figure, page, section, table
 from fairkit_cli.html.svg import draw
-from fairkit_cli.text.comparison import other_findings
+from fairkit_cli.text.comparison import headline_repeats, other_findings, repeats_title
 from fairkit_cli.text.numbers import interval, number
 from fairkit_cli.text.view import MEANING, change_name, headline_changes, metric_name
 
@@ -71,6 +71,7 @@ def mitigation_page(result: MitigationResult) -> str:
         ),
         section_of(tag("h2", "Before and after"), result.changes, ("before", "after")),
         _others(result),
+        _repeats(result),
         disparity_section(after),
         *group_sections(after),
         tag("section", tag("h2", "Notes"), tag("ul", [tag("li", note) for note in result.notes]))
@@ -109,6 +110,22 @@ def _others(result: MitigationResult) -> Markup | None:
     label = f"Individual fairness, with {result.after.confidence:.0%} intervals"
     shown = table(["metric", "before", "after"], rows, numeric={1, 2}, label=label)
     return tag("section", tag("h2", "Individual fairness"), shown)
+
+
+def _repeats(result: MitigationResult) -> Markup | None:
+    """List how far the headline numbers went over several trainings."""
+    if not result.repeats:
+        return None
+    rows = [
+        [
+            f"{one.metric} ({one.sensitive})" if one.sensitive else one.metric,
+            *map(number, (one.values[0], min(one.values), max(one.values), one.deviation)),
+        ]
+        for one in headline_repeats(result)
+    ]
+    columns = ("metric", "this model", "lowest", "highest", "standard deviation")
+    shown = table(columns, rows, numeric={1, 2, 3, 4}, label="Retraining")
+    return tag("section", tag("h2", "Retraining"), tag("p", repeats_title(result)), shown)
 
 
 def summary(changes: Sequence[Change]) -> Markup:

@@ -10,6 +10,7 @@ from fairkit_cli.html.comparison import section_of
 from fairkit_cli.html.markup import Content, Markup, label, name_of, tag
 from fairkit_cli.html.page import facts, figure, page, section, table
 from fairkit_cli.html.svg import draw
+from fairkit_cli.text.frontier import repeated_rows, repeats_title
 from fairkit_cli.text.numbers import interval, number
 
 if TYPE_CHECKING:
@@ -36,12 +37,23 @@ def frontier_page(result: Frontier) -> str:
             tag("p", _picked(result), class_="verdict none"),
         ),
         _picture(result),
+        _repeats(result),
     ]  # fmt: skip
     if result.changes:
         heading = tag("h2", f"The picked point beside the baseline, on {test:,} test rows")
         body.append(section_of(heading, result.changes, ("baseline", "picked")))
     body.append(_details(result))
     return page(title, body)
+
+
+def _repeats(result: Frontier) -> Markup | None:
+    """List how far the points of the front went over several trainings."""
+    if not result.repeats:
+        return None
+    rows = [[name_of(name), *ranges] for name, *ranges in repeated_rows(result)]
+    columns = ("point", _axis(result.performance), _axis(result.disparity))
+    shown = table(columns, rows, numeric={1, 2}, label="Retraining")
+    return tag("section", tag("h2", "Retraining"), tag("p", repeats_title(result)), shown)
 
 
 def _axis(name: str) -> str:

@@ -17,6 +17,7 @@ from fairkit_cli.text.view import (
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from fairkit.mitigation.repeats import Repeated
     from fairkit.mitigation.run import MitigationResult
     from fairkit.results.comparisons import Change, Comparison
     from fairkit.results.findings import Finding
@@ -43,7 +44,7 @@ def _mitigation(result: MitigationResult) -> list[RenderableType]:
     )
     parts: list[RenderableType] = [plain(head, "bold"), ""]
     parts += change_tables(result.changes, ("before", "after"), after.confidence)
-    parts += _distances(result) + _others(result)
+    parts += _distances(result) + _others(result) + _repeats(result)
     if after.verdict is not None:
         parts.append(plain(f"Policy after: {after.verdict}", "bold"))
         parts += [plain(f"  {rule.verdict}: {rule.reason}") for rule in after.policy]
@@ -77,6 +78,37 @@ def other_findings(result: MitigationResult) -> list[tuple[Finding, Finding]]:
         for one in result.after.findings
         if one.auditor != "group" and key(one) in before
     ]
+
+
+def headline_repeats(result: MitigationResult) -> list[Repeated]:
+    """Return the numbers over several trainings that people look at first."""
+    performance, between = headline_changes(result.changes)
+    wanted = [(one.metric, one.sensitive) for one in (*performance, *between)]
+    known = {(one.metric, one.sensitive): one for one in result.repeats}
+    return [known[key] for key in dict.fromkeys(wanted) if key in known]
+
+
+def repeats_title(result: MitigationResult) -> str:
+    """Return what the numbers over several trainings are."""
+    count = len(result.repeats[0].values)
+    return f"Trained {count} times, on rows drawn anew: no interval covers this"
+
+
+def _repeats(result: MitigationResult) -> list[RenderableType]:
+    from rich.table import Table
+
+    if not result.repeats:
+        return []
+    grid = Table(box=None, pad_edge=False, title_justify="left", title=repeats_title(result))
+    grid.title_style = "bold"
+    grid.add_column("metric", no_wrap=True)
+    grid.add_column("groups of")
+    for name in ("this model", "lowest", "highest", "standard deviation"):
+        grid.add_column(name, justify="right")
+    for one in headline_repeats(result):
+        numbers = (one.values[0], min(one.values), max(one.values), one.deviation)
+        grid.add_row(one.metric, plain(one.sensitive or "-"), *map(number, numbers))
+    return [grid, ""]
 
 
 def _two_audits(

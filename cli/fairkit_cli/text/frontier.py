@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fairkit_cli.text.comparison import change_tables
-from fairkit_cli.text.numbers import measured
+from fairkit_cli.text.numbers import measured, number
 from fairkit_cli.text.plain import plain, to_text
 
 if TYPE_CHECKING:
@@ -17,6 +17,37 @@ if TYPE_CHECKING:
 def frontier_text(result: Frontier, *, terminal: bool) -> str:
     """Return the table of a frontier as text, with colours on a terminal."""
     return to_text(_parts(result), terminal=terminal)
+
+
+def repeated_rows(result: Frontier) -> list[tuple[str, str, str]]:
+    """Return for each point of the front its name, and how far its axes went over the trainings."""
+    rows = []
+    for place, values in result.repeats.items():
+        columns = list(zip(*values, strict=True))
+        ranges = [f"{number(min(one))} to {number(max(one))}" for one in columns]
+        rows.append((result.points[place].name, ranges[1], ranges[0]))
+    return rows
+
+
+def repeats_title(result: Frontier) -> str:
+    """Return what the ranges are."""
+    count = max(len(values) for values in result.repeats.values())
+    return f"Each trained {count} times, on rows drawn anew: no interval covers this"
+
+
+def _repeats(result: Frontier) -> list[RenderableType]:
+    from rich.table import Table
+
+    if not result.repeats:
+        return []
+    grid = Table(box=None, pad_edge=False, title_justify="left", title=repeats_title(result))
+    grid.title_style = "bold"
+    grid.add_column("point", overflow="fold")
+    grid.add_column(result.performance, justify="right")
+    grid.add_column(result.disparity, justify="right")
+    for name, *ranges in repeated_rows(result):
+        grid.add_row(plain(name), *ranges)
+    return [grid, ""]
 
 
 def _parts(result: Frontier) -> list[RenderableType]:
@@ -44,6 +75,7 @@ def _parts(result: Frontier) -> list[RenderableType]:
         plain("◉ picked  ● on the front  · beaten on both axes  ✗ failed", "dim"),
         "",
     ]
+    parts += _repeats(result)
     if result.chosen is not None:
         parts += [
             plain(f"Picked: {result.points[result.chosen].name}", "bold"),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,9 @@ from fairkit.frontiers.choice import Choice, pareto, pick
 from fairkit.frontiers.points import Measure, Point, State
 from fairkit.frontiers.schedule import Runner
 from fairkit.frontiers.sweeps import Sweep, is_whole
-from fairkit.frontiers.training import BASELINE, Rows, Setup
+from fairkit.frontiers.training import BASELINE, Family, Rows, Setup
 from fairkit.mitigation.choose import find_mitigator
+from fairkit.mitigation.repeats import check_repeats, drawn_anew
 from fairkit.mitigation.split import split_dataset
 from fairkit.models.scorer import ModelOptions
 from fairkit.progress import Progress, no_progress
@@ -54,6 +56,9 @@ class Frontier:
         Of training, validation and test.
     notes
         What a reader must know.
+    repeats
+        Where trainings were repeated: by place of a point of the front, its (disparity, performance) over trainings,
+        the point's own first.
     """
 
     performance: str
@@ -69,6 +74,7 @@ class Frontier:
     confidence: float = 0.95
     seed: int = 0
     notes: tuple[str, ...] = ()
+    repeats: Mapping[int, tuple[tuple[float, float], ...]] = field(default_factory=dict)
 
     def axes(self, point: Point) -> tuple[Measure, Measure] | None:
         """Return a point's disparity and performance; None where it has not both."""
@@ -91,7 +97,13 @@ class Frontier:
             "confidence": self.confidence,
             "seed": self.seed,
             "notes": list(self.notes),
-        }
+        } | ({} if not self.repeats else {"repeats": self._repeated()})
+
+    def _repeated(self) -> list[dict[str, Any]]:
+        return [
+            {"point": place, "disparity": [x for x, _ in values], "performance": [y for _, y in values]}
+            for place, values in self.repeats.items()
+        ]
 
 
 def frontier(
@@ -109,6 +121,7 @@ def frontier(
     jobs: int | None = None,
     threads: int | None = None,
     confidence: float = 0.95,
+    repeats: int = 1,
     state: str | Path | None = None,
     progress: Progress = no_progress,
 ) -> Frontier:
@@ -143,6 +156,10 @@ def frontier(
         For each training; by default the cores are shared among the jobs.
     confidence
         Of the intervals.
+    repeats
+        How often each point of the front is trained in all; after the first time on rows drawn anew with replacement,
+        with the next seed. That shows how far retraining moves a point, which no interval covers; `state` does not
+        keep it.
     state
         A file that keeps finished points: the same call goes on where it was stopped.
     progress
@@ -161,6 +178,7 @@ def frontier(
         The user stopped it; finished points are in the state file.
     """
     need_dataset(data)
+    check_repeats(repeats)
     if not sweeps:
         raise ParameterError("name at least one method: --plugin NAME")
     for sweep in sweeps:
@@ -191,7 +209,31 @@ def frontier(
     runner = Runner(setup, kept, processes, progress)
     points = runner.everything(sweeps, budget, axes)
     _check_axes(points, axes)
-    return _result(points, axes, choice or Choice(), held, kept, setup, learning.info().rows)
+    result = _result(points, axes, choice or Choice(), held, kept, setup, learning.info().rows)
+    if repeats > 1:
+        again = _again(result, runner.setup, processes, repeats, progress)
+        result = dataclasses.replace(result, repeats=again)
+    return result
+
+
+def _again(
+    result: Frontier, setup: Setup, processes: int, repeats: int, progress: Progress
+) -> dict[int, tuple[tuple[float, float], ...]]:
+    """Train the points of the front again; return by point its axes over the trainings, where they are known."""
+    places = sorted({*result.front, *([] if result.chosen is None else [result.chosen])})
+    jobs = [Family(((result.points[place].plugin, result.points[place].parameters),)) for place in places]
+    found: dict[int, list[tuple[float, float]]] = {place: [] for place in places}
+    for turn in range(repeats):
+        trained: Sequence[Point] = [result.points[place] for place in places]
+        if turn:
+            drawn = drawn_anew(setup.table, setup.seed + turn)
+            other = dataclasses.replace(setup, table=drawn, seed=setup.seed + turn)
+            trained = Runner(other, State(None, {}), processes, progress).points(jobs)
+        for place, point in zip(places, trained, strict=True):
+            axes = result.axes(point)
+            if axes is not None:
+                found[place].append((axes[0].value, axes[1].value))
+    return {place: tuple(values) for place, values in found.items()}
 
 
 def _check(sweep: Sweep) -> None:

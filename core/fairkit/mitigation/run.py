@@ -16,6 +16,7 @@ from fairkit.files import check_writable, write_atomic
 from fairkit.fitted import FittedModel, Run
 from fairkit.mitigation.choose import as_mitigator, base_model
 from fairkit.mitigation.learned import Learned, fit_files, training
+from fairkit.mitigation.repeats import Repeated, check_repeats, retrained
 from fairkit.mitigation.split import split_dataset
 from fairkit.models.scorer import ModelOptions
 from fairkit.onnx.read.safety import digest
@@ -60,6 +61,8 @@ class MitigationResult:
         What the user must know.
     held_out
         What the method itself measured on the held-out rows.
+    repeats
+        Group metrics over several trainings, where they were asked for.
     """
 
     plugin: str
@@ -74,6 +77,7 @@ class MitigationResult:
     changes: tuple[Change, ...] = ()
     notes: tuple[str, ...] = ()
     held_out: Mapping[str, Any] = field(default_factory=dict)
+    repeats: tuple[Repeated, ...] = ()
 
     @property
     def sha256(self) -> str:
@@ -112,7 +116,7 @@ class MitigationResult:
             "changes": [change.to_dict() for change in self.changes],
             "details": dict(self.details),
             "notes": list(self.notes),
-        }
+        } | ({"repeats": [one.to_dict() for one in self.repeats]} if self.repeats else {})
 
 
 def mitigate(
@@ -128,6 +132,7 @@ def mitigate(
     threads: int | None = None,
     policy: Sequence[Rule] = (),
     confidence: float = 0.95,
+    repeats: int = 1,
     output: str | Path | None = None,
     progress: Progress = no_progress,
     engine: Engine | str | None = None,
@@ -160,6 +165,9 @@ def mitigate(
         Rules that the result is judged by (`after.verdict`).
     confidence
         Of the intervals.
+    repeats
+        How many models to train in all. Those after the first are trained on rows drawn anew with replacement, each
+        with the next seed; they show how far retraining moves the numbers, which no interval covers.
     output
         Where the result will be saved: checked before training, written at the end.
     progress
@@ -188,6 +196,7 @@ def mitigate(
     >>> fairkit.mitigate("fairgbm", data, constraint="equal_opportunity").save("fair.onnx")          # doctest: +SKIP
     """
     need_dataset(data)
+    check_repeats(repeats, engine)
     if output is not None:
         check_writable(Path(output))
     method = as_mitigator(plugin, parameters)
@@ -201,6 +210,8 @@ def mitigate(
 
             learned = learn(running, method, data, test, holdout, task, run)
         result = _measured(learned, method, base, policy, confidence, seed, running)
+    if repeats > 1:
+        result = _repeated(result, learned, method, base, run, repeats, confidence)
     if output is not None:
         result.save(output)
     return result
@@ -259,6 +270,27 @@ def _measured(
         notes=(*fitted.notes, *learned.notes, *held.pop("notes", ())),
         held_out=held,
     )
+
+
+def _repeated(
+    result: MitigationResult,
+    learned: Learned,
+    method: Mitigator,
+    base: OnnxModel | None,
+    run: Run,
+    repeats: int,
+    confidence: float,
+) -> MitigationResult:
+    """Train again on rows drawn anew, and audit on the same test rows."""
+
+    def train(table: Table, seed: int) -> Report:
+        quiet = dataclasses.replace(run, seed=seed, progress=no_progress)
+        with training(method, table, quiet):
+            ((_, content),) = fit_files([method], table, quiet, base)
+        return _audit(content, "again", learned.test, table, (), confidence, seed, {})
+
+    found, notes = retrained(repeats, run.seed, learned.table, result.after, train)
+    return dataclasses.replace(result, repeats=found, notes=(*result.notes, *notes))
 
 
 def _held_out(fitted: FittedModel, data: Dataset, table: Table, confidence: float) -> dict[str, Any]:
