@@ -31,33 +31,33 @@ def _loans(rows: int = 900, seed: int = 1) -> fairkit.Dataset:
 
 def test_repeats_train_on_rows_drawn_anew_and_measure_on_the_same():
     once = fairkit.mitigate("reweigh", _loans(), **SMALL)
-    many = fairkit.mitigate("reweigh", _loans(), repeats=4, **SMALL)
+    many = fairkit.mitigate("reweigh", _loans(), repeats=3, **SMALL)
     assert many.sha256 == once.sha256
     assert many.after.to_dict() == once.after.to_dict()
     assert once.repeats == ()
     assert "repeats" not in once.to_dict()
     found = {(one.metric, one.sensitive): one for one in many.repeats}
     gap = found["demographic_parity_difference", "sex"]
-    assert len(gap.values) == 4
+    assert len(gap.values) == 3
     assert gap.values[0] == many.after.find("demographic_parity_difference", "sex").value
     assert gap.deviation == pytest.approx(np.std(gap.values, ddof=1))
-    assert len(set(found["log_loss", None].values)) == 4
-    again = fairkit.mitigate("reweigh", _loans(), repeats=4, **SMALL)
+    assert len(set(found["log_loss", None].values)) == 3
+    again = fairkit.mitigate("reweigh", _loans(), repeats=3, **SMALL)
     assert again.to_dict() == many.to_dict()
     assert json.loads(json.dumps(many.to_dict()))["repeats"][0]["values"]
 
 
 def test_the_spread_is_that_of_training_on_other_rows():
     """Over fresh training sets of the same size the deviation is the bootstrap's, within its own noise."""
-    many = fairkit.mitigate("reweigh", _loans(700), test=_loans(2_000, 99), repeats=12, **SMALL)
+    many = fairkit.mitigate("reweigh", _loans(400), test=_loans(1_000, 99), repeats=7, **SMALL)
     fresh = [
-        fairkit.mitigate("reweigh", _loans(700, 100 + i), test=_loans(2_000, 99), **SMALL)
+        fairkit.mitigate("reweigh", _loans(400, 100 + i), test=_loans(1_000, 99), **SMALL)
         .after.find("log_loss")
         .value
-        for i in range(12)
+        for i in range(7)
     ]
     (loss,) = [one for one in many.repeats if (one.metric, one.sensitive) == ("log_loss", None)]
-    assert 0.4 < loss.deviation / np.std(fresh, ddof=1) < 2.5
+    assert 0.25 < loss.deviation / np.std(fresh, ddof=1) < 4
 
 
 def test_rows_are_drawn_with_replacement_and_seeded():

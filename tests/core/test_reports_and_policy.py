@@ -192,8 +192,8 @@ def test_adjustments_ask_for_more() -> None:
         *["fail"] * 3,
     ]
     assert [r.verdict for r in judge(rules, weak, adjustment="benjamini-hochberg")[0]] == ["fail"] * 4
-    with pytest.raises(fairkit.PolicyError, match="the adjustment 'holm' is not known"):
-        judge(rules, findings, adjustment="holm")  # type: ignore[arg-type]
+    with pytest.raises(fairkit.PolicyError, match="the adjustment 'sidak' is not known"):
+        judge(rules, findings, adjustment="sidak")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
