@@ -13,6 +13,8 @@ from fairkit_cli import options as opt
 from fairkit_cli.output import FAILED, echo, exit_code, print_json, say, write
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from fairkit_registry.evidence.certificate import Certificate
 
 key = typer.Typer(no_args_is_help=True, help="Keys to sign certificates with.")
@@ -47,6 +49,22 @@ def certify(
         typer.Option("--insecure-key", help="Sign with a key that other users of this machine can read."),
     ] = False,
     output: Annotated[Path, typer.Option("--output", metavar="FILE", help="The certificate.")],
+    signed_data: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--signed-data",
+            metavar="FILE",
+            help="Statement about the table, from `fairkit sign-data` (repeatable).",
+        ),
+    ] = None,
+    sequence: Annotated[
+        Path | None,
+        typer.Option(
+            "--sequence",
+            metavar="FOLDER",
+            help="Where the keys' certificates are numbered and a copy of each is kept; default: your state folder.",
+        ),
+    ] = None,
     columns: opt.DataOptions,
     typed: opt.AuditOptions,
     where: opt.EngineOptions,
@@ -61,10 +79,12 @@ def certify(
     from fairkit_cli.progress import progress_bar
     from fairkit_registry.evidence.certifying import certify as run
     from fairkit_registry.evidence.keys import load_secret
+    from fairkit_registry.evidence.sequence import SequenceFolder
+    from fairkit_registry.evidence.tables import read_file as read_statement_file
 
-    secrets = [
-        load_secret(path, insecure=insecure_key) for path in keys
-    ]  # before the audit, which may take long
+    # before the audit, which may take long
+    secrets = [load_secret(path, insecure=insecure_key) for path in keys]
+    statements = [read_statement_file(path) for path in signed_data or ()]
     check_writable(output)
     settings = load_config(config)
     path = model_file(model, settings)
@@ -75,7 +95,16 @@ def certify(
     dataset = opt.load_dataset(columns, settings, loaded.settings, file=file)
     told = _settings(opt.audit_settings(typed, settings), dataset.roles.to_dict())
     with progress_bar() as progress:
-        signed, report = run(loaded, dataset, told, secrets, progress=progress, **where.arguments())
+        signed, report = run(
+            loaded,
+            dataset,
+            told,
+            secrets,
+            progress=progress,
+            sequence=SequenceFolder(sequence),
+            table_statements=statements,
+            **where.arguments(),
+        )
     write_atomic(output, signed)
     if output_format == "json":
         print_json(report.to_dict())
@@ -180,6 +209,7 @@ def _check(
         checked.held += (f"signature by {', '.join(keyid[:16] for keyid in found.keyids)}",)
         if model is not None:
             checked.held += (f"about the model {found.model_sha256[:16]}",)
+        checked.held += tuple(_signed_tables(found, trusted))
         if data is not None:
             _check_data(checked, found, raw, trusted, data)
         if recompute:
@@ -195,6 +225,20 @@ def _model_digest(model: str) -> str:
     from fairkit_registry.store.blobs import hash_file
 
     return hash_file(model_file(model, load_config()))
+
+
+def _signed_tables(found: Certificate, trusted: list[Any]) -> Iterator[str]:
+    """Say which of the trusted keys have signed a statement about the table."""
+    from fairkit_registry.errors import CertificateError
+    from fairkit_registry.evidence.tables import verify_statement
+
+    for raw in found.table_statements:
+        try:
+            one = verify_statement(raw, trusted, data_sha256=found.report.data.sha256)
+        except CertificateError:
+            continue
+        purpose = f": {one.purpose}" if one.purpose else ""
+        yield f"the table {one.name} signed by {', '.join(keyid[:16] for keyid in one.keyids)}{purpose}"
 
 
 def _check_data(checked: _Checked, found: Certificate, raw: bytes, trusted: list[Any], data: str) -> None:

@@ -9,7 +9,19 @@ from typing import Annotated, Any, TextIO
 import typer
 from typer.core import TyperGroup
 
-from fairkit_cli import audit, certify, compare, demo, frontier, init, mitigate, plan, plugins, registry
+from fairkit_cli import (
+    audit,
+    certify,
+    compare,
+    demo,
+    frontier,
+    init,
+    mitigate,
+    plan,
+    plugins,
+    registry,
+    sign_data,
+)
 from fairkit_cli.failures import guarded
 from fairkit_cli.interrupts import end_at_once
 from fairkit_cli.output import echo, flush, say
@@ -94,6 +106,7 @@ app.command("init")(init.init)
 app.command("mitigate")(with_timings(mitigate.mitigate))
 app.command("plan")(with_timings(plan.plan))
 app.command("certify")(with_timings(certify.certify))
+app.command("sign-data")(with_timings(sign_data.sign_data))
 app.command("verify")(with_timings(certify.verify))
 app.add_typer(certify.key, name="key")
 app.add_typer(registry.app, name="registry")

@@ -139,8 +139,8 @@ def test_features_that_are_the_models_inputs_are_no_choice(registry, tmp_path, c
     output = helper.make_tensor_value_info("y", TensorProto.FLOAT, [None, 1])
     graph = helper.make_graph([helper.make_node("Add", ["age", "income"], ["y"])], "g", inputs, [output])
     file = tmp_path / "named.onnx"
-    file.write_bytes(helper.make_model(graph).SerializeToString())
     for number, features in enumerate((["income", "age"], ["age"], ["age", "income", "debt"]), 1):
+        file.write_bytes(helper.make_model(graph, producer_name=f"p{number}").SerializeToString())
         settings = told(data={"features": features})
         registry.add("credit", file, certificates=[certify(file, settings=settings)])
         registry.set_alias("credit", "production", policy)
@@ -185,12 +185,35 @@ def test_the_rows_are_the_signers_choice_unless_the_alias_says(registry, model, 
     assert promote(registry, "credit@1", "production", now=NOW).verdict == "pass"
 
 
-def test_of_two_audits_in_the_same_second_both_decide(registry, model, certify, policy):
+def test_of_two_audits_in_the_same_second_both_decide(registry, model, certify, policy, make):
     same = datetime(2026, 1, 3, tzinfo=UTC)
-    both = [certify(model(), settings=told(seed=seed), at=same) for seed in (0, 1)]
+    both = [
+        certify(model(), [make.finding(RULE["metric"], value)], settings=told(), at=same)
+        for value in (0.02, 0.4)
+    ]
     registry.add("credit", model(), certificates=both)
     registry.set_alias("credit", "production", policy)
-    assert "audit.seed" in texts(promote(registry, "credit@1", "production", now=NOW))[0]
+    assert "is 0.4" in texts(promote(registry, "credit@1", "production", now=NOW))[0]
+
+
+def test_an_audit_with_other_settings_is_for_another_alias(registry, model, certify, policy, make):
+    """Two aliases pin two thresholds; of the audits with its settings the newest decides, good or bad."""
+    settings = {value: told(model={"threshold": value}) for value in (0.4, 0.6)}
+    days = {0.4: 3, 0.6: 4}
+    signed = [
+        certify(model(), settings=settings[value], at=datetime(2026, 1, days[value], tzinfo=UTC))
+        for value in settings
+    ]
+    registry.add("credit", model(), certificates=signed)
+    for alias, value in (("low", 0.4), ("high", 0.6)):
+        registry.set_alias("credit", alias, replace(policy, settings=pins.named(settings[value])))
+        assert promote(registry, "credit@1", alias, now=NOW).verdict == "pass"
+    worse = [make.finding(RULE["metric"], 0.4)]
+    registry.attach(
+        "credit@1", [certify(model(), worse, settings=settings[0.4], at=datetime(2026, 1, 5, tzinfo=UTC))]
+    )
+    assert evaluate(registry, "credit@1", "low", now=NOW).verdict == "fail"
+    assert evaluate(registry, "credit@1", "high", now=NOW).verdict == "pass"
 
 
 # ---- where pins come from

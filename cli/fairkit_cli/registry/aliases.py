@@ -69,6 +69,19 @@ def alias(
     min_rows: Annotated[
         int | None, typer.Option(min=1, help="The least number of audited rows in every group.")
     ] = None,
+    data_key: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="PUB", help="Public key of which one must have signed the audited table (repeatable)."
+        ),
+    ] = None,
+    sequential: Annotated[
+        bool | None,
+        typer.Option(
+            "--sequential/--any-order",
+            help="Whether every number that the auditor's key gave its certificates must be in this registry.",
+        ),
+    ] = None,
     open_: Annotated[
         bool | None, typer.Option("--open/--closed", help="Open: no certificate needed.")
     ] = None,
@@ -90,6 +103,8 @@ def alias(
         "checks": None if check is None else tuple(check),
         "open": open_,
         "min_rows": min_rows,
+        "data_keys": None if data_key is None else tuple(one.pem for one in load_keys(data_key)),
+        "sequential": sequential,
     }
     given = {part: value for part, value in changes.items() if value is not None}
     if like is not None and settings is not None:

@@ -47,6 +47,12 @@ def policy(one: AliasPolicy) -> str:
         parts.append("settings " + ", ".join(shown))
     if one.min_rows is not None:
         parts.append(f"at least {one.min_rows:,} rows in every group")
+    if one.data_keys:
+        parts.append(
+            "on a table signed by " + ", ".join(f"key {keyid_of(pem)[:16]}" for pem in one.data_keys)
+        )
+    if one.sequential:
+        parts.append("no number of the auditor's certificates missing")
     parts += [f"check {name}" for name in one.checks]
     return "; ".join(parts)
 
@@ -69,6 +75,7 @@ def certificate(one: Certificate) -> list[str]:
         f"  verdict: {report.verdict or 'no policy'}",
     ]
     lines += [f"  setting: {text}" for text in one.unusual_settings]
+    lines += [f"  number {place.number} of key {place.keyid[:16]}" for place in one.sequence]
     if one.mitigation is not None:
         lines.append(f"  mitigation: {one.mitigation['plugin']} {dict(one.mitigation['parameters'])}")
     return lines

@@ -18,6 +18,7 @@ from fairkit.results.findings import Report
 from fairkit_registry.errors import CertificateError, ContradictionError, VerificationError
 from fairkit_registry.evidence import dsse, predicate
 from fairkit_registry.evidence.diagnosis import explain_refusal
+from fairkit_registry.evidence.sequence import Place
 from fairkit_registry.evidence.staging import LARGEST_CERTIFICATE
 from fairkit_registry.jsonio import StrictJsonError, canonical, read_object
 
@@ -52,6 +53,10 @@ class Certificate:
         Which auditor used which fair metric, by digest.
     audited_at
         When, as the signer says.
+    sequence
+        The certificate's number in the own sequence of each key that signed; empty in older ones.
+    table_statements
+        Signed statements about the table (`fairkit sign-data`) that came with it; nobody has checked them.
     keyids
         After `verify`: the trusted keys that signed. After `read`: what the file claims.
     verified
@@ -68,6 +73,8 @@ class Certificate:
     audited_at: datetime
     keyids: tuple[str, ...]
     verified: bool
+    sequence: tuple[Place, ...] = ()
+    table_statements: tuple[bytes, ...] = ()
 
     @property
     def unusual_settings(self) -> list[str]:
@@ -85,6 +92,7 @@ class Certificate:
             "verdict": self.report.verdict,
             "policy": [rule.to_dict() for rule in self.report.policy],
             "unusual_settings": self.unusual_settings,
+            "sequence": [place.to_dict() for place in self.sequence],
             "mitigation": None if self.mitigation is None else dict(self.mitigation),
             "auditedAt": predicate.time_text(self.audited_at),
             "keyids": list(self.keyids),
@@ -100,6 +108,8 @@ def issue(
     mitigation: Mapping[str, Any] | None = None,
     fair_metrics: Sequence[Mapping[str, Any]] = (),
     audited_at: datetime | None = None,
+    sequence: Sequence[Place] = (),
+    table_statements: Sequence[bytes] = (),
 ) -> bytes:
     """Sign a report.
 
@@ -117,6 +127,10 @@ def issue(
         ``{"auditor", "sha256"}`` for each fair metric that was used.
     audited_at
         When the audit was made; by default now.
+    sequence
+        The certificate's number for each key.
+    table_statements
+        Signed statements about the table, to go with the certificate.
 
     Returns
     -------
@@ -139,6 +153,8 @@ def issue(
             mitigation=mitigation,
             fair_metrics=fair_metrics,
             audited_at=audited_at or datetime.now(UTC),
+            sequence=[place.to_dict() for place in sequence],
+            table_statements=[read_object(raw) for raw in table_statements],
         )
         statement = {
             "_type": STATEMENT_TYPE,
@@ -301,6 +317,8 @@ def _interpret(
     body = predicate.check(statement, full=full)
     try:
         report = Report.from_dict(body)
+        sequence = tuple(Place.from_dict(place) for place in body.get("sequence", ()))
+        table_statements = tuple(canonical(one) for one in body.get("tableStatements", ()))
     except (DataError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise CertificateError(f"the certificate's report cannot be read: {error!r}") from None
     if report.model.sha256 != digest:
@@ -320,6 +338,8 @@ def _interpret(
         audited_at=predicate.read_time(body["auditedAt"]),
         keyids=keyids,
         verified=verified,
+        sequence=sequence,
+        table_statements=table_statements,
     )
 
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit_registry.errors import CertificateError
 from fairkit_registry.evidence.certificate import check_statement, issue
+from fairkit_registry.evidence.keys import public_half
+from fairkit_registry.evidence.tables import read_statement
 from fairkit_registry.store.blobs import is_digest
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from fairkit.onnx.model import OnnxModel
     from fairkit.progress import Progress
     from fairkit.results.findings import Report
+    from fairkit_registry.evidence.sequence import Place, SequenceFolder
     from fairkit_registry.evidence.settings import AuditSettings
 
 METRIC_DIGEST = "metric_sha256"
@@ -36,6 +39,8 @@ def certify(
     progress: Progress | None = None,
     engine: Engine | str | None = None,
     scheduler: str | None = None,
+    sequence: SequenceFolder | None = None,
+    table_statements: Sequence[bytes] = (),
 ) -> tuple[bytes, Report]:
     """Audit a model and sign what is found, whatever the verdict.
 
@@ -53,6 +58,10 @@ def certify(
         Told about long work.
     engine, scheduler
         Where the audit is made, as for `fairkit.audit`; the certificate does not depend on it.
+    sequence
+        Where the keys' certificates are numbered and kept; None: the certificate has no number.
+    table_statements
+        Signed statements about the table, to go with the certificate.
 
     Returns
     -------
@@ -62,7 +71,7 @@ def certify(
     Raises
     ------
     CertificateError
-        The model's weights lie in other files.
+        The model's weights lie in other files, or a statement is about another table.
     FairkitError
         The audit cannot be made.
     """
@@ -71,17 +80,45 @@ def certify(
             f"{model.name} keeps weights in other files, which its digest does not cover; save it as one file: "
             "onnx.save_model(onnx.load(path), out, save_as_external_data=False)"
         )
+    for raw in table_statements:
+        check_table(raw, dataset.sha256)
     report = settings.run(model, dataset, progress=progress, engine=engine, scheduler=scheduler)
     check_statement(report, settings.to_dict())  # nothing is signed that would be refused later
-    signed = issue(
-        report,
-        secrets,
-        settings=settings.to_dict(),
-        mitigation=mitigation_of(model.settings),
-        fair_metrics=fair_metrics_of(report),
-        audited_at=audited_at,
-    )
+
+    def sign(places: Sequence[Place]) -> bytes:
+        return issue(
+            report,
+            secrets,
+            settings=settings.to_dict(),
+            mitigation=mitigation_of(model.settings),
+            fair_metrics=fair_metrics_of(report),
+            audited_at=audited_at,
+            sequence=places,
+            table_statements=table_statements,
+        )
+
+    if sequence is None:
+        return sign(()), report
+    with sequence.next([public_half(secret).keyid for secret in secrets]) as numbered:
+        signed = sign(numbered.places)
+        numbered.keep(signed)
     return signed, report
+
+
+def check_table(raw: bytes, sha256: str) -> None:
+    """Refuse a statement about another table, whoever signed it.
+
+    Raises
+    ------
+    CertificateError
+        It is, or it is no statement.
+    """
+    found = read_statement(raw)
+    if found.sha256 != sha256:
+        raise CertificateError(
+            f"the statement about {found.name} names the content {found.sha256[:16]}..., the table has "
+            f"{sha256[:16]}...: it is about another table, or the table was changed since"
+        )
 
 
 def mitigation_of(embedded: Mapping[str, Any]) -> dict[str, Any] | None:

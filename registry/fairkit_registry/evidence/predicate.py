@@ -57,6 +57,8 @@ def build(
     mitigation: Mapping[str, Any] | None,
     fair_metrics: Sequence[Mapping[str, Any]],
     audited_at: datetime,
+    sequence: Sequence[Mapping[str, Any]] = (),
+    table_statements: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """Return the predicate: the report's own keys, and beside them the settings and the rest."""
     body = report.to_dict()
@@ -67,6 +69,10 @@ def build(
         "fairMetrics": [dict(metric) for metric in fair_metrics],
         "auditedAt": time_text(audited_at),
     }
+    if sequence:
+        body["sequence"] = [dict(place) for place in sequence]
+    if table_statements:
+        body["tableStatements"] = [dict(statement) for statement in table_statements]
     return body | {"checksums": checksums(body)}
 
 

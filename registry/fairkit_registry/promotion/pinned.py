@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fairkit_registry.errors import CertificateError
 from fairkit_registry.evidence import pins
+from fairkit_registry.evidence.keys import parse_public
+from fairkit_registry.evidence.tables import verify_statement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from fairkit_registry.evidence.certificate import Certificate
     from fairkit_registry.promotion.decision import Case
 
 _SHOWN = 5
+
+
+def fitting(case: Case, found: Iterable[Certificate]) -> list[Certificate]:
+    """Return the certificates whose settings are those that the alias pins, or the default."""
+    pinned = case.alias.policy.settings
+    return [one for one in found if not any(pins.deviations(_as_served(case, one), pinned))]
 
 
 def check_settings(case: Case, deciding: Certificate, held: Certificate | None) -> None:
@@ -89,11 +98,32 @@ def _are_inputs(case: Case, features: list[str]) -> bool:
 def check_rows(case: Case, deciding: Certificate) -> None:
     """Refuse groups that are too small, and rows that were left out through a column of the signer's choice."""
     policy, data = case.alias.policy, deciding.report.data
+    if policy.data_keys:
+        _check_signed(case, deciding)
     if policy.min_rows is not None:
         for text in _small(deciding, policy.min_rows):
             case.refuse(text)
     if data.dropped_rows:
         _check_dropped(case, deciding)
+
+
+def _check_signed(case: Case, deciding: Certificate) -> None:
+    """Refuse a table that none of the alias's keys for tables has signed."""
+    trusted = [parse_public(pem) for pem in case.alias.policy.data_keys]
+    data = deciding.report.data
+    for raw in deciding.table_statements:
+        try:
+            found = verify_statement(raw, trusted, data_sha256=data.sha256)
+        except CertificateError:
+            continue
+        purpose = f": {found.purpose}" if found.purpose else ""
+        case.note(f"the table {found.name} is signed by key {found.keyids[0][:16]}{purpose}")
+        return
+    case.refuse(
+        f"the alias asks for a table that one of its keys for tables has signed, and the certificate has no such "
+        f"statement about {data.name} ({data.sha256[:16]}): `fairkit sign-data TABLE --key KEY --output STATEMENT`, "
+        "then `fairkit certify ... --signed-data STATEMENT`"
+    )
 
 
 def _small(deciding: Certificate, least: int) -> Iterator[str]:

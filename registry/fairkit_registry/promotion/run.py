@@ -9,8 +9,9 @@ from fairkit_registry import names
 from fairkit_registry.promotion.current import check_current
 from fairkit_registry.promotion.decision import Case, Decision, Reason
 from fairkit_registry.promotion.demands import check_age, check_rules
-from fairkit_registry.promotion.pinned import check_rows, check_settings, note_choices
+from fairkit_registry.promotion.pinned import check_rows, check_settings, fitting, note_choices
 from fairkit_registry.promotion.policies import AliasPolicy
+from fairkit_registry.promotion.sequential import check_sequence
 from fairkit_registry.promotion.valid import newest, of_current, on_data, trusted_keys, valid
 from fairkit_registry.store.records import Alias
 
@@ -82,18 +83,23 @@ def promote(registry: Registry, reference: str, alias: str, *, now: datetime | N
         There is no such version, or the registry cannot be written.
     """
     while True:
+        about = registry.certificates(model=registry.version(reference).model)
         decision = evaluate(registry, reference, alias, now=now)
         if decision.verdict != "pass":
             return decision
         with registry.index.write() as connection:
             # The decision took time. It counts only for what it was made about: the alias, and the version
-            # with these certificates (a newer one would decide).
+            # with these certificates, its own and those of other versions with its file (a newer one would decide).
             still = registry.alias(decision.version.name, alias), registry.version(decision.version.reference)
-            if still != (decision.alias, decision.version):
+            if still != (decision.alias, decision.version) or _certificates(registry, decision) != about:
                 continue
             counted = None if decision.certificate is None else decision.certificate.sha256
             registry.point(connection, decision.version, decision.alias, counted)
             return decision
+
+
+def _certificates(registry: Registry, decision: Decision) -> tuple[str, ...]:
+    return registry.certificates(model=decision.version.model)
 
 
 def _decide(case: Case, trusted: Sequence[PublicKey], held: Certificate | None) -> Certificate | None:
@@ -120,9 +126,11 @@ def _decide(case: Case, trusted: Sequence[PublicKey], held: Certificate | None) 
             f"no certificate of {reference} is about the data that {alias!r} asks for "
             f"({', '.join(digest[:16] for digest in policy.data)}); they are about {given}"
         )
-    candidates = newest(usable or found)
+    candidates = newest(fitting(case, usable) or usable or found)
     for one in candidates:
         _hold_against(case, one, held)
+        if policy.sequential:
+            check_sequence(case, one, trusted)
     return candidates[-1]
 
 

@@ -26,12 +26,14 @@ def trusted_keys(policy: AliasPolicy) -> list[PublicKey]:
 def valid(case: Case, version: Version, trusted: Sequence[PublicKey]) -> Iterator[Certificate]:
     """Yield the certificates of a version that hold; each that does not becomes a reason against it.
 
+    Certificates of other versions with the same file count too: a file added again does not leave a bad one behind.
     A certificate by somebody else is a note where another one holds. One by a trusted key that contradicts itself, or a
     damaged file, is a refusal in any case: what it should have said may be worse than what the others say.
     """
     refused = []
     good = 0
-    for digest in version.certificates:
+    elsewhere = set(case.registry.certificates(model=version.model)) - set(version.certificates)
+    for digest in (*version.certificates, *sorted(elsewhere)):
         try:
             raw = case.registry.certificate(digest)
             yield certificates.verify(raw, trusted, model_sha256=version.model)
@@ -39,6 +41,8 @@ def valid(case: Case, version: Version, trusted: Sequence[PublicKey]) -> Iterato
         except (ContradictionError, RegistryError) as error:
             case.refuse(f"certificate {digest[:12]} of {version.reference} does not count: {error}")
         except CertificateError as error:
+            if digest in elsewhere:
+                continue
             refused.append(f"certificate {digest[:12]} of {version.reference} does not count: {error}")
     for text in refused:
         (case.note if good else case.refuse)(text)

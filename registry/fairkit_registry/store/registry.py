@@ -238,6 +238,17 @@ class Registry:
                 tables.refuse_unknown(connection, name)
             return events.read(connection, name, limit=limit)
 
+    def certificates(self, *, model: str | None = None) -> tuple[str, ...]:
+        """Return the digest of every certificate, of all models or of the versions with this file, in any order."""
+        with self.index.read() as connection:
+            self.confirm(connection)
+            rows = connection.execute(
+                "SELECT DISTINCT c.digest FROM certificates c JOIN versions v ON v.name = c.name AND "
+                "v.version = c.version WHERE ? IS NULL OR v.model = ? ORDER BY c.digest",
+                (model, model),
+            )
+            return tuple(row["digest"] for row in rows)
+
     def model_path(self, version: Version) -> Path:
         """Return the path of a version's ONNX file, after hashing the file again.
 

@@ -1,0 +1,56 @@
+"""`fairkit sign-data`: an auditor vouches for a table before models are audited on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fairkit_cli import options as opt
+from fairkit_cli.output import echo, print_json
+
+
+def sign_data(
+    table: Annotated[
+        str, typer.Argument(metavar="TABLE", help="CSV or Parquet: a file, a folder or a glob.")
+    ],
+    *,
+    keys: Annotated[
+        list[Path], typer.Option("--key", metavar="FILE", help="Secret key to sign with (repeatable).")
+    ],
+    insecure_key: Annotated[
+        bool,
+        typer.Option("--insecure-key", help="Sign with a key that other users of this machine can read."),
+    ] = False,
+    output: Annotated[Path, typer.Option("--output", metavar="FILE", help="The signed statement.")],
+    purpose: Annotated[
+        str, typer.Option("--purpose", metavar="TEXT", help="What the table is for; it is signed too.")
+    ] = "",
+    output_format: opt.TableFormat = "table",
+) -> None:
+    """Sign a statement about a table: its content's digest, rows and columns.
+
+    `fairkit certify --signed-data STATEMENT` puts it into a certificate; an alias with `--data-key PUB` asks for one.
+    """
+    from fairkit.data.dataset import load_data
+    from fairkit.files import check_writable, write_atomic
+    from fairkit_registry.evidence.keys import load_secret
+    from fairkit_registry.evidence.tables import read_statement, sign_table
+
+    secrets = [
+        load_secret(path, insecure=insecure_key) for path in keys
+    ]  # before the table, which may be large
+    check_writable(output)
+    data = load_data(table)
+    rows = data.profile.rows + data.profile.dropped_rows
+    raw = sign_table(data.name, data.sha256, rows, data.columns, secrets, purpose=purpose)
+    write_atomic(output, raw)
+    found = read_statement(raw)
+    if output_format == "json":
+        print_json(found.to_dict() | {"statement": str(output)})
+        return
+    echo(
+        f"{output}: {found.name}, {found.rows:,} rows, content {found.sha256}",
+        f"signed by key {', '.join(keyid[:16] for keyid in found.keyids)}",
+    )

@@ -1,0 +1,123 @@
+"""The auditor's own sequence: every certificate of a key has a number, and a copy of each is kept.
+
+A certificate names its number and the digest of the one before it. Who relies on certificates can then see that none is
+missing: a bad one cannot be left out without a gap.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from fairkit.files import write_atomic
+from fairkit_registry.errors import RegistryError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A certificate's place in the sequence of one key.
+
+    Attributes
+    ----------
+    keyid
+        The key.
+    number
+        From 1, without gaps.
+    previous
+        SHA-256 of the certificate file before it; None for the first.
+    """
+
+    keyid: str
+    number: int
+    previous: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {"keyid": self.keyid, "number": self.number, "previous": self.previous}
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote."""
+        return cls(keyid=record["keyid"], number=record["number"], previous=record["previous"])
+
+
+def default_folder() -> Path:
+    """Return where an auditor's certificates are kept by default: in the state folder of the user."""
+    import platformdirs
+
+    return Path(platformdirs.user_state_path("fairkit")) / "certificates"
+
+
+class SequenceFolder:
+    """Where an auditor keeps a copy of every certificate, numbered for each key.
+
+    Parameters
+    ----------
+    root
+        The folder; by default that of `default_folder`. There is one folder in it for each key.
+    """
+
+    def __init__(self, root: Path | None = None) -> None:
+        self.root = default_folder() if root is None else root
+
+    @contextmanager
+    def next(self, keyids: Sequence[str]) -> Iterator[Next]:
+        """Hold the next number of each key until the block ends; others wait.
+
+        Raises
+        ------
+        RegistryError
+            The folder cannot be written.
+        """
+        with ExitStack() as held:
+            try:
+                for keyid in sorted(set(keyids)):
+                    folder = self.root / keyid
+                    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+                    held.enter_context(_locked(folder / "lock"))
+                places = tuple(self._place(keyid) for keyid in dict.fromkeys(keyids))
+            except OSError as error:
+                raise RegistryError(
+                    f"the certificate cannot be numbered: {self.root}: {error.strerror or error}. Name a folder that "
+                    "can be written with --sequence"
+                ) from None
+            yield Next(self.root, places)
+
+    def _place(self, keyid: str) -> Place:
+        files = sorted((self.root / keyid).glob("????????.json"))
+        if not files:
+            return Place(keyid=keyid, number=1, previous=None)
+        previous = hashlib.sha256(files[-1].read_bytes()).hexdigest()
+        return Place(keyid=keyid, number=int(files[-1].stem) + 1, previous=previous)
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """The numbers that the next certificate gets."""
+
+    root: Path
+    places: tuple[Place, ...]
+
+    def keep(self, raw: bytes) -> None:
+        """Keep a copy of the certificate under its numbers: from now on they are taken."""
+        for place in self.places:
+            write_atomic(self.root / place.keyid / f"{place.number:08d}.json", raw, replace=False)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a lock that ends with the process; without one where the system has none."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    with path.open("ab") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,208 @@
+"""Signed statements about tables: an auditor vouches for the rows before anybody audits a model on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fairkit_registry.errors import CertificateError, VerificationError
+from fairkit_registry.evidence import dsse
+from fairkit_registry.evidence.predicate import read_time, time_text
+from fairkit_registry.jsonio import StrictJsonError, canonical, read_object
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from fairkit_registry.evidence.keys import PublicKey
+
+PAYLOAD_TYPE = "application/vnd.in-toto+json"
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+TYPE = "https://fairkit.dev/signed-data/v1"
+"""The predicate type. It is a name; nothing is ever fetched from it."""
+
+LARGEST = 64 * 1024
+"""Bytes of the largest statement that is read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableStatement:
+    """What a statement about a table says.
+
+    Attributes
+    ----------
+    name, sha256
+        The table: its name, and the digest of its columns, types and values in order.
+    rows
+        How many it has.
+    columns
+        Their names, in order.
+    purpose
+        What the table is for, in the signer's words; empty where nothing was said.
+    signed_at
+        When, as the signer says.
+    keyids
+        The trusted keys that signed, or what the file claims where it was only read.
+    """
+
+    name: str
+    sha256: str
+    rows: int
+    columns: tuple[str, ...]
+    purpose: str
+    signed_at: datetime
+    keyids: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "name": self.name,
+            "sha256": self.sha256,
+            "rows": self.rows,
+            "columns": list(self.columns),
+            "purpose": self.purpose,
+            "signedAt": time_text(self.signed_at),
+            "keyids": list(self.keyids),
+        }
+
+
+def sign_table(
+    name: str,
+    sha256: str,
+    rows: int,
+    columns: Sequence[str],
+    secrets: Sequence[Ed25519PrivateKey],
+    *,
+    purpose: str = "",
+    signed_at: datetime | None = None,
+) -> bytes:
+    """Sign a statement about a table.
+
+    Parameters
+    ----------
+    name, sha256, rows, columns
+        The table, as `fairkit.load_data` reads it.
+    secrets
+        The keys to sign with.
+    purpose
+        What the table is for.
+    signed_at
+        By default now.
+
+    Returns
+    -------
+    bytes
+        An in-toto Statement in a DSSE envelope, as JSON.
+    """
+    statement = {
+        "_type": STATEMENT_TYPE,
+        "subject": [{"name": name, "digest": {"sha256": sha256}}],
+        "predicateType": TYPE,
+        "predicate": {
+            "rows": rows,
+            "columns": list(columns),
+            "purpose": purpose,
+            "signedAt": time_text(signed_at or datetime.now(UTC)),
+        },
+    }
+    return dsse.sign(canonical(statement), PAYLOAD_TYPE, secrets).to_bytes() + b"\n"
+
+
+def read_statement(raw: bytes) -> TableStatement:
+    """Read what a statement says without asking who says it.
+
+    Raises
+    ------
+    CertificateError
+        The bytes are no statement about a table.
+    """
+    envelope = dsse.Envelope.from_bytes(raw)
+    return _interpret(envelope, tuple(one.keyid for one in envelope.signatures))
+
+
+def verify_statement(raw: bytes, trusted: Sequence[PublicKey], *, data_sha256: str) -> TableStatement:
+    """Check a statement: signed by a trusted key, and about this table.
+
+    Raises
+    ------
+    VerificationError
+        It is not.
+    CertificateError
+        It is no statement about a table.
+    """
+    envelope = dsse.Envelope.from_bytes(raw)
+    good = dsse.signers(envelope, trusted)
+    if not good:
+        raise VerificationError("the statement about the table is not signed by a key that you trust")
+    found = _interpret(envelope, tuple(key.keyid for key in good))
+    if found.sha256 != data_sha256:
+        raise VerificationError(
+            f"the statement is about another table: it names SHA-256 {found.sha256[:16]}..., the table has "
+            f"{data_sha256[:16]}..."
+        )
+    return found
+
+
+def read_file(path: str | Path) -> bytes:
+    """Read a statement's file.
+
+    Raises
+    ------
+    CertificateError
+        It is missing, too large, or no statement about a table.
+    """
+    path = Path(path)
+    try:
+        with path.open("rb") as handle:
+            raw = handle.read(LARGEST + 1)
+    except OSError as error:
+        raise CertificateError(f"cannot read the statement {path}: {error.strerror or error}") from None
+    if len(raw) > LARGEST:
+        raise CertificateError(f"{path} is too large to be a statement about a table")
+    try:
+        read_statement(raw)
+    except CertificateError as error:
+        raise CertificateError(f"{path}: {error}") from None
+    return raw
+
+
+def _interpret(envelope: dsse.Envelope, keyids: tuple[str, ...]) -> TableStatement:
+    if envelope.payload_type != PAYLOAD_TYPE:
+        raise CertificateError(f"no statement about a table: its payload type is {envelope.payload_type!r}")
+    try:
+        statement = read_object(envelope.payload)
+        if statement.get("_type") != STATEMENT_TYPE or statement.get("predicateType") != TYPE:
+            raise CertificateError(
+                f"no statement about a table: its predicate is of type {statement.get('predicateType')!r}; "
+                "`fairkit sign-data TABLE` makes one"
+            )
+        (subject,), body = statement["subject"], statement["predicate"]
+        found = TableStatement(
+            name=_text(subject["name"]),
+            sha256=_text(subject["digest"]["sha256"]),
+            rows=_count(body["rows"]),
+            columns=tuple(map(_text, body["columns"])),
+            purpose=_text(body["purpose"]),
+            signed_at=read_time(body["signedAt"]),
+            keyids=keyids,
+        )
+    except (StrictJsonError, KeyError, TypeError, ValueError) as error:
+        if isinstance(error, CertificateError):
+            raise
+        raise CertificateError(f"no statement about a table: {error}") from None
+    return found
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise TypeError(f"{value!r} is no number of rows")
+    return value
