@@ -20,6 +20,7 @@ RULE = "equal_opportunity_difference:sex=0.05"
 
 
 def demo(
+    ctx: typer.Context,
     keep: Annotated[
         Path | None,
         typer.Option("--keep", metavar="FOLDER", help="Keep the files there; the folder must be new."),
@@ -30,27 +31,27 @@ def demo(
         if keep.exists():
             raise DataError(f"{str(keep)!r} is there already; give --keep a folder that is not")
         keep.mkdir(parents=True)
-        _run(keep)
+        _run(keep, ctx.find_root().command)
         echo("", f"The files are in {keep}.")
         return
     with tempfile.TemporaryDirectory(prefix="fairkit-demo-") as folder:
-        _run(Path(folder))
+        _run(Path(folder), ctx.find_root().command)
     echo("", "These files are gone now; `fairkit demo --keep FOLDER` keeps them.")
 
 
-def _run(folder: Path) -> None:
+def _run(folder: Path, command: Any) -> None:
     with chdir(folder):
         _write_data()
         result = _train()
-        _type("audit", "plain.onnx", "--data", "test.parquet", "--max", RULE)
+        _type(command, "audit", "plain.onnx", "--data", "test.parquet", "--max", RULE)
         _say(f"A rule is broken. {result.plugin} trains again under a constraint; on the held-out rows:")
         _show_command("mitigate", "--plugin", result.plugin, *_data_options(), "--output", "fair.onnx")
         from fairkit_cli.text.comparison import comparison
 
         write(lambda terminal: comparison(result, terminal=terminal))
         _say("The new file alone carries all that an audit needs:")
-        _type("audit", "fair.onnx", "--data", "test.parquet", "--max", RULE)
-        _evidence()
+        _type(command, "audit", "fair.onnx", "--data", "test.parquet", "--max", RULE)
+        _evidence(command)
 
 
 def _write_data() -> None:
@@ -78,21 +79,22 @@ def _train() -> Any:
     return result
 
 
-def _evidence() -> None:
+def _evidence(command: Any) -> None:
     _say(
         "Evidence: both models are audited again and signed, and kept in a registry that lets only one be promoted."
     )
-    _type("key", "new", "auditor.key")
+    _type(command, "key", "new", "auditor.key")
     for name in ("plain", "fair"):
         certificate = f"{name}.cert.json"
         _type(
+            command,
             "certify", f"{name}.onnx", "--data", "test.parquet", "--max", RULE,
             "--key", "auditor.key", "--output", certificate, quiet=True,
         )  # fmt: skip
-        _type("registry", "add", "loans", f"{name}.onnx", "--certificate", certificate)
-    _type("registry", "alias", "loans", "production", "--max", RULE, "--key", "auditor.key.pub")
+        _type(command, "registry", "add", "loans", f"{name}.onnx", "--certificate", certificate)
+    _type(command, "registry", "alias", "loans", "production", "--max", RULE, "--key", "auditor.key.pub")
     for version in (1, 2):
-        _type("registry", "promote", f"loans@{version}", "production")
+        _type(command, "registry", "promote", f"loans@{version}", "production")
 
 
 def _data_options() -> list[str]:
@@ -112,13 +114,11 @@ def _show_command(*arguments: str) -> None:
     echo(f"$ fairkit {shlex.join(arguments)}")
 
 
-def _type(*arguments: str, quiet: bool = False) -> None:
-    """Show a command as one would type it, and run it."""
+def _type(command: Any, *arguments: str, quiet: bool = False) -> None:
+    """Show a command as one would type it, and run it by the root command."""
     import contextlib
-
-    from fairkit_cli.main import app
 
     _show_command(*arguments)
     with contextlib.redirect_stdout(io.StringIO()) if quiet else contextlib.nullcontext():
-        code = app(list(arguments), standalone_mode=False)
+        code = command.main(list(arguments), prog_name="fairkit", standalone_mode=False)
     echo(f"exit code {code or 0}", "")
