@@ -58,6 +58,19 @@ def test_a_folder_gives_the_numbers_of_one_machine(
     same(there.to_dict(), whole, within=1e-9)
 
 
+def test_missing_groups_are_those_of_one_machine(engine: Any, loans_model: Any, write_parts: Any) -> None:
+    """All rows without a group are in one part."""
+    table = pq.read_table(loans_model.data)
+    recorded = [None if i < 300 else sex for i, sex in enumerate(table["sex"].to_pylist())]
+    table = table.append_column("recorded_sex", pa.array(recorded))
+    roles = SETTINGS | {"sensitive": ["recorded_sex", "ethnicity"]}
+    folder = write_parts("missing", table, [500])
+    here = fairkit.audit(loans_model.path, fairkit.load_data(folder, **roles))
+    there = fairkit.audit(loans_model.path, fairkit.load_data(folder, **roles), engine=engine)
+    assert here.data.missing == {"recorded_sex": 300}
+    same(there.to_dict(), here.to_dict())
+
+
 def test_row_groups_are_parts(engine: Any, loans_model: Any, tmp_path: Path, monkeypatch: Any) -> None:
     pq.write_table(pq.read_table(loans_model.data), tmp_path / "loans.parquet", row_group_size=700)
     monkeypatch.setattr("fairkit.engines.dask.PART_ROWS", 1_500)

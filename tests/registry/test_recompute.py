@@ -192,3 +192,62 @@ def test_fair_metrics_are_named_once_for_each_auditor(make, model):
     assert fair_metrics_of(make.report(model(), findings)) == [
         {"auditor": "restricted-dro", "sha256": "a" * 64}
     ]
+
+
+def test_what_is_not_known_is_signed_and_comes_back(table, scorer, signer):
+    """Missing groups, wrong labels and simultaneous intervals are settings, and their bounds are in the certificate."""
+    frame = table.assign(sex=[None if i % 7 == 0 else value for i, value in enumerate(table["sex"])])
+    settings = AuditSettings(
+        data=ROLES,
+        auditors=("group",),
+        parameters={"group": {"label_error": ["sex=0.05", "paid=0.02"], "simultaneous": True}},
+        policy=(
+            {"metric": "demographic_parity_difference", "sensitive": "sex", "max": 0.5},
+            {"metric": "demographic_parity_difference", "sensitive": "sex", "max": 0.25},
+        ),
+        adjustment="holm",
+    )
+    raw, report = certify(OnnxModel.load(scorer), settings.open_data(frame), settings, [signer.secret])
+    found = certificate.verify(raw, [signer.public])
+    assert found.report.data.missing == {"sex": 86}
+    finding = found.report.find("demographic_parity_difference", "sex")
+    assert {"missing_bounds", "label_error_bounds", "outcome_error_bounds", "simultaneous_interval"} <= set(
+        finding.evidence
+    )
+    assert (
+        finding.evidence["missing_bounds"]["low"]
+        <= finding.value
+        <= finding.evidence["missing_bounds"]["high"]
+    )
+    assert "inconclusive" in [rule.verdict for rule in report.policy]
+    again = AuditSettings.from_dict(found.settings)
+    assert recompute(found, scorer, again.open_data(frame)).policy == report.policy
+    filled = frame.assign(sex=frame["sex"].fillna("f"))
+    with pytest.raises(VerificationError):
+        recompute(found, scorer, again.open_data(filled))
+
+
+def test_a_support_size_is_signed_and_comes_back(table, scorer, signer):
+    pytest.importorskip("numba")
+    settings = AuditSettings(
+        data=ROLES,
+        auditors=("restricted-dro",),
+        parameters={
+            "restricted-dro": {
+                "epsilon": 0.1,
+                "fair_metric": "euclidean",
+                "columns": ["income"],
+                "support": 200,
+            }
+        },
+        policy=({"metric": "performance_gap", "sensitive": None, "max": 50.0, "support": 200},),
+    )
+    raw, report = certify(OnnxModel.load(scorer), settings.open_data(table), settings, [signer.secret])
+    assert report.verdict == "pass"
+    found = certificate.verify(raw, [signer.public])
+    assert found.report.policy[0].support == 200
+    (finding,) = found.report.findings
+    assert finding.evidence["support_sizes"] == [50, 100, 200]
+    assert len(finding.evidence["support_values"]) == 3
+    again = AuditSettings.from_dict(found.settings)
+    assert recompute(found, scorer, again.open_data(table)).policy == report.policy

@@ -301,3 +301,25 @@ def test_a_label_error_of_an_unknown_column_is_refused():
         fairkit.ParameterError, match="no sensitive column and not the label; there are: sex, race, y"
     ):
         _audit(_people(), parameters={"group": {"label_error": ["age=0.1"]}})
+
+
+def test_a_comparison_uses_the_rows_that_the_audits_use():
+    columns = _people()
+    columns["other"] = np.random.default_rng(9).integers(0, 2, 4_000)
+    data = fairkit.load_data(columns, label="y", favorable=1, sensitive=["sex", "race"])
+    models = [PredictedColumns(decision=name, score="score") for name in ("decision", "other")]
+    found = fairkit.compare(models, data)
+    reports = [fairkit.audit(model, data) for model in models]
+    for metric, sensitive in (
+        ("accuracy", None),
+        ("demographic_parity_difference", "sex"),
+        ("roc_auc_difference", "race"),
+        ("statistical_parity_ks", "race"),
+    ):
+        (change,) = [
+            one
+            for one in found.changes[0]
+            if (one.metric, one.sensitive, one.group) == (metric, sensitive, None)
+        ]
+        seen = [report.find(metric, sensitive).value for report in reports]
+        assert [change.before, change.after] == pytest.approx(seen)
