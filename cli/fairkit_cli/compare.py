@@ -23,6 +23,7 @@ def compare(
         ),
     ],
     columns: opt.DataOptions,
+    where: opt.EngineOptions,
     task: opt.TaskName = None,
     score_output: opt.ScoreOutput = None,
     decision_output: opt.DecisionOutput = None,
@@ -64,7 +65,14 @@ def compare(
     file = "test" if "test" in settings.data else "path"
     data = opt.load_dataset(columns, settings, carried, file=file)
     with drawing(output_format), progress_bar() as progress:
-        result = run(loaded, data, confidence=audited.confidence, options=audited.options, progress=progress)
+        result = run(
+            loaded,
+            data,
+            confidence=audited.confidence,
+            options=audited.options,
+            progress=progress,
+            **where.arguments(),
+        )
     write(lambda terminal: text_of(result, output_format, terminal), output)
 
 

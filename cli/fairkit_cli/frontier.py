@@ -128,6 +128,7 @@ def frontier(
     budget: Budget = 20,
     assignments: opt.Assignments = None,
     columns: opt.DataOptions,
+    where: opt.EngineOptions,
     test: Annotated[
         str | None,
         typer.Option(
@@ -207,6 +208,7 @@ def frontier(
                 repeats=repeats,
                 state=state,
                 progress=progress,
+                **where.arguments(),
             )
     except KeyboardInterrupt as error:
         kept = (

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from fairkit.engines.local import LocalEngine
 from fairkit.progress import Progress, no_progress
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Batch, Dataset
+    from fairkit.data.sources import Source
     from fairkit.data.task import Task
     from fairkit.engines.base import Engine
     from fairkit.metrics import Metric
@@ -39,7 +41,7 @@ class AuditContext:
     progress
         Tell it about long work.
     engine
-        What spreads the work over machines; None on one machine.
+        What runs functions where the rows are.
     """
 
     dataset: Dataset
@@ -48,28 +50,28 @@ class AuditContext:
     confidence: float = 0.95
     seed: int = 0
     progress: Progress = field(default=no_progress, compare=False)
-    engine: Engine | None = field(default=None, compare=False)
+    engine: Engine = field(default_factory=LocalEngine, compare=False)
 
     def distinct(self, column: str, most: int = 10_000) -> list[Any]:
         """Return a column's distinct values in the rows that are used, text last; a few more than `most` at most."""
-        if self.engine is not None:
-            return self.engine.distinct(self.dataset, column, most)
-        return distinct(self.dataset, column, most)
+        dataset = self.engine.share(self.dataset.without_rows())
+        found = self.engine.total(_distinct, self.dataset.source, dataset, column, most)
+        return sorted(dict.fromkeys(found), key=lambda value: (isinstance(value, str), value))
 
     def rng(self, purpose: str) -> np.random.Generator:
         """Make a generator from the seed, its own for every purpose."""
         return np.random.default_rng([self.seed, *purpose.encode()])
 
 
-def distinct(dataset: Dataset, column: str, most: int) -> list[Any]:
-    """Return a column's distinct values in the rows that are used; see `AuditContext.distinct`."""
+def _distinct(source: Source, start: int, dataset: Dataset, column: str, most: int) -> list[Any]:
+    """Return a column's distinct values in a piece of the table."""
     seen: dict[Any, None] = {}
-    for batch in dataset.batches([column]):
+    for batch in dataset.part(source, start).batches([column]):
         values = set(batch.column(column).tolist())
         seen.update(dict.fromkeys(v for v in values if v is not None and v == v))  # noqa: PLR0124 -- not NaN
         if len(seen) > most:
             break
-    return sorted(seen, key=lambda value: (isinstance(value, str), value))
+    return list(seen)
 
 
 def measured(auditor: Auditor, batch: Batch, predictions: Predictions, context: AuditContext) -> Any:
@@ -142,8 +144,8 @@ class Auditor(ABC):
         Whether `measure` copes with rows whose group is not known: their index in ``batch.groups`` is -1. By
         default it is given only rows that have a group in every sensitive column.
     spread
-        Whether partial results are as large as the rows. On a cluster they then stay on the workers, and
-        `findings` is given a `fairkit.engines.Spread` of them instead of their sum.
+        Whether partial results are as large as the rows. They then stay where the rows are, and `findings` is
+        given a `fairkit.engines.base.Spread` of them instead of their sum.
     """
 
     name: ClassVar[str]

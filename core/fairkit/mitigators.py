@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from fairkit.data.task import Task
-    from fairkit.mitigation.rows import SpreadRows
+    from fairkit.engines.rows import RowsInParts
     from fairkit.models.scorer import ModelOptions
     from fairkit.onnx.model import OnnxModel
     from fairkit.results.policy import Rule
@@ -193,7 +193,7 @@ class Mitigator(ABC):
         """Train the same learner without mitigation, for the comparison before and after."""
         return fit_learner(self.learner(run), table, run)
 
-    def fit_spread(self, table: Table, rows: SpreadRows, run: Run) -> FittedModel:
+    def fit_spread(self, table: Table, rows: RowsInParts, run: Run) -> FittedModel:
         """Learn from rows that lie on the workers of an engine.
 
         Parameters
@@ -214,7 +214,7 @@ class Mitigator(ABC):
             f"{self.name} trains on one machine only: leave out --engine (fairgbm trains on a cluster)"
         )
 
-    def baseline_spread(self, table: Table, rows: SpreadRows, run: Run) -> FittedModel:
+    def baseline_spread(self, table: Table, rows: RowsInParts, run: Run) -> FittedModel:
         """Train the same learner without mitigation where the rows are."""
         return self.fit_spread(table, rows, run)
 

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fairkit.learners import INSTALLED, fit_learner
-from fairkit.mitigators import FittedModel, Mitigator, Run, Table
+from fairkit.mitigators import Mitigator
 from fairkit.parameters.declare import parameter
 
 if TYPE_CHECKING:
+    from fairkit.data.table import Table
+    from fairkit.fitted import FittedModel, Run
     from fairkit.mitigators import Stage
     from fairkit.onnx.write.encode import Encoding
 
@@ -56,7 +58,8 @@ class PreProcessor(Mitigator):
         from __future__ import annotations
 
         import fairkit
-        from fairkit.mitigators import Run, Table
+        from fairkit.data.table import Table
+        from fairkit.fitted import Run
         from fairkit.preprocess import Prepared, PreProcessor
 
 

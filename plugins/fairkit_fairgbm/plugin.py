@@ -20,7 +20,7 @@ from fairkit_fairgbm import backends
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.mitigation.rows import SpreadRows
+    from fairkit.engines.rows import RowsInParts
     from fairkit.mitigators import Groups
     from fairkit.onnx.model import OnnxModel
     from fairkit.onnx.write.encode import Encoder, TextMode
@@ -201,7 +201,7 @@ class FairGBM(Mitigator):
         encoder = fit_encoder(train.columns, train.features, text=text)
         return self._fit(encoder, train, held, run)
 
-    def fit_spread(self, table: Table, rows: SpreadRows, run: Run) -> FittedModel:
+    def fit_spread(self, table: Table, rows: RowsInParts, run: Run) -> FittedModel:
         """Train where the rows are; see `Mitigator.fit_spread`."""
         from fairkit_fairgbm import spread
 
@@ -218,7 +218,7 @@ class FairGBM(Mitigator):
         cells = spread.cells(table, groups, held, held=False)
         return self._fitted(encoder, result, groups, constraints, constraints.resolution(cells), names)
 
-    def baseline_spread(self, table: Table, rows: SpreadRows, run: Run) -> FittedModel:
+    def baseline_spread(self, table: Table, rows: RowsInParts, run: Run) -> FittedModel:
         """Train stock XGBoost where the rows are, with the same parameters."""
         from fairkit_fairgbm import spread
 

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data.dataset import Dataset
-    from fairkit.mitigation.rows import SpreadRows
+    from fairkit.data.sources import Source
+    from fairkit.engines.rows import RowsInParts
     from fairkit.mitigators import Groups, Table
     from fairkit.progress import Progress
     from fairkit_fairgbm.constraints import Cells, Constraints
@@ -44,7 +45,7 @@ def cells(table: Table, groups: Groups, mask: NDArray[np.bool_] | None, *, held:
 
 
 def train(
-    rows: SpreadRows,
+    rows: RowsInParts,
     table: Table,
     groups: Groups,
     held: NDArray[np.bool_] | None,
@@ -60,7 +61,7 @@ def train(
     EngineError
         A worker was lost: XGBoost cannot go on without its rows.
     """
-    rows.engine.check((), ("xgboost",))
+    rows.engine.check({}, ("xgboost",))
     encoder = learn_encoder(rows, table)
     codes = (2 * groups.codes + (table.target > 0)).astype(
         np.uint8 if len(groups.names) <= 128 else np.uint32
@@ -86,7 +87,7 @@ def train(
     return trained(result["booster"], start), encoder
 
 
-def baseline(rows: SpreadRows, table: Table, params: Mapping[str, Any], rounds: int) -> TabularModel:
+def baseline(rows: RowsInParts, table: Table, params: Mapping[str, Any], rounds: int) -> TabularModel:
     """Train stock XGBoost on the workers."""
     encoder = learn_encoder(rows, table)
     labels = (table.target > 0).astype(np.uint8)
@@ -104,7 +105,7 @@ def baseline(rows: SpreadRows, table: Table, params: Mapping[str, Any], rounds: 
     return TabularModel(encoder=encoder, estimator=result["booster"], task="binary")
 
 
-def learn_encoder(rows: SpreadRows, table: Table) -> Encoder:
+def learn_encoder(rows: RowsInParts, table: Table) -> Encoder:
     """Fit the encoder of one machine (one-hot text) from what the parts count."""
     counted: dict[str, Counter[str] | None] = {}
     for part in rows.collect(count_texts, table.features):
@@ -123,11 +124,11 @@ def learn_encoder(rows: SpreadRows, table: Table) -> Encoder:
 
 
 def count_texts(
-    part: Any, place: Any, dataset: Dataset, features: tuple[str, ...]
+    source: Source, start: int, dataset: Dataset, features: tuple[str, ...]
 ) -> dict[str, Counter[str] | None]:
     """Count a part's texts by column; None for numbers, whose finiteness is checked."""
     found: dict[str, Counter[str] | None] = {}
-    for batch in dataset.part(place.open(part), place.start).batches(features):
+    for batch in dataset.part(source, start).batches(features):
         for name in features:
             values = batch.column(name)
             encoder = fit_encoder({name: values[:1000]}, [name], text="onehot")
@@ -141,19 +142,18 @@ def count_texts(
 
 
 def encode(
-    part: Any,
-    place: Any,
+    source: Source,
+    start: int,
     dataset: Dataset,
-    encoder: Encoder,
     codes: NDArray[Any],
     weights: NDArray[np.float32] | None,
     held: NDArray[np.bool_] | None,
+    encoder: Encoder,
 ) -> list[NDArray[np.float32]]:
     """Encode a part: matrix, cells and weights of its training rows, then the same of its validation rows."""
     features = dataset.features
     found = [
-        encoder.transform(batch.columns(features))
-        for batch in dataset.part(place.open(part), place.start).batches(features)
+        encoder.transform(batch.columns(features)) for batch in dataset.part(source, start).batches(features)
     ]
     matrix = np.concatenate(found) if found else np.empty((0, len(encoder.names)), np.float32)
     cell = codes.astype(np.float32)
@@ -165,7 +165,7 @@ def encode(
 
 def _matrices(
     xgd: Any,
-    rows: SpreadRows,
+    rows: RowsInParts,
     encoder: Encoder,
     codes: NDArray[Any],
     weights: NDArray[Any] | None,
@@ -176,18 +176,14 @@ def _matrices(
     import dask
     import dask.array as da
 
-    client, engine = rows.engine.client, rows.engine
-    dataset, shared = rows.share(), engine.share(encoder)
+    client = rows.engine.client
     nothing = [None] * len(rows.sizes())
     cut_weights = nothing if weights is None else rows.cut(weights)
     cut_held = nothing if held is None else rows.cut(held)
     arrays: list[list[Any]] = [[] for _ in range(3 if held is None else 6)]
-    for (part, place), code, weight, mask in zip(
-        rows.parts(), rows.cut(codes), cut_weights, cut_held, strict=True
-    ):
-        if not len(code):
-            continue
-        made = engine.submit(encode, part, place, dataset, shared, code, weight, mask)
+    own = list(zip(rows.cut(codes), cut_weights, cut_held, strict=True))
+    tasks = rows.tasks(encode, own, rows.engine.share(encoder))
+    for made, (code, _, mask) in zip(tasks, own, strict=True):
         lengths = [len(code)] if mask is None else [int((~mask).sum()), int(mask.sum())]
         for number, array in enumerate(arrays):
             length = lengths[number // 3]
@@ -228,7 +224,7 @@ def _tell(doing: str, done: int, total: int, **values: float) -> None:
 
 
 @contextmanager
-def _told(rows: SpreadRows, progress: Progress) -> Iterator[None]:
+def _told(rows: RowsInParts, progress: Progress) -> Iterator[None]:
     client = rows.engine.client
 
     def show(event: Any) -> None:
@@ -243,7 +239,7 @@ def _told(rows: SpreadRows, progress: Progress) -> Iterator[None]:
 
 
 @contextmanager
-def _watched(rows: SpreadRows) -> Iterator[Callable[..., Any]]:
+def _watched(rows: RowsInParts) -> Iterator[Callable[..., Any]]:
     """Return a function that runs another while all workers live, and raises EngineError when one is lost."""
     from concurrent.futures import ThreadPoolExecutor, wait
 

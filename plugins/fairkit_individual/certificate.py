@@ -6,13 +6,12 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairkit.auditors import AuditContext, Auditor
 from fairkit.errors import MissingExtraError, ParameterError
-from fairkit.individual.search.memory import check_memory
 from fairkit.results.findings import Finding
 from fairkit_individual.choice import (
     KINDS,
@@ -26,7 +25,7 @@ from fairkit_individual.choice import (
 from fairkit_individual.collect import Collected, collect
 from fairkit_individual.evidence import pairs, shared_columns
 from fairkit_individual.support import Parts, Trend, described, restricted
-from fairkit_individual.tables import MemoryTable, SpreadTable
+from fairkit_individual.tables import table_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -86,12 +85,9 @@ class CertificateAuditor(Auditor):
         """Keep the batch."""
         return collect(batch, predictions, self._columns)
 
-    def findings(self, total: Collected | Spread, context: AuditContext) -> list[Finding]:
+    def findings(self, total: Spread, context: AuditContext) -> list[Finding]:
         """Solve, one finding for each ε in the order given."""
-        if isinstance(total, Collected) or context.engine is None:
-            prepared = self._prepare(MemoryTable(cast("Collected", total).rows()), context)
-        else:
-            prepared = self._prepare(SpreadTable(total, context.engine), context)
+        prepared = self._prepare(table_of(total, context.engine), context)
         epsilons = list(self.parameters.epsilon)
         found: dict[int, Finding] = {}
         eta: float | None = None
@@ -150,7 +146,7 @@ class CertificateAuditor(Auditor):
         rewards = partial(self.rewards, task=context.scorer.task, classes=context.scorer.classes)
         problem, told = rows.problem(metric, rewards, asked, weights)
         parts = Parts(())
-        if self._has_trend() and (context.engine is None or len(rows) <= ALL_QUERIES):
+        if self._has_trend() and (context.engine.here or len(rows) <= ALL_QUERIES):
             context.progress(f"{self.name}: cutting the people in quarters and halves", 0, 0)
             parts = Parts.of(
                 rows,
@@ -195,8 +191,7 @@ class CertificateAuditor(Auditor):
             strength=told.strength,
             penalty=told.penalty,
         )
-        if context.engine is None:
-            check_memory(len(rows), len(metric.encoder.features))
+        rows.check_memory(len(metric.encoder.features))
         if len(rows) > METRIC_ROWS and self.parameters.fair_metric == SUBSPACE:
             return metric, (f"The fair metric was learned from {METRIC_ROWS:,} rows, drawn at random.",)
         return metric, notes

@@ -61,7 +61,7 @@ class OutsideSearch:
         from fairkit.individual.geometry import Geometry
         from fairkit.individual.networks import ModuleNetwork
 
-        if getattr(context, "engine", None) is not None:
+        if not context.engine.here:
             raise ParameterError(
                 "dif: method=gradient runs in one process; run this auditor without workers, or use method=sample"
             )

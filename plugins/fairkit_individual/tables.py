@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from fairkit.individual.search.memory import check_memory
 from fairkit_individual.collect import Rows, join
 
 if TYPE_CHECKING:
@@ -34,11 +35,20 @@ class Table(Protocol):
         """Bring some rows here, by their places among all; these increase."""
         ...
 
+    def check_memory(self, width: int) -> None:
+        """Refuse to begin where the rows, with so many numbers each, do not fit into this machine's memory."""
+        ...
+
     def problem(
         self, metric: FairMetric, rewards: MakeRewards, asked: Ints | None, weights: Floats | None
     ) -> tuple[Problem, tuple[str, ...]]:
         """Put rewards on the support, and ask some rows (None: all); give notes too."""
         ...
+
+
+def table_of(collected: Spread, engine: Engine) -> Table:
+    """Return the rows of an audit, from the `Collected` pieces where they lie."""
+    return MemoryTable(collected.total().rows()) if engine.here else SpreadTable(collected, engine)
 
 
 class MemoryTable:
@@ -53,6 +63,10 @@ class MemoryTable:
     def take(self, places: Ints) -> Rows:
         """See `Table.take`."""
         return self.rows if len(places) == len(self.rows) else self.rows.take(places)
+
+    def check_memory(self, width: int) -> None:
+        """See `Table.check_memory`."""
+        check_memory(len(self.rows), width)
 
     def problem(
         self, metric: FairMetric, rewards: MakeRewards, asked: Ints | None, weights: Floats | None
@@ -86,6 +100,9 @@ class SpreadTable:
             for low, high, start in zip(bounds[:-1], bounds[1:], self._starts[:-1], strict=True)
         ]
         return join(self._rows.numbered(_take, each).collect())
+
+    def check_memory(self, width: int) -> None:
+        """See `Table.check_memory`: every worker holds its part only."""
 
     def problem(
         self, metric: FairMetric, rewards: MakeRewards, asked: Ints | None, weights: Floats | None

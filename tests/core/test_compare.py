@@ -8,8 +8,9 @@ import pytest
 
 import fairkit
 from fairkit.comparing.disparities import change, differences, root_mean_squares
-from fairkit.comparing.distributions import DrawnScores, change_of_parity
-from fairkit.comparing.joint import Paired, paired_areas
+from fairkit.comparing.distributions import change_of_parity
+from fairkit.comparing.joint import paired_areas
+from fairkit.comparing.records import DrawnScores, Paired
 from fairkit.comparing.run import compare
 from fairkit.models.scorer import PredictedColumns
 

@@ -113,7 +113,7 @@ def test_the_result_is_plain_json():
 def test_progress_is_told():
     seen = []
     mitigate(Tilt, data(), progress=lambda *told, **values: seen.append((*told, values)))
-    assert seen == [("training", 1, 1, {"loss": 0.5})]
+    assert seen == [("training", 1, 1, {"loss": 0.5}), ("scoring rows", 300, 300, {})]
 
 
 def test_split_is_even_in_every_group_and_class_and_seeded():

@@ -1,15 +1,15 @@
-"""Scoring rows with several models, and what pairs of them leave behind: joint sums, and rows for what needs ranks."""
+"""What pairs of models that scored the same rows leave behind: joint sums, and rows for what needs ranks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.comparing.distributions import DrawnScores
 from fairkit.comparing.joint import contributions, joint_sums
+from fairkit.comparing.records import DrawnScores
 from fairkit.data.roles import value_text
 from fairkit.statistics import Rows, Scores, Sums
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from fairkit.data.dataset import Batch, Dataset
     from fairkit.metrics import Metric
     from fairkit.models.scorer import Predictions, Scorer
-    from fairkit.progress import Progress
 
     Array = NDArray[np.float64]
 
@@ -79,32 +78,67 @@ class PairTotals:
     sums: dict[tuple[Class, str | None, str], Sums] = field(default_factory=dict)
     ranked: dict[Class, list[RankedRows]] = field(default_factory=dict)
 
+    def __add__(self, other: PairTotals) -> PairTotals:
+        sums = dict(self.sums)
+        for key, found in other.sums.items():
+            have = sums.get(key)
+            sums[key] = found if have is None else have + found
+        labels = dict.fromkeys([*self.ranked, *other.ranked])
+        ranked = {label: [*self.ranked.get(label, ()), *other.ranked.get(label, ())] for label in labels}
+        return PairTotals(sums, ranked)
+
     def classes(self) -> list[Class]:
         """Return the classes in order, None first."""
         return list(dict.fromkeys([None, *(label for label, _, _ in self.sums)]))
 
 
-def collect(
-    scorers: Sequence[Scorer], data: Dataset, metrics: Sequence[Metric], progress: Progress
-) -> list[PairTotals]:
-    """Score all rows once with every model, and add up each jointly with the first."""
-    columns = list(dict.fromkeys(column for scorer in scorers for column in scorer.columns))
-    totals = [PairTotals() for _ in scorers[1:]]
-    done = 0
-    for batch in data.batches(columns, partial=True):
-        views = [_views(batch, s.predict(batch.columns(s.columns)), s, data) for s in scorers]
+@dataclass(frozen=True, slots=True)
+class AllPairs:
+    """What each model but the first leaves behind, beside the first."""
+
+    pairs: tuple[PairTotals, ...]
+
+    def __add__(self, other: AllPairs) -> AllPairs:
+        return AllPairs(tuple(one + two for one, two in zip(self.pairs, other.pairs, strict=True)))
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """Adds up each model jointly with the first (see `fairkit.auditing.measure.Reader`).
+
+    On its way to a worker it leaves the rows behind.
+
+    Attributes
+    ----------
+    scorers
+        The models.
+    dataset
+        Knows groups and labels.
+    metrics
+        What is compared.
+    """
+
+    scorers: tuple[Scorer, ...]
+    dataset: Dataset
+    metrics: tuple[Metric, ...]
+    columns: tuple[str, ...] = ()
+    spread: bool = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"dataset": self.dataset.without_rows()}
+
+    def measure(self, batch: Batch, said: Sequence[Predictions]) -> AllPairs:
+        """Add up one batch."""
+        data, first = self.dataset, self.scorers[0]
+        views = [_views(batch, p, s, data) for p, s in zip(said, self.scorers, strict=True)]
+        totals = tuple(PairTotals() for _ in self.scorers[1:])
         for total, other in zip(totals, views[1:], strict=True):
-            for label, first in views[0].items():
+            for label, rows in views[0].items():
                 if label in other:
-                    chosen = _of_all_classes(metrics) if _is_accuracy(first, scorers[0], label) else metrics
-                    _add(total, label, (first, other[label]), batch, data, chosen)
-        done += len(batch)
-        progress("scoring rows", done, data.profile.rows)
-    return totals
-
-
-def _is_accuracy(rows: Rows, scorer: Scorer, label: Class) -> bool:
-    return scorer.task == "multiclass" and label is None
+                    alone = first.task == "multiclass" and label is None
+                    chosen = _of_all_classes(self.metrics) if alone else self.metrics
+                    _add(total, label, (rows, other[label]), batch, data, chosen)
+        return AllPairs(totals)
 
 
 def _of_all_classes(metrics: Sequence[Metric]) -> list[Metric]:
@@ -187,14 +221,12 @@ def _add(
         known.add(key)
         parts = contributions(metric, first), contributions(metric, second)
         for sensitive, (codes, n_groups) in splits.items():
-            part = joint_sums(*parts, first.weights, codes, n_groups)
-            have = total.sums.get((label, sensitive, key))
-            total.sums[label, sensitive, key] = part if have is None else have + part
+            total.sums[label, sensitive, key] = joint_sums(*parts, first.weights, codes, n_groups)
     scores = _scores(first), _scores(second)
     if scores[0] is not None and scores[1] is not None:
         groups = {sensitive: codes for sensitive, (codes, _) in splits.items()}
         rows = RankedRows((scores[0], scores[1]), first.outcome, first.weights, groups)
-        total.ranked.setdefault(label, []).append(rows)
+        total.ranked[label] = [rows]
 
 
 def _scores(rows: Rows) -> DrawnScores | None:

@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fairkit.comparing.records import Difference
 from fairkit.intervals import two_sided
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.comparing.joint import Paired
+    from fairkit.comparing.records import Paired
 
     Array = NDArray[np.float64]
 
@@ -32,16 +33,6 @@ SCREEN = 0.998
 """The confidence with which forms that cannot be the largest are left out."""
 MOST_FORMS = 20_000
 """With many pairs of groups, each is looked at from fewer directions."""
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """Two models' numbers and the interval of second minus first."""
-
-    first: float
-    second: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, slots=True)

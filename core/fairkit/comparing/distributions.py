@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairkit.comparing.disparities import Difference
+from fairkit.comparing.records import Difference
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from fairkit.comparing.records import DrawnScores
 
     Array = NDArray[np.float64]
 
@@ -31,26 +33,6 @@ GRID = 32
 DRAWS = 499
 SCREEN = 1.5
 """A form that is within so many standard errors of the largest one may be the largest."""
-
-
-@dataclass(frozen=True, slots=True)
-class DrawnScores:
-    """Scores of one model: each row's is one of K, drawn with the same chances.
-
-    Attributes
-    ----------
-    values
-        Shape [n, K].
-    shares
-        Shape [K], adding up to 1.
-    """
-
-    values: Array
-    shares: Array
-
-    def some(self, keep: NDArray[np.bool_]) -> DrawnScores:
-        """Return the rows where `keep`, shape [n], is true."""
-        return DrawnScores(self.values[keep], self.shares)
 
 
 def change_of_parity(

@@ -7,11 +7,11 @@ are resampled, and the delta method carries it to any smooth function of the sum
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fairkit.comparing.records import Paired
 from fairkit.intervals import student
 from fairkit.metrics import Rate
 from fairkit.statistics import Confusion, Sums
@@ -19,50 +19,11 @@ from fairkit.statistics import Confusion, Sums
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.comparing.distributions import DrawnScores
+    from fairkit.comparing.records import DrawnScores
     from fairkit.metrics import Metric
     from fairkit.statistics import Rows
 
     Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class Paired:
-    """One number of two models in independent places (groups).
-
-    Attributes
-    ----------
-    values
-        Shape [2, S]: first model, second model; NaN where the number is not defined.
-    covariance
-        Shape [S, 2, 2], of the two values in each place; places are independent.
-    """
-
-    values: Array
-    covariance: Array
-
-    def known(self) -> Paired:
-        """Leave out the places where either number is not defined."""
-        keep = np.isfinite(self.values).all(axis=0) & np.isfinite(self.covariance).all(axis=(1, 2))
-        return Paired(self.values[:, keep], self.covariance[keep])
-
-    def known_with(self, other: Paired) -> Paired:
-        """Leave out the places where a number of either kind is not defined."""
-        keep = np.ones(self.values.shape[1], dtype=bool)
-        for one in (self, other):
-            keep &= np.isfinite(one.values).all(axis=0) & np.isfinite(one.covariance).all(axis=(1, 2))
-        return Paired(self.values[:, keep], self.covariance[keep])
-
-    def negative(self) -> Paired:
-        """Turn the sign."""
-        return Paired(-self.values, self.covariance)
-
-    def beside(self, other: Paired) -> Paired:
-        """Put two numbers' places side by side; they must be over different rows."""
-        return Paired(
-            np.concatenate([self.values, other.values], axis=1),
-            np.concatenate([self.covariance, other.covariance]),
-        )
 
 
 def contributions(metric: Metric, rows: Rows) -> Array:

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.comparing.collect import Class, PairTotals, RankedRows, collect
+from fairkit import plugins
+from fairkit.auditing.measure import score_once
+from fairkit.auditing.subject import as_model
+from fairkit.comparing.collect import AllPairs, Class, Pairing, PairTotals, RankedRows
 from fairkit.comparing.disparities import (
-    Difference,
     change,
     differences,
     differences_within,
@@ -22,7 +24,10 @@ from fairkit.comparing.disparities import (
     root_mean_squares,
 )
 from fairkit.comparing.distributions import change_of_parity
-from fairkit.comparing.joint import Paired, paired, paired_areas
+from fairkit.comparing.joint import paired, paired_areas
+from fairkit.comparing.records import Difference, Paired
+from fairkit.data.dataset import need_dataset
+from fairkit.engines.opening import opened
 from fairkit.errors import ModelError, ParameterError
 from fairkit.intervals import two_sided
 from fairkit.models.scorer import ModelOptions, Scorer
@@ -32,6 +37,7 @@ from fairkit.statistics import Scores
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
+    from fairkit.engines.base import Engine
     from fairkit.metrics import Metric
     from fairkit.results.findings import Better
 
@@ -54,13 +60,15 @@ def compare(
     confidence: float = 0.95,
     options: ModelOptions | Sequence[ModelOptions] | None = None,
     progress: Progress = no_progress,
+    engine: Engine | str | None = None,
+    scheduler: str | None = None,
 ) -> Comparison:
     """Compare models with the first of them on the same rows.
 
     Parameters
     ----------
     models
-        Two or more; see `fairkit.auditing.as_model`.
+        Two or more; see `fairkit.auditing.subject.as_model`.
     data
         The rows, with a label.
     confidence
@@ -69,6 +77,11 @@ def compare(
         What cannot be guessed about the models: the same for all, or one for each.
     progress
         Told how many rows are scored.
+    engine
+        ``"dask"`` scores the rows on a cluster, with the same numbers (see `fairkit.engines.opening.opened`); their
+        scores and groups come here, for what needs ranks.
+    scheduler
+        The cluster's address; None starts one on this machine.
 
     Returns
     -------
@@ -80,8 +93,7 @@ def compare(
     FairkitError
         A model or the data cannot be used, or the models have different tasks.
     """
-    from fairkit.auditing.run import as_model
-
+    need_dataset(data)
     if len(models) < 2:
         raise ParameterError("a comparison needs two models or more")
     if not 0 < confidence < 1:
@@ -89,16 +101,37 @@ def compare(
     if data.roles.label is None:
         raise ParameterError("a comparison needs the outcome: name its column with --label")
     told = [options or ModelOptions()] * len(models) if not isinstance(options, Sequence) else options
-    scorers = [as_model(model).bind(data, each) for model, each in zip(models, told, strict=True)]
+    with opened(engine, scheduler) as running:
+        data.learn(running.total)
+        scorers = [as_model(model).bind(data, each) for model, each in zip(models, told, strict=True)]
+        pairing, used = paired_up(scorers, data)
+        running.check(*plugins.needs_of(used))
+        (total,) = score_once(running, data, scorers, [pairing], progress)
+    return comparison(pairing, total, confidence)
+
+
+def paired_up(scorers: Sequence[Scorer], data: Dataset) -> tuple[Pairing, list[plugins.Plugin]]:
+    """Return what adds the models up, each jointly with the first, and the plugins whose metrics it uses.
+
+    Raises
+    ------
+    ModelError
+        The models have different tasks.
+    """
     tasks = {scorer.task for scorer in scorers}
     if len(tasks) > 1:
         raise ModelError(f"models with different tasks cannot be compared: {', '.join(sorted(tasks))}")
-    metrics = _metrics(scorers[0])
-    totals = collect(scorers, data, metrics, progress)
+    metrics, used = _metrics(scorers[0])
+    return Pairing(tuple(scorers), data, tuple(metrics)), used
+
+
+def comparison(pairing: Pairing, total: AllPairs, confidence: float) -> Comparison:
+    """Turn joint totals into changes with intervals."""
+    scorers, data, metrics = pairing.scorers, pairing.dataset, pairing.metrics
     return Comparison(
         models=tuple(scorer.info for scorer in scorers),
         data=data.info(),
-        changes=tuple(tuple(_changes(total, data, metrics, confidence)) for total in totals),
+        changes=tuple(tuple(_changes(pair, data, metrics, confidence)) for pair in total.pairs),
         confidence=confidence,
         notes=_notes(scorers),
     )
@@ -112,15 +145,13 @@ def _notes(scorers: Sequence[Scorer]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(notes))
 
 
-def _metrics(scorer: Scorer) -> list[Metric]:
-    """The installed metrics that suit the task."""
-    from fairkit import plugins
-
+def _metrics(scorer: Scorer) -> tuple[list[Metric], list[plugins.Plugin]]:
+    """Return the installed metrics that suit the task, and the plugins that they are of."""
     others, _ = plugins.third_party()
     _, own = plugins.find_auditor("group", others)
     classes = dict.fromkeys(metric for plugin in (own, *others) for metric in plugin.metrics)
     kind = "binary" if scorer.task == "multiclass" else scorer.task
-    return [cls() for cls in classes if kind in cls.tasks]
+    return [cls() for cls in classes if kind in cls.tasks], [own, *others]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairkit.data.arrow import as_arrow, as_numpy
-from fairkit.data.profile import BATCH_ROWS, Profile, cells, choose_bins, complete_rows, take_tally, used_rows
+from fairkit.data.parts import Elsewhere
+from fairkit.data.profile import (
+    BATCH_ROWS,
+    Profile,
+    Total,
+    cells,
+    choose_bins,
+    complete_rows,
+    take_tally,
+    total_here,
+    used_rows,
+)
 from fairkit.data.roles import Missing, Roles, Sensitive, require_columns, same_value
 from fairkit.data.sources import Source, open_source
 from fairkit.errors import DataError, did_you_mean
@@ -21,7 +32,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data.groups import GroupCoder
-    from fairkit.data.profile import Bins, Tally
 
 __all__ = ["BATCH_ROWS", "Batch", "Dataset", "Profile", "load_data"]
 
@@ -130,22 +140,35 @@ class Dataset:
             has one group, or a number that must be finite is not.
         """
         if self._profile is None:
-            self.learn(take_tally)
-        assert self._profile is not None  # noqa: S101 -- learned just now
+            return self.learn()
         return self._profile
 
-    @property
-    def profiled(self) -> bool:
-        """Whether the first pass was made."""
-        return self._profile is not None
-
     @phase("read")
-    def learn(self, pass_over: Callable[[Source, Roles, Bins], Tally]) -> None:
-        """Make the first pass, with a function that gives the tally of all rows."""
-        bins, notes = choose_bins(self.source, self.roles)
-        tally = pass_over(self.source, self.roles, bins)
-        self._profile = tally.profile(self.name, notes)
-        self._coders = tally.coders
+    def learn(self, total: Total = total_here) -> Profile:
+        """Make the first pass over the rows, once: what it finds is the profile.
+
+        Parameters
+        ----------
+        total
+            Runs a function on the pieces of the table and adds up, as `fairkit.engines.base.Engine.total` does;
+            by default in this process.
+
+        Raises
+        ------
+        DataError
+            See `profile`.
+        """
+        if self._profile is None:
+            bins, notes = choose_bins(self.source, self.roles)
+            tally = take_tally(self.source, self.roles, bins, total)
+            self._profile = tally.profile(self.name, notes)
+            self._coders = tally.coders
+        return self._profile
+
+    def without_rows(self) -> Dataset:
+        """Return a dataset that knows groups and labels, and whose rows are read part by part only."""
+        source = self.source
+        return self.part(Source(source.name, source.types, (Elsewhere(source.name),)), 0)
 
     def part(self, source: Source, start: int) -> Dataset:
         """Return a part of the table, whose first row is number `start`, with the whole table's groups and profile."""

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fairkit.data.sources import Source
-
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -39,12 +37,9 @@ class FramePart:
         yield from pa.Table.from_pandas(frame, preserve_index=False).select(list(columns)).to_batches(rows)
 
 
-def open_frame(frame: Any, name: str) -> Source:
-    """Return a Dask DataFrame as a table."""
-    from fairkit.data.parts import common_types
-
-    parts = tuple(
+def frame_parts(frame: Any) -> tuple[FramePart, ...]:
+    """Return the partitions of a Dask DataFrame."""
+    return tuple(
         FramePart(f"partition {number}", delayed, frame._meta)
         for number, delayed in enumerate(frame.to_delayed())
     )
-    return Source(name, common_types(parts[:1], name), parts)

@@ -208,6 +208,31 @@ class ChosenPart:
             start += batch.num_rows
 
 
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Stands for the whole table where only a part of it is."""
+
+    name: str
+
+    def schema(self) -> pa.Schema:
+        """Refuse."""
+        raise self._error()
+
+    def rows(self) -> int | None:
+        """Return None: unknown."""
+        return None
+
+    def read(self, columns: Sequence[str], rows: int, types: Types) -> Iterator[pa.RecordBatch]:
+        """Refuse."""
+        raise self._error()
+
+    def _error(self) -> DataError:
+        return DataError(
+            f"{self.name}: an auditor read the whole table while it measured a part of it on a cluster; "
+            "what it must know beforehand belongs in its method `begin`"
+        )
+
+
 def common_types(parts: Sequence[Part], table: str) -> dict[str, pa.DataType]:
     """Return for every column the type that suits all parts.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,10 @@ MAX_CLASSES = 1_000
 
 Bins = Mapping[str, "Sensitive"]
 """Each way to split people, with the bins that numeric columns get."""
+
+
+Total = Callable[..., Any]
+"""Adds up what ``function(source, start, *shared)`` returns for the pieces of a table: see `fairkit.engines`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,18 +204,29 @@ class Tally:
         )
 
 
-def take_tally(source: Source, roles: Roles, bins: Bins) -> Tally:
-    """Read a table once, on this machine."""
+def take_tally(source: Source, roles: Roles, bins: Bins, total: Total) -> Tally:
+    """Make the first pass over a table, and again where a column of a CSV file turns out to be wider."""
     while True:
-        tally = Tally(source.columns, roles, bins, table=source.name)
         try:
-            for arrow in source.batches(source.columns, BATCH_ROWS):
-                tally.add(arrow)
+            tally: Tally = total(tally_of, source, roles, bins)
         except DataError as error:
             if not source.widen(str(error.__cause__ or error)):
                 raise
         else:
             return tally
+
+
+def tally_of(source: Source, start: int, roles: Roles, bins: Bins) -> Tally:
+    """Make the first pass over a piece of a table, whose first row is number `start`."""
+    found = Tally(source.columns, roles, bins, table=source.name, start=start)
+    for batch in source.batches(source.columns, BATCH_ROWS):
+        found.add(batch)
+    return found
+
+
+def total_here(function: Callable[..., Any], source: Source, *shared: Any) -> Any:
+    """Run a function of a source and its first row on the whole table, in this process."""
+    return function(source, 0, *shared)
 
 
 def choose_bins(source: Source, roles: Roles) -> tuple[Bins, list[str]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fairkit.data.frames import frame_parts
 from fairkit.data.parts import ChosenPart, CsvPart, ParquetPart, Part, TablePart, common_types
 from fairkit.errors import DataError
 
@@ -135,9 +136,8 @@ def open_source(data: Any, name: str | None = None) -> Source:
     if isinstance(data, Source):
         return data
     if hasattr(data, "to_delayed") and hasattr(data, "_meta"):
-        from fairkit.data.frames import open_frame
-
-        return open_frame(data, name or "Dask data frame")
+        parts, name = frame_parts(data), name or "Dask data frame"
+        return Source(name, common_types(parts[:1], name), parts)
     source = (
         _open_path(Path(data)) if isinstance(data, str | Path) else _open_memory(data, name or "data frame")
     )

@@ -1,4 +1,4 @@
-"""Engines: where an audit's passes over the rows run. On a Dask cluster the same code runs where the rows are.
+"""Engines: what runs functions where the rows are, in this process or on the workers of a Dask cluster.
 
 Dask needs the extra ``fairkit[dask]``, here and on every worker::
 
@@ -19,7 +19,10 @@ from fairkit.faces import lazy_names
 if TYPE_CHECKING:
     from fairkit.engines.cluster import connected
     from fairkit.engines.dask import DaskEngine
+    from fairkit.engines.local import LocalEngine
 
-__all__ = ["DaskEngine", "connected"]
+__all__ = ["DaskEngine", "LocalEngine", "connected"]
 
-__getattr__, __dir__ = lazy_names(__name__, {"DaskEngine": "dask", "connected": "cluster"})
+__getattr__, __dir__ = lazy_names(
+    __name__, {"DaskEngine": "dask", "LocalEngine": "local", "connected": "cluster"}
+)

@@ -1,38 +1,51 @@
-"""What may spread an audit over machines, seen from the audit: it sends functions to where the rows are."""
+"""What runs functions where the rows are: in this process, or on the workers of a cluster.
+
+An engine knows sources and functions. A function gets one piece of a table as a source of its own, and the number of
+its first row: ``function(source, start, *shared)``. Here there is one piece, the whole table.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from fairkit.errors import ParameterError, did_you_mean
-
 if TYPE_CHECKING:
-    from fairkit.auditors import AuditContext, Auditor
-    from fairkit.data.dataset import Dataset
-    from fairkit.data.profile import Bins, Tally
-    from fairkit.data.roles import Roles
     from fairkit.data.sources import Source
-    from fairkit.plugins.records import Plugin
 
-ENGINES = ("dask",)
+Told = Callable[[int], None]
+"""Called with the number of rows that are done."""
+
+
+def nobody(rows: int) -> None:
+    """Tell nobody."""
 
 
 class Spread(Protocol):
-    """Pieces of one thing that lie on several workers, in the order of the table's rows.
+    """Pieces of one thing, in the order of the table's rows, on several workers or here.
 
     A piece is made again, elsewhere, when its worker is lost: functions given here must be pure.
     """
 
-    pieces: int
+    @property
+    def pieces(self) -> int:
+        """How many there are."""
+        ...
 
     def derive(self, function: Callable[..., Any], *shared: Any) -> Spread:
-        """Apply ``function(piece, *shared)`` to every piece; the results stay on the workers."""
+        """Apply ``function(piece, *shared)`` to every piece; the results stay where the pieces are."""
         ...
 
     def numbered(self, function: Callable[..., Any], each: Sequence[Any], *shared: Any) -> Spread:
-        """Apply ``function(piece, each[number], *shared)`` to every piece; the results stay on the workers."""
+        """Apply ``function(piece, each[number], *shared)`` to every piece; the results stay where the pieces are."""
+        ...
+
+    def merged(self) -> Spread:
+        """Add neighbouring pieces up until there is one for each worker at most; None adds nothing."""
+        ...
+
+    def total(self) -> Any:
+        """Add all pieces up, in an order that depends on their number only, and bring the sum here."""
         ...
 
     def collect(self) -> list[Any]:
@@ -41,66 +54,75 @@ class Spread(Protocol):
 
 
 class Engine(Protocol):
-    """Runs the passes of an audit where the rows are."""
+    """Runs functions where the rows are.
 
-    def check(self, used: Sequence[Plugin], extras: Sequence[str] = ()) -> None:
-        """Raise EngineError unless every worker has this fairkit, these plugins and what they and extras need."""
-        ...
+    Attributes
+    ----------
+    here
+        Whether that is in this process: then a table is one piece, and its rows can be read without a network.
+    """
 
-    def tally(self, source: Source, roles: Roles, bins: Bins) -> Tally:
-        """Make the first pass over a table."""
-        ...
+    here: bool
 
-    def measure(
-        self,
-        auditors: Sequence[Auditor],
-        context: AuditContext,
-        columns: Sequence[str],
-        used: Sequence[Plugin],
-    ) -> list[Any]:
-        """Score all rows and return each auditor's total, or for one that is `spread` the `Spread` of its parts."""
-        ...
+    def check(self, distributions: Mapping[str, str], extras: Iterable[str] = ()) -> None:
+        """Raise EngineError unless every worker has this fairkit, these distributions, and the extras' libraries.
 
-    def distinct(self, dataset: Dataset, column: str, most: int) -> list[Any]:
-        """Do what `AuditContext.distinct` says."""
+        Parameters
+        ----------
+        distributions
+            Versions by name.
+        extras
+            Names of fairkit's extras.
+        """
         ...
 
     def share(self, thing: Any) -> Any:
-        """Put something where every worker finds it; return what stands for it in `Spread.derive`."""
+        """Put something where every worker finds it; return what stands for it among the `shared` arguments."""
+        ...
+
+    def map(self, function: Callable[..., Any], source: Source, *shared: Any, told: Told = nobody) -> Spread:
+        """Apply ``function(piece, start, *shared)`` to every piece of a table.
+
+        Parameters
+        ----------
+        function
+            Pure; of a source, the number of its first row, and what is shared.
+        source
+            The table.
+        shared
+            The same for every piece; what is large goes through `share` first.
+        told
+            Called with the rows that are done.
+        """
+        ...
+
+    def total(self, function: Callable[..., Any], source: Source, *shared: Any, told: Told = nobody) -> Any:
+        """Add up what ``function(piece, start, *shared)`` returns for every piece; None adds nothing."""
+        ...
+
+    def each(
+        self, function: Callable[..., Any], items: Sequence[Any], *shared: Any, done: Callable[[Any], None]
+    ) -> None:
+        """Call ``done(function(item, *shared))`` for every item, in the order in which they are finished.
+
+        `done` runs in this process; what the function returns should be small.
+        """
         ...
 
 
-@contextmanager
-def opened(engine: Engine | str | None, scheduler: str | None = None) -> Iterator[Engine | None]:
-    """Return a running engine for its name, and end afterwards what was started for it.
+def threads() -> int | None:
+    """Return how many threads a function may use on the worker that runs it; None where that is nobody's worker."""
+    distributed = sys.modules.get("distributed")
+    if distributed is None:
+        return None
+    try:
+        return int(distributed.get_worker().state.nthreads)
+    except ValueError:
+        return None
 
-    Parameters
-    ----------
-    engine
-        None for this machine alone, ``"dask"``, or an engine that runs already.
-    scheduler
-        The address of a Dask scheduler; None starts a cluster on this machine.
 
-    Raises
-    ------
-    EngineError
-        The scheduler cannot be reached.
-    MissingExtraError
-        Dask is not installed.
-    """
-    if engine is None:
-        if scheduler is not None:
-            raise ParameterError(f"the scheduler {scheduler} is for an engine: add --engine dask")
-        yield None
-    elif isinstance(engine, str):
-        if engine not in ENGINES:
-            raise ParameterError(
-                f"there is no engine {engine!r}. {did_you_mean(engine, ENGINES, what='engines')}"
-            )
-        from fairkit.engines.cluster import connected
-        from fairkit.engines.dask import DaskEngine
-
-        with connected(scheduler) as client:
-            yield DaskEngine(client)
-    else:
-        yield engine
+def add(one: Any, other: Any) -> Any:
+    """Add two totals; None stands for no rows."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one + other

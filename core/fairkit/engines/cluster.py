@@ -6,14 +6,10 @@ import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from importlib.metadata import version
+from typing import Any
 
 from fairkit.errors import EngineError, MissingExtraError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fairkit.plugins.records import Plugin
 
 _LEAN = {
     "distributed.worker.profile.enabled": False,
@@ -101,19 +97,25 @@ def _client(distributed: Any, scheduler: str) -> Iterator[Any]:
         yield client
 
 
-def check_workers(client: Any, used: Sequence[Plugin], more: Sequence[str] = ()) -> None:
-    """Compare fairkit and plugins on every worker with those here, and look for the libraries that they need.
+def check_workers(client: Any, distributions: Mapping[str, str], extras: Iterable[str] = ()) -> None:
+    """Compare fairkit and other distributions on every worker with those here, and look for what extras need.
+
+    Parameters
+    ----------
+    client
+        A `distributed.Client`.
+    distributions
+        Versions by name.
+    extras
+        Names of fairkit's extras.
 
     Raises
     ------
     EngineError
         The message names the worker, what it lacks, and the command that fixes it.
     """
-    needed = {plugin.found.distribution: plugin.found.version for plugin in used if not plugin.found.built_in}
-    ours = _installed()
-    wanted = {"fairkit": ours["fairkit"]} | {name: ours[name] for name in needed if name in ours}
-    extras = sorted({*(_extra(plugin) for plugin in used if plugin.found.built_in), *more} - {""})
-    libraries = {extra: _libraries(extra) for extra in extras}
+    wanted = {"fairkit": version("fairkit"), **{_plain(name): told for name, told in distributions.items()}}
+    libraries = {extra: _libraries(extra) for extra in sorted(extras)}
     for address, found in client.run(_probe()).items():
         _check_worker(address, found, wanted, libraries)
 
@@ -121,15 +123,15 @@ def check_workers(client: Any, used: Sequence[Plugin], more: Sequence[str] = ())
 def _check_worker(
     address: str, found: Mapping[str, str], wanted: Mapping[str, str], libraries: Mapping[str, Iterable[str]]
 ) -> None:
-    for name, version in wanted.items():
+    for name, ours in wanted.items():
         if name not in found:
             raise EngineError(
-                f"the worker {address} has no {name}; fix it there with: pip install '{name}=={version}'"
+                f"the worker {address} has no {name}; fix it there with: pip install '{name}=={ours}'"
             )
-        if found[name] != version:
+        if found[name] != ours:
             raise EngineError(
-                f"the worker {address} has {name} {found[name]}, but here it is {version}: both must be the same; "
-                f"fix it there with: pip install '{name}=={version}'"
+                f"the worker {address} has {name} {found[name]}, but here it is {ours}: both must be the same; "
+                f"fix it there with: pip install '{name}=={ours}'"
             )
     for extra, names in libraries.items():
         absent = [name for name in names if name not in found]
@@ -154,15 +156,9 @@ def _probe() -> Any:
     return installed
 
 
-def _installed() -> dict[str, str]:
-    found: dict[str, str] = _probe()()
-    return found
-
-
-def _extra(plugin: Plugin) -> str:
-    """The extra that a plugin of ours needs, named as its module is; "" where there is none."""
-    name = plugin.found.target.removeprefix("fairkit_").replace("_", "-")
-    return name if _libraries(name) else ""
+def _plain(name: str) -> str:
+    """Return a distribution's name as `_probe` spells it."""
+    return name.lower().replace("_", "-")
 
 
 def _libraries(extra: str) -> list[str]:

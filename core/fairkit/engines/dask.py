@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import pickle
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from fairkit.data.frames import FramePart
-from fairkit.data.sources import Source
-from fairkit.engines import remote
+from fairkit.engines import parts
+from fairkit.engines.base import Told, nobody
 from fairkit.engines.cluster import check_workers
-from fairkit.engines.remote import Elsewhere, Job, Place
 from fairkit.errors import DataError, EngineError
-from fairkit.progress import Progress, no_progress
 
 if TYPE_CHECKING:
-    from fairkit.auditors import AuditContext, Auditor
-    from fairkit.data.dataset import Dataset
-    from fairkit.data.profile import Bins, Tally
-    from fairkit.data.roles import Roles
-    from fairkit.plugins.records import Plugin
+    from fairkit.data.sources import Source
 
 PART_ROWS = 1_000_000
 """A Parquet file of more rows is cut at its row groups."""
@@ -33,7 +26,7 @@ FAN_IN = 8
 
 
 class DaskEngine:
-    """Spreads audits over the workers of a Dask client (see `fairkit.engines.Engine`).
+    """Runs functions on the workers of a Dask client (see `fairkit.engines.base.Engine`).
 
     Every task is a pure function of its part and of shared tasks, so that Dask can run it again elsewhere when a
     worker is lost. Merging goes by the parts' order, whenever they are done: equal inputs, equal bytes.
@@ -44,66 +37,54 @@ class DaskEngine:
         A `distributed.Client`. Files must have the same paths for it and for the workers.
     """
 
+    here = False
+
     def __init__(self, client: Any) -> None:
         self.client = client
-        self._checked: set[str] = set()
 
-    def check(self, used: Sequence[Plugin], extras: Sequence[str] = ()) -> None:
-        """See `fairkit.engines.Engine.check`."""
-        check_workers(self.client, used, extras)
-
-    def tally(self, source: Source, roles: Roles, bins: Bins) -> Tally:
-        """See `fairkit.engines.Engine.tally`."""
-        futures = self.on_parts(remote.tally, source, roles, bins)
-        with lost("reading the data"):
-            found: Tally = self.reduce(futures).result()
-        return found
-
-    def measure(
-        self,
-        auditors: Sequence[Auditor],
-        context: AuditContext,
-        columns: Sequence[str],
-        used: Sequence[Plugin],
-    ) -> list[Any]:
-        """See `fairkit.engines.Engine.measure`."""
-        source = context.dataset.source
-        owners = [next(p.found for p in used if type(auditor) in p.auditors) for auditor in auditors]
-        there = dataclasses.replace(
-            context, dataset=rowless(context.dataset), progress=no_progress, engine=None
-        )
-        job = self.share(Job(list(auditors), owners, there, list(columns)))
-        futures = self.on_parts(remote.measure, source, job)
-        self._watch(futures, source, context.progress)
-        totals: list[Any] = []
-        for number, auditor in enumerate(auditors):
-            picked = [self.submit(remote.pick, future, number) for future in futures]
-            totals.append(self._spread(picked) if auditor.spread else self.reduce(picked))
-        with lost("scoring the rows"):
-            return [total if isinstance(total, Pieces) else total.result() for total in totals]
-
-    def distinct(self, dataset: Dataset, column: str, most: int) -> list[Any]:
-        """See `fairkit.engines.Engine.distinct`."""
-        futures = self.on_parts(remote.distinct, dataset.source, self.share(rowless(dataset)), column, most)
-        with lost("reading the data"):
-            parts = self.client.gather(futures)
-        found = dict.fromkeys(value for part in parts for value in part)
-        return sorted(found, key=lambda value: (isinstance(value, str), value))
+    def check(self, distributions: Mapping[str, str], extras: Iterable[str] = ()) -> None:
+        """See `Engine.check`."""
+        check_workers(self.client, distributions, extras)
 
     def share(self, thing: Any) -> Any:
-        """See `fairkit.engines.Engine.share`: a task of its own, which goes to each worker once."""
-        return self.submit(remote.identity, thing)
+        """See `Engine.share`: a task of its own, which goes to each worker once."""
+        return self.submit(parts.identity, thing)
 
-    def on_parts(self, function: Callable[..., Any], source: Source, *shared: Any) -> list[Any]:
-        """Run ``function(part, place, *shared)`` on every part; return the futures in order."""
-        starts = [0, *itertools.accumulate(self._counts(source))]
-        return self._submit_parts(function, source, starts, *shared)
+    def map(self, function: Callable[..., Any], source: Source, *shared: Any, told: Told = nobody) -> Pieces:
+        """See `Engine.map`."""
+        futures = self.start(function, source, itertools.repeat(()), *shared)
+        if told is not nobody:
+            self._watch(futures, source, told)
+        return Pieces(self, futures)
+
+    def total(self, function: Callable[..., Any], source: Source, *shared: Any, told: Told = nobody) -> Any:
+        """See `Engine.total`."""
+        return self.map(function, source, *shared, told=told).total()
+
+    def each(
+        self, function: Callable[..., Any], items: Sequence[Any], *shared: Any, done: Callable[[Any], None]
+    ) -> None:
+        """See `Engine.each`."""
+        from distributed import as_completed
+
+        futures = [self.submit(function, item, *shared) for item in items]
+        try:
+            with lost("the work on a point"):
+                for future in as_completed(futures):
+                    done(future.result())
+        except BaseException:
+            self.client.cancel(futures, force=True)
+            raise
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Submit one pure task under a key of its own."""
+        return self._submit(function.__name__, function, *arguments)
+
+    def _submit(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Submit a task under a name, by which Dask learns how long such tasks take."""
         import dask
 
-        key = f"fairkit-{function.__name__}-{uuid.uuid4().hex}"
+        key = f"fairkit-{name}-{uuid.uuid4().hex}"
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"}):
             return self.client.submit(function, *arguments, key=key)
 
@@ -112,22 +93,16 @@ class DaskEngine:
         level = list(futures)
         while len(level) > 1:
             level = [
-                self.submit(remote.merged, *level[at : at + FAN_IN]) for at in range(0, len(level), FAN_IN)
+                self.submit(parts.merged, *level[at : at + FAN_IN]) for at in range(0, len(level), FAN_IN)
             ]
         return level[0]
 
     def workers(self) -> int:
-        """How many workers there are now."""
+        """Return how many workers there are now."""
         return max(len(self.client.scheduler_info(n_workers=-1)["workers"]), 1)
 
-    def _spread(self, futures: Sequence[Any]) -> Pieces:
-        """Join neighbouring parts to as many pieces as there are workers."""
-        pieces = min(self.workers(), len(futures))
-        bounds = [len(futures) * piece // pieces for piece in range(pieces + 1)]
-        return Pieces(self, [self.reduce(futures[low:high]) for low, high in itertools.pairwise(bounds)])
-
-    def _counts(self, source: Source) -> tuple[int, ...]:
-        """The rows of every part; those of CSV files are counted where they are, which settles types too."""
+    def counts(self, source: Source) -> tuple[int, ...]:
+        """Return the rows of every part; those of CSV files are counted where they are, which settles types too."""
         if source.counts is None:
             if len(source.parts) and not any(isinstance(part, FramePart) for part in source.parts):
                 source.parts = source.split(PART_ROWS).parts
@@ -140,36 +115,50 @@ class DaskEngine:
     def _read_counts(self, source: Source) -> tuple[int, ...]:
         while True:
             with lost("counting the rows"):
-                found = self.client.gather(self._submit_parts(remote.count, source, [0] * len(source.parts)))
+                starts = itertools.repeat(0)
+                futures = self._start(parts.count, source, starts, itertools.repeat(()))
+                found = self.client.gather(futures)
             failed = [one.failed for one in found if one.failed is not None]
             if not failed:
                 return tuple(one.rows for one in found)
             if not any(source.widen(text) for text in failed):
                 raise DataError(f"{source.name} cannot be read: {failed[0]}")
 
-    def _submit_parts(
-        self, function: Callable[..., Any], source: Source, starts: Sequence[int], *shared: Any
+    def start(
+        self, function: Callable[..., Any], source: Source, each: Iterable[tuple[Any, ...]], *shared: Any
+    ) -> list[Any]:
+        """Start ``function(piece, start, *own, *shared)`` on every part, with its `own` of `each`."""
+        starts = itertools.accumulate(self.counts(source), initial=0)
+        return self._start(function, source, starts, each, *shared)
+
+    def _start(
+        self,
+        function: Callable[..., Any],
+        source: Source,
+        starts: Iterable[int],
+        each: Iterable[tuple[Any, ...]],
+        *shared: Any,
     ) -> list[Any]:
         futures = []
-        for part, start in zip(source.parts, starts, strict=False):
+        for part, start, own in zip(source.parts, starts, each, strict=False):
             frame = self.client.compute(part.delayed) if isinstance(part, FramePart) else part
-            place = Place(source.of(part).name, source.types, start)
-            futures.append(self.submit(function, frame, place, *shared))
+            place = parts.Place(source.of(part).name, source.types, start)
+            futures.append(self._submit(function.__name__, parts.call, function, frame, place, *own, *shared))
         return futures
 
-    def _watch(self, futures: Sequence[Any], source: Source, progress: Progress) -> None:
-        """Tell how many rows are scored as parts get done."""
+    def _watch(self, futures: Sequence[Any], source: Source, told: Told) -> None:
+        """Tell how many rows are done as parts get done."""
         from distributed import as_completed
 
         counts = dict(zip((future.key for future in futures), source.counts or (), strict=True))
-        done, total = 0, sum(counts.values())
+        done = 0
         for future in as_completed(list(futures)):
             done += counts[future.key]
-            progress("scoring rows", done, total)
+            told(done)
 
 
 class Pieces:
-    """Results that lie on the workers (see `fairkit.engines.Spread`)."""
+    """Results that lie on the workers (see `fairkit.engines.base.Spread`)."""
 
     def __init__(self, engine: DaskEngine, futures: Sequence[Any]) -> None:
         self.engine, self._futures = engine, list(futures)
@@ -180,27 +169,34 @@ class Pieces:
         return len(self._futures)
 
     def derive(self, function: Callable[..., Any], *shared: Any) -> Pieces:
-        """See `fairkit.engines.Spread.derive`."""
+        """See `Spread.derive`."""
         submit = self.engine.submit
         return Pieces(self.engine, [submit(function, future, *shared) for future in self._futures])
 
     def numbered(self, function: Callable[..., Any], each: Sequence[Any], *shared: Any) -> Pieces:
-        """See `fairkit.engines.Spread.numbered`."""
+        """See `Spread.numbered`."""
         submit = self.engine.submit
         pairs = zip(self._futures, each, strict=True)
         return Pieces(self.engine, [submit(function, future, own, *shared) for future, own in pairs])
 
+    def merged(self) -> Pieces:
+        """See `Spread.merged`."""
+        futures = self._futures
+        pieces = min(self.engine.workers(), len(futures))
+        bounds = [len(futures) * piece // pieces for piece in range(pieces + 1)]
+        engine = self.engine
+        return Pieces(engine, [engine.reduce(futures[low:high]) for low, high in itertools.pairwise(bounds)])
+
+    def total(self) -> Any:
+        """See `Spread.total`."""
+        with lost("the work on the rows"):
+            return self.engine.reduce(self._futures).result()
+
     def collect(self) -> list[Any]:
-        """See `fairkit.engines.Spread.collect`."""
+        """See `Spread.collect`."""
         with lost("the work on the rows"):
             found: list[Any] = self.engine.client.gather(self._futures)
         return found
-
-
-def rowless(dataset: Dataset) -> Dataset:
-    """Return a dataset that knows groups and labels, and whose rows are read part by part only."""
-    source = dataset.source
-    return dataset.part(Source(source.name, source.types, (Elsewhere(source.name),)), 0)
 
 
 @contextmanager

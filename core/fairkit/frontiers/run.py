@@ -9,9 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fairkit import plugins
+from fairkit.auditing.prepare import Asked
 from fairkit.auditing.run import audit
+from fairkit.comparing.beside import audit_beside
 from fairkit.data.dataset import need_dataset
 from fairkit.data.table import Table
+from fairkit.engines.local import LocalEngine
+from fairkit.engines.opening import opened
 from fairkit.errors import ParameterError, did_you_mean
 from fairkit.frontiers.choice import Choice, pareto, pick
 from fairkit.frontiers.points import Measure, Point, State
@@ -22,10 +27,12 @@ from fairkit.mitigation.choose import find_mitigator
 from fairkit.mitigation.repeats import check_repeats, drawn_anew
 from fairkit.mitigation.split import split_dataset
 from fairkit.models.scorer import ModelOptions
+from fairkit.onnx.model import OnnxModel
 from fairkit.progress import Progress, no_progress
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
+    from fairkit.engines.base import Engine
     from fairkit.results.comparisons import Change
     from fairkit.results.findings import Report
 
@@ -124,6 +131,8 @@ def frontier(
     repeats: int = 1,
     state: str | Path | None = None,
     progress: Progress = no_progress,
+    engine: Engine | str | None = None,
+    scheduler: str | None = None,
 ) -> Frontier:
     """Train along parameters and see what fairness costs.
 
@@ -164,6 +173,11 @@ def frontier(
         A file that keeps finished points: the same call goes on where it was stopped.
     progress
         Told how many points are finished.
+    engine
+        ``"dask"`` trains the points on a cluster, as many at a time as it has threads (see
+        `fairkit.engines.opening.opened`); None: in `jobs` processes of this machine.
+    scheduler
+        The cluster's address; None starts one on this machine.
 
     Returns
     -------
@@ -183,41 +197,49 @@ def frontier(
         raise ParameterError("name at least one method: --plugin NAME")
     for sweep in sweeps:
         _check(sweep)
-    rest, held = (data, test) if test is not None else split_dataset(data, holdout, seed)
-    learning, validation = split_dataset(rest, holdout, seed + 1)
-    table = Table.from_dataset(learning)
-    axes = _axes(table, data, performance, disparity)
+    if jobs is not None and engine is not None:
+        raise ParameterError(
+            f"jobs={jobs} is for the processes of this machine, and an engine is named too: leave one of them out "
+            "(a cluster trains as many points at a time as it has threads)"
+        )
     cores = os.cpu_count() or 1
     processes = max(1, jobs or cores)
-    setup = Setup(
-        table=table,
-        validation=Rows.of(validation),
-        seed=seed,
-        threads=threads or max(1, cores // processes),
-        learner=learner,
-        confidence=confidence,
-    )
-    about = {
-        "train": learning.sha256,
-        "validation": validation.sha256,
-        "seed": seed,
-        "learner": learner,
-        "confidence": confidence,
-        "roles": str(table.roles),
-    }
-    kept = State(None if state is None else Path(state), about)
-    runner = Runner(setup, kept, processes, progress)
-    points = runner.everything(sweeps, budget, axes)
-    _check_axes(points, axes)
-    result = _result(points, axes, choice or Choice(), held, kept, setup, learning.info().rows)
-    if repeats > 1:
-        again = _again(result, runner.setup, processes, repeats, progress)
-        result = dataclasses.replace(result, repeats=again)
-    return result
+    with opened(LocalEngine(processes) if engine is None else engine, scheduler) as running:
+        running.check(*plugins.needs_of(_plugins(sweeps)))
+        data.learn(running.total)
+        rest, held = (data, test) if test is not None else split_dataset(data, holdout, seed)
+        learning, validation = split_dataset(rest, holdout, seed + 1)
+        table = Table.from_dataset(learning)
+        axes = _axes(table, data, performance, disparity)
+        setup = Setup(
+            table=table,
+            validation=Rows.of(validation),
+            seed=seed,
+            threads=threads or (max(1, cores // processes) if running.here else None),
+            learner=learner,
+            confidence=confidence,
+        )
+        about = {
+            "train": learning.sha256,
+            "validation": validation.sha256,
+            "seed": seed,
+            "learner": learner,
+            "confidence": confidence,
+            "roles": str(table.roles),
+        }
+        kept = State(None if state is None else Path(state), about)
+        runner = Runner(setup, kept, running, progress)
+        points = runner.everything(sweeps, budget, axes)
+        _check_axes(points, axes)
+        result = _result(running, points, axes, choice or Choice(), held, kept, setup, progress)
+        if repeats > 1:
+            again = _again(result, runner.setup, running, repeats, progress)
+            result = dataclasses.replace(result, repeats=again)
+        return result
 
 
 def _again(
-    result: Frontier, setup: Setup, processes: int, repeats: int, progress: Progress
+    result: Frontier, setup: Setup, engine: Engine, repeats: int, progress: Progress
 ) -> dict[int, tuple[tuple[float, float], ...]]:
     """Train the points of the front again; return by point its axes over the trainings, where they are known."""
     places = sorted({*result.front, *([] if result.chosen is None else [result.chosen])})
@@ -228,12 +250,18 @@ def _again(
         if turn:
             drawn = drawn_anew(setup.table, setup.seed + turn)
             other = dataclasses.replace(setup, table=drawn, seed=setup.seed + turn)
-            trained = Runner(other, State(None, {}), processes, progress).points(jobs)
+            trained = Runner(other, State(None, {}), engine, progress).points(jobs)
         for place, point in zip(places, trained, strict=True):
             axes = result.axes(point)
             if axes is not None:
                 found[place].append((axes[0].value, axes[1].value))
     return {place: tuple(values) for place, values in found.items()}
+
+
+def _plugins(sweeps: Sequence[Sweep]) -> list[plugins.Plugin]:
+    """Return the installed plugins that train."""
+    known = {found.name for found in plugins.find()}
+    return [plugins.load(sweep.plugin) for sweep in sweeps if sweep.plugin in known]
 
 
 def _check(sweep: Sweep) -> None:
@@ -268,30 +296,37 @@ def _check_axes(points: Sequence[Point], axes: tuple[str, str]) -> None:
             )
 
 
+def _tested(
+    engine: Engine, files: Sequence[bytes | None], held: Dataset, setup: Setup, progress: Progress
+) -> tuple[Report | None, tuple[Change, ...]]:
+    """Audit the chosen model on the test rows, beside the baseline where there is one."""
+    baseline, chosen = files
+    options = ModelOptions(task=setup.table.task)
+    if chosen is None:
+        return None, ()
+    best = OnnxModel(chosen, "chosen")
+    told: dict[str, Any] = {"confidence": setup.confidence, "seed": setup.seed}
+    if baseline is None:
+        return audit(best, held, **told, options=options, progress=progress, engine=engine), ()
+    both = [OnnxModel(baseline, BASELINE), best]
+    asked = Asked.of(("group",), None, **told)
+    reports, comparison = audit_beside(engine, both, held, asked, [options, options], progress)
+    return reports[1], comparison.changes[0]
+
+
 def _result(
+    engine: Engine,
     points: Sequence[Point],
     axes: tuple[str, str],
     choice: Choice,
     held: Dataset,
     kept: State,
     setup: Setup,
-    learned: int,
+    progress: Progress,
 ) -> Frontier:
-    from fairkit.comparing.run import compare
-    from fairkit.onnx.model import OnnxModel
-
     chosen, remark = pick(points, axes, choice)
     model = None if chosen is None else kept.model(points[chosen])
-    baseline = kept.model(points[0])
-    report: Report | None = None
-    changes: tuple[Change, ...] = ()
-    options = ModelOptions(task=setup.table.task)
-    if model is not None:
-        best = OnnxModel(model, "chosen")
-        report = audit(best, held, confidence=setup.confidence, seed=setup.seed, options=options)
-        if baseline is not None:
-            both = [OnnxModel(baseline, BASELINE), best]
-            changes = compare(both, held, confidence=setup.confidence, options=options).changes[0]
+    report, changes = _tested(engine, [kept.model(points[0]), model], held, setup, progress)
     failed = sum(point.status == "failed" for point in points)
     notes = [remark] if remark else []
     if failed:
@@ -306,7 +341,7 @@ def _result(
         test=report,
         changes=changes,
         model=model,
-        rows=(learned, setup.validation.table.num_rows, held.info().rows),
+        rows=(len(setup.table), setup.validation.table.num_rows, held.learn(engine.total).rows),
         confidence=setup.confidence,
         seed=setup.seed,
         notes=tuple(notes),

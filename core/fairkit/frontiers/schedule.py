@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from fairkit.errors import ParameterError
 from fairkit.frontiers.points import point_key
 from fairkit.frontiers.sweeps import is_whole
-from fairkit.frontiers.training import BASELINE, Family, Job, run_all
+from fairkit.frontiers.training import BASELINE, Family, Job, Trained, train_family
 from fairkit.mitigation.choose import find_mitigator
 
 if TYPE_CHECKING:
+    from fairkit.engines.base import Engine
     from fairkit.frontiers.points import Point, State
     from fairkit.frontiers.sweeps import Sweep
     from fairkit.frontiers.training import Setup
@@ -52,14 +53,14 @@ class Runner:
         What the points share.
     kept
         Where finished points are.
-    processes
-        How many trainings at a time.
+    engine
+        Trains the points.
     progress
         Told how many points are finished.
     """
 
-    def __init__(self, setup: Setup, kept: State, processes: int, progress: Progress) -> None:
-        self.setup, self.kept, self.processes, self.progress = setup, kept, processes, progress
+    def __init__(self, setup: Setup, kept: State, engine: Engine, progress: Progress) -> None:
+        self.setup, self.kept, self.engine, self.progress = setup, kept, engine, progress
         self.total = self.finished = 0
 
     def everything(self, sweeps: Sequence[Sweep], budget: int, axes: tuple[str, str]) -> list[Point]:
@@ -80,7 +81,9 @@ class Runner:
         asked = sum(len(family.jobs) for family in families)
         self.finished += asked - sum(len(family.jobs) for family in missing)
         self._tell()
-        run_all(self.setup, missing, self.processes, self._done)
+        # the largest first, so that none is left alone at the end
+        queue = sorted(missing, key=lambda family: len(family.jobs), reverse=True)
+        self.engine.each(train_family, queue, self.engine.share(self.setup), done=self._done)
         return [self.kept.points[key] for family in families for key in family.point_keys()]
 
     def _missing(self, family: Family) -> list[Family]:
@@ -92,10 +95,11 @@ class Runner:
             return [Family((family.jobs[i],), family.key) for i in left]
         return [family] if left else []
 
-    def _done(self, point: Point, model: bytes | None) -> None:
-        self.kept.add(point, model)
-        self.finished += 1
-        self._tell()
+    def _done(self, trained: Sequence[Trained]) -> None:
+        for point, model in trained:
+            self.kept.add(point, model)
+            self.finished += 1
+            self._tell()
 
     def _tell(self) -> None:
         self.progress("training points", self.finished, self.total)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import pickle
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import as_completed
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fairkit.errors import EngineError, FairkitError
+from fairkit.engines.base import threads
+from fairkit.errors import FairkitError
 from fairkit.frontiers.points import Measure, Point, measures_of, point_key
 from fairkit.models.scorer import ModelOptions
 from fairkit.timings import phase
@@ -29,7 +27,6 @@ PARITY_ROWS = 4_096
 """All training rows would take longer than the training itself; `fairkit mitigate` compares on all."""
 Job = tuple[str, Mapping[str, Any]]
 Trained = tuple[Point, bytes | None]
-Done = Callable[[Point, bytes | None], None]
 
 
 class Family(NamedTuple):
@@ -130,7 +127,7 @@ def train(setup: Setup, job: Job) -> Trained:
     return done, content
 
 
-def train_family(setup: Setup, family: Family) -> list[Trained]:
+def train_family(family: Family, setup: Setup) -> list[Trained]:
     """Train the points of a family together; where that fails, one by one, so that the good ones stay.
 
     Returns
@@ -169,7 +166,7 @@ def _fit(setup: Setup, plugin: str, parameters: Mapping[str, Any]) -> bytes:
     from fairkit.onnx.write.export import export_bytes
 
     if plugin == BASELINE:
-        run = Run(seed=setup.seed, threads=setup.threads, learner=setup.learner)
+        run = Run(seed=setup.seed, threads=setup.threads or threads(), learner=setup.learner)
         plain = fit_learner(setup.learner or "lightgbm", setup.table, run)
         return export_bytes(plain, setup.parity_rows())
     return _fit_together(setup, [(plugin, parameters)])[0]
@@ -189,7 +186,8 @@ def _fit_together(setup: Setup, jobs: Sequence[Job]) -> list[bytes]:
     base = None
     if first.stage == "post" and setup.base is not None:
         base = OnnxModel(setup.base, BASELINE)
-    run = Run(seed=setup.seed, threads=setup.threads, learner=setup.learner if first.learners else None)
+    learner = setup.learner if first.learners else None
+    run = Run(seed=setup.seed, threads=setup.threads or threads(), learner=learner)
     found = fit_files(methods, setup.table, run, base, checked=setup.parity_rows())
     return [content for _, content in found]
 
@@ -204,74 +202,3 @@ def _measure(setup: Setup, content: bytes) -> dict[str, Measure]:
         OnnxModel(content, "point"), data, confidence=setup.confidence, seed=setup.seed, options=options
     )
     return measures_of(report)
-
-
-def run_all(setup: Setup, families: Sequence[Family], processes: int, done: Done) -> None:
-    """Train all points, each told to `done` as it finishes.
-
-    Parameters
-    ----------
-    setup
-        What the points share. It reaches the processes through pipes: no file holds its rows.
-    families
-        What to try.
-    processes
-        How many at a time; 1 stays in this process.
-    done
-        Called in this process, in the order in which points finish.
-
-    Raises
-    ------
-    EngineError
-        A process ended by itself, for instance because it used too much memory; finished points were told.
-    KeyboardInterrupt
-        The user stopped it: running points are given up and their processes ended, finished ones were told.
-    """
-    if processes <= 1 or len(families) <= 1:
-        for family in families:
-            for trained in train_family(setup, family):
-                done(*trained)
-        return
-    from loky.process_executor import ProcessPoolExecutor, TerminatedWorkerError
-
-    shared = pickle.dumps(setup, protocol=5)
-    pool = ProcessPoolExecutor(
-        min(processes, len(families)), initializer=_start, initargs=(shared, os.getpid())
-    )
-    try:
-        # the largest first, so that none is left alone at the end
-        queue = sorted(families, key=lambda family: len(family.jobs), reverse=True)
-        for future in as_completed([pool.submit(_train_shared, family) for family in queue]):
-            for trained in future.result():
-                done(*trained)
-    except TerminatedWorkerError as error:
-        raise EngineError(
-            "a training process ended by itself, perhaps because it used too much memory; try again with fewer "
-            "`jobs`. Finished points are kept where a `state` file is named"
-        ) from error
-    finally:
-        pool.shutdown(wait=True, kill_workers=True)
-
-
-_shared: dict[str, Setup] = {}
-
-
-def _start(setup: bytes, parent: int) -> None:
-    """Load what all points share, once in each process, which ends with its parent; Ctrl-C is the parent's business."""
-    import signal
-    import threading
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    _shared["setup"] = pickle.loads(setup)  # noqa: S301 -- made by the parent just now
-
-
-def _end_with(parent: int) -> None:
-    """End this process soon after its parent, also where the parent was killed."""
-    while os.getppid() == parent:
-        time.sleep(1)
-    os._exit(1)
-
-
-def _train_shared(family: Family) -> list[Trained]:
-    return train_family(_shared["setup"], family)

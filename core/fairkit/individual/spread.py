@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numba
 import numpy as np
 
+from fairkit.engines.base import threads
 from fairkit.individual.search.descent import LOSSES, lane_maxima, lane_ranges, search
 from fairkit.individual.search.dual import Lines
 from fairkit.individual.search.duplicates import group_maxima, same_rows
@@ -310,7 +311,5 @@ def _better(best: Lines, found: Found, eta: float) -> Lines:
 
 def _use_threads() -> None:
     """Let the kernels use the worker's threads, not all of the machine's."""
-    from fairkit.engines.remote import worker_threads
-
     most = int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
-    numba.set_num_threads(max(1, min(worker_threads(), most)))
+    numba.set_num_threads(max(1, min(threads() or most, most)))

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from fairkit.data.table import Table
     from fairkit.individual.encode import ColumnEncoding
-    from fairkit.mitigators import Table
 
 
 def feature_columns(table: Table) -> dict[str, NDArray[Any]]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fairkit import plugins
 from fairkit.data.table import Table
+from fairkit.engines.dask import DaskEngine
 from fairkit.errors import ParameterError, did_you_mean
 from fairkit.learners import check_target
-from fairkit.mitigation.learned import Learned, provenance, training
+from fairkit.mitigation.learned import AFTER, BEFORE, Learned, provenance, training
 from fairkit.mitigation.rows import (
     COMPARED_ROWS,
     SAMPLE_ROWS,
@@ -20,25 +21,28 @@ from fairkit.mitigation.rows import (
     table_without_columns,
 )
 from fairkit.mitigation.split import check_share, strata_of, stratified
+from fairkit.onnx.model import OnnxModel
 from fairkit.onnx.write.export import export_bytes
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit.data.task import Task
+    from fairkit.engines.base import Engine
     from fairkit.fitted import Run
     from fairkit.mitigators import Mitigator
 
 
-def learn(
-    engine: Any,
+def learn_spread(
+    engine: Engine,
     method: Mitigator,
     data: Dataset,
     test: Dataset | None,
     holdout: float,
     task: Task | None,
     run: Run,
+    base: OnnxModel | None,
 ) -> Learned:
-    """Train on a cluster; the rows are held out as on one machine.
+    """Train on a cluster; the rows are held out as in `fairkit.mitigation.learned.learn_here`.
 
     Raises
     ------
@@ -47,12 +51,12 @@ def learn(
     EngineError
         A worker was lost in training, or lacks what the method needs.
     """
-    if "dask" not in method.engines:
+    if not (isinstance(engine, DaskEngine) and "dask" in method.engines):
         raise ParameterError(
             f"{method.name} trains on one machine only: leave out --engine. {did_you_mean(method.name, ['fairgbm'])}"
         )
     method.learner(run)  # refused before rows are read
-    engine.check([plugin for plugin in [_plugin(method)] if plugin is not None])
+    engine.check(*plugins.needs_of(_plugins(method)))
     train_data, test_data = _split(engine, data, test, holdout, task, run.seed)
     table, _ = table_without_columns(engine, train_data, task)
     check_target(table)
@@ -62,38 +66,35 @@ def learn(
         fitted = method.fit_spread(table, rows, run)
         content = export_bytes(fitted, sample, provenance(method, run, None))
         baseline = export_bytes(method.baseline_spread(table, rows, run), sample)
-    held = test_data.profile.rows
-    compared = bring(engine, test_data, COMPARED_ROWS / held, run.rng())
-    notes: tuple[str, ...] = ()
+    held, compared, notes = test_data.profile.rows, test_data, list[str]()
     if held > COMPARED_ROWS:
-        notes = (
-            f"Before and after are compared row by row on {compared.profile.rows:,} rows of the {held:,}.",
-        )
+        compared = bring(engine, test_data, COMPARED_ROWS / held, run.rng())
+        told = f"Before and after are compared row by row on {compared.learn().rows:,} rows of the {held:,}."
+        notes.append(told)
     return Learned(
         fitted=fitted,
-        content=content,
-        baseline=baseline,
+        model=OnnxModel(content, AFTER),
+        baseline=OnnxModel(baseline, BEFORE),
         table=table,
         test=test_data,
         compared=compared,
-        notes=notes,
+        notes=tuple(notes),
     )
 
 
-def _plugin(method: Mitigator) -> Any:
-    """The plugin of a method, where it is installed."""
+def _plugins(method: Mitigator) -> list[plugins.Plugin]:
+    """Return the plugin of a method, where it is installed."""
     known = any(found.name == method.name for found in plugins.find())
-    return plugins.load(method.name) if known else None
+    return [plugins.load(method.name)] if known else []
 
 
 def _split(
-    engine: Any, data: Dataset, test: Dataset | None, holdout: float, task: Task | None, seed: int
+    engine: DaskEngine, data: Dataset, test: Dataset | None, holdout: float, task: Task | None, seed: int
 ) -> tuple[Dataset, Dataset]:
     """Return training and test rows; the split is drawn here, as `fairkit.mitigation.split_dataset` draws it."""
-    for dataset in (data, test):
-        if dataset is not None and not dataset.profiled:
-            dataset.learn(engine.tally)
+    data.learn(engine.total)
     if test is not None:
+        test.learn(engine.total)
         return data, test
     check_share(holdout)
     table, codes = table_without_columns(engine, data, task)

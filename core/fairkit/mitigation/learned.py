@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import dataclasses
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fairkit import plugins
+from fairkit.data.table import Table
 from fairkit.errors import ParameterError
+from fairkit.mitigation.split import split_dataset
+from fairkit.onnx.model import OnnxModel
 from fairkit.onnx.write.export import export_bytes
 from fairkit.parameters.declare import parameters_to_dict
+from fairkit.progress import no_progress
 from fairkit.timings import phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from fairkit.data.dataset import Dataset
-    from fairkit.data.table import Table
+    from fairkit.data.task import Task
+    from fairkit.engines.base import Engine
     from fairkit.fitted import FittedModel, Run
     from fairkit.mitigators import Mitigator
-    from fairkit.onnx.model import OnnxModel
+
+BEFORE, AFTER = "before", "after"
+"""What reports call the models."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +36,7 @@ class Learned:
 
     Attributes
     ----------
-    fitted, content, baseline
+    fitted, model, baseline
         The model, its file, and the file of the model before.
     table
         The training rows.
@@ -41,12 +49,54 @@ class Learned:
     """
 
     fitted: FittedModel
-    content: bytes
-    baseline: bytes
+    model: OnnxModel
+    baseline: OnnxModel
     table: Table
     test: Dataset
     compared: Dataset
     notes: tuple[str, ...] = ()
+
+
+def learn_here(
+    engine: Engine,
+    method: Mitigator,
+    data: Dataset,
+    test: Dataset | None,
+    holdout: float,
+    task: Task | None,
+    run: Run,
+    base: OnnxModel | None,
+) -> Learned:
+    """Hold rows out and train in this process; see `fairkit.mitigation.run.mitigate` for the arguments.
+
+    Raises
+    ------
+    FairkitError
+        The data or the model cannot be used by this method.
+    """
+    data.learn(engine.total)
+    train_data, test_data = (data, test) if test is not None else split_dataset(data, holdout, run.seed)
+    train_data.learn(engine.total)
+    table = Table.from_dataset(train_data, task)
+    with training(method, table, run):
+        ((fitted, content),) = fit_files([method], table, run, base)
+    return Learned(
+        fitted=fitted,
+        model=OnnxModel(content, AFTER),
+        baseline=_baseline(method, table, run, base),
+        table=table,
+        test=test_data,
+        compared=test_data,
+    )
+
+
+@phase("train")
+def _baseline(method: Mitigator, table: Table, run: Run, base: OnnxModel | None) -> OnnxModel:
+    """Return the model before: the one that is repaired, or the same learner without mitigation."""
+    if base is not None:
+        return base if base.external else OnnxModel(base.content, BEFORE)
+    quiet = dataclasses.replace(run, progress=no_progress)
+    return OnnxModel(export_bytes(method.baseline(table, quiet), table), BEFORE)
 
 
 @contextmanager

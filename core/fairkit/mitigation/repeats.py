@@ -56,7 +56,7 @@ class Repeated:
         }
 
 
-def check_repeats(repeats: int, engine: object | None = None) -> None:
+def check_repeats(repeats: int, *, here: bool = True) -> None:
     """Refuse a number of trainings that cannot be.
 
     Raises
@@ -66,7 +66,7 @@ def check_repeats(repeats: int, engine: object | None = None) -> None:
     """
     if repeats < 1:
         raise ParameterError(f"repeats={repeats} is below 1; 1 trains once, 5 shows how far retraining goes")
-    if repeats > 1 and engine is not None:
+    if repeats > 1 and not here:
         raise ParameterError("repeats train on this machine only; leave out --engine, or --repeats")
 
 

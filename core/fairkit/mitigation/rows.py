@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +12,6 @@ from fairkit.data.dataset import Dataset
 from fairkit.data.profile import BATCH_ROWS
 from fairkit.data.table import Groups, Table, fixed_roles, target_of
 from fairkit.data.task import choose_task
-from fairkit.engines import remote
-from fairkit.engines.dask import lost, rowless
 from fairkit.errors import DataError, ParameterError
 from fairkit.mitigation.split import strata_of, stratified
 
@@ -22,9 +19,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from fairkit.data.sources import Source
     from fairkit.data.task import Task
     from fairkit.engines.dask import DaskEngine
-    from fairkit.engines.remote import Place
 
 SAMPLE_ROWS = 20_000
 """Training rows that come here, for the checks of the exported file."""
@@ -45,7 +42,7 @@ class Codes:
 
 
 class SpreadRows:
-    """A dataset whose rows are read on the workers of an engine, part by part.
+    """Rows on the workers of a Dask engine (see `fairkit.engines.rows.RowsInParts`).
 
     Attributes
     ----------
@@ -59,38 +56,30 @@ class SpreadRows:
         self.engine, self.data = engine, data
 
     def sizes(self) -> list[int]:
-        """The rows of every part."""
-        return [int(n) for n in self.data.source.counts or ()]
-
-    def parts(self) -> list[tuple[Any, Place]]:
-        """Every part with its place, for functions like ``function(part, place, dataset, ...)``."""
-        source = self.data.source
-        starts = [0, *itertools.accumulate(self.sizes())]
-        places = [
-            remote.Place(source.of(part).name, source.types, start)
-            for part, start in zip(source.parts, starts, strict=False)
-        ]
-        return list(zip(source.parts, places, strict=True))
-
-    def share(self) -> Any:
-        """Share the dataset, without its rows, as `Dataset.part` on the workers needs it."""
-        return self.engine.share(rowless(self.data))
-
-    def collect(self, function: Callable[..., Any], *shared: Any) -> list[Any]:
-        """Bring ``function(part, place, dataset, *shared)`` of every part here."""
-        futures = self.engine.on_parts(function, self.data.source, self.share(), *shared)
-        with lost("reading the rows"):
-            found: list[Any] = self.engine.client.gather(futures)
-        return found
+        """See `RowsInParts.sizes`."""
+        return list(self.engine.counts(self.data.source))
 
     def cut(self, values: NDArray[Any]) -> list[NDArray[Any]]:
-        """Cut what belongs to the rows, shape [n, ...], at the parts' bounds."""
+        """See `RowsInParts.cut`."""
         return np.split(values, np.cumsum(self.sizes())[:-1])
 
+    def collect(self, function: Callable[..., Any], *shared: Any) -> list[Any]:
+        """See `RowsInParts.collect`."""
+        return self.engine.map(function, self.data.source, self._dataset(), *shared).collect()
 
-def read_codes(part: Any, place: Place, dataset: Dataset) -> Codes:
-    """Read what a part's rows are."""
-    source = place.open(part)
+    def tasks(self, function: Callable[..., Any], each: Iterable[tuple[Any, ...]], *shared: Any) -> list[Any]:
+        """See `RowsInParts.tasks`."""
+        dataset = self._dataset()
+        own = [(dataset, *one) for one in each]
+        return self.engine.start(function, self.data.source, own, *shared)
+
+    def _dataset(self) -> Any:
+        """Share the dataset, without its rows, as `Dataset.part` on the workers needs it."""
+        return self.engine.share(self.data.without_rows())
+
+
+def read_codes(source: Source, start: int, dataset: Dataset) -> Codes:
+    """Read what a part's rows are; they are numbered from 0."""
     view = dataset.part(source, 0)
     batches = list(view.batches())
     rows = sum(arrow.num_rows for arrow in source.batches(source.columns[:1], BATCH_ROWS))
@@ -111,11 +100,10 @@ def read_codes(part: Any, place: Place, dataset: Dataset) -> Codes:
     )
 
 
-def read_rows(part: Any, place: Place, dataset: Dataset) -> pa.Table:
+def read_rows(source: Source, start: int, dataset: Dataset) -> pa.Table:
     """Bring a part's rows."""
     import pyarrow as pa
 
-    source = place.open(part)
     batches = list(source.batches(source.columns, BATCH_ROWS))
     return pa.Table.from_batches(batches) if batches else None
 
@@ -169,7 +157,7 @@ def choose(
         at += len(one.used)
         masks.append(chosen)
     part = Dataset(data.source.chosen(masks, name), fixed_roles(data))
-    part.learn(engine.tally)
+    part.learn(engine.total)
     return part
 
 

@@ -8,30 +8,31 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from fairkit.auditing.prepare import Asked
 from fairkit.auditing.run import audit
+from fairkit.comparing.beside import audit_beside
 from fairkit.data.dataset import Dataset, need_dataset
 from fairkit.data.table import Table
-from fairkit.engines.base import opened
+from fairkit.engines.opening import opened
 from fairkit.files import check_writable, write_atomic
 from fairkit.fitted import FittedModel, Run
 from fairkit.mitigation.choose import as_mitigator, base_model
-from fairkit.mitigation.learned import Learned, fit_files, training
+from fairkit.mitigation.cluster import learn_spread
+from fairkit.mitigation.learned import fit_files, learn_here, training
 from fairkit.mitigation.repeats import Repeated, check_repeats, retrained
-from fairkit.mitigation.split import split_dataset
 from fairkit.models.scorer import ModelOptions
+from fairkit.onnx.model import OnnxModel
 from fairkit.onnx.read.safety import digest
-from fairkit.onnx.write.export import export_bytes
 from fairkit.parameters.declare import parameters_to_dict
 from fairkit.progress import no_progress
-from fairkit.timings import phase
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from fairkit.data.task import Task
     from fairkit.engines.base import Engine
+    from fairkit.mitigation.learned import Learned
     from fairkit.mitigators import Mitigator
-    from fairkit.onnx.model import OnnxModel
     from fairkit.progress import Progress
     from fairkit.results.comparisons import Change
     from fairkit.results.findings import Report
@@ -173,7 +174,7 @@ def mitigate(
     progress
         Told about every round.
     engine
-        ``"dask"`` trains and audits on a cluster, where the method can (see `fairkit.engines.opened`).
+        ``"dask"`` trains and audits on a cluster, where the method can (see `fairkit.engines.opening.opened`).
     scheduler
         The cluster's address; None starts one on this machine.
     **parameters
@@ -196,83 +197,60 @@ def mitigate(
     >>> fairkit.mitigate("fairgbm", data, constraint="equal_opportunity").save("fair.onnx")          # doctest: +SKIP
     """
     need_dataset(data)
-    check_repeats(repeats, engine)
     if output is not None:
         check_writable(Path(output))
     method = as_mitigator(plugin, parameters)
     base = base_model(method, model)
     run = Run(seed=seed, threads=threads, learner=learner, progress=progress)
     with opened(engine, scheduler) as running:
-        if running is None:
-            learned = _learn(method, data, test, holdout, task, run, base)
-        else:
-            from fairkit.mitigation.cluster import learn
-
-            learned = learn(running, method, data, test, holdout, task, run)
-        result = _measured(learned, method, base, policy, confidence, seed, running)
-    if repeats > 1:
-        result = _repeated(result, learned, method, base, run, repeats, confidence)
+        check_repeats(repeats, here=running.here)
+        learn = learn_here if running.here else learn_spread
+        learned = learn(running, method, data, test, holdout, task, run, base)
+        result = _measured(running, learned, method, policy, confidence, run)
+        if repeats > 1:
+            result = _repeated(running, result, learned, method, base, run, repeats, confidence)
     if output is not None:
         result.save(output)
     return result
 
 
-def _learn(
-    method: Mitigator,
-    data: Dataset,
-    test: Dataset | None,
-    holdout: float,
-    task: Task | None,
-    run: Run,
-    base: OnnxModel | None,
-) -> Learned:
-    """Train on this machine."""
-    train_data, test_data = (data, test) if test is not None else split_dataset(data, holdout, run.seed)
-    table = Table.from_dataset(train_data, task)
-    with training(method, table, run):
-        ((fitted, content),) = fit_files([method], table, run, base)
-    baseline = _baseline(method, table, run, base)
-    return Learned(
-        fitted=fitted, content=content, baseline=baseline, table=table, test=test_data, compared=test_data
-    )
-
-
 def _measured(
-    learned: Learned,
-    method: Mitigator,
-    base: OnnxModel | None,
-    policy: Sequence[Rule],
-    confidence: float,
-    seed: int,
-    engine: Engine | None,
+    engine: Engine, learned: Learned, method: Mitigator, policy: Sequence[Rule], confidence: float, run: Run
 ) -> MitigationResult:
-    """Audit before and after."""
-    fitted, table, test_data = learned.fitted, learned.table, learned.test
-    content, baseline, options = learned.content, learned.baseline, method.model_options()
-    held = {} if engine is not None else _held_out(fitted, test_data, table, confidence)
-    compared = baseline if base is None or not base.external else base
+    """Audit before and after, and compare, in one pass over the held-out rows."""
+    fitted, table = learned.fitted, learned.table
+    plain = ModelOptions(task=table.task)
+    held = _held_out(fitted, learned.compared, table, confidence)
     with TemporaryDirectory() as folder:
         auditors = fitted.audits(Path(folder))
-        told = (test_data, table, policy, confidence, seed, auditors)
-        before = _audit(compared, "before", *told, options, engine)
-        after = _audit(content, "after", *told, engine=engine)
+        asked = Asked.of(("group", *auditors), auditors, policy=policy, confidence=confidence, seed=run.seed)
+        (before, after), comparison = audit_beside(
+            engine,
+            [learned.baseline, learned.model],
+            learned.test,
+            asked,
+            [method.model_options() or plain, plain],
+            run.progress,
+            compared=learned.compared,
+        )
     return MitigationResult(
         plugin=method.name,
         parameters=parameters_to_dict(method.parameters),
         before=before,
         after=after,
-        onnx=content,
-        baseline_onnx=baseline,
+        onnx=learned.model.content,
+        baseline_onnx=learned.baseline.content,
         fitted=fitted,
         train_rows=len(table),
-        test_rows=test_data.info().rows,
-        changes=_paired_changes(compared, content, learned.compared, table, options, confidence),
+        test_rows=before.data.rows,
+        changes=comparison.changes[0],
         notes=(*fitted.notes, *learned.notes, *held.pop("notes", ())),
         held_out=held,
     )
 
 
 def _repeated(
+    engine: Engine,
     result: MitigationResult,
     learned: Learned,
     method: Mitigator,
@@ -287,7 +265,8 @@ def _repeated(
         quiet = dataclasses.replace(run, seed=seed, progress=no_progress)
         with training(method, table, quiet):
             ((_, content),) = fit_files([method], table, quiet, base)
-        return _audit(content, "again", learned.test, table, (), confidence, seed, {})
+        again, options = OnnxModel(content, "again"), ModelOptions(task=table.task)
+        return audit(again, learned.test, confidence=confidence, seed=seed, options=options, engine=engine)
 
     found, notes = retrained(repeats, run.seed, learned.table, result.after, train)
     return dataclasses.replace(result, repeats=found, notes=(*result.notes, *notes))
@@ -298,59 +277,3 @@ def _held_out(fitted: FittedModel, data: Dataset, table: Table, confidence: floa
     if type(fitted).held_out is FittedModel.held_out:
         return {}
     return dict(fitted.held_out(Table.from_dataset(data, table.task), confidence))
-
-
-@phase("train")
-def _baseline(method: Mitigator, table: Table, run: Run, base: OnnxModel | None) -> bytes:
-    if base is not None:
-        return base.content
-    quiet = dataclasses.replace(run, progress=no_progress)
-    return export_bytes(method.baseline(table, quiet), table)
-
-
-def _paired_changes(
-    before: bytes | OnnxModel,
-    after: bytes,
-    data: Dataset,
-    table: Table,
-    before_options: ModelOptions | None,
-    confidence: float,
-) -> tuple[Change, ...]:
-    """Compare both models on the very rows of the audits."""
-    from fairkit.comparing.run import compare
-
-    plain = ModelOptions(task=table.task)
-    models = [_as_onnx(before, "before"), _as_onnx(after, "after")]
-    result = compare(models, data, confidence=confidence, options=(before_options or plain, plain))
-    return result.changes[0]
-
-
-def _as_onnx(content: bytes | OnnxModel, name: str) -> OnnxModel:
-    from fairkit.onnx.model import OnnxModel
-
-    return OnnxModel(content, name) if isinstance(content, bytes) else content
-
-
-def _audit(
-    content: bytes | OnnxModel,
-    name: str,
-    data: Dataset,
-    table: Table,
-    policy: Sequence[Rule],
-    confidence: float,
-    seed: int,
-    auditors: Mapping[str, Mapping[str, Any]],
-    options: ModelOptions | None = None,
-    engine: Engine | None = None,
-) -> Report:
-    return audit(
-        _as_onnx(content, name),
-        data,
-        engine=engine,
-        auditors=("group", *auditors),
-        parameters=auditors,
-        policy=policy,
-        confidence=confidence,
-        seed=seed,
-        options=options or ModelOptions(task=table.task),
-    )

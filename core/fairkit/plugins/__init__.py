@@ -7,6 +7,7 @@ from fairkit.plugins.finding import (
     find_auditor,
     load,
     metrics_of,
+    needs_of,
     owner_of,
     third_party,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "find_auditor",
     "load",
     "metrics_of",
+    "needs_of",
     "owner_of",
     "third_party",
 ]

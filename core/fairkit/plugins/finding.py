@@ -33,6 +33,7 @@ __all__ = [
     "find_auditor",
     "load",
     "metrics_of",
+    "needs_of",
     "owner_of",
     "third_party",
 ]
@@ -116,6 +117,13 @@ def metrics_of(loaded: Iterable[Plugin]) -> tuple[list[type[Metric]], list[str]]
                 f"left out: {owner.name!r} ({owner.distribution}) has one of that name"
             )
     return metrics, clashes
+
+
+def needs_of(used: Iterable[Plugin]) -> tuple[dict[str, str], list[str]]:
+    """Return what loaded plugins need where they run: the versions of their distributions, and fairkit's extras."""
+    found = [plugin.found for plugin in used]
+    others = {one.distribution: one.version for one in found if not one.built_in and one.distribution != FILE}
+    return others, [one.extra for one in found if one.built_in]
 
 
 @contextmanager

@@ -34,6 +34,11 @@ class Found:
     version: str
 
     @property
+    def extra(self) -> str:
+        """The extra of fairkit that a plugin of ours may need, named as its module is."""
+        return self.target.removeprefix("fairkit_").replace("_", "-")
+
+    @property
     def built_in(self) -> bool:
         """Whether it ships with fairkit."""
         return self.distribution == "fairkit"

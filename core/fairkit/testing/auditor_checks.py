@@ -14,6 +14,7 @@ import numpy as np
 
 from fairkit.auditors import AuditContext, Auditor
 from fairkit.data.dataset import BATCH_ROWS, Batch, Dataset
+from fairkit.engines.local import Here
 from fairkit.models.scorer import ModelOptions, Predictions
 from fairkit.parameters.declare import parse_parameters
 from fairkit.results.findings import Finding
@@ -66,7 +67,7 @@ class Audited:
         auditor, context = self.make(), self.context(sample_data(task), task)
         parts = [auditor.measure(batch, said, context) for batch, said in _batches(auditor, context, rows)]
         total = functools.reduce(lambda one, other: one + other, reversed(parts) if backwards else parts)
-        return auditor.findings(total, context)
+        return auditor.findings(Here((total,)) if auditor.spread else total, context)
 
 
 def check_auditor_findings(audited: Audited) -> None:
@@ -194,7 +195,8 @@ def _finish(auditor: Auditor, context: AuditContext, *, scores: bool = True) -> 
     if not scores:
         pairs = ((batch, replace(said, score=None, probabilities=None, logits=None)) for batch, said in pairs)
     parts = [auditor.measure(batch, said, context) for batch, said in pairs]
-    auditor.findings(functools.reduce(lambda one, other: one + other, parts), context)
+    total = functools.reduce(lambda one, other: one + other, parts)
+    auditor.findings(Here((total,)) if auditor.spread else total, context)
 
 
 @contextmanager

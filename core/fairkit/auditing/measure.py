@@ -1,0 +1,114 @@
+"""One pass over the rows: every model scores each batch once, and whoever looks at the scores adds up what it sees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from fairkit.engines.base import add, threads
+from fairkit.engines.parts import pick
+from fairkit.onnx.model import OnnxModel
+from fairkit.timings import phase
+
+if TYPE_CHECKING:
+    from fairkit.data.dataset import Batch, Dataset
+    from fairkit.data.sources import Source
+    from fairkit.engines.base import Engine
+    from fairkit.models.scorer import Predictions, Scorer
+    from fairkit.progress import Progress
+
+
+class Reader(Protocol):
+    """Looks at scored rows, batch by batch."""
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """What it reads besides the models' columns."""
+        ...
+
+    @property
+    def spread(self) -> bool:
+        """Whether its totals are as large as the rows: they stay where the rows are."""
+        ...
+
+    def measure(self, batch: Batch, said: Sequence[Predictions]) -> Any:
+        """Turn one batch, with what each model says about it, into a partial result; they add up with ``+``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What every piece of the table is measured with.
+
+    Attributes
+    ----------
+    scorers
+        The models.
+    readers
+        Who looks.
+    columns
+        The columns to read.
+    dataset
+        Knows groups and labels, but holds no rows.
+    """
+
+    scorers: Sequence[Scorer]
+    readers: Sequence[Reader]
+    columns: Sequence[str]
+    dataset: Dataset
+
+
+def score_once(
+    engine: Engine, data: Dataset, scorers: Sequence[Scorer], readers: Sequence[Reader], progress: Progress
+) -> list[Any]:
+    """Score all rows once with every model.
+
+    Parameters
+    ----------
+    engine
+        Runs the pass where the rows are.
+    data
+        After its first pass.
+    scorers
+        The models.
+    readers
+        Who looks at the scores.
+    progress
+        Told how many rows are scored.
+
+    Returns
+    -------
+    list
+        Each reader's total; of one that is `spread`, the `fairkit.engines.base.Spread` of its parts.
+    """
+    wanted = [column for scorer in scorers for column in scorer.columns]
+    wanted += [column for reader in readers for column in reader.columns]
+    job = Job(scorers, readers, list(dict.fromkeys(wanted)), data.without_rows())
+    rows = data.profile.rows + data.profile.dropped_rows
+    found = engine.map(
+        measure, data.source, engine.share(job), told=lambda done: progress("scoring rows", done, rows)
+    )
+    each = [found.derive(pick, number) for number in range(len(readers))]
+    return [one.merged() if reader.spread else one.total() for one, reader in zip(each, readers, strict=True)]
+
+
+def measure(source: Source, start: int, job: Job) -> list[Any]:
+    """Score a piece of the table; return each reader's total, None where the piece has no rows for it."""
+    _use_threads(job.scorers)
+    totals: list[Any] = [None] * len(job.readers)
+    for batch in job.dataset.part(source, start).batches(job.columns, partial=True):
+        said = [scorer.predict(batch.columns(scorer.columns)) for scorer in job.scorers]
+        with phase("measure"):
+            for number, reader in enumerate(job.readers):
+                totals[number] = add(totals[number], reader.measure(batch, said))
+    return totals
+
+
+def _use_threads(scorers: Sequence[Scorer]) -> None:
+    """Let onnxruntime use a worker's threads, not all of the machine's: other workers use the others."""
+    most = threads()
+    for scorer in scorers:
+        model = getattr(scorer, "model", None)
+        if most is not None and isinstance(model, OnnxModel):
+            model.use_threads(most)

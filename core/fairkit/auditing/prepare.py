@@ -1,0 +1,241 @@
+"""Before the pass over the rows and after it: auditors with their parameters, findings, a verdict, the report."""
+
+from __future__ import annotations
+
+import dataclasses
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Self
+
+from fairkit import plugins
+from fairkit.auditors import AuditContext, Auditor, measured
+from fairkit.engines.local import LocalEngine
+from fairkit.errors import DataError, ParameterError
+from fairkit.parameters.declare import parse_parameters
+from fairkit.planning.advice import advised
+from fairkit.progress import Progress, no_progress
+from fairkit.results.findings import Finding, Report
+from fairkit.results.policy import Adjustment, Rule, judge
+from fairkit.timings import phase
+
+if TYPE_CHECKING:
+    from fairkit.data.dataset import Batch, Dataset
+    from fairkit.engines.base import Engine
+    from fairkit.metrics import Metric
+    from fairkit.models.scorer import Predictions, Scorer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What an audit is asked for, whatever the model and the data: made by `of`.
+
+    Attributes
+    ----------
+    auditors, metrics
+        The auditors with their parameters, and the group metrics that they are given.
+    used
+        The plugins that these come from.
+    failures
+        What could not be loaded, in sentences.
+    """
+
+    auditors: tuple[Auditor, ...]
+    metrics: tuple[type[Metric], ...]
+    used: tuple[plugins.Plugin, ...]
+    failures: tuple[str, ...]
+    policy: Sequence[Rule]
+    adjustment: Adjustment | None
+    confidence: float
+    seed: int
+
+    @classmethod
+    def of(
+        cls,
+        auditors: Sequence[str],
+        parameters: Mapping[str, Mapping[str, Any]] | None,
+        *,
+        policy: Sequence[Rule] = (),
+        adjustment: Adjustment | None = None,
+        confidence: float = 0.95,
+        seed: int = 0,
+    ) -> Self:
+        """Load what is named; see `audit` for the arguments.
+
+        Raises
+        ------
+        FairkitError
+            There is no such auditor, or a parameter cannot be used.
+        """
+        if not 0 < confidence < 1:
+            raise ParameterError(f"confidence={confidence} is not between 0 and 1; 0.95 is usual")
+        if seed < 0:
+            raise ParameterError(f"seed={seed} is negative; seeds are 0 or more")
+        chosen, used, notes = _choose_auditors(auditors, parameters or {})
+        metrics, clashes = plugins.metrics_of(used)
+        return cls(
+            auditors=tuple(chosen),
+            metrics=tuple(metrics),
+            used=tuple(used),
+            failures=(*notes, *clashes),
+            policy=policy,
+            adjustment=adjustment,
+            confidence=confidence,
+            seed=seed,
+        )
+
+    def about(
+        self, scorer: Scorer, data: Dataset, engine: Engine, progress: Progress, *, place: int = 0
+    ) -> Audit:
+        """Prepare the audit of one model, which is number `place` of those that score the rows together."""
+        context = AuditContext(
+            dataset=data,
+            scorer=scorer,
+            metrics=self.metrics,
+            confidence=self.confidence,
+            seed=self.seed,
+            progress=progress,
+            engine=engine,
+        )
+        _check_tasks(self.auditors, scorer)
+        _check_rows(self.auditors, data)
+        auditors = [type(auditor)(auditor.parameters) for auditor in self.auditors]
+        readers = [
+            Watching(auditor, _owner(auditor, self.used), context, place, tuple(auditor.columns(context)))
+            for auditor in auditors
+        ]
+        for reader in readers:
+            with plugins.blame(reader.owner, f"the auditor {reader.auditor.name!r} prepared"):
+                reader.auditor.begin(context)
+        return Audit(asked=self, context=context, readers=tuple(readers))
+
+
+@dataclass(frozen=True)
+class Watching:
+    """An auditor that looks at one of the models (see `fairkit.auditing.measure.Reader`).
+
+    On its way to a worker it leaves the rows, the progress and the engine of the audit behind.
+    """
+
+    auditor: Auditor
+    owner: plugins.Found
+    context: AuditContext
+    place: int
+    columns: tuple[str, ...]
+
+    def __getstate__(self) -> dict[str, Any]:
+        context = dataclasses.replace(
+            self.context,
+            dataset=self.context.dataset.without_rows(),
+            progress=no_progress,
+            engine=LocalEngine(),
+        )
+        return self.__dict__ | {"context": context}
+
+    @property
+    def spread(self) -> bool:
+        """Whether partial results are as large as the rows."""
+        return self.auditor.spread
+
+    def measure(self, batch: Batch, said: Sequence[Predictions]) -> Any:
+        """Turn one batch into a partial result."""
+        with plugins.blame(self.owner, f"the auditor {self.auditor.name!r} measured a batch"):
+            return measured(self.auditor, batch, said[self.place], self.context)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audit:
+    """An audit of one model, ready for the pass over the rows."""
+
+    asked: Asked
+    context: AuditContext
+    readers: tuple[Watching, ...]
+
+    @property
+    def scorer(self) -> Scorer:
+        """The model bound to the data."""
+        return self.context.scorer
+
+    def report(self, totals: Sequence[Any]) -> Report:
+        """Turn the readers' totals into findings, and judge them."""
+        asked, context = self.asked, self.context
+        findings: list[Finding] = []
+        for reader, total in zip(self.readers, totals, strict=True):
+            blamed = plugins.blame(reader.owner, f"the auditor {reader.auditor.name!r} made its findings")
+            with blamed, phase("intervals"):
+                findings += reader.auditor.findings(total, context)
+        results, verdict = judge(
+            asked.policy, findings, confidence=asked.confidence, adjustment=asked.adjustment
+        )
+        if asked.policy:
+            wrong, alone = 1 - asked.confidence, asked.adjustment in (None, "holm")
+            level = asked.confidence if alone else 1 - wrong / len(asked.policy)
+            results, findings = advised(
+                asked.policy, results, findings, asked.metrics, confidence=level, seed=asked.seed
+            )
+        return Report(
+            model=context.scorer.info,
+            data=context.dataset.info(),
+            findings=tuple(findings),
+            policy=results,
+            verdict=verdict,
+            seed=asked.seed,
+            confidence=asked.confidence,
+            adjustment=asked.adjustment,
+            environment=_environment(asked.used, asked.failures),
+        )
+
+
+def _choose_auditors(
+    names: Sequence[str], parameters: Mapping[str, Mapping[str, Any]]
+) -> tuple[list[Auditor], list[plugins.Plugin], list[str]]:
+    """Load the auditors with their parameters, and the plugins whose metrics they use."""
+    for owner in parameters:
+        if owner not in names:
+            raise ParameterError(
+                f"parameters are given for the auditor {owner!r}, which is not asked for; add --auditor {owner}"
+            )
+    others, failures = plugins.third_party()
+    used: dict[str, plugins.Plugin] = {}
+    chosen: list[Auditor] = []
+    for name in dict.fromkeys(names):
+        cls, plugin = plugins.find_auditor(name, others)
+        used[plugin.found.name] = plugin
+        chosen.append(cls(parse_parameters(cls.Parameters, parameters.get(name, {}), owner=name)))
+    used.update({plugin.found.name: plugin for plugin in others if plugin.metrics})
+    return chosen, list(used.values()), failures
+
+
+def _check_tasks(auditors: Sequence[Auditor], scorer: Scorer) -> None:
+    for auditor in auditors:
+        if scorer.task not in auditor.tasks:
+            raise ParameterError(
+                f"the auditor {auditor.name!r} looks at {' and '.join(sorted(auditor.tasks))} models; "
+                f"this task is {scorer.task} (--task overrides)"
+            )
+
+
+def _check_rows(auditors: Sequence[Auditor], data: Dataset) -> None:
+    """Refuse an auditor that needs every group of a row where no row has them all."""
+    needy = [auditor.name for auditor in auditors if not auditor.partial]
+    if needy and not data.profile.complete:
+        raise DataError(
+            f"{data.name}: no row has a value in every sensitive column, which the auditor {needy[0]!r} needs; "
+            "leave a column out, or keep missing values as a group (--missing group)"
+        )
+
+
+def _owner(auditor: Auditor, used: Sequence[plugins.Plugin]) -> plugins.Found:
+    return next(plugin.found for plugin in used if type(auditor) in plugin.auditors)
+
+
+def _environment(used: Sequence[plugins.Plugin], failures: Sequence[str]) -> dict[str, Any]:
+    environment: dict[str, Any] = {
+        "fairkit": version("fairkit"),
+        "python": platform.python_version(),
+        "plugins": [plugin.to_dict() for plugin in used],
+    }
+    if failures:
+        environment["plugins_not_loaded"] = list(failures)
+    return environment

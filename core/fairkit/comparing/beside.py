@@ -1,0 +1,80 @@
+"""Several models in one pass over the rows: each is audited, and each is compared with the first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fairkit import plugins
+from fairkit.auditing.measure import score_once
+from fairkit.comparing.run import comparison, paired_up
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fairkit.auditing.prepare import Asked
+    from fairkit.data.dataset import Dataset
+    from fairkit.engines.base import Engine
+    from fairkit.models.scorer import Model, ModelOptions
+    from fairkit.progress import Progress
+    from fairkit.results.comparisons import Comparison
+    from fairkit.results.findings import Report
+
+
+def audit_beside(
+    engine: Engine,
+    models: Sequence[Model],
+    data: Dataset,
+    asked: Asked,
+    options: Sequence[ModelOptions],
+    progress: Progress,
+    *,
+    compared: Dataset | None = None,
+) -> tuple[list[Report], Comparison]:
+    """Audit models and compare them with the first; every row is scored once by each.
+
+    Parameters
+    ----------
+    engine
+        Runs the pass where the rows are.
+    models
+        Two or more.
+    data
+        The rows, with a label.
+    asked
+        The audit, the same for all.
+    options
+        What cannot be guessed about each model.
+    progress
+        Told how many rows are scored.
+    compared
+        Rows to compare on in a pass of their own; by default those of the audits.
+
+    Returns
+    -------
+    list of Report, Comparison
+
+    Raises
+    ------
+    FairkitError
+        A model or the data cannot be used, or the models have different tasks.
+    """
+    data.learn(engine.total)
+    scorers = [model.bind(data, each) for model, each in zip(models, options, strict=True)]
+    audits = [
+        asked.about(scorer, data, engine, progress, place=place) for place, scorer in enumerate(scorers)
+    ]
+    readers = [reader for audit in audits for reader in audit.readers]
+    pairing, used = paired_up(scorers, data)
+    engine.check(*plugins.needs_of([*asked.used, *used]))
+    apart = compared is not None and compared is not data
+    totals = score_once(engine, data, scorers, readers if apart else [*readers, pairing], progress)
+    left = iter(totals)
+    reports = [audit.report([next(left) for _ in audit.readers]) for audit in audits]
+    if not apart:
+        return reports, comparison(pairing, next(left), asked.confidence)
+    assert compared is not None  # noqa: S101 -- apart
+    compared.learn(engine.total)
+    bound = [model.bind(compared, each) for model, each in zip(models, options, strict=True)]
+    pairing, _ = paired_up(bound, compared)
+    (total,) = score_once(engine, compared, bound, [pairing], progress)
+    return reports, comparison(pairing, total, asked.confidence)

@@ -1,0 +1,82 @@
+"""What a comparison of two models passes on: numbers with covariance, scores that may be drawn, a difference."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """One number of two models in independent places (groups).
+
+    Attributes
+    ----------
+    values
+        Shape [2, S]: first model, second model; NaN where the number is not defined.
+    covariance
+        Shape [S, 2, 2], of the two values in each place; places are independent.
+    """
+
+    values: Array
+    covariance: Array
+
+    def known(self) -> Paired:
+        """Leave out the places where either number is not defined."""
+        keep = np.isfinite(self.values).all(axis=0) & np.isfinite(self.covariance).all(axis=(1, 2))
+        return Paired(self.values[:, keep], self.covariance[keep])
+
+    def known_with(self, other: Paired) -> Paired:
+        """Leave out the places where a number of either kind is not defined."""
+        keep = np.ones(self.values.shape[1], dtype=bool)
+        for one in (self, other):
+            keep &= np.isfinite(one.values).all(axis=0) & np.isfinite(one.covariance).all(axis=(1, 2))
+        return Paired(self.values[:, keep], self.covariance[keep])
+
+    def negative(self) -> Paired:
+        """Turn the sign."""
+        return Paired(-self.values, self.covariance)
+
+    def beside(self, other: Paired) -> Paired:
+        """Put two numbers' places side by side; they must be over different rows."""
+        return Paired(
+            np.concatenate([self.values, other.values], axis=1),
+            np.concatenate([self.covariance, other.covariance]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Two models' numbers and the interval of second minus first."""
+
+    first: float
+    second: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnScores:
+    """Scores of one model: each row's is one of K, drawn with the same chances.
+
+    Attributes
+    ----------
+    values
+        Shape [n, K].
+    shares
+        Shape [K], adding up to 1.
+    """
+
+    values: Array
+    shares: Array
+
+    def some(self, keep: NDArray[np.bool_]) -> DrawnScores:
+        """Return the rows where `keep`, shape [n], is true."""
+        return DrawnScores(self.values[keep], self.shares)

@@ -1,0 +1,51 @@
+"""From the name of an engine to one that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from fairkit.engines.local import LocalEngine
+from fairkit.errors import ParameterError, did_you_mean
+
+if TYPE_CHECKING:
+    from fairkit.engines.base import Engine
+
+ENGINES = ("dask",)
+
+
+@contextmanager
+def opened(engine: Engine | str | None, scheduler: str | None = None) -> Iterator[Engine]:
+    """Return a running engine for its name, and end afterwards what was started for it.
+
+    Parameters
+    ----------
+    engine
+        None for this process, ``"dask"``, or an engine that runs already.
+    scheduler
+        The address of a Dask scheduler; None starts a cluster on this machine.
+
+    Raises
+    ------
+    EngineError
+        The scheduler cannot be reached.
+    MissingExtraError
+        Dask is not installed.
+    ParameterError
+        There is no such engine, or a scheduler without one.
+    """
+    if isinstance(engine, str):
+        if engine not in ENGINES:
+            raise ParameterError(
+                f"there is no engine {engine!r}. {did_you_mean(engine, ENGINES, what='engines')}"
+            )
+        from fairkit.engines.cluster import connected
+        from fairkit.engines.dask import DaskEngine
+
+        with connected(scheduler) as client:
+            yield DaskEngine(client)
+        return
+    if scheduler is not None and (engine is None or engine.here):
+        raise ParameterError(f"the scheduler {scheduler} is for an engine: add --engine dask")
+    yield engine or LocalEngine()
