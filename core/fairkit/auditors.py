@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fairkit.data.sources import Source
     from fairkit.data.task import Task
     from fairkit.engines.base import Engine
-    from fairkit.metrics import Metric
+    from fairkit.metrics import Headline, Metric
     from fairkit.models.scorer import Predictions, Scorer
     from fairkit.results.findings import Finding
 
@@ -140,6 +140,8 @@ class Auditor(ABC):
         The tasks that it can look at.
     citation
         Where the method is published.
+    headlines
+        Where views show findings of its own that are no single metric's, by name (see `fairkit.metrics.Headline`).
     partial
         Whether `measure` copes with rows whose group is not known: their index in ``batch.groups`` is -1. By
         default it is given only rows that have a group in every sensitive column.
@@ -150,6 +152,7 @@ class Auditor(ABC):
 
     name: ClassVar[str]
     summary: ClassVar[str] = ""
+    headlines: ClassVar[Mapping[str, Headline]] = {}
     Parameters: ClassVar[type] = NoParameters
     tasks: ClassVar[frozenset[Task]] = frozenset({"binary", "multiclass", "regression"})
     citation: ClassVar[str] = ""

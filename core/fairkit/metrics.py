@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -67,6 +67,35 @@ class Estimate:
         object.__setattr__(self, "limits", functools.cache(self.limits))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Headline:
+    """Where a number stands in what is shown first: ranks from 1; None where it does not stand.
+
+    Attributes
+    ----------
+    performance
+        Among the numbers over all rows that a comparison begins with.
+    between
+        Its difference between groups, among the disparities that a comparison begins with.
+    column
+        In the table of groups.
+    disparity
+        Whether its difference may be among a report's largest disparities; False where another name says the same.
+    tasks
+        The tasks in which all this holds; None for all of the metric's.
+    """
+
+    performance: int | None = None
+    between: int | None = None
+    column: int | None = None
+    disparity: bool = True
+    tasks: frozenset[Task] | None = None
+
+    def holds(self, task: str) -> bool:
+        """Whether it holds in a task."""
+        return self.tasks is None or task in self.tasks
+
+
 class Metric(ABC):
     """A number about each group, made from sums over the group's rows.
 
@@ -114,6 +143,11 @@ class Metric(ABC):
         Which comparisons between groups are reported: a subset of {``difference``, ``ratio``, ``extreme``}.
     citation
         Where the metric is defined; empty for what every textbook has.
+    alias
+        The field's own name for equality of this number between groups, such as ``demographic_parity``: the
+        difference and the ratio are reported under it, too.
+    headline
+        Where views show it (see `Headline`).
     """
 
     name: ClassVar[str]
@@ -124,6 +158,8 @@ class Metric(ABC):
     tasks: ClassVar[frozenset[Task]] = frozenset({"binary"})
     between: ClassVar[frozenset[str]] = frozenset({"difference", "ratio", "extreme"})
     citation: ClassVar[str] = ""
+    alias: ClassVar[str] = ""
+    headline: ClassVar[Headline] = Headline()
 
     def contributions(self, rows: Rows) -> Array:
         """Return what each row adds to the sums, shape [n, m]; weights are applied by fairkit.
@@ -181,6 +217,16 @@ class Metric(ABC):
         usable = good > REPLICATES // 2
         error[usable] = np.nanstd(replicates[:, usable], axis=0)
         return error
+
+
+def field_names(metrics: Iterable[Metric | type[Metric]]) -> dict[str, str]:
+    """Return the field's own names: ``selection_rate_difference`` is ``demographic_parity_difference``."""
+    return {
+        f"{metric.name}_{kind}": f"{metric.alias}_{kind}"
+        for metric in metrics
+        if metric.alias
+        for kind in ("difference", "ratio")
+    }
 
 
 class Rate(Metric):

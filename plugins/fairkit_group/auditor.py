@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
+from fairkit.auditing.views import views
 from fairkit.auditors import AuditContext, Auditor
-from fairkit.data.roles import value_text
 from fairkit.intervals import Spread, two_sided
-from fairkit.metrics import CONFUSION, Estimate, Metric, Rate
+from fairkit.metrics import CONFUSION, Estimate, Headline, Metric, Rate
 from fairkit.parameters.declare import parameter
 from fairkit.results.findings import Finding, GroupValue
 from fairkit.statistics import EXACT_SCORES, Rows, Scores, ScoreTable, Statistic, Sums
@@ -101,6 +101,13 @@ class GroupAuditor(Auditor):
     name: ClassVar[str] = "group"
     summary: ClassVar[str] = "Rates, scores and errors per group, and the disparities between groups."
     partial: ClassVar[bool] = True
+    headlines: ClassVar[Mapping[str, Headline]] = {
+        "equalized_odds_difference": Headline(between=4, disparity=False),  # the larger of two that are shown
+        "gap_max": Headline(disparity=False),
+        "gap_rms": Headline(disparity=False),
+        "statistical_parity_ks": Headline(between=8),
+        "worst_group_loss": Headline(between=9, disparity=False),
+    }
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Parameters:
@@ -140,7 +147,7 @@ class GroupAuditor(Auditor):
         """Total one batch."""
         parts: dict[_Key, Any] = {}
         missing: dict[_Key, Any] = {}
-        for label, rows in _views(batch, predictions, context):
+        for label, rows in views(batch, predictions, context.scorer, context.dataset):
             statistics = self._statistics(rows, context)
             for sensitive, codes, n_groups in _splits(batch, context):
                 known, whole = codes >= 0, rows
@@ -195,72 +202,6 @@ def _collect(statistic: Statistic, rows: Rows, codes: NDArray[np.int64], n_group
         return statistic.collect(rows, codes, n_groups)
     except Exception as error:
         return Failure(error)  # a metric must not end the audit
-
-
-def _views(
-    batch: Batch, predictions: Predictions, context: AuditContext
-) -> Iterator[tuple[str | None, Rows]]:
-    """Return the rows as binary or regression tasks: one view, or one for each class and one for accuracy."""
-    if context.scorer.task == "regression":
-        target = _numbers(batch.label, len(batch))
-        low, high = context.dataset.profile.label_range or (0.0, 0.0)
-        middle = low + (high - low) / 2
-        yield (
-            None,
-            Rows(
-                outcome=target,
-                score=predictions.score,
-                weights=batch.weights,
-                origin=middle,
-                members=predictions.members,
-                shares=predictions.shares,
-            ),
-        )
-        return
-    if context.scorer.task == "binary":
-        outcome = np.zeros(len(batch)) if batch.favorable is None else batch.favorable.astype(np.float64)
-        yield (
-            None,
-            Rows(
-                outcome=outcome,
-                decision=predictions.decision,
-                score=predictions.score,
-                weights=batch.weights,
-                members=predictions.members,
-                shares=predictions.shares,
-            ),
-        )
-        return
-    yield from _classes(batch, predictions, context)
-
-
-def _classes(
-    batch: Batch, predictions: Predictions, context: AuditContext
-) -> Iterator[tuple[str | None, Rows]]:
-    assert predictions.predicted is not None  # noqa: S101 -- multi-class scorers predict classes
-    classes = context.scorer.classes
-    favorable = context.dataset.roles.favorable
-    label = np.asarray(batch.label)
-    index = np.select([label == value for value in classes], list(range(len(classes))), -1)
-    right = (predictions.predicted == index).astype(np.float64)
-    yield None, Rows(outcome=np.ones(len(batch)), decision=right, weights=batch.weights)
-    for place, value in enumerate(classes):
-        if favorable is not None and value_text(value) != value_text(favorable):
-            continue
-        proba = predictions.probabilities
-        yield (
-            value_text(value),
-            Rows(
-                outcome=(index == place).astype(np.float64),
-                decision=(predictions.predicted == place).astype(np.float64),
-                score=None if proba is None else proba[:, place],
-                weights=batch.weights,
-            ),
-        )
-
-
-def _numbers(label: Any, rows: int) -> NDArray[np.float64]:
-    return np.full(rows, np.nan) if label is None else np.asarray(label, dtype=np.float64)
 
 
 def _splits(batch: Batch, context: AuditContext) -> Iterator[tuple[str | None, NDArray[np.int64], int]]:
@@ -370,7 +311,7 @@ class _Section:
         """Return each disparity between the groups."""
         found = list(self.failures)
         for name, (metric, estimate) in self.estimates.items():
-            for comparison in comparisons(name, metric.better, metric.between, estimate):
+            for comparison in comparisons(name, metric.better, metric.between, estimate, metric.alias):
                 found.append(
                     self._compare(comparison.metric, comparison.better, comparison.spread, estimate, name)
                 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,14 +23,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.results.findings import Better
-
-ALIASES: Mapping[str, str] = {
-    "selection_rate_difference": "demographic_parity_difference",
-    "selection_rate_ratio": "demographic_parity_ratio",
-    "true_positive_rate_difference": "equal_opportunity_difference",
-    "true_positive_rate_ratio": "equal_opportunity_ratio",
-}
-"""The field's own names for some spreads; both names are reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +49,9 @@ def _select(estimate: Estimate, keep: NDArray[np.bool_]) -> Estimate:
     return Estimate(estimate.values[keep], limits, sizes)
 
 
-def comparisons(name: str, better: Better, between: frozenset[str], estimate: Estimate) -> list[Comparison]:
+def comparisons(
+    name: str, better: Better, between: frozenset[str], estimate: Estimate, alias: str = ""
+) -> list[Comparison]:
     """Return the difference, ratio and extremes of one metric between groups, under all their names."""
     known = usable(estimate)
     values, limits = known.values, known.limits
@@ -77,8 +71,9 @@ def comparisons(name: str, better: Better, between: frozenset[str], estimate: Es
             found.append(
                 Comparison(f"{name}_group_max", better, lambda c: extreme(values, limits, c, largest=True))
             )
-    renamed = [Comparison(ALIASES[c.metric], c.better, c.spread) for c in found if c.metric in ALIASES]
-    return found + renamed
+    kinds = ("difference", "ratio") if alias else ()
+    renamed = {f"{name}_{kind}": f"{alias}_{kind}" for kind in kinds}
+    return found + [Comparison(renamed[c.metric], c.better, c.spread) for c in found if c.metric in renamed]
 
 
 def odds(true_positive: Estimate, false_positive: Estimate) -> list[Comparison]:

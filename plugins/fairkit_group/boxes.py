@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fairkit_group.rates import SelectionRate, TruePositiveRate
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-_NAMES = {"demographic_parity": "selection_rate", "equal_opportunity": "true_positive_rate"}
+_NAMES = {cls.alias: cls.name for cls in (SelectionRate, TruePositiveRate)}
 _PAIRS = ("true_positive_rate", "false_positive_rate")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from fairkit.limits.means import heavy, student, tilted
-from fairkit.metrics import HEAVY, Estimate, Metric
+from fairkit.metrics import HEAVY, Estimate, Headline, Metric
 from fairkit.statistics import Rows, Statistic, Sums
 
 if TYPE_CHECKING:
@@ -101,6 +101,7 @@ class R2Score(Metric):
     """One minus the squared error over the target's variance in the group."""
 
     name: ClassVar[str] = "r2_score"
+    headline: ClassVar[Headline] = Headline(performance=7, column=9)
     better: ClassVar[Better] = "higher"
     range: ClassVar[tuple[float, float]] = (-np.inf, 1.0)
     meaning: ClassVar[str] = "0: no better than the group's mean; 1: every prediction is right."

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from fairkit.metrics import Mean, Metric
+from fairkit.metrics import Headline, Mean, Metric
 from fairkit_group.determination import R2Score
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class LogLoss(Mean):
     """The mean of -log of the probability given to the outcome, clipped at the smallest double step."""
 
     name: ClassVar[str] = "log_loss"
+    headline: ClassVar[Headline] = Headline(performance=4)
     better: ClassVar[Better] = "lower"
     range: ClassVar[tuple[float, float]] = (0.0, -float(np.log(_SMALLEST)))
     meaning: ClassVar[str] = "0: every outcome was given probability 1; 0.69: no better than a coin."
@@ -49,6 +50,7 @@ class BrierScore(Mean):
     """The mean squared difference of probability and outcome."""
 
     name: ClassVar[str] = "brier_score"
+    headline: ClassVar[Headline] = Headline(disparity=False)
     better: ClassVar[Better] = "lower"
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     meaning: ClassVar[str] = "0: perfect probabilities; 0.25: no better than a coin."
@@ -63,6 +65,7 @@ class MeanPrediction(Mean):
     """The mean score or predicted value."""
 
     name: ClassVar[str] = "mean_prediction"
+    headline: ClassVar[Headline] = Headline(between=6, column=6, tasks=frozenset({"regression"}))
     meaning: ClassVar[str] = "In the unit of the score; a difference of 0 between groups is parity of means."
     needs: ClassVar[frozenset[str]] = _SCORE
     tasks: ClassVar[frozenset[Task]] = frozenset({"binary", "regression"})
@@ -77,6 +80,7 @@ class MeanAbsoluteError(Mean):
     """The mean absolute difference of prediction and target."""
 
     name: ClassVar[str] = "mean_absolute_error"
+    headline: ClassVar[Headline] = Headline(performance=5, between=7, column=7)
     better: ClassVar[Better] = "lower"
     range: ClassVar[tuple[float, float]] = (0.0, np.inf)
     meaning: ClassVar[str] = "0: every prediction is right; in the unit of the target."
@@ -92,6 +96,7 @@ class MeanSquaredError(Mean):
     """The mean squared difference of prediction and target."""
 
     name: ClassVar[str] = "mean_squared_error"
+    headline: ClassVar[Headline] = Headline(performance=6, column=8)
     better: ClassVar[Better] = "lower"
     range: ClassVar[tuple[float, float]] = (0.0, np.inf)
     meaning: ClassVar[str] = "0: every prediction is right; in the squared unit of the target."

@@ -9,7 +9,7 @@ import numpy as np
 
 from fairkit.intervals import kolmogorov_quantile, share_limits, student
 from fairkit.limits.means import unseen
-from fairkit.metrics import Estimate, Metric
+from fairkit.metrics import Estimate, Headline, Metric
 from fairkit.statistics import Scores, ScoreTable, Statistic
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ class RocAuc(Metric):
     """The chance that a favorable outcome scores above an unfavorable one, ties counting one half."""
 
     name: ClassVar[str] = "roc_auc"
+    headline: ClassVar[Headline] = Headline(performance=3)
     better: ClassVar[Better] = "higher"
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     meaning: ClassVar[str] = "0.5: the score ranks at random; 1: it ranks perfectly."

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from fairkit.metrics import CONFUSION, Estimate, Metric, Rate
+from fairkit.metrics import CONFUSION, Estimate, Headline, Metric, Rate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,6 +24,7 @@ class Accuracy(Rate):
     """The share of rows whose decision equals the outcome."""
 
     name: ClassVar[str] = "accuracy"
+    headline: ClassVar[Headline] = Headline(performance=1, between=5, column=5)
     better: ClassVar[Better] = "higher"
     meaning: ClassVar[str] = "0: every decision is wrong; 1: every decision is right."
     tasks: ClassVar[frozenset[Task]] = frozenset({"binary", "multiclass"})
@@ -35,6 +36,8 @@ class SelectionRate(Rate):
     """The share of rows with the favorable decision."""
 
     name: ClassVar[str] = "selection_rate"
+    alias: ClassVar[str] = "demographic_parity"
+    headline: ClassVar[Headline] = Headline(between=1, column=1, disparity=False)
     meaning: ClassVar[str] = "0: nobody gets the favorable decision; 1: everybody does."
     over = (1, 1, 1, 1)
     counted = (0, 1, 0, 1)
@@ -44,6 +47,8 @@ class TruePositiveRate(Rate):
     """The share of favorable outcomes that get the favorable decision."""
 
     name: ClassVar[str] = "true_positive_rate"
+    alias: ClassVar[str] = "equal_opportunity"
+    headline: ClassVar[Headline] = Headline(between=2, column=2, disparity=False)
     better: ClassVar[Better] = "higher"
     meaning: ClassVar[str] = "0: nobody with the favorable outcome is selected; 1: all of them are."
     over = (0, 0, 1, 1)
@@ -54,6 +59,7 @@ class FalseNegativeRate(Rate):
     """The share of favorable outcomes that get the unfavorable decision."""
 
     name: ClassVar[str] = "false_negative_rate"
+    headline: ClassVar[Headline] = Headline(disparity=False)
     better: ClassVar[Better] = "lower"
     meaning: ClassVar[str] = "0: nobody with the favorable outcome is missed; 1: all of them are."
     over = (0, 0, 1, 1)
@@ -64,6 +70,7 @@ class FalsePositiveRate(Rate):
     """The share of unfavorable outcomes that get the favorable decision."""
 
     name: ClassVar[str] = "false_positive_rate"
+    headline: ClassVar[Headline] = Headline(between=3, column=3)
     better: ClassVar[Better] = "lower"
     meaning: ClassVar[str] = "0: nobody with the unfavorable outcome is selected; 1: all of them are."
     over = (1, 1, 0, 0)
@@ -74,6 +81,7 @@ class TrueNegativeRate(Rate):
     """The share of unfavorable outcomes that get the unfavorable decision."""
 
     name: ClassVar[str] = "true_negative_rate"
+    headline: ClassVar[Headline] = Headline(disparity=False)
     better: ClassVar[Better] = "higher"
     meaning: ClassVar[str] = "0: everybody with the unfavorable outcome is selected; 1: nobody is."
     over = (1, 1, 0, 0)
@@ -84,6 +92,7 @@ class Precision(Rate):
     """The share of favorable outcomes among the favorable decisions."""
 
     name: ClassVar[str] = "precision"
+    headline: ClassVar[Headline] = Headline(column=4)
     better: ClassVar[Better] = "higher"
     meaning: ClassVar[str] = "0: every favorable decision is wrong; 1: every one is right."
     over = (0, 1, 0, 1)
@@ -94,6 +103,7 @@ class BalancedAccuracy(Metric):
     """The mean of true positive rate and true negative rate."""
 
     name: ClassVar[str] = "balanced_accuracy"
+    headline: ClassVar[Headline] = Headline(performance=2)
     better: ClassVar[Better] = "higher"
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     meaning: ClassVar[str] = "0.5: no better than chance; 1: every decision is right."
@@ -135,6 +145,7 @@ class F1Score(Metric):
     """The harmonic mean of precision and true positive rate."""
 
     name: ClassVar[str] = "f1_score"
+    headline: ClassVar[Headline] = Headline(disparity=False)
     better: ClassVar[Better] = "higher"
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     meaning: ClassVar[str] = "0: no favorable decision is right; 1: every decision is right."

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fairkit.plugins.headlines import headlines
 from fairkit.results.evidence import Failure, evidence_of
 
 if TYPE_CHECKING:
@@ -13,34 +14,6 @@ if TYPE_CHECKING:
     from fairkit.results.findings import Finding, Report, RuleResult, VerdictName
 
 MOST_DISPARITIES = 12
-
-_SAME_AS_ANOTHER = frozenset(
-    {
-        "selection_rate_difference",  # demographic_parity_difference
-        "true_positive_rate_difference",  # equal_opportunity_difference
-        "false_negative_rate_difference",  # equal_opportunity_difference
-        "true_negative_rate_difference",  # false_positive_rate_difference
-        "equalized_odds_difference",  # the larger of two that are shown
-        "gap_max",
-        "gap_rms",
-        "f1_score_difference",
-        "brier_score_difference",
-        "mean_prediction_difference",
-    }
-)
-_REGRESSION = frozenset({"mean_prediction_difference"})
-_GROUP_COLUMNS = (
-    "selection_rate",
-    "true_positive_rate",
-    "false_positive_rate",
-    "precision",
-    "accuracy",
-    "mean_prediction",
-    "mean_absolute_error",
-    "mean_squared_error",
-    "r2_score",
-)
-_BINARY_ONLY = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,16 +106,14 @@ def _notes(report: Report) -> tuple[str, ...]:
 
 def disparities(report: Report) -> list[Finding]:
     """Return the largest differences between groups, largest first, none of them twice under two names."""
-    regression = report.model.task == "regression"
-    hidden = _SAME_AS_ANOTHER - (_REGRESSION if regression else frozenset())
+    shown = headlines()
     chosen = [
         finding
         for finding in report.findings
         if finding.auditor == "group"
         and finding.sensitive is not None
         and finding.value is not None
-        and (finding.metric.endswith("_difference") or finding.metric == "statistical_parity_ks")
-        and finding.metric not in hidden
+        and shown.lists(finding.metric, report.model.task)
     ]
     asked = {(rule.metric, rule.sensitive) for rule in report.policy}
     chosen += [
@@ -183,9 +154,7 @@ def group_table(report: Report, sensitive: str) -> tuple[list[GroupRow], list[st
         and finding.metric.endswith("_difference")
         and "class" not in finding.parameters
     }
-    binary = report.model.task == "binary"
-    wanted: Sequence[str] = _GROUP_COLUMNS[:_BINARY_ONLY] if binary else _GROUP_COLUMNS
-    metrics = [metric for metric in wanted if metric in found]
+    metrics = [metric for metric in headlines().columns(report.model.task) if metric in found]
     if not metrics:
         return [], []
     first = found[metrics[0]].groups
@@ -201,26 +170,6 @@ def group_table(report: Report, sensitive: str) -> tuple[list[GroupRow], list[st
     return rows, metrics
 
 
-PERFORMANCE = (
-    "accuracy",
-    "balanced_accuracy",
-    "roc_auc",
-    "log_loss",
-    "mean_absolute_error",
-    "mean_squared_error",
-    "r2_score",
-)
-BETWEEN = (
-    "demographic_parity_difference",
-    "equal_opportunity_difference",
-    "false_positive_rate_difference",
-    "equalized_odds_difference",
-    "accuracy_difference",
-    "mean_prediction_difference",
-    "mean_absolute_error_difference",
-    "statistical_parity_ks",
-    "worst_group_loss",
-)
 MOST_CHANGES = 24
 """Of many classes, those whose numbers changed significantly come first."""
 MEANING: Mapping[Outcome, str] = {
@@ -235,24 +184,18 @@ MEANING: Mapping[Outcome, str] = {
 
 def headline_changes(changes: Sequence[Change]) -> tuple[list[Change], list[Change]]:
     """Return the changes that people look at first: of performance over all rows, and of disparities."""
+    shown = headlines()
+    names = {one.metric for one in changes}
+    first, then = shown.performance(), shown.between("binary" if shown.decides(names) else "regression")
     performance = [
-        one
-        for one in changes
-        if one.sensitive is None and one.metric in PERFORMANCE and one.before is not None
+        one for one in changes if one.sensitive is None and one.metric in first and one.before is not None
     ]
-    binary = any(one.metric == "demographic_parity_difference" for one in changes)
-    hidden = {"mean_prediction_difference"} if binary else set()
     between = [
-        one
-        for one in changes
-        if one.sensitive is not None
-        and one.group is None
-        and one.metric in BETWEEN
-        and one.metric not in hidden
+        one for one in changes if one.sensitive is not None and one.group is None and one.metric in then
     ]
     performance, between = _most(performance), _most(between)
-    performance.sort(key=lambda one: PERFORMANCE.index(one.metric))
-    between.sort(key=lambda one: (one.sensitive or "", BETWEEN.index(one.metric)))
+    performance.sort(key=lambda one: first.index(one.metric))
+    between.sort(key=lambda one: (one.sensitive or "", then.index(one.metric)))
     return performance, between
 
 

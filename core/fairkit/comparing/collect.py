@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairkit.auditing.views import views
 from fairkit.comparing.joint import contributions, joint_sums
 from fairkit.comparing.records import DrawnScores
-from fairkit.data.roles import value_text
 from fairkit.statistics import Rows, Scores, Sums
 
 if TYPE_CHECKING:
@@ -147,56 +147,7 @@ def _of_all_classes(metrics: Sequence[Metric]) -> list[Metric]:
 
 def _views(batch: Batch, predictions: Predictions, scorer: Scorer, data: Dataset) -> dict[Class, Rows]:
     """The rows as metrics see them; of several classes, each against the others."""
-    p = predictions
-    if scorer.task == "multiclass":
-        return dict(_classes(batch, p, scorer, data))
-    if scorer.task == "regression":
-        low, high = data.profile.label_range or (0.0, 0.0)
-        target = np.asarray(batch.label, dtype=np.float64)
-        middle = low + (high - low) / 2
-        return {
-            None: Rows(
-                outcome=target,
-                score=p.score,
-                weights=batch.weights,
-                origin=middle,
-                members=p.members,
-                shares=p.shares,
-            )
-        }
-    assert batch.favorable is not None  # noqa: S101 -- a binary task has a favorable value
-    return {
-        None: Rows(
-            outcome=batch.favorable.astype(np.float64),
-            decision=p.decision,
-            score=p.score,
-            weights=batch.weights,
-            members=p.members,
-            shares=p.shares,
-        )
-    }
-
-
-def _classes(
-    batch: Batch, predictions: Predictions, scorer: Scorer, data: Dataset
-) -> Iterator[tuple[Class, Rows]]:
-    assert predictions.predicted is not None  # noqa: S101 -- multi-class scorers predict classes
-    index = {value: place for place, value in enumerate(scorer.classes)}
-    truth = np.array([index.get(value, -1) for value in np.asarray(batch.label).tolist()])
-    right = np.equal(truth, predictions.predicted).astype(np.float64)
-    yield None, Rows(outcome=np.ones(len(batch)), decision=right, weights=batch.weights)
-    favorable, chances = data.roles.favorable, predictions.probabilities
-    for value, place in index.items():
-        if favorable is None or value_text(value) == value_text(favorable):
-            yield (
-                value_text(value),
-                Rows(
-                    outcome=(truth == place).astype(np.float64),
-                    decision=np.equal(predictions.predicted, place).astype(np.float64),
-                    score=None if chances is None else chances[:, place],
-                    weights=batch.weights,
-                ),
-            )
+    return dict(views(batch, predictions, scorer, data))
 
 
 def _has(metric: Metric, views: Iterable[Rows]) -> bool:

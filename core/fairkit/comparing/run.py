@@ -30,6 +30,7 @@ from fairkit.data.dataset import need_dataset
 from fairkit.engines.opening import opened
 from fairkit.errors import ModelError, ParameterError
 from fairkit.intervals import two_sided
+from fairkit.metrics import field_names
 from fairkit.models.scorer import ModelOptions, Scorer
 from fairkit.progress import Progress, no_progress
 from fairkit.results.comparisons import Change, Comparison, outcome_of
@@ -43,14 +44,6 @@ if TYPE_CHECKING:
 
 FEWEST = 30
 """A group with fewer rows leaves a difference undecided."""
-
-FIELD_NAMES: Mapping[str, str] = {
-    "selection_rate_difference": "demographic_parity_difference",
-    "selection_rate_ratio": "demographic_parity_ratio",
-    "true_positive_rate_difference": "equal_opportunity_difference",
-    "true_positive_rate_ratio": "equal_opportunity_ratio",
-}
-"""The field's own names for some disparities: here each has one name."""
 
 
 def compare(
@@ -147,11 +140,9 @@ def _notes(scorers: Sequence[Scorer]) -> tuple[str, ...]:
 
 def _metrics(scorer: Scorer) -> tuple[list[Metric], list[plugins.Plugin]]:
     """Return the installed metrics that suit the task, and the plugins that they are of."""
-    others, _ = plugins.third_party()
-    _, own = plugins.find_auditor("group", others)
-    classes = dict.fromkeys(metric for plugin in (own, *others) for metric in plugin.metrics)
+    classes, used = plugins.installed_metrics()
     kind = "binary" if scorer.task == "multiclass" else scorer.task
-    return [cls() for cls in classes if kind in cls.tasks], [own, *others]
+    return [cls() for cls in classes if kind in cls.tasks], used
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +237,7 @@ def _levels(
 def _between(
     metric: Metric, found: Paired, sensitive: str, smallest: int, confidence: float
 ) -> Iterator[Change]:
-    known = found.known()
+    known, names = found.known(), field_names([metric])
     groups = known.values.shape[1]
     if "extreme" in metric.between and groups:
         if metric.better != "lower":
@@ -260,11 +251,11 @@ def _between(
     if "difference" in metric.between:
         name = f"{metric.name}_difference"
         seen = change(differences(known), known, confidence)
-        yield _change(FIELD_NAMES.get(name, name), "lower", seen, sensitive, smallest)
+        yield _change(names.get(name, name), "lower", seen, sensitive, smallest)
     if "ratio" in metric.between and bool((known.values > 0).all()):
         name = f"{metric.name}_ratio"
         seen = _within_one(mirrored(change(ratios(known), known, confidence)))
-        yield _change(FIELD_NAMES.get(name, name), "higher", seen, sensitive, smallest)
+        yield _change(names.get(name, name), "higher", seen, sensitive, smallest)
 
 
 def _within_one(found: Difference) -> Difference:

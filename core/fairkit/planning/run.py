@@ -114,12 +114,10 @@ def plan(
 
 
 def installed() -> list[type[Metric]]:
-    """Return the metrics of the auditor `group` and of other plugins."""
+    """Return the metrics that every audit measures."""
     from fairkit import plugins
 
-    others, _ = plugins.third_party()
-    _, own = plugins.find_auditor("group", others)
-    return list(dict.fromkeys(metric for plugin in (own, *others) for metric in plugin.metrics))
+    return plugins.installed_metrics()[0]
 
 
 def limit_of(rule: Rule) -> Limit:

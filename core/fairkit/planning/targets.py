@@ -30,11 +30,7 @@ _SUFFIXES: Mapping[str, Kind] = {
     "_group_max": "largest",
     "_group_min": "smallest",
 }
-_FIELD_NAMES = {
-    "demographic_parity": ("selection_rate",),
-    "equal_opportunity": ("true_positive_rate",),
-    "equalized_odds": ("true_positive_rate", "false_positive_rate"),
-}
+_ODDS = {"equalized_odds": ("true_positive_rate", "false_positive_rate")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +95,10 @@ def target_of(metric: str, metrics: Sequence[type[Metric]]) -> Target:
             name, kind = metric.removesuffix(suffix), of
     if metric == "gap_max":
         name, kind = "equalized_odds", "difference"
-    parts = _FIELD_NAMES.get(name, (name,))
+    aliases = _ODDS | {cls.alias: (cls.name,) for cls in rates.values() if cls.alias}
+    parts = aliases.get(name, (name,))
     if any(part not in rates for part in parts):
-        known = [*rates, *(f"{r}{s}" for r in (*rates, *_FIELD_NAMES) for s in ("_difference", "_ratio"))]
+        known = [*rates, *(f"{r}{s}" for r in (*rates, *aliases) for s in ("_difference", "_ratio"))]
         raise PolicyError(
             f"{metric!r} is not made of rates, so that it is planned only from a pilot report that has it. "
             f"{did_you_mean(metric, known, what='metrics')}"

@@ -1,10 +1,12 @@
 """Plugins: finding them by entry point or file, loading one at a time, and saying why one does not load."""
 
 from fairkit.plugins.finding import (
+    DEFAULT_AUDITORS,
     blame,
     explain_all,
     find,
     find_auditor,
+    installed_metrics,
     load,
     metrics_of,
     needs_of,
@@ -14,6 +16,7 @@ from fairkit.plugins.finding import (
 from fairkit.plugins.records import FILE, FILES, Found, Kind, Plugin, Row
 
 __all__ = [
+    "DEFAULT_AUDITORS",
     "FILE",
     "FILES",
     "Found",
@@ -24,6 +27,7 @@ __all__ = [
     "explain_all",
     "find",
     "find_auditor",
+    "installed_metrics",
     "load",
     "metrics_of",
     "needs_of",

@@ -20,7 +20,11 @@ if TYPE_CHECKING:
     from fairkit.learners import Learner
     from fairkit.metrics import Metric
 
+DEFAULT_AUDITORS = ("group",)
+"""What an audit runs where nothing else is asked for."""
+
 __all__ = [
+    "DEFAULT_AUDITORS",
     "FILE",
     "FILES",
     "Found",
@@ -31,6 +35,7 @@ __all__ = [
     "explain_all",
     "find",
     "find_auditor",
+    "installed_metrics",
     "load",
     "metrics_of",
     "needs_of",
@@ -173,6 +178,14 @@ def find_auditor(name: str, among: Iterable[Plugin] = ()) -> tuple[type[Auditor]
         raise PluginError(f"the plugin {name!r} has no auditor of that name; it offers: {offers}")
     hint = did_you_mean(name, [plugin.name for plugin in find()], what="plugins")
     raise PluginError(f"there is no auditor {name!r}. {hint}")
+
+
+def installed_metrics() -> tuple[list[type[Metric]], list[Plugin]]:
+    """Return the metrics that every audit measures, and the plugins that bring them: the default auditor's first."""
+    others, _ = third_party()
+    own = [find_auditor(name, others)[1] for name in DEFAULT_AUDITORS]
+    used = list(dict.fromkeys([*own, *others]))
+    return list(dict.fromkeys(metric for plugin in used for metric in plugin.metrics)), used
 
 
 def _learners() -> Iterator[type[Learner]]:

@@ -73,7 +73,7 @@ class Fact:
 @functools.cache
 def facts() -> dict[str, Fact]:
     """Return what is known, by name of the metric, for the plugins that are installed."""
-    from fairkit.comparing.run import FIELD_NAMES
+    from fairkit.metrics import field_names
 
     found: dict[str, Fact] = {}
     for metric in _metrics():
@@ -87,7 +87,7 @@ def facts() -> dict[str, Fact]:
             "group_max": Fact(low=low, high=high, better=metric.better, kind="largest", base=metric.name),
         }
         found |= {f"{metric.name}_{ending}": fact for ending, fact in made.items()}
-    found |= {other: found[name] for name, other in FIELD_NAMES.items() if name in found}
+    found |= {other: found[name] for name, other in field_names(_metrics()).items() if name in found}
     difference, ratio = Fact(low=0, high=1, better="lower"), Fact(low=0, high=1, better="higher")
     found |= dict.fromkeys(("equalized_odds_difference", "gap_max", "gap_rms"), difference)
     found["equalized_odds_ratio"] = ratio
