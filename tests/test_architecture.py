@@ -3,13 +3,79 @@
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
+ROOTS = {"core": "fairkit", "registry": "fairkit_registry", "cli": "fairkit_cli"}
+
+LAYERS: dict[str, list[set[str]]] = {
+    "core": [
+        {"errors", "escaping", "faces", "limits", "progress", "timings"},
+        {"files", "parameters", "results"},
+        {"config", "data"},
+        {"engines", "models", "totals"},
+        {"datasets", "fitted", "intervals", "scored_rows", "statistics"},
+        {"metrics", "onnx"},
+        {"auditors", "charts", "individual", "learners", "promotions"},
+        {"mitigators"},
+        {"hookspecs", "postprocess", "preprocess"},
+        {"plugins"},
+        {"planning"},
+        {"auditing"},
+        {"comparing"},
+        {"mitigation"},
+        {"frontiers", "sklearn"},
+        {""},  # `fairkit` itself: the public names
+        {"testing"},
+    ],
+    "registry": [{"errors"}, {"jsonio", "names"}, {"evidence"}, {"store"}, {"promotion"}, {"exchange"}, {""}],
+    "cli": [
+        {"", "interrupts", "output"},
+        {"failures", "junit", "streams", "text", "timings"},
+        {"html", "names", "options", "progress"},
+        {"audit", "plan", "plugins", "registry", "sign_data"},
+        {"certify", "compare", "demo", "frontier", "init", "mitigate"},
+        {"main"},
+    ],
+}
+"""The rooms of each source root, from the bottom up; a module imports from lower layers and its own room only."""
+
+UPWARD: set[tuple[str, str]] = {
+    # policies and the reader of ONNX files belong below the store
+    ("fairkit_registry.store.records", "fairkit_registry.promotion.policies"),
+    ("fairkit_registry.store.registry", "fairkit_registry.promotion.policies"),
+    ("fairkit_registry.store.replay", "fairkit_registry.promotion.policies"),
+    ("fairkit_registry.store.registry", "fairkit_registry.exchange.onnxfile"),
+    ("fairkit_registry.promotion.pinned", "fairkit_registry.exchange.onnxfile"),
+    # what is addressed by its content belongs below the evidence
+    ("fairkit_registry.evidence.certifying", "fairkit_registry.store.blobs"),
+    ("fairkit_registry.evidence.staging", "fairkit_registry.store.blobs"),
+}
+"""Imports that point upward and wait to be turned round; one that is not there any more leaves this list."""
+
+CIRCLES: list[set[str]] = [
+    # reading an ONNX file and binding it to data are one: the file is to lie below what binds it
+    {
+        "fairkit.onnx.model",
+        "fairkit.onnx.read.alone",
+        "fairkit.onnx.read.contradictions",
+        "fairkit.onnx.read.rivals",
+        "fairkit.onnx.read.runner",
+        "fairkit.onnx.read.scorer",
+        "fairkit.onnx.read.served",
+        "fairkit.onnx.read.settle",
+        "fairkit.onnx.read.triggers",
+    },
+    # a certificate is staged, and what is staged is checked as a certificate
+    {"fairkit_registry.evidence.certificate", "fairkit_registry.evidence.staging"},
+]
+"""Circles that wait to be opened; one that is open, or of other modules, leaves this list."""
 HEAVY = {
     "numpy",
     "pandas",
@@ -65,6 +131,118 @@ def test_a_plugin_never_imports_another():
     for path in _modules("plugins"):
         own = path.relative_to(ROOT / "plugins").parts[0].removesuffix(".py")
         assert _ours(path) <= {"fairkit", own}, path
+
+
+@functools.cache
+def _graph() -> dict[str, set[str]]:
+    """Which of our modules each one imports: at import time, inside functions, for types."""
+    files = {
+        ".".join(path.relative_to(ROOT / folder).with_suffix("").parts).removesuffix(".__init__"): path
+        for folder in (*ROOTS, "plugins")
+        for path in _modules(folder)
+    }
+    graph: dict[str, set[str]] = {}
+    for name, path in files.items():
+        package = name if path.stem == "__init__" else name.rpartition(".")[0]
+        graph[name] = {
+            target
+            for target in _targets(path, package, files)
+            # a package is there before its modules: these do not wait for its names
+            if target != name and not name.startswith(f"{target}.")
+        }
+    return graph
+
+
+def _targets(path: Path, package: str, files: Collection[str]) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in files)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1]
+            base = ".".join([*(above if node.level else ()), *([node.module] if node.module else ())])
+            for alias in node.names:
+                module = f"{base}.{alias.name}" if f"{base}.{alias.name}" in files else base
+                if module in files:
+                    yield module
+
+
+def _circles(graph: dict[str, set[str]]) -> list[set[str]]:
+    """Modules that can be reached from each other: Tarjan's strongly connected components, of two or more."""
+    number: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[set[str]] = []
+
+    def visit(name: str) -> None:
+        number[name] = low[name] = len(number)
+        stack.append(name)
+        for target in graph[name]:
+            if target not in number:
+                visit(target)
+                low[name] = min(low[name], low[target])
+            elif target in stack:
+                low[name] = min(low[name], number[target])
+        if low[name] == number[name]:
+            place = stack.index(name)
+            found.append(set(stack[place:]))
+            del stack[place:]
+
+    for name in graph:
+        if name not in number:
+            visit(name)
+    return [circle for circle in found if len(circle) > 1]
+
+
+def test_circles_are_seen_in_every_kind_of_import():
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": {"e"}, "e": set()}
+    assert _circles(graph) == [{"a", "b", "c"}]
+    code = "import x.a\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from x import b\n"
+    code += "def f():\n    from .c import g\n    from . import d\n    from x.e import h\n"
+    seen = set(_targets(_Text(code), "x", {"x", "x.a", "x.b", "x.c", "x.d", "x.e"}))
+    assert seen == {"x.a", "x.b", "x.c", "x.d", "x.e"}
+
+
+class _Text:
+    """Stands for a file."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def read_text(self, encoding: str) -> str:
+        return self.text
+
+
+def test_no_circle_between_files():
+    """Of no kind of import; the list of those that wait holds what there is, and nothing else."""
+    found = _circles(_graph())
+    assert [circle for circle in found if circle not in CIRCLES] == []
+    assert [circle for circle in CIRCLES if circle not in found] == [], (
+        "these are open: take them off the list"
+    )
+
+
+def _room(module: str) -> str:
+    return module.split(".")[1] if "." in module else ""
+
+
+@pytest.mark.parametrize("folder", LAYERS)
+def test_imports_point_downward(folder):
+    place = {room: number for number, layer in enumerate(LAYERS[folder]) for room in layer}
+    package = ROOTS[folder]
+    ours = {name: targets for name, targets in _graph().items() if name.split(".")[0] == package}
+    unknown = {_room(name) for name in ours} - set(place)
+    assert not unknown, "a new room has a layer in LAYERS"
+    upward = {
+        (name, target)
+        for name, targets in ours.items()
+        for target in targets
+        if target.split(".")[0] == package
+        and _room(target) != _room(name)
+        and place[_room(target)] >= place[_room(name)]
+    }
+    waiting = {pair for pair in UPWARD if pair[0].split(".")[0] == package}
+    assert sorted(upward - waiting) == []
+    assert sorted(waiting - upward) == [], "these point downward now: take them off the list"
 
 
 def test_source_roots_are_no_packages():
