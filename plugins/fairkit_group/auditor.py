@@ -415,7 +415,7 @@ class _Section:
 
     def _group_values(self, estimate: Estimate, base: str | None) -> tuple[GroupValue, ...]:
         low, high = estimate.limits(two_sided(self.context.confidence))
-        over = self._denominators(base)
+        over = self._denominators(estimate, base)
         return tuple(
             GroupValue(group=name, rows=rows, value=float(v), interval=(float(lo), float(hi)), denominator=n)
             if math.isfinite(v)
@@ -425,15 +425,11 @@ class _Section:
             )
         )
 
-    def _denominators(self, base: str | None) -> list[float | None]:
+    def _denominators(self, estimate: Estimate, base: str | None) -> list[float | None]:
         """Return the rows that a rate is over, or their effective number under weights; None for other metrics."""
-        metric = None if base is None else self.estimates[base][0]
-        totals = None if metric is None else self.totals.get(metric.statistic.key)
-        if not isinstance(metric, Rate) or not isinstance(totals, Sums):
+        if base is None or not isinstance(self.estimates[base][0], Rate) or estimate.sizes is None:
             return [None] * len(self.names)
-        over = np.array(metric.over, dtype=np.float64)
-        mass, squares = totals.first @ over, np.einsum("i,gij,j->g", over, totals.second, over)
-        return [float(m**2 / s) if s > 0 else None for m, s in zip(mass, squares, strict=True)]
+        return [float(size) if math.isfinite(size) else None for size in estimate.sizes]
 
     def _finding(
         self,

@@ -88,7 +88,7 @@ def decided(
     rng, draws
         How many audits are drawn, and from what.
     least
-        A group with fewer rows makes a verdict inconclusive.
+        A group with fewer rows, or fewer rows that the rate is over, makes a verdict inconclusive.
     """
     whole = np.round(added).astype(np.int64)
     rows = truth.rows + whole
@@ -97,17 +97,19 @@ def decided(
         return shares | {"inconclusive": 1.0}
     groups = len(truth.names)
     first = rng.binomial(whole, truth.bases[0], size=(draws, groups))
+    enough = np.ones(draws, dtype=bool)
     stacked = []
     for k, rate in enumerate(target.rates):
         inside = first if k == 0 else whole - first  # the second rate is over the other rows
         seen = inside + truth.denominators[k]
+        enough &= (seen >= least).all(axis=1)
         hits = rng.binomial(inside, truth.rates[k]) + truth.counted[k]
         totals = sums_of(rate, np.broadcast_to(np.maximum(rows, seen), seen.shape), seen, hits)
         stacked.append(rate().estimate(totals, rng))
     for draw in range(draws):
         part = slice(draw * groups, (draw + 1) * groups)
         estimates = [_some(estimate, part) for estimate in stacked]
-        if all(np.isfinite(e.values).all() for e in estimates):
+        if enough[draw] and all(np.isfinite(e.values).all() for e in estimates):
             shares[limit.verdict(*target.interval(estimates, confidence))] += 1 / draws
         else:
             shares["inconclusive"] += 1 / draws

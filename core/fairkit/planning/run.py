@@ -137,7 +137,7 @@ def _one(
 ) -> RulePlan:
     limit, value = limit_of(rule), target.value(truth.rates)
     side: Side = "pass" if limit.kept(value) else "fail"
-    floor = LEAST / float(truth.shares.min())
+    floor = LEAST / float((truth.shares * truth.bases).min())
     start = max(closed_form(target, truth, limit, level, power), floor)
     found: Found | None = None
     if math.isfinite(start):
@@ -157,7 +157,9 @@ def _one(
     parts = np.ceil(rows * truth.shares)
     inside = parts * truth.bases
     few = (
-        f"At least {LEAST} rows of every group are needed, whatever the power." if found.rows < floor else ""
+        f"At least {LEAST} rows of every group that the rate is over are needed, whatever the power."
+        if found.rows < floor
+        else ""
     )
     many = _many(len(truth.names)) if target.kind in ("difference", "ratio") else ""
     return RulePlan(
@@ -166,8 +168,8 @@ def _one(
         side=side,
         rows=rows,
         groups=tuple(
-            GroupPlan(group=name, rows=int(part), denominator=math.ceil(least))
-            for name, part, least in zip(truth.names, parts, inside.min(axis=0), strict=True)
+            GroupPlan(group=name, rows=int(part), denominator=math.ceil(over))
+            for name, part, over in zip(truth.names, parts, inside.min(axis=0), strict=True)
         ),
         power=found.power(rows),
         balanced_rows=_balanced(target, truth, rows),

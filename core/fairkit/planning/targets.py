@@ -62,9 +62,10 @@ class Target:
 
     def interval(self, estimates: Sequence[Estimate], confidence: float) -> tuple[float, float]:
         """Return the interval that an audit makes from these estimates."""
-        each = confidence if len(estimates) == 1 else confidence**0.5
-        parts = [(self._one(e, each), self._one(e, confidence)) for e in estimates]
-        joint, own = zip(*parts, strict=True)
+        own = [self._one(estimate, confidence) for estimate in estimates]
+        if len(own) == 1:
+            return own[0].low, own[0].high
+        joint = [self._one(estimate, confidence**0.5) for estimate in estimates]
         if self.kind == "ratio":
             return min(p.low for p in own), min(p.high for p in joint)
         return max(p.low for p in joint), max(p.high for p in own)
