@@ -23,6 +23,7 @@ def audit(
     columns: opt.DataOptions,
     typed: opt.AuditOptions,
     where: opt.EngineOptions,
+    sandbox: opt.SandboxOptions,
     output_format: opt.ReportFormat = "table",
     output: opt.Output = None,
     config: opt.ConfigFile = None,

@@ -68,6 +68,7 @@ def certify(
     columns: opt.DataOptions,
     typed: opt.AuditOptions,
     where: opt.EngineOptions,
+    sandbox: opt.SandboxOptions,
     output_format: opt.TableFormat = "table",
     config: opt.ConfigFile = None,
 ) -> None:
@@ -160,6 +161,7 @@ class _Checked:
         }
 
 
+@opt.expanded
 def verify(
     certificate: Annotated[Path, typer.Argument(metavar="CERT", help="The certificate.")],
     *,
@@ -175,6 +177,7 @@ def verify(
     recompute: Annotated[
         bool, typer.Option("--recompute", help="Repeat the whole audit and compare every number.")
     ] = False,
+    sandbox: opt.SandboxOptions,
     output_format: opt.TableFormat = "table",
 ) -> None:
     """Check a certificate: signature, model, data and, with --recompute, every number in it.

@@ -24,6 +24,7 @@ def compare(
     ],
     columns: opt.DataOptions,
     where: opt.EngineOptions,
+    sandbox: opt.SandboxOptions,
     task: opt.TaskName = None,
     score_output: opt.ScoreOutput = None,
     decision_output: opt.DecisionOutput = None,

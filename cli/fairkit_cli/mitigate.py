@@ -72,6 +72,7 @@ def mitigate(
     *,
     columns: opt.DataOptions,
     where: opt.EngineOptions,
+    sandbox: opt.SandboxOptions,
     test: TestFile = None,
     holdout: Holdout = None,
     task: opt.TaskName = None,

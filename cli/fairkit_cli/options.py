@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -17,10 +18,12 @@ if TYPE_CHECKING:
     from fairkit.config import Config
     from fairkit.data.dataset import Dataset
     from fairkit.models.scorer import ModelOptions
+    from fairkit.onnx.sandbox.limits import Limits
     from fairkit.results.policy import Adjustment, Rule
 
 DATA = "Data"
 ENGINE = "Engine"
+SANDBOX = "Sandbox"
 MODEL = "Model"
 POLICY = "Policy"
 OUTPUT = "Output"
@@ -300,6 +303,65 @@ class AuditOptions:
     simultaneous: Simultaneous = None
 
 
+Memory = Annotated[
+    str | None,
+    typer.Option(
+        "--memory",
+        metavar="SIZE",
+        help="The most memory that a model may take, as 2GB. Default: what is free, less a tenth.",
+        rich_help_panel=SANDBOX,
+    ),
+]
+Timeout = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout",
+        metavar="SECONDS",
+        help="The longest that a model may take to load, or for one batch. Default: 300.",
+        rich_help_panel=SANDBOX,
+    ),
+]
+AllowedDomains = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-domain",
+        metavar="DOMAIN",
+        help="Also run operators of this domain, as com.microsoft (repeatable). Default: ai.onnx and ai.onnx.ml.",
+        rich_help_panel=SANDBOX,
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxOptions:
+    """What the process of a model may take; None: the default."""
+
+    memory: Memory = None
+    timeout: Timeout = None
+    allow_domain: AllowedDomains = None
+
+    def limits(self, config: Config) -> Limits:
+        """Return the limits: options win over the configuration file.
+
+        Raises
+        ------
+        ParameterError
+            A size or a time cannot be used.
+        """
+        from fairkit.onnx.sandbox.limits import TIMEOUT, Limits, read_bytes
+
+        told = config.sandbox
+        memory = self.memory or told.get("memory")
+        timeout = _first(self.timeout, told.get("timeout"), TIMEOUT)
+        if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+            raise ParameterError(f"[sandbox] timeout={timeout!r} is no number of seconds")
+        return Limits(
+            memory=None if memory is None else read_bytes(str(memory)),
+            timeout=float(timeout),
+            domains=tuple(split_names(self.allow_domain) or _listed(told.get("allow_domain"))),
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
     """Where the work is done; None: in this process."""
@@ -337,13 +399,28 @@ def expanded(command: Callable[..., Any]) -> Callable[..., Any]:
     def run(**typed: Any) -> Any:
         for name, cls in gathered.items():
             typed[name] = cls(**{field.name: typed.pop(field.name) for field in fields(cls)})
-        return command(**typed)
+        with _limited(typed):
+            return command(**typed)
 
     run.__doc__ = command.__doc__
     run.__name__ = command.__name__
     run.__signature__ = own.replace(parameters=shown)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
     return run
+
+
+@contextmanager
+def _limited(typed: Mapping[str, Any]) -> Iterator[None]:
+    """Let the models of a command that takes `SandboxOptions` have these limits."""
+    told = next((value for value in typed.values() if isinstance(value, SandboxOptions)), None)
+    if told is None:
+        yield
+        return
+    from fairkit.config import load_config
+    from fairkit.onnx.sandbox.limits import using
+
+    with using(told.limits(load_config(typed.get("config")))):
+        yield
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ KEYS: Mapping[str, frozenset[str]] = {
     ),
     "audit": frozenset({"auditors", "confidence", "seed", "task", "adjust"}),
     "model": frozenset({"score_output", "decision_output", "score_kind", "favorable_class", "threshold"}),
+    "sandbox": frozenset({"memory", "timeout", "allow_domain"}),
     "mitigate": frozenset({"plugin", "output", "holdout", "learner", "seed", "repeats"}),
     "registry": frozenset({"path", "witness"}),
     "policy": frozenset({"metric", "sensitive", "max", "min", "support"}),
@@ -36,7 +37,7 @@ class Config:
     ----------
     path
         The file; None where there is none. Relative paths in it start from its folder.
-    data, audit, model, mitigate, registry
+    data, audit, model, sandbox, mitigate, registry
         The tables of these names, without the tables inside them.
     auditors, mitigators
         Parameters by auditor and by plugin: the tables ``[audit.NAME]`` and ``[mitigate.NAME]``.
@@ -48,6 +49,7 @@ class Config:
     data: Mapping[str, Any] = field(default_factory=dict)
     audit: Mapping[str, Any] = field(default_factory=dict)
     model: Mapping[str, Any] = field(default_factory=dict)
+    sandbox: Mapping[str, Any] = field(default_factory=dict)
     mitigate: Mapping[str, Any] = field(default_factory=dict)
     registry: Mapping[str, Any] = field(default_factory=dict)
     auditors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

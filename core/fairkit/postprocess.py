@@ -110,7 +110,7 @@ class RuleModel(FittedModel):
 
     def runner(self, proto: onnx.ModelProto) -> Callable[[Mapping[str, NDArray[Any]]], Mapping[str, Any]]:
         """Return a function from raw columns to the outputs of the graph, with draws of 0."""
-        loaded = OnnxModel.load(proto)
+        loaded = OnnxModel.load(proto, sandbox=self.base.model.sandbox)
         wanted = [SCORE, DECISION_PROBABILITY]
 
         def run(columns: Mapping[str, NDArray[Any]]) -> Mapping[str, Any]:

@@ -183,7 +183,7 @@ class Audit:
             seed=asked.seed,
             confidence=asked.confidence,
             adjustment=asked.adjustment,
-            environment=_environment(asked.used, asked.failures),
+            environment=_environment(asked.used, asked.failures, context.scorer),
         )
 
 
@@ -230,12 +230,15 @@ def _owner(auditor: Auditor, used: Sequence[plugins.Plugin]) -> plugins.Found:
     return next(plugin.found for plugin in used if type(auditor) in plugin.auditors)
 
 
-def _environment(used: Sequence[plugins.Plugin], failures: Sequence[str]) -> dict[str, Any]:
+def _environment(used: Sequence[plugins.Plugin], failures: Sequence[str], scorer: Scorer) -> dict[str, Any]:
     environment: dict[str, Any] = {
         "fairkit": version("fairkit"),
         "python": platform.python_version(),
         "plugins": [plugin.to_dict() for plugin in used],
     }
+    held = getattr(getattr(scorer, "model", None), "held", ())
+    if held:
+        environment["sandbox"] = list(held)
     if failures:
         environment["plugins_not_loaded"] = list(failures)
     return environment

@@ -37,8 +37,34 @@ def as_numpy(column: pa.Array) -> NDArray[Any]:
         return _shared(column)
     if pa.types.is_boolean(column.type) and not column.null_count:
         return _shared(pc.cast(column, pa.uint8())).view(np.bool_)
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        texts = _few_texts(column)
+        if texts is not None:
+            return texts
     values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
     return values
+
+
+_HEAD, _FEW = 512, 64
+
+
+def _few_texts(column: pa.Array) -> NDArray[Any] | None:
+    """Return text with few distinct values as the same few objects again and again, which is fast; else None."""
+    import pyarrow.compute as pc
+
+    if len(column) < _HEAD or len(column.slice(0, _HEAD).dictionary_encode().dictionary) > _FEW:
+        return None
+    encoded = column.dictionary_encode()
+    count = len(encoded.dictionary)
+    if count > len(column) // 8:
+        return None
+    texts = np.empty(count + 1, dtype=object)
+    texts[:count] = encoded.dictionary.to_numpy(zero_copy_only=False)
+    places = encoded.indices
+    if places.null_count:
+        places = pc.fill_null(places, as_arrow(np.array([count], dtype=np.int32))[0])
+    found: NDArray[Any] = texts[_shared(places)]
+    return found
 
 
 def as_arrow(values: NDArray[Any]) -> pa.Array:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fairkit.engines.base import Engine
     from fairkit.fitted import FittedModel, Run
     from fairkit.mitigators import Mitigator
+    from fairkit.onnx.sandbox.limits import Limits
 
 BEFORE, AFTER = "before", "after"
 """What reports call the models."""
@@ -82,7 +83,7 @@ def learn_here(
         ((fitted, content),) = fit_files([method], table, run, base)
     return Learned(
         fitted=fitted,
-        model=OnnxModel(content, AFTER),
+        model=OnnxModel(content, AFTER, sandbox=foreign(base)),
         baseline=_baseline(method, table, run, base),
         table=table,
         test=test_data,
@@ -90,11 +91,16 @@ def learn_here(
     )
 
 
+def foreign(base: OnnxModel | None) -> Limits | None:
+    """Return the limits of a base model: what is repaired has its base's graph in it, and is as foreign."""
+    return None if base is None else base.sandbox
+
+
 @phase("train")
 def _baseline(method: Mitigator, table: Table, run: Run, base: OnnxModel | None) -> OnnxModel:
     """Return the model before: the one that is repaired, or the same learner without mitigation."""
     if base is not None:
-        return base if base.external else OnnxModel(base.content, BEFORE)
+        return base if base.external else OnnxModel(base.content, BEFORE, sandbox=base.sandbox)
     quiet = dataclasses.replace(run, progress=no_progress)
     return OnnxModel(export_bytes(method.baseline(table, quiet), table), BEFORE)
 

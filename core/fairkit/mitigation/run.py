@@ -18,7 +18,7 @@ from fairkit.files import check_writable, write_atomic
 from fairkit.fitted import FittedModel, Run
 from fairkit.mitigation.choose import as_mitigator, base_model
 from fairkit.mitigation.cluster import learn_spread
-from fairkit.mitigation.learned import fit_files, learn_here, training
+from fairkit.mitigation.learned import fit_files, foreign, learn_here, training
 from fairkit.mitigation.repeats import Repeated, check_repeats, retrained
 from fairkit.models.scorer import ModelOptions
 from fairkit.onnx.model import OnnxModel
@@ -265,7 +265,7 @@ def _repeated(
         quiet = dataclasses.replace(run, seed=seed, progress=no_progress)
         with training(method, table, quiet):
             ((_, content),) = fit_files([method], table, quiet, base)
-        again, options = OnnxModel(content, "again"), ModelOptions(task=table.task)
+        again, options = OnnxModel(content, "again", sandbox=foreign(base)), ModelOptions(task=table.task)
         return audit(again, learned.test, confidence=confidence, seed=seed, options=options, engine=engine)
 
     found, notes = retrained(repeats, run.seed, learned.table, result.after, train)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,8 @@ from fairkit.models.scorer import ModelOptions, Scorer
 from fairkit.onnx.batches import Batches
 from fairkit.onnx.read import safety
 from fairkit.onnx.read.feeds import GraphInput
+from fairkit.onnx.sandbox.limits import current
+from fairkit.onnx.sandbox.wire import Maps
 from fairkit.onnx.session import open_session
 
 if TYPE_CHECKING:
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data.dataset import Dataset
+    from fairkit.onnx.sandbox.client import SandboxedSession
+    from fairkit.onnx.sandbox.limits import Limits
 
 
 class OnnxModel:
@@ -30,19 +35,31 @@ class OnnxModel:
     """
 
     def __init__(
-        self, content: bytes, name: str, folder: Path | None = None, threads: int | None = None
+        self,
+        content: bytes,
+        name: str,
+        folder: Path | None = None,
+        threads: int | None = None,
+        sandbox: Limits | None = None,
     ) -> None:
+        started = _sandbox(sandbox, threads)  # first: it starts while this process parses
         self.name = name
         self.content = content
         self.folder = folder
         self.proto: onnx.ModelProto = safety.parse(content, name)
+        if sandbox is not None:
+            safety.check_operators(self.proto, name, sandbox.domains)
         self.external = safety.external_files(self.proto, name, folder)
         self.sha256 = safety.digest(content)
         self.settings = safety.embedded_settings(self.proto)
+        self.sandbox = None if started is None else sandbox
         self._threads = threads
         self._session: Any = None
         self._batches = Batches()
         self._inputs: list[GraphInput] | None = None
+        self._owner = os.getpid()
+        if started is not None:
+            self._open(started)
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_session": None, "proto": None}
@@ -52,7 +69,13 @@ class OnnxModel:
         self.proto = safety.parse(self.content, self.name)
 
     @classmethod
-    def load(cls, model: str | Path | bytes | onnx.ModelProto, *, threads: int | None = None) -> OnnxModel:
+    def load(
+        cls,
+        model: str | Path | bytes | onnx.ModelProto,
+        *,
+        threads: int | None = None,
+        sandbox: Limits | bool | None = None,
+    ) -> OnnxModel:
         """Load a model from a path, bytes or a proto.
 
         Parameters
@@ -61,6 +84,10 @@ class OnnxModel:
             Where it is.
         threads
             How many threads onnxruntime may use; by default all cores.
+        sandbox
+            Whether the model runs in a process of its own, within limits of memory and time, without network (see
+            `fairkit.onnx.sandbox.limits.Limits`). None: a file does, bytes and protos in memory do not. False is
+            for files that you trust; the report says so.
 
         Raises
         ------
@@ -71,11 +98,13 @@ class OnnxModel:
             path = Path(model)
             if path.is_dir():
                 raise ModelError(f"{str(path)!r} is a folder; give the .onnx file in it")
-            loaded = cls(safety.read_bytes(path), path.name, path.parent, threads)
+            limits = _limits(True if sandbox is None else sandbox)
+            loaded = cls(safety.read_bytes(path), path.name, path.parent, threads, limits)
         else:
             content = model if isinstance(model, bytes) else model.SerializeToString()
-            loaded = cls(content, "model in memory", None, threads)
-        loaded.session  # noqa: B018 -- a model that cannot be run is refused here
+            loaded = cls(content, "model in memory", None, threads, _limits(sandbox or False))
+        if loaded.sandbox is None:
+            loaded.session  # noqa: B018 -- a model that cannot be run is refused here; in a sandbox at its first use
         return loaded
 
     def use_threads(self, threads: int) -> None:
@@ -84,27 +113,62 @@ class OnnxModel:
 
     @property
     def session(self) -> Any:
-        """The onnxruntime session."""
-        if self._session is None:
-            self._session = _start_session(self.content, self.name, self.folder, self.external, self._threads)
+        """The onnxruntime session, or what stands for it in another process."""
+        if self._session is None or self._owner != os.getpid():
+            started = _sandbox(self.sandbox, self._threads)
+            if started is None:
+                self._session = _start_session(
+                    self.content, self.name, self.folder, self.external, self._threads
+                )
+                self._owner = os.getpid()
+            else:
+                self._open(started)
         return self._session
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        """What kept the model from doing harm, in words: a process of its own, limits; empty without a sandbox."""
+        return tuple(self._session.held) if self.sandbox is not None and self._session is not None else ()
+
+    @property
+    def remark(self) -> str | None:
+        """A sentence where a file runs without a sandbox; None otherwise."""
+        if self.sandbox is not None or self.folder is None:
+            return None
+        return (
+            "The model ran in the audit's own process, without a sandbox: it was said to be trusted, or this system "
+            "has none."
+        )
+
+    def _open(self, started: SandboxedSession) -> None:
+        started.open(self.content, self.name, self.folder if self.external else None)
+        self._session, self._owner = started, os.getpid()
 
     @property
     def inputs(self) -> list[GraphInput]:
         """The graph's inputs."""
         if self._inputs is None:
-            self._inputs = [GraphInput(i.name, i.type, _shape(i.shape)) for i in self.session.get_inputs()]
+            self._inputs = [
+                GraphInput(i.name, i.type, _shape(i.shape)) for i in self._described("get_inputs")
+            ]
         return self._inputs
 
     @property
     def output_names(self) -> list[str]:
         """The graph's outputs."""
-        return [output.name for output in self.session.get_outputs()]
+        return [name for name, _ in self.outputs]
 
     @property
     def outputs(self) -> list[tuple[str, str]]:
         """The graph's outputs: names and onnxruntime's types."""
-        return [(output.name, output.type) for output in self.session.get_outputs()]
+        return [(output.name, output.type) for output in self._described("get_outputs")]
+
+    def _described(self, what: str) -> list[Any]:
+        try:
+            found: list[Any] = getattr(self.session, what)()
+        except RuntimeError as error:
+            raise ModelError(_session_message(error, self.name)) from error
+        return found
 
     @property
     def batch(self) -> int | None:
@@ -134,6 +198,8 @@ class OnnxModel:
     def _run(self, names: list[str], feeds: Mapping[str, NDArray[Any]]) -> list[Any]:
         try:
             values: list[Any] = self.session.run(names, dict(feeds))
+        except ModelError:
+            raise
         except Exception as error:
             raise ModelError(f"{self.name} fails on the data: {_first_line(error)}") from error
         return values
@@ -151,6 +217,21 @@ class OnnxModel:
         from fairkit.onnx.read.scorer import bind
 
         return bind(self, dataset, options or ModelOptions())
+
+
+def _limits(sandbox: Limits | bool) -> Limits | None:
+    if isinstance(sandbox, bool):
+        return current() if sandbox else None
+    return sandbox
+
+
+def _sandbox(limits: Limits | None, threads: int | None) -> SandboxedSession | None:
+    """Start a process for a model; None where it needs none, or the system gives none."""
+    if limits is None:
+        return None
+    from fairkit.onnx.sandbox.client import SandboxedSession, available
+
+    return SandboxedSession(limits, threads) if available() else None
 
 
 def _start_session(
@@ -187,6 +268,6 @@ def _cut(feeds: Mapping[str, NDArray[Any]], start: int, size: int) -> dict[str, 
 
 
 def _join(values: Sequence[Any], rows: int) -> Any:
-    if isinstance(values[0], list):
+    if isinstance(values[0], list | Maps):
         return [row for part in values for row in part][:rows]
     return np.concatenate([np.atleast_1d(value) for value in values])[:rows]

@@ -11,6 +11,7 @@ import numpy as np
 from fairkit.data.roles import same_value, value_text
 from fairkit.errors import ModelError, did_you_mean
 from fairkit.models.scorer import ModelOptions, Predictions, ScoreKind, check_scores
+from fairkit.onnx.sandbox.wire import Maps
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,6 +48,8 @@ class GraphOutput:
 
 def describe(name: str, kind: str, value: Any) -> GraphOutput | None:
     """Tell an output's form from its type and its value on a first batch; None for what holds no prediction."""
+    if value is None:  # of a kind that does not leave the model's process
+        return None
     if kind.startswith("seq(map"):
         return GraphOutput(name, "map", len(value[0]))
     array = np.asarray(value)
@@ -62,6 +65,8 @@ def describe(name: str, kind: str, value: Any) -> GraphOutput | None:
 
 def as_matrix(output: GraphOutput, value: Any) -> NDArray[Any]:
     """Return an output's value as an array: [n, K] for maps and matrices, [n] for columns and labels."""
+    if output.shape == "map" and isinstance(value, Maps):
+        return value.matrix.astype(np.float64)
     if output.shape == "map":
         keys = list(value[0])
         return np.array([[row[key] for key in keys] for row in value], dtype=np.float64)

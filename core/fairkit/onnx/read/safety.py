@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import ModelError
+from fairkit.onnx.read.nodes import walk
 from fairkit.timings import phase
 
 if TYPE_CHECKING:
@@ -78,6 +79,61 @@ def external_files(model: onnx.ModelProto, name: str, folder: Path | None) -> li
     return list(files)
 
 
+DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml"})
+"""The operator domains of the ONNX standard."""
+MOST_NODES = 1_000_000
+"""A graph whose functions unfold to more nodes is not opened."""
+
+
+def check_operators(model: onnx.ModelProto, name: str, allowed: Collection[str] = ()) -> None:
+    """Refuse operators outside the standard, at every depth, and functions that unfold without end.
+
+    Raises
+    ------
+    ModelError
+        An operator of another domain that is not in `allowed`; it names the operator and the option.
+    """
+    functions = {(function.domain, function.name): function for function in model.functions}
+    for nodes in (model.graph.node, *(function.node for function in model.functions)):
+        for node in walk(nodes):
+            known = node.domain in DOMAINS or node.domain in allowed
+            if not known and (node.domain, node.op_type) not in functions:
+                raise ModelError(
+                    f"{name} uses the operator {node.domain}::{node.op_type}, which is not of the ONNX standard; "
+                    "its code is not checked as the standard's is. If you trust it, allow it: "
+                    f"--allow-domain {node.domain}"
+                )
+    sizes: dict[tuple[str, str], int] = {}
+    if _unfolded(model.graph.node, functions, sizes, ()) > MOST_NODES:
+        raise ModelError(
+            f"{name} has functions that unfold to more than {MOST_NODES:,} nodes, which no real model needs; it is not "
+            "opened"
+        )
+
+
+def _unfolded(
+    nodes: Collection[onnx.NodeProto],
+    functions: Mapping[tuple[str, str], onnx.FunctionProto],
+    sizes: dict[tuple[str, str], int],
+    inside: tuple[tuple[str, str], ...],
+) -> int:
+    """Count the nodes after every call of a function is replaced by its body; endless where one calls itself."""
+    total = 0
+    for node in walk(nodes):
+        key = (node.domain, node.op_type)
+        if key not in functions:
+            total += 1
+        elif key in inside:
+            return MOST_NODES + 1
+        else:
+            if key not in sizes:
+                sizes[key] = min(
+                    _unfolded(functions[key].node, functions, sizes, (*inside, key)), MOST_NODES + 1
+                )
+            total += sizes[key]
+    return total
+
+
 def _inside(location: str, name: str, folder: Path | None) -> Path:
     if folder is None:
         raise ModelError(f"{name} keeps tensors in the file {location!r}; give it as a path, not as bytes")
@@ -91,6 +147,11 @@ def _inside(location: str, name: str, folder: Path | None) -> Path:
     if not target.is_file():
         raise ModelError(
             f"{name} keeps tensors in {location!r}, which is not in its folder; copy that file too"
+        )
+    if target.stat().st_nlink > 1:
+        raise ModelError(
+            f"{name} keeps tensors in {location!r}, which has another name elsewhere (a hard link), so that it may be "
+            "a file from outside the model's folder; copy it into the folder"
         )
     return target
 

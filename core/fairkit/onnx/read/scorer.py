@@ -36,6 +36,7 @@ def bind(
 ) -> OnnxScorer:
     """Do what `OnnxModel.bind` says; `only_scores`: nobody will use the model's decisions, whatever they say."""
     runner, notes = _open(model, dataset)
+    notes += [model.remark] if model.remark else []
     columns = runner.columns
     batch = next(dataset.batches(columns, rows=_FIRST_ROWS))
     cells = batch.columns(columns)
