@@ -104,21 +104,21 @@ class Unknowns:
         return allocated(metric, known, without) if usable else None
 
     def _misclassified(self, error: LabelError) -> _Bounds:
-        told = f"up to {error.share:g} of the values of {error.column} may be wrong"
+        told = f"up to {error.share:.3g} of the values of {error.column} may be wrong"
         if error.independent:
             boxes = {
                 name: independent_boxes(estimate.values, error.share)
                 for name, (metric, estimate) in self.estimates.items()
                 if metric.range == (0.0, 1.0) and metric.statistic is CONFUSION
             }
-            why = f"{told}, independently of decisions and outcomes"
+            why = f"{told}, independently of decisions and outcomes; whichever they are"
             return _Bounds(
                 "label_error_bounds", boxes, why, stretch=1 / (1 - 2 * error.share), contracts=True
             )
         bound = wrong_groups if error.column == self.sensitive else wrong_outcomes
         boxes = self._boxes(lambda metric, known: bound(metric, known, error.share))
         name = "label_error_bounds" if error.column == self.sensitive else "outcome_error_bounds"
-        return _Bounds(name, boxes, told)
+        return _Bounds(name, boxes, f"{told}; whichever they are")
 
     def finding(self, auditor: str, confidence: float, disparities: Sequence[Finding]) -> Finding:
         """Return the share of rows without a group, and how it differs by outcome and decision."""

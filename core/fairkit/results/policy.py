@@ -253,7 +253,7 @@ def _turned(rule: Rule, finding: Finding, interval: Interval, limit: float) -> s
         if told is None or not told["binding"]:
             continue
         if told.get("low") is None:
-            return f"{told['reason']}, and no bound on {_what(finding)} is known: there is no verdict"
+            return f"{told['reason']}, no bound on {_what(finding)} is known: there is no verdict"
         stretch = float(told["stretch"])
         low = told["low"] - stretch * (value - interval[0])
         high = told["high"] + stretch * (interval[1] - value)
