@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -72,7 +72,8 @@ class FittedModel(ABC):
     """A model in memory that can become one ONNX file.
 
     `details` holds what happened, as plain JSON values (histories, chosen settings); `notes` holds
-    sentences that the user must read.
+    sentences that the user must read. What only some models do is in contracts of their own, which a model meets by
+    having the method: `MeasuresItself`, `NamesAudits`, `Attaches`, `RunsItself`.
     """
 
     details: Mapping[str, Any]
@@ -86,29 +87,42 @@ class FittedModel(ABC):
     def to_onnx(self) -> onnx.ModelProto:
         """Return the model as a graph over raw columns; metadata and the parity check are added by fairkit."""
 
-    def held_out(self, table: Table, confidence: float) -> Mapping[str, Any]:
-        """Return what the method itself measures on held-out rows, as plain JSON values for the details.
 
-        Audits need nothing from here; it is for what only the method knows, such as a frontier. Sentences
-        under ``"notes"`` are shown with the model's own.
-        """
-        return {}
+@runtime_checkable
+class MeasuresItself(Protocol):
+    """A fitted model that measures on held-out rows what only the method knows, such as a frontier."""
+
+    def held_out(self, table: Table, confidence: float) -> Mapping[str, Any]:
+        """Return plain JSON values for the details; sentences under ``"notes"`` are shown with the model's own."""
+        ...
+
+
+@runtime_checkable
+class NamesAudits(Protocol):
+    """A fitted model that names the auditors that show what the method is for."""
 
     def audits(self, folder: Path) -> Mapping[str, Mapping[str, Any]]:
-        """Name the auditors, besides ``group``, that show what the method is for, each with its parameters.
+        """Name auditors besides ``group``, each with its parameters.
 
         The models before and after are audited by them on the held-out rows. Files that their parameters name,
         such as a fair metric, are written to `folder`, which is removed afterwards.
         """
-        return {}
+        ...
+
+
+@runtime_checkable
+class Attaches(Protocol):
+    """A fitted model with texts that are written beside its file."""
 
     def attachments(self, details: Mapping[str, Any]) -> Mapping[str, str]:
-        """Return texts to be written beside the file, by suffix: ``{".frontier.svg": "<svg ..."}``."""
-        return {}
+        """Return texts by suffix: ``{".metric.json": "{...}"}``."""
+        ...
 
-    def runner(self, proto: onnx.ModelProto) -> Runner | None:
-        """Return a function from raw columns to the outputs of the exported graph, for the parity check.
 
-        None (the default) where every input is one raw column, of shape [rows, 1].
-        """
-        return None
+@runtime_checkable
+class RunsItself(Protocol):
+    """A fitted model whose graph has inputs other than one raw column each, of shape [rows, 1]."""
+
+    def runner(self, proto: onnx.ModelProto) -> Runner:
+        """Return a function from raw columns to the outputs of the exported graph, for the parity check."""
+        ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 
 from fairkit.data.table import Groups, Table
 from fairkit.errors import ParameterError, did_you_mean
@@ -21,7 +21,18 @@ if TYPE_CHECKING:
     from fairkit.onnx.model import OnnxModel
     from fairkit.results.policy import Rule
 
-__all__ = ["FittedModel", "Groups", "Mitigator", "Prediction", "Run", "Stage", "Table"]
+__all__ = [
+    "FittedModel",
+    "Groups",
+    "Mitigator",
+    "Prediction",
+    "RepairsModels",
+    "Run",
+    "Stage",
+    "Table",
+    "TrainsInParts",
+    "TrainsTogether",
+]
 
 Stage = Literal["pre", "in", "post"]
 
@@ -91,17 +102,14 @@ class Mitigator(ABC):
     learners
         The names of the learners that it takes, first the default; empty where the method is its own. ``"*"`` among
         them (`fairkit.learners.INSTALLED`) takes the learners that plugins bring, too.
-    engines
-        The engines that it trains on besides this machine: ``("dask",)`` where it defines `fit_spread`.
-    together
-        Parameters along which several models are learned in one go, for less than one by one; see
-        `fit_together`.
 
     Notes
     -----
     The inner class ``Parameters`` is a frozen dataclass; declare its fields with
     `fairkit.parameters.parameter`. Values that pass the declared types and ranges reach the method as
-    ``self.parameters``; override `check` for what types and ranges cannot say.
+    ``self.parameters``; override `check` for what types and ranges cannot say. What only some methods do is in
+    contracts of their own, which a method meets by having what they name: `TrainsTogether`, `TrainsInParts`,
+    `RepairsModels`.
     """
 
     name: ClassVar[str]
@@ -109,8 +117,6 @@ class Mitigator(ABC):
     tasks: ClassVar[tuple[Task, ...]] = ("binary",)
     citation: ClassVar[str] = ""
     learners: ClassVar[tuple[str, ...]] = ()
-    engines: ClassVar[tuple[str, ...]] = ()
-    together: ClassVar[tuple[str, ...]] = ()
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Parameters:
@@ -155,72 +161,9 @@ class Mitigator(ABC):
             The user stopped it; nothing is kept.
         """
 
-    @classmethod
-    def fit_together(
-        cls,
-        methods: Sequence[Self],
-        table: Table,
-        run: Run,
-        *,
-        validation: Table | None = None,
-        model: OnnxModel | None = None,
-    ) -> Sequence[FittedModel]:
-        """Learn several models that differ in one parameter of `together`, as a frontier asks for them.
-
-        Override it where they can share work. Each must be as good a model for its parameters as `fit` gives,
-        and all the same for the same methods in the same order.
-
-        Parameters
-        ----------
-        methods
-            Of this class.
-        table, run, validation, model
-            As for `fit`.
-
-        Returns
-        -------
-        sequence of FittedModel
-            One for each method, in their order.
-
-        Raises
-        ------
-        FairkitError
-            One of them cannot be learned: they are then learned one by one.
-        """
-        return [method.fit(table, run, validation=validation, model=model) for method in methods]
-
     def baseline(self, table: Table, run: Run) -> FittedModel:
         """Train the same learner without mitigation, for the comparison before and after."""
         return fit_learner(self.learner(run), table, run)
-
-    def fit_spread(self, table: Table, rows: RowsInParts, run: Run) -> FittedModel:
-        """Learn from rows that lie on the workers of an engine.
-
-        Parameters
-        ----------
-        table
-            Groups, target and weights of all rows; it has no columns.
-        rows
-            Reads the columns where they are, part by part, in the table's order.
-        run
-            Seed, threads, progress.
-
-        Raises
-        ------
-        ParameterError
-            The method trains on one machine only.
-        """
-        raise ParameterError(
-            f"{self.name} trains on one machine only: leave out --engine (fairgbm trains on a cluster)"
-        )
-
-    def baseline_spread(self, table: Table, rows: RowsInParts, run: Run) -> FittedModel:
-        """Train the same learner without mitigation where the rows are."""
-        return self.fit_spread(table, rows, run)
-
-    def model_options(self) -> ModelOptions | None:
-        """Return what the user said about the base model's outputs; None where there is no base model."""
-        return None
 
     def promises(self) -> Sequence[Rule]:
         """Name the limits that a trained model keeps under these parameters; the contract checks test them.
@@ -250,3 +193,89 @@ class Mitigator(ABC):
             return find_learner(chosen).name
         hint = did_you_mean(chosen, named, what="learners")
         raise ParameterError(f"{self.name} cannot use the learner {chosen!r}. {hint}")
+
+
+@runtime_checkable
+class TrainsTogether(Protocol):
+    """A method that learns several models along one parameter in one go, for less than one by one.
+
+    Attributes
+    ----------
+    together
+        The names of such parameters.
+    """
+
+    together: ClassVar[tuple[str, ...]]
+
+    @classmethod
+    def fit_together(
+        cls,
+        methods: Sequence[Any],
+        table: Table,
+        run: Run,
+        *,
+        validation: Table | None = None,
+        model: OnnxModel | None = None,
+    ) -> Sequence[FittedModel]:
+        """Learn models that differ in one parameter of `together`, as a frontier asks for them.
+
+        Must return models equivalent to those of `fit`, the same ones for the same methods in the same order.
+
+        Parameters
+        ----------
+        methods
+            Of this class.
+        table, run, validation, model
+            As for `Mitigator.fit`.
+
+        Returns
+        -------
+        sequence of FittedModel
+            One for each method, in their order.
+
+        Raises
+        ------
+        FairkitError
+            One of them cannot be learned: they are then learned one by one.
+        """
+        ...
+
+
+@runtime_checkable
+class TrainsInParts(Protocol):
+    """A method that trains on rows that lie in parts on the workers of an engine.
+
+    Attributes
+    ----------
+    engines
+        The engines that it trains on besides this machine: ``("dask",)``.
+    """
+
+    engines: ClassVar[tuple[str, ...]]
+
+    def fit_spread(self, table: Table, rows: RowsInParts, run: Run) -> FittedModel:
+        """Learn from rows in parts.
+
+        Parameters
+        ----------
+        table
+            Groups, target and weights of all rows; it has no columns.
+        rows
+            Reads the columns where they are, part by part, in the table's order.
+        run
+            Seed, threads, progress.
+        """
+        ...
+
+    def baseline_spread(self, table: Table, rows: RowsInParts, run: Run) -> FittedModel:
+        """Train the same learner without mitigation where the rows are."""
+        return self.fit_spread(table, rows, run)
+
+
+@runtime_checkable
+class RepairsModels(Protocol):
+    """A method that repairs a given model, and knows how its outputs are to be read."""
+
+    def model_options(self) -> ModelOptions:
+        """Return what the user said about the base model's outputs."""
+        ...

@@ -96,7 +96,7 @@ class FairRegression(Mitigator):
         validation: Table | None = None,
         model: OnnxModel | None = None,
     ) -> Sequence[FittedModel]:
-        """Solve for all bounds with the same predictors; see `Mitigator.fit_together`."""
+        """Solve for all bounds with the same predictors; see `TrainsTogether`."""
         first = methods[0]
         bound = "zeta" if first.parameters.constraint == "bounded_group_loss" else "tolerance"
         listed = [method.parameters.levels() for method in methods]
@@ -104,7 +104,7 @@ class FairRegression(Mitigator):
         whole = [dataclasses.replace(method.parameters, **{bound: levels}) for method in methods]
         shared = len(set(levels)) == len(methods) > 1 and all(one == whole[0] for one in whole)
         if first.parameters.constraint == "seo" or not shared:
-            return super().fit_together(methods, table, run, validation=validation, model=model)
+            return [method.fit(table, run, validation=validation, model=model) for method in methods]
         return cls(whole[0], estimator=first.estimator).training(table, run).fit_each()
 
     def baseline(self, table: Table, run: Run) -> FittedModel:

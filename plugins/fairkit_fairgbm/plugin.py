@@ -202,7 +202,7 @@ class FairGBM(Mitigator):
         return self._fit(encoder, train, held, run)
 
     def fit_spread(self, table: Table, rows: RowsInParts, run: Run) -> FittedModel:
-        """Train where the rows are; see `Mitigator.fit_spread`."""
+        """Train where the rows are; see `TrainsInParts`."""
         from fairkit_fairgbm import spread
 
         self._check_spread()

@@ -5,7 +5,9 @@ import os
 import sys
 import textwrap
 import types
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ import pytest
 import fairkit
 from fairkit.data.table import intersect
 from fairkit.errors import FairkitError, ParameterError, PluginError
+from fairkit.fitted import FittedModel
 from fairkit.learners import fit_learner
 from fairkit.mitigation.choose import as_mitigator, find_mitigator
 from fairkit.mitigation.run import mitigate
@@ -61,6 +64,58 @@ class Repair(Tilt):
 
     name = "repair"
     stage = "post"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bare(FittedModel):
+    """What a first method needs: five names."""
+
+    inner: Any
+    details: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
+
+    def predict(self, columns):
+        return self.inner.predict(columns)
+
+    def to_onnx(self):
+        return self.inner.to_onnx()
+
+
+class Talking(Bare):
+    """Meets the other contracts by having their methods."""
+
+    def held_out(self, table, confidence):
+        return {"rows": len(table), "notes": ["Measured by the method."]}
+
+    def audits(self, folder):
+        return {"consistency": {"sensitive": ("sex",)}}
+
+    def attachments(self, details):
+        return {".told.txt": f"{details['rows']} rows"}
+
+
+def bare(kind):
+    class Method(Tilt):
+        name = "tilt"
+
+        def fit(self, table, run, *, validation=None, model=None):
+            return kind(inner=super().fit(table, run), details={})
+
+    return Method
+
+
+def test_a_first_method_needs_five_names(tmp_path):
+    result = mitigate(bare(Bare), data(), output=tmp_path / "fair.onnx")
+    assert {path.name for path in tmp_path.iterdir()} == {"fair.onnx"}
+    assert {finding.auditor for finding in result.after.findings} == {"group"}
+    assert result.details == {}
+
+
+def test_who_has_the_method_meets_the_contract(tmp_path):
+    result = mitigate(bare(Talking), data(), output=tmp_path / "fair.onnx")
+    assert (tmp_path / "fair.told.txt").read_text() == f"{result.test_rows} rows"
+    assert {finding.auditor for finding in result.after.findings} == {"group", "consistency"}
+    assert "Measured by the method." in result.notes
 
 
 def test_before_and_after_are_audits_of_the_same_held_out_rows():

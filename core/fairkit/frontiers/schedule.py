@@ -26,7 +26,10 @@ BATCH = 4
 def families_of(sweep: Sweep) -> list[Family]:
     """Put the points of a sweep that a plugin can train together side by side; the others stand alone."""
     method = find_mitigator(sweep.plugin)
-    shared = next((k for k, values in sweep.vary.items() if k in method.together and len(values) > 1), None)
+    shared = next(
+        (k for k, values in sweep.vary.items() if k in getattr(method, "together", ()) and len(values) > 1),
+        None,
+    )
     groups: dict[str, list[Job]] = {}
     for place, settings in enumerate(sweep.settings()):
         rest = {key: value for key, value in settings.items() if key != shared}

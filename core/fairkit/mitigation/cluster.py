@@ -21,6 +21,7 @@ from fairkit.mitigation.rows import (
     table_without_columns,
 )
 from fairkit.mitigation.split import check_share, strata_of, stratified
+from fairkit.mitigators import TrainsInParts
 from fairkit.onnx.model import OnnxModel
 from fairkit.onnx.write.export import export_bytes
 
@@ -51,7 +52,9 @@ def learn_spread(
     EngineError
         A worker was lost in training, or lacks what the method needs.
     """
-    if not (isinstance(engine, DaskEngine) and "dask" in method.engines):
+    if not (
+        isinstance(engine, DaskEngine) and isinstance(method, TrainsInParts) and "dask" in method.engines
+    ):
         raise ParameterError(
             f"{method.name} trains on one machine only: leave out --engine. {did_you_mean(method.name, ['fairgbm'])}"
         )

@@ -11,6 +11,7 @@ from fairkit import plugins
 from fairkit.data.table import Table
 from fairkit.errors import ParameterError
 from fairkit.mitigation.split import split_dataset
+from fairkit.mitigators import TrainsTogether
 from fairkit.onnx.model import OnnxModel
 from fairkit.onnx.write.export import export_bytes
 from fairkit.parameters.declare import parameters_to_dict
@@ -145,10 +146,11 @@ def fit_files(
     """
     first = methods[0]
     with phase("train"):
-        if len(methods) == 1:
-            models: Sequence[FittedModel] = [first.fit(table, run, validation=None, model=base)]
+        models: Sequence[FittedModel]
+        if len(methods) > 1 and isinstance(first, TrainsTogether):
+            models = first.fit_together(methods, table, run, validation=None, model=base)
         else:
-            models = type(first).fit_together(methods, table, run, validation=None, model=base)
+            models = [method.fit(table, run, validation=None, model=base) for method in methods]
     rows = table if checked is None else checked
     return [
         (model, export_bytes(model, rows, provenance(method, run, base)))

@@ -15,11 +15,12 @@ from fairkit.data.dataset import Dataset, need_dataset
 from fairkit.data.table import Table
 from fairkit.engines.opening import opened
 from fairkit.files import check_writable, write_atomic
-from fairkit.fitted import FittedModel, Run
+from fairkit.fitted import Attaches, FittedModel, MeasuresItself, NamesAudits, Run
 from fairkit.mitigation.choose import as_mitigator, base_model
 from fairkit.mitigation.cluster import learn_spread
 from fairkit.mitigation.learned import fit_files, foreign, learn_here, training
 from fairkit.mitigation.repeats import Repeated, check_repeats, retrained
+from fairkit.mitigators import RepairsModels
 from fairkit.models.scorer import ModelOptions
 from fairkit.onnx.model import OnnxModel
 from fairkit.onnx.read.safety import digest
@@ -100,7 +101,8 @@ class MitigationResult:
         """
         target = Path(path)
         write_atomic(target, self.onnx)
-        for suffix, text in self.fitted.attachments(self.details).items():
+        attached = self.fitted.attachments(self.details) if isinstance(self.fitted, Attaches) else {}
+        for suffix, text in attached.items():
             write_atomic(target.with_suffix(suffix), text.encode())
         return target
 
@@ -222,14 +224,14 @@ def _measured(
     plain = ModelOptions(task=table.task)
     held = _held_out(fitted, learned.compared, table, confidence)
     with TemporaryDirectory() as folder:
-        auditors = fitted.audits(Path(folder))
+        auditors = fitted.audits(Path(folder)) if isinstance(fitted, NamesAudits) else {}
         asked = Asked.of(("group", *auditors), auditors, policy=policy, confidence=confidence, seed=run.seed)
         (before, after), comparison = audit_beside(
             engine,
             [learned.baseline, learned.model],
             learned.test,
             asked,
-            [method.model_options() or plain, plain],
+            [method.model_options() if isinstance(method, RepairsModels) else plain, plain],
             run.progress,
             compared=learned.compared,
         )
@@ -274,6 +276,6 @@ def _repeated(
 
 def _held_out(fitted: FittedModel, data: Dataset, table: Table, confidence: float) -> dict[str, Any]:
     """Return what the method measures on held-out rows; they are read into memory only where it does."""
-    if type(fitted).held_out is FittedModel.held_out:
+    if not isinstance(fitted, MeasuresItself):
         return {}
     return dict(fitted.held_out(Table.from_dataset(data, table.task), confidence))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import ModelError
-from fairkit.fitted import FittedModel, Prediction, Runner
+from fairkit.fitted import FittedModel, Prediction, Runner, RunsItself
 from fairkit.onnx.read.safety import METADATA_KEY
 from fairkit.onnx.session import open_session
 from fairkit.onnx.write.estimators import add_estimator, score_estimator
@@ -201,7 +201,7 @@ def check_parity(
 
 def runner_of(model: FittedModel, proto: onnx.ModelProto) -> Runner:
     """Return what runs an exported graph on raw columns: the model's own runner, else one column for each input."""
-    own = model.runner(proto)
+    own = model.runner(proto) if isinstance(model, RunsItself) else None
     if own is not None:
         return own
     session = open_session(proto)
