@@ -3,28 +3,79 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from fairkit.errors import ConfigError, did_you_mean
 from fairkit.results.policy import Rule
 
 NAME = "fairkit.toml"
+MOST_SHOWN = 80
+"""Characters of a wrong value in a message."""
 
-KEYS: Mapping[str, frozenset[str]] = {
-    "data": frozenset(
-        {"path", "label", "favorable", "sensitive", "features", "drop", "weights", "missing", "train", "test"}
-    ),
-    "audit": frozenset({"auditors", "confidence", "seed", "task", "adjust"}),
-    "model": frozenset({"score_output", "decision_output", "score_kind", "favorable_class", "threshold"}),
-    "sandbox": frozenset({"memory", "timeout", "allow_domain"}),
-    "mitigate": frozenset({"plugin", "output", "holdout", "learner", "seed", "repeats"}),
-    "registry": frozenset({"path", "witness"}),
-    "policy": frozenset({"metric", "sensitive", "max", "min", "support"}),
+Kind = Literal["text", "number", "integer", "value", "names", "path"]
+
+KEYS: Mapping[str, Mapping[str, Kind]] = {
+    "data": {
+        "path": "path",
+        "label": "text",
+        "favorable": "value",
+        "sensitive": "names",
+        "features": "names",
+        "drop": "names",
+        "weights": "text",
+        "missing": "text",
+        "train": "path",
+        "test": "path",
+    },
+    "audit": {
+        "auditors": "names",
+        "confidence": "number",
+        "seed": "integer",
+        "task": "text",
+        "adjust": "text",
+    },
+    "model": {
+        "score_output": "text",
+        "decision_output": "text",
+        "score_kind": "text",
+        "favorable_class": "integer",
+        "threshold": "number",
+    },
+    "sandbox": {"memory": "value", "timeout": "number", "allow_domain": "names"},
+    "mitigate": {
+        "plugin": "text",
+        "output": "path",
+        "holdout": "number",
+        "learner": "text",
+        "seed": "integer",
+        "repeats": "integer",
+    },
+    "registry": {"path": "path", "witness": "names"},
+    "policy": {
+        "metric": "text",
+        "sensitive": "text",
+        "max": "number",
+        "min": "number",
+        "support": "integer",
+    },
 }
-"""The tables of the file and their keys."""
+"""The tables of the file, their keys, and what each key takes (see `KINDS`)."""
+
+KINDS: Mapping[Kind, str] = {
+    "text": "text",
+    "number": "a finite number",
+    "integer": "a whole number",
+    "value": "text, a number, true or false",
+    "names": "a list of texts",
+    "path": "a path",
+}
+"""What the keys take, in words."""
+
+_LARGEST = 2**63
+"""A whole number beyond this is a mistake, and no seed or class of a model."""
 
 _NESTED = frozenset({"audit", "mitigate"})
 
@@ -68,7 +119,7 @@ def find_config(start: Path | None = None) -> Path | None:
         if (here / NAME).is_file():
             return here / NAME
         project = here / "pyproject.toml"
-        if project.is_file() and "fairkit" in _toml(project).get("tool", {}):
+        if project.is_file() and _section(_toml(project)) is not None:
             return project
     return None
 
@@ -88,8 +139,15 @@ def load_config(path: Path | None = None, *, start: Path | None = None) -> Confi
         raise ConfigError(f"there is no configuration file {str(chosen)!r}; fairkit init writes one")
     tables = _toml(chosen)
     if chosen.name == "pyproject.toml":
-        tables = tables.get("tool", {}).get("fairkit", {})
+        tables = _section(tables) or {}
     return read_config(tables, chosen)
+
+
+def _section(project: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return ``[tool.fairkit]`` of a pyproject.toml; None where it has no such table."""
+    tool = project.get("tool")
+    section = tool.get("fairkit") if isinstance(tool, Mapping) else None
+    return dict(section) if isinstance(section, Mapping) else None
 
 
 def read_config(tables: Mapping[str, Any], path: Path | None = None) -> Config:
@@ -108,7 +166,7 @@ def read_config(tables: Mapping[str, Any], path: Path | None = None) -> Config:
             )
     plain = {name: _plain(name, tables.get(name, {}), where) for name in KEYS if name != "policy"}
     inner = {
-        name: {key: value for key, value in tables.get(name, {}).items() if isinstance(value, Mapping)}
+        name: {key: dict(value) for key, value in tables.get(name, {}).items() if isinstance(value, Mapping)}
         for name in _NESTED
     }
     rules = tables.get("policy", [])
@@ -126,7 +184,7 @@ def read_config(tables: Mapping[str, Any], path: Path | None = None) -> Config:
 def _toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path.name} is not valid TOML: {error}") from error
     except OSError as error:
         raise ConfigError(f"{path.name} cannot be read: {error.strerror}") from error
@@ -136,34 +194,59 @@ def _plain(name: str, table: Any, where: str) -> dict[str, Any]:
     if not isinstance(table, Mapping):
         raise ConfigError(f"{where}: [{name}] is a table; write its keys below that heading")
     known = KEYS[name]
-    for key, value in table.items():
-        if key not in known and not (name in _NESTED and isinstance(value, Mapping)):
-            hint = did_you_mean(key, known, what=f"keys of [{name}]")
-            raise ConfigError(f"{where}: [{name}] has no key {key!r}. {hint}")
-    return {key: value for key, value in table.items() if key in known}
+    inner = {key for key, value in table.items() if name in _NESTED and isinstance(value, Mapping)}
+    return {
+        key: value
+        for key, value in table.items()
+        if _checked(f"[{name}]", key, value, known, where, inner) and key not in inner
+    }
+
+
+def _checked(
+    heading: str, key: str, value: Any, known: Mapping[str, Kind], where: str, inner: Collection[str] = ()
+) -> bool:
+    """Refuse an unknown key and a value of another kind than the key takes."""
+    if key in inner and key not in known:
+        return True
+    if key not in known:
+        hint = did_you_mean(key, known, what=f"keys of {heading}")
+        raise ConfigError(f"{where}: {heading} has no key {key!r}. {hint}")
+    if not _fits(value, known[key]):
+        shown = repr(value) if len(repr(value)) < MOST_SHOWN else f"{repr(value)[:MOST_SHOWN]}..."
+        raise ConfigError(f"{where}: {key} in {heading} takes {KINDS[known[key]]}, not {shown}")
+    return True
+
+
+def _fits(value: Any, kind: Kind) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if kind == "names":
+        return isinstance(value, str) or (
+            isinstance(value, list) and all(isinstance(one, str) for one in value)
+        )
+    if kind == "number":
+        return number and abs(value) < _LARGEST
+    if kind == "integer":
+        return number and isinstance(value, int) and abs(value) < _LARGEST
+    if kind == "value":
+        return isinstance(value, str | bool) or (number and abs(value) < _LARGEST)
+    return isinstance(value, str) and (kind == "text" or "\0" not in value)
 
 
 def _rule(rule: Any, where: str) -> Rule:
     if not isinstance(rule, Mapping):
         raise ConfigError(f"{where}: a policy rule is a table; begin it with [[policy]]")
-    for key in rule:
-        if key not in KEYS["policy"]:
-            hint = did_you_mean(key, KEYS["policy"], what="keys of [[policy]]")
-            raise ConfigError(f"{where}: a [[policy]] rule has no key {key!r}. {hint}")
-    if not isinstance(rule.get("metric"), str):
+    for key, value in rule.items():
+        _checked("[[policy]]", key, value, KEYS["policy"], where)
+    if "metric" not in rule:
         raise ConfigError(f'{where}: a [[policy]] rule needs a metric, such as metric = "accuracy"')
-    for key in ("max", "min"):
-        if key in rule and (isinstance(rule[key], bool) or not isinstance(rule[key], int | float)):
-            raise ConfigError(f"{where}: {key} of the rule on {rule['metric']!r} must be a number")
-    support = rule.get("support")
-    if support is not None and (isinstance(support, bool) or not isinstance(support, int) or support < 1):
+    if rule.get("support", 1) < 1:
         raise ConfigError(
             f"{where}: support of the rule on {rule['metric']!r} is a number of people, as in support = 1000"
         )
     return Rule(
         metric=rule["metric"],
         sensitive=rule.get("sensitive"),
-        maximum=None if rule.get("max") is None else float(rule["max"]),
-        minimum=None if rule.get("min") is None else float(rule["min"]),
+        maximum=None if "max" not in rule else float(rule["max"]),
+        minimum=None if "min" not in rule else float(rule["min"]),
         support=rule.get("support"),
     )

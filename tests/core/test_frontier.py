@@ -14,8 +14,9 @@ from fairkit.datasets.loans import loans_table
 from fairkit.errors import FairkitError
 from fairkit.frontiers import training as frontier_work
 from fairkit.frontiers.choice import Choice, pareto, pick
-from fairkit.frontiers.points import Measure, Point, State, point_key
+from fairkit.frontiers.points import Measure, Point, point_key
 from fairkit.frontiers.run import frontier
+from fairkit.frontiers.state import State, _digest
 from fairkit.frontiers.sweeps import Bounds, Sweep, parse_values
 
 AXES = ("gap:sex", "accuracy")
@@ -169,6 +170,35 @@ def test_a_state_of_other_rows_is_refused(tmp_path: Path):
     (tmp_path / "s.json").write_text("{not json")
     with pytest.raises(fairkit.DataError, match="not the state of a frontier"):
         State(tmp_path / "s.json", {})
+
+
+def test_a_changed_state_is_refused_also_with_its_digest_made_again(tmp_path: Path):
+    sweep = Sweep(plugin="reweigh")
+    first = run(sweep, state=tmp_path / "s.json")
+    good = (tmp_path / "s.json").read_text()
+    record = json.loads(good)
+    gap = record["points"][1]["measures"]["demographic_parity_difference:sex"]
+    gap[0], gap[1] = 0.0, [0.0, 0.001]
+    (tmp_path / "s.json").write_text(json.dumps(record))
+    with pytest.raises(fairkit.DataError, match="was changed after fairkit wrote it"):
+        run(sweep, state=tmp_path / "s.json")
+    record["digest"] = _digest(record)
+    (tmp_path / "s.json").write_text(json.dumps(record))
+    with pytest.raises(fairkit.DataError, match="the measures of reweigh are not those of its model"):
+        run(sweep, state=tmp_path / "s.json")
+    record = json.loads(good)
+    record["points"][1]["sha256"] = record["points"][0]["sha256"]  # the measures of one, the model of another
+    record["digest"] = _digest(record)
+    (tmp_path / "s.json").write_text(json.dumps(record))
+    with pytest.raises(fairkit.DataError, match="are not those of its model"):
+        run(sweep, state=tmp_path / "s.json")
+    record["about"]["version"] = "0.0.1"
+    record["digest"] = _digest(record)
+    (tmp_path / "s.json").write_text(json.dumps(record))
+    with pytest.raises(fairkit.DataError, match="another run: version differs"):
+        run(sweep, state=tmp_path / "s.json")
+    (tmp_path / "s.json").write_text(good)
+    assert plain(run(sweep, state=tmp_path / "s.json")) == plain(first)
 
 
 def test_points_come_back_from_json():

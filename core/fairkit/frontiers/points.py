@@ -1,21 +1,15 @@
-"""The points of a frontier: what each tried, what came out, and the file that keeps them between runs."""
+"""The points of a frontier: what each tried, and what came out."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self
-
-from fairkit.errors import DataError
-from fairkit.files import check_writable, write_atomic
 
 if TYPE_CHECKING:
     from fairkit.results.findings import Better, Interval, Report
-
-SCHEMA = "fairkit.frontier-state/1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,90 +104,3 @@ def measures_of(report: Report) -> dict[str, Measure]:
         for finding in report.findings
         if finding.value is not None and "class" not in finding.parameters
     }
-
-
-class State:
-    """Finished points and their models on the disk, so that an interrupted run goes on where it was.
-
-    Parameters
-    ----------
-    path
-        The file; models go into the folder ``<path>.models`` beside it. None keeps all in memory.
-    about
-        What the points depend on besides their parameters: digests of the rows, seed, learner. A file that
-        is about something else is refused.
-    """
-
-    def __init__(self, path: Path | None, about: Mapping[str, Any]) -> None:
-        self.path, self.about = path, dict(about)
-        self.points: dict[str, Point] = {}
-        self._models: dict[str, bytes] = {}
-        if path is None:
-            return
-        check_writable(path)
-        if path.exists():
-            self._read(path)
-        self.folder.mkdir(exist_ok=True)
-
-    @property
-    def folder(self) -> Path:
-        """Where the models are."""
-        assert self.path is not None  # noqa: S101 -- asked only with a path
-        return self.path.with_name(self.path.name + ".models")
-
-    def _read(self, path: Path) -> None:
-        try:
-            record = json.loads(path.read_text("utf-8"))
-            points = [Point.from_dict(one) for one in record["points"]]
-            known = record["schema"] == SCHEMA
-        except (ValueError, KeyError, TypeError) as error:
-            raise DataError(
-                f"{path}: not the state of a frontier; remove it or name another --state"
-            ) from error
-        if not known:
-            raise DataError(f"{path}: its schema is {record['schema']!r}, not {SCHEMA}; name another --state")
-        other = [key for key, value in self.about.items() if record["about"].get(key) != value]
-        if other:
-            raise DataError(
-                f"{path} holds points of another run: {', '.join(other)} differ{'s' * (len(other) == 1)}; "
-                "remove it or name another --state"
-            )
-        self.points = {point.key: point for point in points}
-
-    def finished(self, key: str) -> Point | None:
-        """Return a finished point whose model is at hand; a failed one is tried again."""
-        point = self.points.get(key)
-        if point is None or point.status == "failed" or self.model(point) is None:
-            return None
-        return point
-
-    def add(self, point: Point, model: bytes | None) -> Point:
-        """Keep a point: its model first, so that a point on the disk always has one."""
-        if model is not None:
-            digest = hashlib.sha256(model).hexdigest()
-            point = replace(point, sha256=digest)
-            if self.path is None:
-                self._models[digest] = model
-            else:
-                write_atomic(self.folder / f"{digest}.onnx", model)
-        self.points[point.key] = point
-        if self.path is not None:
-            record = {
-                "schema": SCHEMA,
-                "about": self.about,
-                "points": [one.to_dict() for one in self.points.values()],
-            }
-            write_atomic(self.path, json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-        return point
-
-    def model(self, point: Point) -> bytes | None:
-        """Return a point's model; None where its file is gone or damaged."""
-        if point.sha256 is None:
-            return None
-        if self.path is None:
-            return self._models.get(point.sha256)
-        file = self.folder / f"{point.sha256}.onnx"
-        content = file.read_bytes() if file.is_file() else None
-        return (
-            content if content is not None and hashlib.sha256(content).hexdigest() == point.sha256 else None
-        )

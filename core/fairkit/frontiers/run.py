@@ -6,6 +6,7 @@ import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,8 @@ from fairkit.engines.local import LocalEngine
 from fairkit.engines.opening import opened
 from fairkit.errors import ParameterError, did_you_mean
 from fairkit.frontiers.choice import Choice, pareto, pick
-from fairkit.frontiers.points import Measure, Point, State
 from fairkit.frontiers.schedule import Runner
+from fairkit.frontiers.state import State
 from fairkit.frontiers.sweeps import Sweep, is_whole
 from fairkit.frontiers.training import BASELINE, Family, Rows, Setup
 from fairkit.mitigation.choose import find_mitigator
@@ -33,6 +34,7 @@ from fairkit.progress import Progress, no_progress
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit.engines.base import Engine
+    from fairkit.frontiers.points import Measure, Point
     from fairkit.results.comparisons import Change
     from fairkit.results.findings import Report
 
@@ -226,6 +228,7 @@ def frontier(
             "learner": learner,
             "confidence": confidence,
             "roles": str(table.roles),
+            "version": version("fairkit"),
         }
         kept = State(None if state is None else Path(state), about)
         runner = Runner(setup, kept, running, progress)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import ParameterError
 from fairkit.frontiers.points import point_key
 from fairkit.frontiers.sweeps import is_whole
-from fairkit.frontiers.training import BASELINE, Family, Job, Trained, train_family
+from fairkit.frontiers.training import BASELINE, Family, Job, Trained, measure, train_family
 from fairkit.mitigation.choose import find_mitigator
 
 if TYPE_CHECKING:
     from fairkit.engines.base import Engine
-    from fairkit.frontiers.points import Point, State
+    from fairkit.frontiers.points import Point
+    from fairkit.frontiers.state import State
     from fairkit.frontiers.sweeps import Sweep
     from fairkit.frontiers.training import Setup
     from fairkit.progress import Progress
@@ -93,6 +95,8 @@ class Runner:
         """Return what of a family is to be trained: all of it, unless a point alone failed before."""
         keys = family.point_keys()
         left = [i for i, key in enumerate(keys) if self.kept.finished(key) is None]
+        for key in {*keys} - {keys[i] for i in left}:
+            self.kept.confirm(key, partial(measure, self.setup))
         known = [self.kept.points.get(keys[i]) for i in left]
         if len(left) < len(keys) and all(point is not None and point.status == "failed" for point in known):
             return [Family((family.jobs[i],), family.key) for i in left]

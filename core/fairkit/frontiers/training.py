@@ -117,7 +117,7 @@ def train(setup: Setup, job: Job) -> Trained:
     started = time.perf_counter()
     try:
         content = _fit(setup, plugin, parameters)
-        measures = _measure(setup, content)
+        measures = measure(setup, content)
     except FairkitError as error:
         return _failed(job, str(error), started), None
     except Exception as error:
@@ -144,7 +144,7 @@ def _train_together(setup: Setup, jobs: Sequence[Job]) -> list[Trained] | None:
     started = time.perf_counter()
     try:
         contents = _fit_together(setup, jobs)
-        measures = [_measure(setup, content) for content in contents]
+        measures = [measure(setup, content) for content in contents]
     except Exception:
         return None  # each is told its own error
     seconds = (time.perf_counter() - started) / len(jobs)
@@ -192,7 +192,8 @@ def _fit_together(setup: Setup, jobs: Sequence[Job]) -> list[bytes]:
     return [content for _, content in found]
 
 
-def _measure(setup: Setup, content: bytes) -> dict[str, Measure]:
+def measure(setup: Setup, content: bytes) -> dict[str, Measure]:
+    """Audit a point's model on the validation rows."""
     from fairkit.auditing.run import audit
     from fairkit.onnx.model import OnnxModel
 

@@ -203,6 +203,28 @@ def _upgrade(connection: sqlite3.Connection) -> None:
         raise
 
 
+def _strange_cells(connection: sqlite3.Connection) -> list[str]:
+    """Find cells of another type than our schema has: somebody wrote the tables anew, without our constraints."""
+    ours = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        _upgrade(ours)
+        tables = [name for (name,) in ours.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        columns = [
+            (table, name, kind.lower(), needed or place)
+            for table in tables
+            for _, name, kind, needed, _, place in ours.execute(f"PRAGMA table_info({table})")
+        ]
+    finally:
+        ours.close()
+    found = []
+    for table, name, kind, needed in columns:
+        wrong = f"typeof({name}) <> '{kind}'" + ("" if needed else f" AND {name} IS NOT NULL")
+        # the names are those of our own schema
+        if connection.execute(f"SELECT 1 FROM {table} WHERE {wrong} LIMIT 1").fetchone():  # noqa: S608
+            found.append(f"{table}: a row has a value in {name} that is no {kind}")
+    return found
+
+
 class Index:
     """The open database of a registry.
 
@@ -315,13 +337,14 @@ class Index:
             raise RegistryError(f"{self.path} was written to while it was read: run the command again")
 
     def damage(self) -> list[str]:
-        """Let SQLite check its file and every foreign key; the problems in words."""
+        """Let SQLite check its file, every foreign key and every cell's type; the problems in words."""
         with self.read() as connection:
             found = [row[0] for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
             found += [
                 f"{row['table']}: a row refers to a missing row of {row['parent']}"
                 for row in connection.execute("PRAGMA foreign_key_check")
             ]
+            found += _strange_cells(connection)
         return [f"{self.path}: {text}" for text in found]
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from fairkit.errors import did_you_mean
+from fairkit.errors import FairkitError, did_you_mean
 from fairkit.escaping import visible
 from fairkit_registry import names
 from fairkit_registry.errors import RegistryError, TamperedError
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from fairkit_registry.promotion.policies import AliasPolicy
 
 INDEX_FILE = "index.sqlite"
+_MISREAD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What reading a row that somebody has changed may end with."""
 
 
 class Registry:
@@ -148,7 +150,15 @@ class Registry:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.index.close()
+        try:
+            if isinstance(value, _MISREAD) and not isinstance(value, FairkitError):
+                problems = self.index.damage()
+                if problems:  # else it is a bug of ours
+                    raise RegistryError(
+                        f"{problems[0]}; restore the registry from a backup or from exports"
+                    ) from value
+        finally:
+            self.index.close()
 
     # ---- reading
 

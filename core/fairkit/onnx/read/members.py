@@ -101,7 +101,7 @@ def member_weights(proto: onnx.ModelProto) -> NDArray[np.float64] | None:
         return None
     try:
         weights = check_weights([float(weight) for weight in json.loads(text)["weights"]])
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise ModelError(f"the model's metadata entry {MIXTURE_KEY!r} cannot be read: {error}") from error
     if MEMBER_SCORES not in {output.name for output in proto.graph.output}:
         raise ModelError(f"the model has weights of members but no output {MEMBER_SCORES!r}")

@@ -60,7 +60,31 @@ def parse(content: bytes, name: str) -> onnx.ModelProto:
         ) from error
     if not model.graph.output:
         raise ModelError(f"{name} is not an ONNX model: it has no graph with outputs")
+    broken = next((text for text in _texts(model) if not isinstance(text, str)), None)
+    if broken is not None:
+        raise ModelError(f"{name} holds a text that is not UTF-8 ({broken[:40]!r}); export it again")
     return model
+
+
+def _texts(model: onnx.ModelProto) -> Iterator[str]:
+    """Yield the names and texts of a file; one that is not UTF-8 comes as bytes."""
+    yield from (model.producer_name, model.producer_version, model.domain, model.doc_string)
+    for entry in model.metadata_props:
+        yield from (entry.key, entry.value)
+    yield from _names(model.graph)
+
+
+def _names(graph: onnx.GraphProto) -> Iterator[str]:
+    yield graph.name
+    for listed in (graph.input, graph.output, graph.value_info, graph.initializer):
+        yield from (one.name for one in listed)
+    for node in graph.node:
+        yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+        for attribute in node.attribute:
+            yield attribute.name
+            for inner in (attribute.g, *attribute.graphs):
+                if inner.node:
+                    yield from _names(inner)
 
 
 def external_files(model: onnx.ModelProto, name: str, folder: Path | None) -> list[Path]:
@@ -176,15 +200,42 @@ def digest(content: bytes) -> str:
 
 
 def embedded_settings(model: onnx.ModelProto) -> dict[str, Any]:
-    """Return the data settings that fairkit wrote into the model's metadata; empty where there are none."""
+    """Return the data settings that fairkit wrote into the model's metadata; empty where there are none.
+
+    Raises
+    ------
+    ModelError
+        A setting is not of its kind: anybody can write metadata.
+    """
     for entry in model.metadata_props:
         if entry.key == METADATA_KEY:
             try:
                 settings = json.loads(entry.value)
-            except json.JSONDecodeError:
+            except (ValueError, RecursionError):
                 return {}
-            return settings if isinstance(settings, dict) else {}
+            if not isinstance(settings, dict):
+                return {}
+            for key, value in settings.items():
+                _check_setting(key, value)
+            return settings
     return {}
+
+
+def _check_setting(key: str, value: Any) -> None:
+    texts = isinstance(value, list) and all(isinstance(one, str) for one in value)
+    fits = {
+        "label": value is None or isinstance(value, str),
+        "weights": value is None or isinstance(value, str),
+        "favorable": value is None or isinstance(value, str | int | float),
+        "sensitive": texts,
+        "features": texts or value is None,
+        "drop": texts or value is None,
+    }
+    if not fits.get(key, True):
+        raise ModelError(
+            f"the data settings in the model's metadata are damaged: {key} is {str(value)[:80]!r}; export the model "
+            "again, or take the metadata out"
+        )
 
 
 def class_labels(model: onnx.ModelProto) -> list[Any]:
@@ -193,7 +244,7 @@ def class_labels(model: onnx.ModelProto) -> list[Any]:
     for node in model.graph.node:
         for attribute in node.attribute:
             if attribute.name in ("classlabels_strings", "classlabels_int64s", "classlabels_ints"):
-                values: list[Any] = [text.decode() for text in attribute.strings]
+                values: list[Any] = [text.decode("utf-8", "replace") for text in attribute.strings]
                 values = values or list(attribute.ints)
                 found = values or found
     return found
