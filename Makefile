@@ -9,7 +9,7 @@ OLDEST_TESTS := tests/core/test_reports_and_policy.py tests/core/test_bad_input.
     tests/core/test_mergeable_totals.py tests/core/test_group_closed_forms.py tests/core/onnx/test_export.py \
     tests/cli/test_audit_command.py
 
-.PHONY: oldest demo test lint types bench docs clean
+.PHONY: oldest demo test lint types bench bench-compare docs clean
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -44,6 +44,10 @@ types: $(READY)
 
 bench: $(READY)
 	for script in benchmarks/*_speed.py; do $(BIN)/python $$script || exit 1; done
+
+# in pairs against another version: make bench-compare BASE=v0.1.0 ARGS="--cases adult-forest"
+bench-compare: $(READY)
+	$(BIN)/python benchmarks/commands.py $(ARGS) --against $(BASE)
 
 docs: $(READY)
 	$(BIN)/python docs/make.py

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from typing import Annotated, Any, TextIO
 
@@ -26,6 +25,7 @@ from fairkit_cli.failures import guarded
 from fairkit_cli.interrupts import end_at_once
 from fairkit_cli.output import echo, flush, say
 from fairkit_cli.streams import prepare
+from fairkit_cli.surroundings import prepare_libraries
 from fairkit_cli.timings import with_timings
 
 
@@ -74,8 +74,7 @@ def _main(
     Exit codes: 0 done (with a policy: pass), 1 the policy or a verification failed, 2 bad usage or input,
     3 the policy is inconclusive, 70 an error inside fairkit, 130 interrupted.
     """
-    # threads that wait by spinning slow each other down many times over where others work too
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    prepare_libraries()
     warnings.showwarning = _show_warning
 
 

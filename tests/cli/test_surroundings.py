@@ -1,0 +1,62 @@
+"""Where compiled kernels are kept: a folder that can be written, and that nobody else can write."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+import pytest
+
+from fairkit_cli import surroundings
+
+
+@pytest.fixture
+def places(monkeypatch, tmp_path):
+    home, temporary = tmp_path / "home", tmp_path / "tmp"
+    home.mkdir()
+    temporary.mkdir()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home))
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(temporary))
+    return home, temporary
+
+
+def test_the_user_s_cache_comes_first(places):
+    home, _ = places
+    folder = surroundings.cache_folder()
+    assert folder == home / "fairkit" / "numba"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_where_the_cache_cannot_be_written_it_is_a_folder_of_ours_alone(places):
+    home, temporary = places
+    (home / "fairkit").write_text("in the way")
+    folder = surroundings.cache_folder()
+    assert folder is not None
+    assert folder.parent == temporary
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX permissions")
+def test_a_folder_that_others_can_write_or_a_link_is_not_taken(places, tmp_path):
+    home, temporary = places
+    (home / "fairkit").write_text("in the way")
+    planted = temporary / f"fairkit-numba-{os.getuid()}"
+    planted.mkdir()
+    planted.chmod(0o777)
+    assert surroundings.cache_folder() is None
+    planted.rmdir()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir(mode=0o700)
+    planted.symlink_to(elsewhere)
+    assert surroundings.cache_folder() is None
+
+
+def test_what_the_user_set_stays(places, monkeypatch):
+    for name in ("OMP_WAIT_POLICY", "OPENBLAS_THREAD_TIMEOUT", "NUMBA_CACHE_DIR"):
+        monkeypatch.setenv(name, "own")
+    surroundings.prepare_libraries()
+    assert {os.environ[name] for name in ("OMP_WAIT_POLICY", "NUMBA_CACHE_DIR")} == {"own"}
+    monkeypatch.delenv("NUMBA_CACHE_DIR")
+    surroundings.prepare_libraries()
+    assert os.environ["NUMBA_CACHE_DIR"].endswith("numba")
+    monkeypatch.delenv("NUMBA_CACHE_DIR")
