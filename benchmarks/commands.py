@@ -7,7 +7,7 @@ Each run is a process of its own; wall, CPU and the peak of memory are those of 
 system counts them. The share of each phase is that of `--timings`. Every command runs once before it is measured, so
 that what it keeps for later runs (compiled kernels) is there. With `--against` both versions run in turn, and the ratio
 of CPU seconds says what got slower; wall times mean something on a quiet machine only. Tables and models are made once,
-in the folder FAIRKIT_BENCH.
+in the folder FAIRKIT_BENCH. CatBoost is not among the dependencies: pip install catboost.
 """
 
 from __future__ import annotations

@@ -14,10 +14,8 @@ from fairkit.errors import DataError, ParameterError
 from fairkit.fitted import FittedModel, Prediction, Run
 from fairkit.mitigators import Mitigator
 from fairkit.models.scorer import ModelOptions
-from fairkit.onnx.model import OnnxModel
 from fairkit.onnx.read.feeds import RANDOM_INPUT
 from fairkit.onnx.read.outputs import DECISION_PROBABILITY, SCORE
-from fairkit.onnx.write.base import BaseModel
 from fairkit.onnx.write.rules import GroupRule, learn_keys
 from fairkit.onnx.write.runtime import as_input
 from fairkit.parameters.declare import parameter
@@ -32,6 +30,8 @@ if TYPE_CHECKING:
     from fairkit.data.table import Table
     from fairkit.data.task import Task
     from fairkit.mitigators import Stage
+    from fairkit.onnx.model import OnnxModel
+    from fairkit.onnx.write.base import BaseModel
     from fairkit.onnx.write.rules import GroupKeys, Piece
 
 RULE_KEY = "fairkit.rule"
@@ -110,6 +110,8 @@ class RuleModel(FittedModel):
 
     def runner(self, proto: onnx.ModelProto) -> Callable[[Mapping[str, NDArray[Any]]], Mapping[str, Any]]:
         """Return a function from raw columns to the outputs of the graph, with draws of 0."""
+        from fairkit.onnx.model import OnnxModel
+
         loaded = OnnxModel.load(proto, sandbox=self.base.model.sandbox)
         wanted = [SCORE, DECISION_PROBABILITY]
 
@@ -175,6 +177,8 @@ class PostProcessor(Mitigator):
         if table.task != "binary":
             raise DataError(f"{table.name}: {self.name} works on binary outcomes; name the favorable label")
         self.learner(run)
+        from fairkit.onnx.write.base import BaseModel
+
         base = BaseModel(model, table, self.model_options())
         held = None if validation is None else (base.scores(validation.columns), validation)
         rule, solution = self.learn(base.scores(table.columns), table, run, held)

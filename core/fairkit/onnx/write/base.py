@@ -10,7 +10,6 @@ import numpy as np
 from fairkit.data.dataset import load_data
 from fairkit.errors import ModelError
 from fairkit.onnx.read.feeds import RANDOM_INPUT
-from fairkit.onnx.read.scorer import bind
 from fairkit.onnx.write.compose import COMPOSED, ScoreHead, compose
 
 if TYPE_CHECKING:
@@ -50,6 +49,8 @@ class BaseModel:
     def __init__(self, model: OnnxModel, table: Table, options: ModelOptions) -> None:
         self.model = model
         try:
+            from fairkit.onnx.read.scorer import bind
+
             self._scorer = bind(model, _label_sample(table), options, only_scores=True)
         except ModelError as error:
             raise ModelError(_as_settings(str(error))) from error
