@@ -37,7 +37,7 @@ LAYERS: dict[str, list[set[str]]] = {
     "registry": [{"errors"}, {"jsonio", "names"}, {"evidence"}, {"store"}, {"promotion"}, {"exchange"}, {""}],
     "cli": [
         {"", "interrupts", "output"},
-        {"failures", "junit", "streams", "text", "timings"},
+        {"failures", "junit", "streams", "surroundings", "text", "timings"},
         {"html", "names", "options", "progress"},
         {"audit", "plan", "plugins", "registry", "sign_data"},
         {"certify", "compare", "demo", "frontier", "init", "mitigate"},

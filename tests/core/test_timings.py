@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 
 import pytest
 
-from fairkit.timings import each, phase, running, timed
+from fairkit.timings import cpu_seconds, each, peak_memory, phase, running, timed
 
 
 @pytest.fixture
@@ -80,3 +82,21 @@ def test_a_function_can_be_a_phase_and_nothing_runs_without_timed(clock):
         assert train() is taken
     assert running() is None
     assert walls(taken) == {"other": 0.0, "train": 5.0}
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="what others hold is told by Linux alone")
+def test_children_that_run_are_counted_once():
+    code = "x = bytearray(80 << 20)\nn = 0\nwhile n < 3_000_000: n += 1\nprint(len(x), flush=True)\ninput()"
+    before, held = cpu_seconds(), peak_memory()
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdin is not None
+        child.stdout.readline()
+        running_child = cpu_seconds() - before
+        assert peak_memory() - held > 60
+        child.stdin.write("\n")
+    ended = cpu_seconds() - before
+    assert running_child > 0.05
+    assert running_child - 0.02 <= ended < running_child + 0.5

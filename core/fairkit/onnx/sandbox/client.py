@@ -21,6 +21,7 @@ import numpy as np
 from fairkit.errors import ModelError
 from fairkit.onnx.sandbox import wire
 from fairkit.onnx.sandbox.limits import shown_bytes
+from fairkit.timings import phase
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -146,7 +147,8 @@ class SandboxedSession:
             raise ModelError(self._failed)
         with self._lock:
             if self._told is None:
-                told, _ = self._receive("loading it")
+                with phase("load model"):
+                    told, _ = self._receive("loading it")
                 self.held = ("a process of its own", "a limit of time", *map(str, told.get("held", ())))
                 self._told = told
         return self._told
