@@ -10,6 +10,7 @@ import typer
 
 from fairkit.errors import FairkitError
 from fairkit_cli import options as opt
+from fairkit_cli.interrupts import finished
 from fairkit_cli.output import FAILED, echo, exit_code, print_json, say, write
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ def certify(
             table_statements=statements,
             **where.arguments(),
         )
+    finished()  # an interrupt from here on would say that there is no certificate, and there is one
     write_atomic(output, signed)
     if output_format == "json":
         print_json(report.to_dict())

@@ -17,6 +17,9 @@ AGAIN = 0.5
 
 CODE = 130
 
+_handled: list[signal.Signals] = []
+"""The signals that `lasting_interrupts` handles now."""
+
 
 def _ordinary() -> list[signal.Signals]:
     """Return the signals that nobody else handles: Ctrl-C, the request to end, the terminal that was closed."""
@@ -51,12 +54,34 @@ def lasting_interrupts() -> Iterator[None]:
             raise KeyboardInterrupt
 
     before = {one: signal.signal(one, interrupt) for one in handled}
+    _handled[:] = handled
     try:
         yield
     finally:
         left.set()
+        _handled.clear()
         for one, handler in before.items():
-            signal.signal(one, handler)
+            if not (_own_process and signal.getsignal(one) is signal.SIG_IGN):
+                signal.signal(one, handler)
+
+
+_own_process = False
+
+
+def own_process() -> None:
+    """Say that the process is the command's: nothing comes after it, so that what it ignores may stay ignored."""
+    global _own_process  # noqa: PLW0603 -- it is true of the process
+    _own_process = True
+
+
+def finished() -> None:
+    """From here on, ignore signals: the result is about to be in place, and the exit code shall say what it is.
+
+    What is left must be quick. Ends with the block of `lasting_interrupts`, or with the process where it is the
+    command's own.
+    """
+    for one in _handled:
+        signal.signal(one, signal.SIG_IGN)
 
 
 def end_at_once() -> None:

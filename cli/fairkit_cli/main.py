@@ -22,7 +22,7 @@ from fairkit_cli import (
     sign_data,
 )
 from fairkit_cli.failures import guarded
-from fairkit_cli.interrupts import end_at_once
+from fairkit_cli.interrupts import end_at_once, own_process
 from fairkit_cli.output import echo, flush, say
 from fairkit_cli.streams import prepare
 from fairkit_cli.surroundings import prepare_libraries
@@ -115,6 +115,7 @@ app.add_typer(plugins.app, name="plugins")
 def run() -> None:
     """Run the command."""
     prepare()
+    own_process()
     try:
         app()
     finally:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 
 import pytest
 from typer.testing import CliRunner
@@ -146,3 +149,15 @@ def test_an_alias_that_wants_no_number_missing(place, loans_model):
     assert result.exit_code == 2
     assert "cannot be numbered" in result.stderr
     assert not (place / "x.json").exists()
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_certificate_that_is_written_is_not_called_interrupted(place, loans_model, sent):
+    """After "wrote" the work is done: the exit code is the verdict's, whatever signal comes."""
+    command = [sys.executable, "-c", "from fairkit_cli.main import run; run()", "certify", loans_model.path]
+    command += ["--data", loans_model.data, "--key", "k", "--output", "c.json", *AUDIT]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
+        assert any("wrote" in line for line in process.stderr)
+        process.send_signal(sent)
+        assert process.wait(timeout=60) == 0
+    ok(call("verify", "c.json", "--key", "k.pub"))

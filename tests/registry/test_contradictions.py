@@ -81,6 +81,22 @@ def foreign(report: Report) -> Report:
 ATTACKS = {
     "value above its interval": (lambda r: change(r, DPD, interval=(0.0, 0.05)), "outside its interval"),
     "value below its interval": (lambda r: change(r, DPD, interval=(0.25, 0.3)), "outside its interval"),
+    "an interval narrower than its groups'": (
+        lambda r: change(r, DPD, interval=lambda pair: (sum(pair) / 2 - 0.005, sum(pair) / 2 + 0.005)),
+        "narrower than those of its groups allow",
+    ),
+    "bounds that are no bounds": (
+        lambda r: change(r, DPD, evidence={"missing_bounds": "none"}),
+        "missing_bounds are no bounds",
+    ),
+    "bounds of another form": (
+        lambda r: change(r, DPD, evidence={"missing_bounds": {"low": "x", "binding": True}}),
+        "lack a number",
+    ),
+    "a chart of another form": (
+        lambda r: change(r, DPD, evidence={"score_counts": [None, True, "x", 4]}),
+        "does not have the form",
+    ),
     "reversed interval": (lambda r: change(r, DPD, interval=lambda pair: pair[::-1]), "is reversed"),
     "interval outside the range": (lambda r: change(r, DPD, interval=(-9.0, -8.0)), "outside its interval"),
     "interval beyond the range": (lambda r: change(r, DPD, interval=(0.0, 9.0)), "leaves the range"),

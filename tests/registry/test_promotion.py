@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import base64
+import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -8,6 +10,8 @@ import pytest
 from fairkit import plugins
 from fairkit.plugins.finding import Found, Plugin
 from fairkit.promotions import PromotionCheck, Remark
+from fairkit_registry.errors import CertificateError
+from fairkit_registry.evidence import certificate, dsse
 from fairkit_registry.promotion.policies import AliasPolicy
 from fairkit_registry.promotion.run import evaluate, promote
 
@@ -377,3 +381,28 @@ def test_a_newer_audit_that_arrives_while_it_is_decided_decides(
     decision = promote(registry, "credit@1", "production", now=NOW)
     assert "demographic_parity_difference for sex is 0.4" in texts(decision)[0]
     assert registry.alias("credit", "production").version is None
+
+
+@pytest.mark.parametrize("time", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"])
+def test_a_time_that_no_calendar_holds_is_refused(registry, model, certify, policy, signer, tmp_path, time):
+    good = json.loads(certify(model()).read_bytes())
+    payload = base64.b64decode(good["payload"]).replace(b"2026-01-02T03:04:05Z", time.encode())
+    forged = tmp_path / "forged.json"
+    forged.write_bytes(dsse.sign(payload, certificate.PAYLOAD_TYPE, [signer.secret]).to_bytes())
+    with pytest.raises(CertificateError, match="is no time"):
+        registry.add("credit", model(), certificates=[forged])
+
+
+def test_the_file_of_a_bad_certificate_that_is_taken_away_does_not_make_the_good_one_decide(
+    registry, model, certify, policy, make
+):
+    good = certify(model(), at=NOW - timedelta(days=5))
+    bad = certify(model(), [make.finding("demographic_parity_difference", 0.4)], at=NOW - timedelta(days=1))
+    version = registry.add("credit", model(), certificates=[good, bad])
+    registry.set_alias("credit", "production", policy)
+    for digest in version.certificates:
+        if registry.certificate(digest) == bad.read_bytes():
+            registry.blobs.path(digest).unlink()
+    decision = promote(registry, "credit@1", "production", now=NOW)
+    assert decision.verdict == "fail"
+    assert "cannot be read" in texts(decision)[0]

@@ -16,6 +16,7 @@ from fairkit_registry.jsonio import canonical, fingerprint
 from fairkit_registry.promotion.policies import AliasPolicy
 from fairkit_registry.promotion.run import promote
 from fairkit_registry.store import heads
+from fairkit_registry.store.index import MIGRATIONS, _statements
 from fairkit_registry.store.lookup import resolve
 from fairkit_registry.store.maintenance import check, gc
 from fairkit_registry.store.registry import Registry
@@ -51,11 +52,19 @@ def database(place) -> sqlite3.Connection:
     return connection
 
 
+def close(connection: sqlite3.Connection) -> None:
+    """Put the triggers back, so that only the edit itself can be seen."""
+    for statement in _statements(MIGRATIONS[0]):
+        if "CREATE TRIGGER" in statement:
+            connection.execute(statement)
+    connection.close()
+
+
 def edit(place, *statements: str) -> None:
     connection = database(place)
     for statement in statements:
         connection.execute(statement)
-    connection.close()
+    close(connection)
 
 
 def rewrite(place) -> None:
@@ -73,7 +82,7 @@ def rewrite(place) -> None:
             "UPDATE events SET previous = ?, digest = ? WHERE seq = ?", (previous, digest, row["seq"])
         )
         previous = digest
-    connection.close()
+    close(connection)
 
 
 def saved(place, to) -> None:
@@ -143,7 +152,7 @@ def test_a_log_rewritten_from_the_beginning_is_refused_where_its_head_is_remembe
     for seq, body in connection.execute("SELECT seq, body FROM events").fetchall():
         text = canonical(json.loads(body)).decode()
         connection.execute("UPDATE events SET body = ? WHERE seq = ?", (text, seq))
-    connection.close()
+    close(connection)
     rewrite(place)
     with pytest.raises(TamperedError, match="the log was rewritten"):
         resolve("credit@production", place)
@@ -190,21 +199,65 @@ def test_what_others_add_is_no_tampering(place, model, at_home):
     at_home("mine")
     with Registry(place) as store:
         assert store.version("credit").version == 3
-    own = heads.own_file(place)
+    (own,) = heads.own_files(place)
     assert heads.parse(own.read_bytes(), "x").events == 5
 
 
 def test_the_state_folder_is_the_users(place, tmp_path):
-    own = heads.own_file(place)
+    (own,) = heads.own_files(place)
     assert own.is_relative_to(tmp_path / "homes" / "mine")
     assert json.loads(own.read_text())["registry"] == str(place)
     assert json.loads(own.read_text())["events"] == 4
 
 
 def test_a_broken_memory_is_one_message(place):
-    heads.own_file(place).write_text("{}")
+    heads.own_files(place)[0].write_text("{}")
     with pytest.raises(RegistryError, match="holds no registry head"):
         Registry(place)
+
+
+def test_a_link_turned_to_another_folder_is_refused(place, tmp_path, model):
+    link = tmp_path / "link"
+    link.symlink_to(place)
+    resolve("credit@production", link)
+    with Registry(tmp_path / "forged", create=True) as store:
+        store.add("credit", model(4))
+        store.set_alias("credit", "production", AliasPolicy(open=True))
+        promote(store, "credit@1", "production")
+    link.unlink()
+    link.symlink_to(tmp_path / "forged")
+    with pytest.raises(TamperedError):
+        resolve("credit@production", link)
+
+
+def test_a_view_that_shows_two_faces_is_refused(place, at_home):
+    """Compared once and used once: a view could give the certified version to the comparison only."""
+    edit(
+        place,
+        "PRAGMA foreign_keys = OFF",
+        "ALTER TABLE aliases RENAME TO honest",
+        "CREATE VIEW aliases AS SELECT name, alias, policy, CASE WHEN random() % 2 THEN 1 ELSE 2 END AS version, "
+        "certificate, changed_at FROM honest",
+    )
+    at_home("other")
+    with pytest.raises(TamperedError, match=r"(view|table) aliases"):
+        resolve("credit@production", place)
+    assert any("aliases" in text for text in check(Registry(place, trusting=True)).problems)
+
+
+def test_a_trigger_of_somebody_elses_is_refused(place):
+    edit(place, "CREATE TRIGGER later AFTER INSERT ON events BEGIN UPDATE aliases SET version = 2; END")
+    with pytest.raises(TamperedError, match="trigger later"):
+        Registry(place)
+
+
+@pytest.mark.parametrize("body", ["{}", "[]", '{"alias":"production","policy":3}', "3"])
+def test_an_event_of_another_form_is_one_message(place, at_home, body):
+    edit(place, f"UPDATE events SET body = '{body}' WHERE seq = 2")
+    rewrite(place)
+    at_home("other")
+    with pytest.raises(TamperedError, match=r"(does not have the form|in the tables but not in the log)"):
+        resolve("credit@production", place)
 
 
 # ---- the index is gone
@@ -293,7 +346,6 @@ def served():
 def test_a_witness_on_the_web(place, served, at_home, model):
     url, content = served
     at_home("other")
-    content["/head"] = heads.own_file(place).read_bytes() if heads.own_file(place).exists() else b""
     with Registry(place) as store:
         last = store.log(limit=1)[0]
     content["/head"] = heads.Head(events=last.seq, digest=last.digest).to_bytes()

@@ -96,6 +96,14 @@ def test_a_certificate_without_a_number_or_with_a_strangers_is_refused(
     assert "has no number of its key" in texts(promote(registry, "credit@2", "production", now=NOW))[0]
 
 
+def test_a_number_of_any_size_is_no_long_work(registry, model, numbered, policy, signer):
+    huge = numbered(model(), places=[Place(keyid=signer.public.keyid, number=10**300, previous=None)])
+    registry.add("credit", model(), certificates=[huge])
+    registry.set_alias("credit", "production", policy)
+    refused = texts(promote(registry, "credit@1", "production", now=NOW))[0]
+    assert "certificates number 1, 2, 3, 4, 5, 6, 7, 8 and 99999" in refused
+
+
 def test_two_certificates_with_one_number_or_a_broken_chain_are_refused(
     registry, model, numbered, policy, signer
 ):

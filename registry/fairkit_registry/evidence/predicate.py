@@ -47,7 +47,10 @@ def read_time(text: str) -> datetime:
         raise CertificateError(f"the certificate's auditedAt is no time: {text!r}") from None
     if moment.tzinfo is None:
         raise CertificateError(f"the certificate's auditedAt has no time zone: {text!r}")
-    return moment
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise CertificateError(f"the certificate's auditedAt is no time: {text!r}") from None
 
 
 def build(

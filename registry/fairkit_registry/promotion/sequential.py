@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count, islice
 from typing import TYPE_CHECKING
 
 from fairkit_registry.errors import CertificateError, RegistryError
@@ -60,11 +61,13 @@ def gaps(known: Iterable[_Known], keyid: str, number: int) -> Iterator[str]:
         by_number.setdefault(one.number, set()).add(one)
     key = f"key {keyid[:16]}"
     highest = max([number, *by_number])
-    missing = [each for each in range(1, highest + 1) if each not in by_number]
+    missing = list(islice((each for each in count(1) if each not in by_number), _SHOWN))
+    missing = [each for each in missing if each <= highest]
     if missing:
-        more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
+        rest = highest - len(by_number) - len(missing)
+        more = f" and {rest} more" if rest > 0 else ""
         yield (
-            f"certificates number {', '.join(map(str, missing[:_SHOWN]))}{more} of {key} are not in this registry: ask "
+            f"certificates number {', '.join(map(str, missing))}{more} of {key} are not in this registry: ask "
             "the auditor for them, and attach each to the version that it is about"
         )
     for each, ones in sorted(by_number.items()):

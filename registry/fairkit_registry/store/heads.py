@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -89,12 +90,18 @@ def parse(raw: bytes, source: str) -> Head:
     return Head(events=events, digest=digest, source=source)
 
 
-def own_file(folder: Path) -> Path:
-    """Return where this user's head of a registry is kept: in the state folder of the user, by the registry's path."""
+def own_files(folder: Path) -> tuple[Path, ...]:
+    """Return where this user's head of a registry is kept: in the user's state folder, by the registry's path.
+
+    There are two where the path leads over a link: a link that is turned to another folder does not begin anew, and
+    neither does another link to the same folder.
+    """
     import platformdirs
 
-    name = hashlib.sha256(str(folder.resolve()).encode("utf-8", "surrogatepass")).hexdigest()[:32]
-    return Path(platformdirs.user_state_path("fairkit")) / "registries" / f"{name}.json"
+    state = Path(platformdirs.user_state_path("fairkit")) / "registries"
+    paths = dict.fromkeys((os.path.abspath(folder), str(folder.resolve())))  # noqa: PTH100 -- it follows no link
+    names = (hashlib.sha256(path.encode("utf-8", "surrogatepass")).hexdigest()[:32] for path in paths)
+    return tuple(state / f"{name}.json" for name in names)
 
 
 class Heads:
@@ -104,6 +111,8 @@ class Heads:
     ----------
     unreadable
         Why this user's own file could not be read; None where it could.
+    complete
+        Whether `read` found all of this user's own files.
 
     Parameters
     ----------
@@ -115,8 +124,9 @@ class Heads:
 
     def __init__(self, folder: Path, witnesses: Sequence[str | Path] = ()) -> None:
         self.folder = folder
-        self.own = own_file(folder)
+        self.own = own_files(folder)
         self.unreadable: str | None = None
+        self.complete = False
         self.witnesses = tuple(map(str, witnesses))
         inside = [text for text in self.witnesses if not _is_url(text) and _lies_in(Path(text), folder)]
         if inside:
@@ -138,12 +148,16 @@ class Heads:
             A witness cannot be read, or holds something else.
         """
         found = []
-        try:
-            own = _content(self.own)
-        except UnreadableError as error:  # a user without a home, say
-            self.unreadable, own = str(error), None
-        if own is not None:
-            found.append(parse(own, str(self.own)))
+        self.complete = True
+        for path in self.own:
+            try:
+                own = _content(path)
+            except UnreadableError as error:  # a user without a home, say
+                self.unreadable, own = str(error), None
+            if own is None:
+                self.complete = False
+            else:
+                found.append(parse(own, str(path)))
         for text in self.witnesses:
             raw = _fetched(text) if _is_url(text) else _content(Path(text))
             if raw is not None:
@@ -164,19 +178,20 @@ class Heads:
             Why this user's own file cannot be written. A witness that cannot be written is somebody else's to write.
         """
         problem = None
-        for path in (self.own, *(Path(text) for text in self.witnesses if not _is_url(text))):
+        for path in (*self.own, *(Path(text) for text in self.witnesses if not _is_url(text))):
             try:
                 if force or _older(path, head):
-                    if path == self.own:
+                    if path in self.own:
                         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                     write_atomic(path, head.to_bytes(self.folder.resolve()))
             except Exception as error:  # the change is made: nothing here may make it look as if it were not
-                problem = str(error) if path == self.own else problem
+                problem = str(error) if path in self.own else problem
         return problem
 
     def forget(self) -> None:
         """Remove this user's own file, for a registry that is made anew where there was one."""
-        self.own.unlink(missing_ok=True)
+        for path in self.own:
+            path.unlink(missing_ok=True)
 
 
 def _older(path: Path, head: Head) -> bool:

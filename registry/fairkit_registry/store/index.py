@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import secrets
 import sqlite3
@@ -184,6 +185,20 @@ def _place(temporary: Path, path: Path) -> None:
     temporary.unlink(missing_ok=True)
 
 
+_SCHEMA = "SELECT type || ' ' || name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
+
+
+@functools.cache
+def _own_schema() -> dict[str, str]:
+    """Return the SQL of every table, index and trigger of a new index."""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        _upgrade(connection)
+        return dict(connection.execute(_SCHEMA).fetchall())
+    finally:
+        connection.close()
+
+
 def _schema_version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
@@ -335,6 +350,17 @@ class Index:
             raise _translate(error, self.path) from None
         if self._frozen is not None and self._stamp() != self._frozen:
             raise RegistryError(f"{self.path} was written to while it was read: run the command again")
+
+    def foreign_schema(self) -> list[str]:
+        """Say which tables, views or triggers are not those that this program makes, or are missing.
+
+        A view in place of a table could show one row to a check and another one to what follows.
+        """
+        with self.read() as connection:
+            found = dict(connection.execute(_SCHEMA).fetchall())
+        own = _own_schema()
+        odd = sorted(name for name in {*found, *own} if found.get(name) != own.get(name))
+        return [f"{self.path}: {name} is not the table, index or trigger that it should be" for name in odd]
 
     def damage(self) -> list[str]:
         """Let SQLite check its file, every foreign key and every cell's type; the problems in words."""

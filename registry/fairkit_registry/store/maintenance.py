@@ -73,7 +73,7 @@ def check(registry: Registry, *, head: str | None = None, remembered: bool = Tru
     remembered
         Whether the log must also continue what this user and the witnesses remember.
     """
-    problems = registry.index.damage()
+    problems = [*registry.index.damage(), *registry.index.foreign_schema()]
     with registry.index.read() as connection:
         known = {row["digest"]: row["size"] for row in connection.execute("SELECT digest, size FROM blobs")}
         subjects = [tuple(row) for row in connection.execute(_SUBJECTS)]

@@ -96,7 +96,7 @@ class Registry:
             raise RegistryError(f"{self.path} is a folder with other files in it; name a new or empty folder")
         index.check_not_lost(file)
         index.create(file, self.blobs.temporary)
-        if self.heads.own.exists():
+        if any(path.exists() for path in self.heads.own):
             self.notes.append(
                 f"a registry was in {self.path} before and is gone; this is a new one, which knows nothing of it"
             )
@@ -104,11 +104,15 @@ class Registry:
 
     def _compare(self, remembered: Sequence[Head]) -> None:
         """Refuse a log that does not continue what is remembered; remember one that does."""
+        for text in self.index.foreign_schema():
+            raise TamperedError(
+                f"the index of {self.path} was changed from outside: {text}. Restore it from a backup"
+            )
         with self.index.read() as connection:
             digests = events.digests(connection)
         for head in remembered:
             head.check(digests, self.path)
-        if not remembered or any(head.events < len(digests) for head in remembered):
+        if not self.heads.complete or any(head.events < len(digests) for head in remembered):
             self._keep(digests)
 
     def remember(self, *, force: bool = False) -> None:
@@ -136,8 +140,12 @@ class Registry:
         TamperedError
             A row was changed, added or removed without an event.
         """
-        state = replayed(events.of_model(connection, name))
-        for text in differences(connection, state, name):
+        try:
+            state = replayed(events.of_model(connection, name))
+            found = list(differences(connection, state, name))
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            found = [f"an event or a row does not have the form that it should have ({error!r})"]
+        for text in found:
             raise TamperedError(
                 f"the index of {self.path} was changed from outside: {text}. `fairkit registry check` lists all "
                 "damage; restore index.sqlite from a backup"

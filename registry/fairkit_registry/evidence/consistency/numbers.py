@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from fairkit.results.policy import UNKNOWNS
 from fairkit_registry.evidence.consistency.facts import GROUP, OWNERS, Fact, facts
 
 if TYPE_CHECKING:
@@ -106,3 +108,23 @@ def _bounds(finding: Finding) -> Iterator[str]:
     low = finding.evidence.get("lower_bound")
     if isinstance(low, int | float) and not isinstance(low, bool) and low > bound and not about(low, bound):
         yield f"its lower_bound {low:g} is above its {_BOUND} {bound:g}"
+
+
+def check_unknowns(finding: Finding) -> Iterator[str]:
+    """Yield where evidence about missing or wrong values does not have the form by which verdicts are made."""
+    for name in UNKNOWNS:
+        told = finding.evidence.get(name)
+        if told is None:
+            continue
+        if not isinstance(told, Mapping):
+            yield f"its {name} are no bounds"
+            continue
+        ends = [told.get("low"), told.get("high")]
+        numbers = all(_is_number(end) for end in ends) or ends == [None, None]
+        whole = isinstance(told.get("binding"), bool) and isinstance(told.get("reason"), str)
+        if not (numbers and whole and _is_number(told.get("stretch"))):
+            yield f"its {name} lack a number, a reason or whether they bind"
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from fairkit.results.findings import Finding, Report
 
+NARROWER = 1e-6
+"""How much narrower than computed an interval may be, relative to its upper end where that is above 1."""
+
 CHART_ROUNDING = 1e-3
 """Score charts keep five digits."""
 
@@ -44,6 +47,34 @@ def check_disparity(finding: Finding) -> Iterator[str]:
         yield f"it has the value {finding.value:g}, but fewer than two groups that have one"
     elif again is not None and finding.value is not None and not about(again, finding.value):
         yield f"its value is {finding.value:g}, and its groups give {again:g}"
+
+
+def check_width(finding: Finding) -> Iterator[str]:
+    """Yield where the interval of a difference is narrower than the intervals of its groups allow.
+
+    A pair's limits follow from those of the two groups (Newcombe's method 10). The difference's own interval is made at
+    the same confidence or a higher one: its upper end is not below the largest upper limit of a pair, and its lower end
+    not above the largest lower limit.
+    """
+    import numpy as np
+
+    fact = facts().get(finding.metric)
+    plain = finding.auditor == GROUP and fact is not None and fact.kind == "difference"
+    rows = [(g.value, *(g.interval or (math.nan, math.nan))) for g in finding.groups if g.value is not None]
+    value, low, high = np.array(rows, dtype=np.float64).reshape(-1, 3).T
+    if not plain or finding.interval is None or len(value) < 2 or not np.isfinite([low, high]).all():
+        return
+    gap = np.subtract.outer(value, value)
+    np.fill_diagonal(gap, -math.inf)  # no pair
+    most = float((gap + np.hypot.outer(high - value, value - low)).max())
+    least = max(0.0, float((gap - np.hypot.outer(value - low, high - value)).max()))
+    stated = finding.interval
+    slack = NARROWER * max(1.0, most)
+    if stated[1] < most - slack or stated[0] > least + slack:
+        yield (
+            f"its interval [{stated[0]:g}, {stated[1]:g}] is narrower than those of its groups allow: "
+            f"[{least:g}, {most:g}]"
+        )
 
 
 def check_groups(finding: Finding, report: Report, least: float) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fairkit.errors import FairkitError
 from fairkit_registry.evidence.consistency import recount
 from fairkit_registry.evidence.consistency.facts import GROUP, facts
-from fairkit_registry.evidence.consistency.numbers import about, check_number
+from fairkit_registry.evidence.consistency.numbers import about, check_number, check_unknowns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -30,6 +30,13 @@ def contradictions(report: Report, settings: Mapping[str, Any]) -> Iterator[str]
     settings
         The settings that were signed with it.
     """
+    try:
+        yield from _contradictions(report, settings)
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError, ZeroDivisionError) as error:
+        yield f"a part of it does not have the form that an audit gives it ({type(error).__name__}: {error})"
+
+
+def _contradictions(report: Report, settings: Mapping[str, Any]) -> Iterator[str]:
     yield from recount.check_rows(report)
     yield from _settings(report, settings)
     asked = frozenset(settings.get("auditors", ()))
@@ -40,7 +47,9 @@ def contradictions(report: Report, settings: Mapping[str, Any]) -> Iterator[str]
             *check_number(finding, report, asked),
             *recount.check_disparity(finding),
             *recount.check_groups(finding, report, least),
+            *recount.check_width(finding),
             *recount.check_chart(finding, weighted=weighted),
+            *check_unknowns(finding),
         ):
             yield f"{_name(finding)}: {text}"
     yield from _twice(report)
