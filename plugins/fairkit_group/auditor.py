@@ -482,7 +482,7 @@ class _Section:
         least = self.auditor.parameters.min_group
         sizes = [float(rows) for rows in self.rows]
         if estimate.sizes is not None:
-            known = np.where(np.isfinite(estimate.sizes), estimate.sizes, np.inf)
+            known = np.where(np.isfinite(estimate.sizes), np.round(estimate.sizes, 6), np.inf)
             sizes = [min(rows, float(size)) for rows, size in zip(sizes, known, strict=True)]
         if self.sensitive is None:
             short, rows = sizes[0] < least, self.rows[0]

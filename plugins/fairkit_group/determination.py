@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from fairkit.limits.means import heavy, student, tilted
+from fairkit.limits.means import heavy, student, tilted, unseen, widened
 from fairkit.metrics import HEAVY, Estimate, Headline, Metric
 from fairkit.statistics import Rows, Statistic, Sums
 
@@ -32,20 +32,25 @@ class ErrorSums(Sums):
     ----------
     powers
         Σ w² y^i e^(2j) for i + 2j ≤ 6, shape [G, 16].
+    most
+        The largest squared error of any row, shape [1].
     """
 
     powers: Array
+    most: Array
 
     def __add__(self, other: Sums) -> Sums:
         plain = Sums.__add__(self, other)
         if not isinstance(other, ErrorSums):
             return plain
-        return ErrorSums(plain.count, plain.first, plain.second, self.powers + other.powers)
+        most = np.maximum(self.most, other.most)
+        return ErrorSums(plain.count, plain.first, plain.second, self.powers + other.powers, most)
 
     def pooled(self) -> ErrorSums:
         """All groups as one."""
         plain = Sums.pooled(self)
-        return ErrorSums(plain.count, plain.first, plain.second, self.powers.sum(axis=0, keepdims=True))
+        powers = self.powers.sum(axis=0, keepdims=True)
+        return ErrorSums(plain.count, plain.first, plain.second, powers, self.most)
 
 
 class ErrorPowers(Statistic):
@@ -80,7 +85,8 @@ class ErrorPowers(Statistic):
             first = np.stack([total(weights * monomial(*column)) for column in _COLUMNS], axis=1)
         pairs = [[_POWERS.index((a[0] + b[0], a[1] + b[1])) for b in _COLUMNS] for a in _COLUMNS]
         count = np.bincount(groups, minlength=n_groups).astype(np.float64)
-        return ErrorSums(count, first, powers[:, np.array(pairs)], powers)
+        most = np.array([e2.max()]) if len(e2) else np.zeros(1)
+        return ErrorSums(count, first, powers[:, np.array(pairs)], powers, most)
 
 
 def _squared_errors(rows: Rows) -> Array:
@@ -130,7 +136,8 @@ class R2Score(Metric):
 
         A row moves log(error / variance) by ψ = e² / mean(e²) - (y - mean)² / variance. Its variance and skewness
         give the limits, as for a gamma variable (`tilted`), with half the degrees of freedom of a mean: two
-        variances are estimated. Heavy tails put the interval in doubt.
+        variances are estimated. Unseen rows with the largest error widen the lower end. Heavy tails put the
+        interval in doubt.
         """
         if not isinstance(totals, ErrorSums):
             raise TypeError("the totals of r2_score are not those of its statistic")
@@ -141,13 +148,17 @@ class R2Score(Metric):
             skewness = np.where(square > 0, cube / square**1.5, 0.0)
             error = np.sqrt(square * n / np.maximum(n - 1, 1)) / totals.first[:, 0]
             tail = _tail_of_errors(totals)
+            largest = totals.most[0] / (totals.first[:, 3] / totals.first[:, 0])  # over the mean squared error
 
         def limits(z: float) -> tuple[Array, Array]:
-            down, up = tilted(skewness / 1.5, student(z, n / 2))
             with np.errstate(all="ignore"):
-                return 1 - (1 - value) * np.exp(error * up), 1 - (1 - value) * np.exp(-error * down)
+                down, up = tilted(skewness / 1.5, student(z, n / 2))
+                share = unseen(n, z)  # of rows with the largest error, which moves their targets too
+                hidden = np.log1p(share * largest) - np.log1p(share * largest * np.clip(1 - value, 0, 1))
+                more = widened(error * up, hidden, tail / 2.5, n)
+                return 1 - (1 - value) * np.exp(more), 1 - (1 - value) * np.exp(-error * down)
 
-        shaky = heavy(1.25 * skewness, n) | heavy(tail / 1.6, n)
+        shaky = heavy(1.25 * skewness, n) | heavy(tail / 1.4, n)
         doubts = dict.fromkeys(np.flatnonzero(shaky & np.isfinite(value)).tolist(), HEAVY)
         for place in np.flatnonzero(value >= 1).tolist():
             doubts[place] = "no prediction is wrong, so that nothing tells how large errors are"

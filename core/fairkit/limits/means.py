@@ -100,9 +100,8 @@ def mean_limits(
     """Return limits for a mean, shapes [G].
 
     Student's limits are moved as those of a gamma variable of the same skewness (Wilson & Hilferty 1931), and
-    each end is widened by what a share of unseen rows could add: the share times the distance to the end of the
-    range that was seen. The two parts are added as fourth powers, so that the smaller one hardly counts; with
-    heavier tails the second is added once more.
+    each end is `widened` by what a share of unseen rows could add: the share times the distance to the end of the
+    range that was seen.
 
     Parameters
     ----------
@@ -119,15 +118,30 @@ def mean_limits(
     """
     share = unseen(n, z)
     halves = tilted(skewness, student(z, n))
-    more = 2 * np.minimum(1, (np.abs(skewness) / _bound(n)) ** 4)
     ends = []
     for side, end in ((-1, seen[0]), (1, seen[1])):
-        toward = (skewness > 0) == (side > 0)
-        half = error * halves[int(side > 0)]
         hidden = share * np.maximum(side * (end - mean), 0)
-        wide = (half**4 + hidden**4) ** 0.25
-        ends.append(mean + side * np.where(toward, np.maximum(wide, half + more * hidden), wide))
+        ends.append(mean + side * widened(error * halves[int(side > 0)], hidden, side * skewness, n))
     return ends[0], ends[1]
+
+
+def widened(half: Array, hidden: Array, skewness: Array, n: Array) -> Array:
+    """Add to one half of an interval what unseen rows could add, shape [G].
+
+    The two are added as fourth powers, so that the smaller one hardly counts. Toward a long tail the second is
+    added in full besides, up to twice where tails are about as heavy as may be.
+
+    Parameters
+    ----------
+    half, hidden
+        Half the width without unseen rows, and what they could add.
+    skewness
+        Of the estimate, positive where the long tail is on this side.
+    n
+        The number of rows.
+    """
+    more = np.where(skewness > 0, 2 * np.minimum(1, (np.abs(skewness) / _bound(n)) ** 4), 0.0)
+    return np.asarray(np.maximum((half**4 + hidden**4) ** 0.25, half + more * hidden))
 
 
 def bounded_mean_limits(
@@ -142,8 +156,8 @@ def bounded_mean_limits(
     """Return limits for a mean of values in a known range, shapes [G].
 
     Those of `mean_limits`, but never wider than the limits of a share: of all variables in [0, 1] with one mean
-    the sum of 0s and 1s has the heaviest tails (Hoeffding 1956). Where tails are heavy the limits of the share
-    stand alone.
+    the sum of 0s and 1s has the heaviest tails (Hoeffding 1956). Where no two rows differ, or tails are heavy and
+    `reach` is less than the range, the limits of the share stand alone.
 
     Parameters
     ----------
@@ -158,5 +172,6 @@ def bounded_mean_limits(
     length = ends[1] - ends[0]
     share = np.clip((mean - ends[0]) / length, 0, 1)
     least, most = (ends[0] + length * end for end in share_limits(share, n, z))
-    plain = heavy(skewness, n) | ~(error > 0)
+    partly = (reach[0] > ends[0]) | (reach[1] < ends[1])
+    plain = (heavy(skewness, n) & partly) | ~(error > 0)
     return np.where(plain, least, np.maximum(low, least)), np.where(plain, most, np.minimum(high, most))

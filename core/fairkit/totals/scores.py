@@ -9,7 +9,7 @@ import numpy as np
 
 from fairkit.data.arrow import as_arrow, as_numpy
 from fairkit.totals.rows import Rows, Statistic
-from fairkit.totals.sketch import CELLS, cells_of, keys_of, places_of, shift_for
+from fairkit.totals.sketch import CELLS, cells_of, keys_of, places_of, scores_of, shift_for
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -231,14 +231,14 @@ class ScoreTable:
     def _in_cells(self, raw: _Raw, done: _Counted | None) -> _Counted:
         """Count rows by cell, at no smaller a shift than what was counted before."""
         least = {} if done is None or done.shift is None else {"least": done.shift}
-        ordered = np.sort(raw.scores)
-        keys = keys_of(ordered, unit=self._unit)
-        shift = shift_for(keys, self._cells, **least)
-        cells, starts = cells_of(keys, shift)
-        ends = np.append(starts[1:], len(keys)) - 1
-        places = places_of(keys_of(raw.scores, unit=self._unit), shift, cells)
-        mass, squares = raw.count(places, len(cells))
-        return _Counted(ordered[starts], ordered[ends], mass, squares, shift, cells)
+        own = keys_of(raw.scores, unit=self._unit)
+        ordered = np.sort(own)
+        shift = shift_for(ordered, self._cells, **least)
+        cells, starts = cells_of(ordered, shift)
+        ends = np.append(starts[1:], len(ordered)) - 1
+        mass, squares = raw.count(places_of(own, shift, cells), len(cells))
+        first, last = (scores_of(ordered[at], unit=self._unit) for at in (starts, ends))
+        return _Counted(first, last, mass, squares, shift, cells)
 
 
 def _by_score(raw: _Raw, values: Array, places: NDArray[np.int64]) -> _Counted:

@@ -27,6 +27,7 @@ LEAST_SHIFT = 11
 
 _HALF = int(np.float64(0.5).view(np.int64))
 _TABLE = 1 << 22
+_BLOCK = 1 << 15
 
 
 def keys_of(scores: Array, *, unit: bool) -> Keys:
@@ -39,13 +40,35 @@ def keys_of(scores: Array, *, unit: bool) -> Keys:
     unit
         Whether scores are in [0, 1]; those beyond it get the key of the nearer end. Else any number will do.
     """
+    keys = np.empty(len(scores), dtype=np.int64)
+    for start in range(0, len(scores), _BLOCK):
+        part = slice(start, start + _BLOCK)
+        keys[part] = _unit_keys(scores[part]) if unit else _any_keys(scores[part])
+    return keys
+
+
+def scores_of(keys: Keys, *, unit: bool) -> Array:
+    """Return the scores of keys: the inverse of `keys_of`."""
     if not unit:
-        bits = (scores + 0.0).view(np.int64)
-        return np.where(bits >= 0, bits, np.iinfo(np.int64).min - bits)
+        return np.where(keys >= 0, keys, np.iinfo(np.int64).min - keys).view(np.float64)
+    upper = keys > _HALF
+    near = np.where(upper, 2 * _HALF - keys, keys).view(np.float64)
+    return np.where(upper, 1.0 - near, near)
+
+
+def _unit_keys(scores: Array) -> Keys:
+    near = np.minimum(scores, 1.0 - scores)
+    np.maximum(near, 0.0, out=near)
+    near += 0.0  # -0 to 0
+    bits = near.view(np.int64)
     upper = scores > 0.5
-    near = np.where(upper, 1.0 - scores, scores)
-    bits = (np.maximum(near, 0.0) + 0.0).view(np.int64)
-    return np.where(upper, 2 * _HALF - bits, bits)
+    bits[upper] = 2 * _HALF - bits[upper]
+    return bits
+
+
+def _any_keys(scores: Array) -> Keys:
+    bits = (scores + 0.0).view(np.int64)
+    return np.where(bits >= 0, bits, np.iinfo(np.int64).min - bits)
 
 
 def shift_for(keys: Keys, cells: int, least: int = LEAST_SHIFT) -> int:
