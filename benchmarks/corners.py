@@ -248,6 +248,29 @@ def many_groups() -> Iterator[Cell]:
             )
 
 
+def pairs_apart() -> Iterator[Cell]:
+    """Many groups of which two differ, the others in the middle or all at one end: the worst cases of the upper end."""
+    for groups, n, (p, q) in itertools.product(
+        (4, 10, 20, 40), (300, 3000), ((0.475, 0.525), (0.45, 0.55), (0.05, 0.1))
+    ):
+        for middle in (True, False):
+            rates = np.full(groups, (p + q) / 2 if middle else p)
+            rates[0], rates[1] = p, q
+
+            def draw(rng: np.random.Generator, draws: int, rates: Array = rates, n: int = n) -> Samples:
+                spreads = []
+                for _ in range(draws):
+                    estimate = selection(rng.binomial(n, rates), np.full(len(rates), n))
+                    found = comparisons("s", "none", frozenset({"difference"}), estimate)[0]
+                    spreads.append((found.spread(CONFIDENCE), False))
+                return of_spreads(spreads)
+
+            where = "middle" if middle else "end"
+            yield Cell(
+                "pairs apart", f"{groups} groups of {n}, {p} to {q}, others at the {where}", q - p, draw, 0.5
+            )
+
+
 def f1_scores() -> Iterator[Cell]:
     """F1 of one group, and the difference of a large and a small one."""
     worlds = {"rare": (0.85, 0.05, 0.05, 0.05), "even": (0.4, 0.1, 0.1, 0.4), "low": (0.6, 0.18, 0.2, 0.02)}
@@ -556,6 +579,7 @@ FAMILIES: dict[str, Callable[[], Iterator[Cell]]] = {
     "rate": rates,
     "difference": differences,
     "many groups": many_groups,
+    "pairs apart": pairs_apart,
     "f1": f1_scores,
     "auc": areas,
     "sketch": sketches,

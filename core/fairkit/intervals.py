@@ -6,7 +6,9 @@ difference of a pair, θ = max |D_ab| for the true spread.
 
 * Upper end: the largest of the pairs' own upper limits for |D_ab|, each one-sided at α/2 and without any
   correction. It is at least the limit of the pair that attains θ, so it misses θ with probability at most
-  α/2 (an intersection-union test; Berger 1982).
+  α/2 (an intersection-union test; Berger 1982). With four or more groups of similar precision the pairs' factor
+  is smaller where θ is: the noise of the other groups alone makes the largest difference large
+  (`selected_quantile`).
 * Lower end: the largest of the pairs' lower limits for |D_ab|, where all pairs' limits hold at once with
   probability 1-α. With the studentised range for the critical value this is exact for groups of equal
   precision and conservative otherwise (Tukey 1953; Kramer 1956; Hayter 1984). It is 0 where every pair's
@@ -32,6 +34,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairkit.limits.means import student
+from fairkit.limits.selection import selected_quantile
 from fairkit.limits.shares import clopper_pearson, share_limits, wilson
 
 if TYPE_CHECKING:
@@ -59,6 +62,7 @@ __all__ = [
 ]
 
 _NORMAL = NormalDist()
+_MANY, _EVEN = 4, 0.7
 
 
 def two_sided(confidence: float) -> float:
@@ -139,8 +143,31 @@ def spread_difference(values: Array, limits: Limits, confidence: float) -> Sprea
         return Spread(math.nan, math.nan, math.nan)
     inner, outer = spread_quantiles(len(values), confidence)
     point, low, _ = pairwise(values, limits, inner)
-    high = pairwise(values, limits, outer)[2]
-    return Spread(float(point.max()), float(low.max()), float(high.max()))
+    return Spread(float(point.max()), float(low.max()), _upper_end(values, limits, outer))
+
+
+def _upper_end(values: Array, limits: Limits, z: float) -> float:
+    """Return the upper end for the largest difference: at the factor that the noise of many groups leaves.
+
+    The factor is z unless there are four or more groups of similar precision (`selected_quantile`). A bound at a factor
+    c is right where c is at least the factor that belongs to the bound; smaller bounds need smaller factors, so
+    that a few steps down from z stay right.
+    """
+    high = float(pairwise(values, limits, z)[2].max())
+    if len(values) < _MANY:
+        return high
+    ends = limits(z)
+    errors = (ends[1] - ends[0]) / (2 * z)
+    evenness = float(errors.min() / errors.max()) if errors.max() > 0 else 0.0
+    if not evenness >= _EVEN:
+        return high
+    pair, tail = math.sqrt(2) * float(errors.min()), _NORMAL.cdf(-z)
+    for _ in range(6):
+        factor = selected_quantile(len(values), high / pair, evenness, tail)
+        if factor >= z:
+            break
+        high = float(pairwise(values, limits, factor)[2].max())
+    return high
 
 
 def pairwise(values: Array, limits: Limits, z: float) -> tuple[Array, Array, Array]:
