@@ -17,9 +17,9 @@ from pathlib import Path
 
 import numpy as np
 from fair_regression_data import SOURCES, Problem, load
+from frontier_drawing import Mark, Series, panels
 
 from fairkit.mitigators import Run, Table
-from fairkit_fair_regression.drawing import Mark, Series, panels
 from fairkit_fair_regression.frontier import Ruler, group_codes
 from fairkit_fair_regression.members import Chances, Values
 from fairkit_fair_regression.plugin import FairRegression

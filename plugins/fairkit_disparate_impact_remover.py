@@ -13,7 +13,8 @@ import fairkit
 from fairkit.learners import INSTALLED, LEARNERS, encoder_for
 from fairkit.onnx.write.encode import NumberColumn
 from fairkit.onnx.write.grouping import GroupCodes
-from fairkit.onnx.write.trees import Node, add_ensemble
+from fairkit.onnx.write.steps import step_tree
+from fairkit.onnx.write.trees import add_ensemble
 from fairkit.preprocess import PreParameters, Prepared, PreProcessor
 
 if TYPE_CHECKING:
@@ -149,7 +150,10 @@ class RepairedEncoding:
         wanted = graph.constant(self.places, np.int64)
         x = graph.node("Gather", [matrix, wanted], axis=1)
         codes = graph.node("Cast", [self.groups.add_to(graph)], to=_FLOAT)
-        trees = [_tree(maps, place + 1) for place, maps in enumerate(self.maps)]
+        trees = [
+            step_tree([(steps.edges, steps.values) for steps in maps], place + 1)
+            for place, maps in enumerate(self.maps)
+        ]
         stepped = add_ensemble(
             graph,
             graph.node("Concat", [codes, x], axis=1),
@@ -167,34 +171,6 @@ class RepairedEncoding:
         both = graph.node("Concat", [repaired, rest], axis=1)
         order = np.argsort([*self.places, *untouched])
         return graph.node("Gather", [both, graph.constant(order, np.int64)], axis=1)
-
-
-def _tree(maps: list[Steps], feature: int) -> list[Node]:
-    """Write the maps of all groups as one tree: first by group (feature 0), then by value."""
-    nodes: list[Node] = []
-
-    def by_value(steps: Steps, low: int, high: int) -> int:
-        number = len(nodes)
-        nodes.append(Node("LEAF", weights=(float(steps.values[low]),)))
-        if high > low:
-            middle = (low + high + 1) // 2
-            below = by_value(steps, low, middle - 1)
-            above = by_value(steps, middle, high)
-            nodes[number] = Node("BRANCH_LT", feature, float(steps.edges[middle - 1]), below, above)
-        return number
-
-    def by_group(low: int, high: int) -> int:
-        if low == high:
-            return by_value(maps[low], 0, len(maps[low].values) - 1)
-        number = len(nodes)
-        nodes.append(Node("LEAF"))
-        middle = (low + high + 1) // 2
-        below, above = by_group(low, middle - 1), by_group(middle, high)
-        nodes[number] = Node("BRANCH_LT", 0, float(middle), below, above)
-        return number
-
-    by_group(0, len(maps) - 1)
-    return nodes
 
 
 class DisparateImpactRemover(PreProcessor):

@@ -143,16 +143,14 @@ class FairRegressionModel(FittedModel):
         return found
 
     def attachments(self, details: Mapping[str, Any]) -> Mapping[str, str]:
-        """Return the frontier as JSON and as a drawing, to stand beside the file."""
+        """Return the frontier as JSON, to stand beside the file; the page of the mitigation draws it."""
         import json
-
-        from fairkit_fair_regression.drawing import draw_frontier
 
         frontier = details.get("frontier")
         if frontier is None:
             return {}
         text = json.dumps(frontier, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-        return {".frontier.json": text, ".frontier.svg": draw_frontier(frontier)}
+        return {".frontier.json": text}
 
     def _raw(self, columns: Columns) -> Array:
         matrix = self.encoder.transform(columns)

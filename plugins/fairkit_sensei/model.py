@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fairkit.onnx.write.export import TabularModel
-from fairkit_sensei.drawing import draw_frontier
 from fairkit_sensei.frontier import sentence
 
 if TYPE_CHECKING:
@@ -44,11 +43,11 @@ class NetworkModel(TabularModel):
         return {"frontier": found, "notes": [sentence(found)]}
 
     def attachments(self, details: Mapping[str, Any]) -> Mapping[str, str]:
-        """Return the frontier as JSON and as a drawing, to stand beside the file."""
+        """Return the frontier as JSON, to stand beside the file; the page of the mitigation draws it."""
         import json
 
         found = details.get("frontier")
         if found is None:
             return {}
         text = json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-        return {".frontier.json": text, ".frontier.svg": draw_frontier(found)}
+        return {".frontier.json": text}

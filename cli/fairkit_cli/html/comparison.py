@@ -55,6 +55,7 @@ def mitigation_page(result: MitigationResult) -> str:
     """
     from fairkit_cli.html.groups import group_sections
     from fairkit_cli.html.report import details, disparity_section, verdict
+    from fairkit_cli.html.tradeoff import tradeoff_section
 
     after = result.after
     told = ", ".join(f"{key} = {value}" for key, value in result.parameters.items())
@@ -72,6 +73,7 @@ def mitigation_page(result: MitigationResult) -> str:
         section_of(tag("h2", "Before and after"), result.changes, ("before", "after")),
         _others(result),
         _repeats(result),
+        tradeoff_section(result.details),
         disparity_section(after),
         *group_sections(after),
         tag("section", tag("h2", "Notes"), tag("ul", [tag("li", note) for note in result.notes]))

@@ -13,6 +13,8 @@ from fairkit.errors import DataError, ParameterError
 from fairkit.mitigators import Groups, Run, Table
 from fairkit.onnx.session import open_session
 from fairkit.onnx.write.runtime import run_columns
+from fairkit.results.evidence import Tradeoff
+from fairkit_cli.html.comparison import mitigation_page
 from fairkit_fair_regression.plugin import FairRegression
 
 
@@ -140,13 +142,20 @@ def test_the_frontier_reuses_predictors_and_is_kept_and_drawn(result, tmp_path):
     result.save(tmp_path / "fair.onnx")
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "fair.frontier.json",
-        "fair.frontier.svg",
         "fair.onnx",
     ]
     assert json.loads((tmp_path / "fair.frontier.json").read_text()) == json.loads(json.dumps(frontier))
-    drawing = (tmp_path / "fair.frontier.svg").read_text()
-    assert drawing.startswith("<svg")
-    assert drawing.count("<circle") == 2 * 3 + 2
+    drawn = Tradeoff.read(result.details["frontier"])
+    assert [point.name for point in drawn.points] == ["unconstrained", "0.05", "0.2", "0.02"]
+    assert [point.chosen for point in drawn.points] == [False, True, False, False]
+    assert (drawn.points[1].x, drawn.points[1].y) == (
+        points[0.05]["test"]["disparity"],
+        points[0.05]["test"]["loss"],
+    )
+    page = mitigation_page(result)
+    section = page.split("The frontier of this run")[1].split("</section>")[0]
+    assert section.count("<svg") >= 2
+    assert "unconstrained" in section
 
 
 def test_the_same_input_gives_the_same_bytes():

@@ -17,6 +17,7 @@ from fairkit.individual import learn  # noqa: E402
 from fairkit.mitigation.split import split_dataset  # noqa: E402
 from fairkit.mitigators import Run, Table  # noqa: E402
 from fairkit.onnx.write.export import export  # noqa: E402
+from fairkit.results.evidence import Tradeoff  # noqa: E402
 from fairkit.testing.samples import sample_data  # noqa: E402
 from fairkit_sensei import SenSeI  # noqa: E402
 
@@ -76,8 +77,10 @@ def test_a_list_of_rho_gives_a_frontier_as_data_and_drawn(tmp_path):
         assert low <= point["test"]["disparity"] <= high
         low, high = point["test"]["performance_interval"]
         assert low <= point["test"]["performance"] <= high
-    drawing = (tmp_path / "fair.frontier.svg").read_text()
-    assert drawing.count("rho = ") == 3
+    drawn = Tradeoff.read(result.details["frontier"])
+    assert [point.name for point in drawn.points] == ["rho = 0", "rho = 1", "rho = 20"]
+    assert [point.chosen for point in drawn.points] == [False, True, False]
+    assert drawn.better == "higher"
     assert found["chosen"] == result.details["rho"] == 1.0
     assert any(note.startswith("The frontier on held-out rows") for note in result.notes)
 

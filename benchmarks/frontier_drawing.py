@@ -1,11 +1,11 @@
-"""A frontier as an SVG drawing, without a drawing library."""
+"""Frontiers side by side as an SVG drawing, for the reproduction of a paper's figure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,50 +35,6 @@ class Series:
     marks: Sequence[Mark]
     line: bool = True
     dashed: bool = False
-
-
-def draw_frontier(frontier: Mapping[str, Any]) -> str:
-    """Draw a frontier from its JSON form: train dashed, test drawn through, the chosen point ringed.
-
-    Parameters
-    ----------
-    frontier
-        As `Frontier.to_dict` gives it.
-
-    Returns
-    -------
-    str
-        SVG; the same bytes for the same frontier.
-    """
-    parity = frontier["constraint"] == "statistical_parity"
-    series = []
-    for part, dashed in (("train", True), ("test", False)):
-        points = [point for point in frontier["points"] if point.get(part)]
-        own = [point for point in points if point["bound"] is not None]
-        free = [point for point in points if point["bound"] is None]
-        if own:
-            marks = [_mark(point, part, frontier["chosen"]) for point in own]
-            series.append(Series(part, sorted(marks), dashed=dashed))
-        if free:
-            series.append(Series(f"{part}, unconstrained", [_mark(free[0], part, None)], line=False))
-    names = {"squared": "mean squared error", "logistic": "log-loss", "absolute": "mean absolute error"}
-    across = "statistical parity (largest difference of CDFs)" if parity else "worst group loss"
-    return draw(
-        series, title="Loss against disparity", x=across, y=names.get(frontier["loss"], "pinball loss")
-    )
-
-
-def draw(series: Sequence[Series], *, title: str, x: str, y: str) -> str:
-    """Draw series of points with their intervals.
-
-    Parameters
-    ----------
-    series
-        At least one, with at least one mark.
-    title, x, y
-        Labels.
-    """
-    return _document(_panel(series, title, x, y), WIDTH, HEIGHT)
 
 
 def panels(drawings: Sequence[tuple[Sequence[Series], str, str, str]], columns: int = 3) -> str:
@@ -193,14 +149,3 @@ def _legend(series: Sequence[Series], colours: Mapping[str, str]) -> list[str]:
         out.append(f'<path d="M{left:g} {top:g}h18" stroke="{colour}" stroke-width="2"{dash}/>')
         out.append(f'<text x="{left + 24:g}" y="{top + 4:g}">{escape(one.name)}</text>')
     return out
-
-
-def _mark(point: Mapping[str, Any], part: str, chosen: float | None) -> Mark:
-    found = point[part]
-    return Mark(
-        found["disparity"],
-        tuple(found["disparity_interval"]),
-        found["loss"],
-        tuple(found["loss_interval"]),
-        chosen is not None and point["bound"] == chosen,
-    )
