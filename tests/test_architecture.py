@@ -60,18 +60,6 @@ UPWARD: set[tuple[str, str]] = {
 """Imports that point upward and wait to be turned round; one that is not there any more leaves this list."""
 
 CIRCLES: list[set[str]] = [
-    # reading an ONNX file and binding it to data are one: the file is to lie below what binds it
-    {
-        "fairkit.onnx.model",
-        "fairkit.onnx.read.alone",
-        "fairkit.onnx.read.contradictions",
-        "fairkit.onnx.read.rivals",
-        "fairkit.onnx.read.runner",
-        "fairkit.onnx.read.scorer",
-        "fairkit.onnx.read.served",
-        "fairkit.onnx.read.settle",
-        "fairkit.onnx.read.triggers",
-    },
     # a certificate is staged, and what is staged is checked as a certificate
     {"fairkit_registry.evidence.certificate", "fairkit_registry.evidence.staging"},
 ]

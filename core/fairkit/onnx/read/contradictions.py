@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.models.scorer import ModelOptions, Predictions
-    from fairkit.onnx.model import OnnxModel
+    from fairkit.onnx.file import OnnxFile
     from fairkit.onnx.read.outputs import GraphOutput, Reading
     from fairkit.onnx.read.rivals import Rival
 
@@ -45,7 +45,7 @@ class Witness:
 
     def examine(
         self,
-        model: OnnxModel,
+        model: OnnxFile,
         values: Mapping[str, Any],
         found: Predictions,
         drawn: NDArray[np.float64] | None,
@@ -115,7 +115,7 @@ class Witness:
             self._bounds[0] = max(self._bounds[0], float(found.score[~taken].max()))
 
     def _score_and_label(
-        self, model: OnnxModel, values: Mapping[str, Any], found: Predictions, options: ModelOptions
+        self, model: OnnxFile, values: Mapping[str, Any], found: Predictions, options: ModelOptions
     ) -> list[str]:
         """Compare the audited decisions with the audited scores."""
         label, score = self.settled.label, self.settled.score
@@ -153,7 +153,7 @@ class Witness:
         rival = compare_rival(label, values[label.name], self.settled, found, None)
         return [self._overruled(rival, _rows_of(found))] if rival.rows else []
 
-    def _classes(self, model: OnnxModel, found: Predictions, options: ModelOptions) -> list[str]:
+    def _classes(self, model: OnnxFile, found: Predictions, options: ModelOptions) -> list[str]:
         label, score = self.settled.label, self.settled.score
         assert label is not None and score is not None  # noqa: PT018, S101 -- asked for
         if found.probabilities is None or found.predicted is None:
@@ -207,7 +207,7 @@ def _named(rival: Rival, options: ModelOptions, settled: Reading) -> bool:
     return options.decision_output is not None
 
 
-def _one_classifier(model: OnnxModel, label: str, score: str) -> bool:
+def _one_classifier(model: OnnxFile, label: str, score: str) -> bool:
     """Whether one support vector classifier gives both, which votes for the one and fits the other."""
     graph = model.proto.graph
     voters = [

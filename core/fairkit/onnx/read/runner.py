@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.models.scorer import Columns
-    from fairkit.onnx.model import OnnxModel
+    from fairkit.onnx.file import OnnxFile
     from fairkit.onnx.read.feeds import Feed
 
 ROUNDING = 1e-6
@@ -35,7 +35,7 @@ class Runner:
         Whether the file is fairkit's own, so that its input ``u`` is a draw.
     """
 
-    def __init__(self, model: OnnxModel, feeds: Sequence[Feed], *, ours: bool) -> None:
+    def __init__(self, model: OnnxFile, feeds: Sequence[Feed], *, ours: bool) -> None:
         self.model = model
         self.feeds = feeds
         self.ours = ours

@@ -25,14 +25,14 @@ from fairkit.timings import phase
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit.data.task import Task
-    from fairkit.onnx.model import OnnxModel
+    from fairkit.onnx.file import OnnxFile
 
 _FIRST_ROWS = 4_096
 _MIXTURE = "A randomized model: all its members are audited with their weights, exactly, not draws from them."
 
 
 def bind(
-    model: OnnxModel, dataset: Dataset, options: ModelOptions, *, only_scores: bool = False
+    model: OnnxFile, dataset: Dataset, options: ModelOptions, *, only_scores: bool = False
 ) -> OnnxScorer:
     """Do what `OnnxModel.bind` says; `only_scores`: nobody will use the model's decisions, whatever they say."""
     runner, notes = _open(model, dataset)
@@ -71,7 +71,7 @@ def bind(
     return scorer
 
 
-def _open(model: OnnxModel, dataset: Dataset) -> tuple[Runner, list[str]]:
+def _open(model: OnnxFile, dataset: Dataset) -> tuple[Runner, list[str]]:
     """Match the inputs with columns; ``u`` is a draw only in a file of ours."""
     ours = is_ours(model.proto)
     plain = [i for i in model.inputs if not (ours and i.name == RANDOM_INPUT)]
@@ -172,7 +172,7 @@ class OnnxScorer:
         )
 
 
-def _features(model: OnnxModel, dataset: Dataset) -> tuple[tuple[str, ...], bool]:
+def _features(model: OnnxFile, dataset: Dataset) -> tuple[tuple[str, ...], bool]:
     """The features in order: the user's, else the model's own, else all columns without another role."""
     embedded = model.settings.get("features")
     if dataset.roles.features is None and embedded and set(embedded) <= set(dataset.columns):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import onnx
 
     from fairkit.models.scorer import ModelOptions
-    from fairkit.onnx.model import OnnxModel
+    from fairkit.onnx.file import OnnxFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ def is_ours(proto: onnx.ModelProto) -> bool:
 
 
 def choose_served(
-    model: OnnxModel, found: Sequence[GraphOutput], first: Mapping[str, Any], options: ModelOptions
+    model: OnnxFile, found: Sequence[GraphOutput], first: Mapping[str, Any], options: ModelOptions
 ) -> Served:
     """Find the outputs to audit.
 

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data.dataset import Dataset
-    from fairkit.onnx.model import OnnxModel
+    from fairkit.onnx.file import OnnxFile
 
 _RANDOMIZED = "A randomized model: its decision probabilities are audited, exactly, not draws from them."
 
 
 def settle(
-    model: OnnxModel,
+    model: OnnxFile,
     found: Sequence[reading.GraphOutput],
     first: Mapping[str, Any],
     dataset: Dataset,
@@ -81,7 +81,7 @@ def _refuse_unused(options: ModelOptions, task: Task, served: Served) -> None:
 
 
 def _is_ours(
-    model: OnnxModel,
+    model: OnnxFile,
     score: reading.GraphOutput | None,
     label: reading.GraphOutput | None,
     options: ModelOptions,
@@ -93,7 +93,7 @@ def _is_ours(
 
 def _ours(
     settled: reading.Reading,
-    model: OnnxModel,
+    model: OnnxFile,
     dataset: Dataset,
     options: ModelOptions,
     first: Mapping[str, Any],
@@ -107,7 +107,7 @@ def _ours(
     return replace(settled, place=place, positive=place), (), told + turned
 
 
-def _own_place(model: OnnxModel, dataset: Dataset, options: ModelOptions) -> tuple[int, list[str]]:
+def _own_place(model: OnnxFile, dataset: Dataset, options: ModelOptions) -> tuple[int, list[str]]:
     """1, or 0 where the user or the metadata says that a decision of 1 is not the favorable one."""
     if options.favorable_class is not None:
         if options.favorable_class not in (0, 1):
@@ -122,7 +122,7 @@ def _own_place(model: OnnxModel, dataset: Dataset, options: ModelOptions) -> tup
 
 
 def _model_classes(
-    model: OnnxModel,
+    model: OnnxFile,
     score: reading.GraphOutput | None,
     label: reading.GraphOutput | None,
     first: Mapping[str, Any],
@@ -149,7 +149,7 @@ def _model_classes(
     return [0, 1]
 
 
-def _regression(settled: reading.Reading, model: OnnxModel) -> reading.Reading:
+def _regression(settled: reading.Reading, model: OnnxFile) -> reading.Reading:
     if settled.score is None and settled.label is None:
         raise ModelError(f"{model.name} gives no number to audit")
     if settled.score is not None and settled.score.width != 1:
