@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from fairkit.models.scorer import ModelOptions, Scorer
 from fairkit.onnx.file import OnnxFile
+from fairkit.onnx.read.scorer import bind
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
@@ -28,6 +29,4 @@ class OnnxModel(OnnxFile):
         ModelError
             The outputs cannot be interpreted; the message names the option that helps.
         """
-        from fairkit.onnx.read.scorer import bind
-
         return bind(self, dataset, options or ModelOptions())
