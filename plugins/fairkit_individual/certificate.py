@@ -230,7 +230,8 @@ class CertificateAuditor(Auditor):
             "pairs": pairs(plan, problem, rows, self.parameters.pairs, context.scorer.task),
         }
         trend = prepared.parts.trend(solution.epsilon, sure.gap, len(rows), solution.eta, TOLERANCE)
-        evidence |= described(trend, interval, len(rows))
+        unmeasured = self._has_trend() and context.engine is not None and len(rows) > ALL_QUERIES
+        evidence |= described(trend, interval, len(rows), unmeasured=unmeasured)
         about = self._about_support(trend, evidence)
         asked = len(problem.asked)
         sampled = (
@@ -275,7 +276,11 @@ class CertificateAuditor(Auditor):
         size = evidence["support"]
         said = f"{self.metric_name} is about these {size:,} people as possible replacements of each other."
         if trend is None:
-            return (said,)
+            unmeasured = (
+                f"On a cluster with more than {ALL_QUERIES:,} people its growth is not measured: no rule passes that "
+                f"does not name the number of people it is meant for ({self.metric_name}@{size})."
+            )
+            return (said, unmeasured) if evidence.get("climbs") else (said,)
         climbs = (
             f" It still climbs beyond its interval, by about {trend.climb:.2g} for each doubling: no rule passes that "
             f"does not name the number of people it is meant for ({self.metric_name}@{size})."

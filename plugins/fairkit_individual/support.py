@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 ALL_PARTS = 5_000
 """Up to so many people all four quarters and both halves are solved and averaged; beyond, one of each."""
-FEWEST = 120
-"""Below so many people a quarter is too small to say anything."""
+FEWEST = 30
+"""Below so many people there is no interval, and nothing to compare a quarter with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +145,13 @@ def restricted(rows: Table, size: int, rng: np.random.Generator) -> Table:
     return MemoryTable(rows.take(np.sort(rng.choice(len(rows), size, replace=False))))
 
 
-def described(trend: Trend | None, interval: tuple[float, float] | None, rows: int) -> dict[str, Any]:
-    """Return the evidence about the support."""
+def described(
+    trend: Trend | None, interval: tuple[float, float] | None, rows: int, *, unmeasured: bool = False
+) -> dict[str, Any]:
+    """Return the evidence about the support; growth that was not measured counts as growth."""
     told: dict[str, Any] = {"support": rows}
     if trend is None:
-        return told
+        return told | ({"climbs": True} if unmeasured else {})
     sizes: Sequence[int] = trend.sizes
     return told | {
         "support_sizes": list(sizes),

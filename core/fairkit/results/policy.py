@@ -272,9 +272,13 @@ def _climbing(rule: Rule, finding: Finding) -> str | None:
         return None
     size, values = finding.parameters.get("support"), finding.evidence.get("support_values", ())
     shown = ", ".join(f"{value:.3g}" for value in values)
+    grows = (
+        f"it still climbs with the number of replacements ({shown} with a quarter, half, all of {size:,} people)"
+        if shown
+        else "how it grows with the number of possible replacements was not measured"
+    )
     return (
-        f"it still climbs with the number of possible replacements ({shown} with a quarter, half and all of {size:,} "
-        f"people): it does not pass. A rule can name the number that it is meant for, as {rule.metric}@{size}"
+        f"{grows}: it does not pass. A rule can name the number that it is meant for, as {rule.metric}@{size}"
     )
 
 

@@ -89,7 +89,7 @@ def test_a_support_that_cannot_be_is_refused():
         fairkit.audit(
             PredictedColumns(score="score"), data, policy=[Rule(metric="accuracy", minimum=0.1, support=9)]
         )
-    with pytest.raises(fairkit.ConfigError, match="number of people"):
+    with pytest.raises(fairkit.ConfigError, match="number"):
         read_config({"policy": [{"metric": "dif", "max": 1, "support": "many"}]})
 
 
@@ -121,9 +121,27 @@ def test_the_trend_is_the_mean_over_disjoint_parts():
 
 
 def test_few_people_have_no_trend():
-    finding = _audit(_people(100)).findings[0]
+    report = _audit(_people(25), Rule(metric="performance_gap", maximum=50))
+    (finding,) = report.findings
     assert "support_values" not in finding.evidence
-    assert finding.evidence["support"] == 100
+    assert finding.evidence["support"] == 25
+    assert report.verdict == "inconclusive"
+
+
+def test_growth_that_was_not_measured_counts_as_growth():
+    from fairkit.results.findings import Finding
+    from fairkit.results.policy import judge
+    from fairkit_individual.support import described
+
+    finding = Finding(
+        auditor="restricted-dro", metric="performance_gap", value=0.1, interval=(0.05, 0.15), better="lower",
+        parameters={"support": 300_000}, evidence=described(None, (0.05, 0.15), 300_000, unmeasured=True),
+    )  # fmt: skip
+    (result,), _ = judge([Rule(metric="performance_gap", maximum=1)], [finding])
+    assert result.verdict == "inconclusive"
+    assert "was not measured" in result.reason
+    named = Rule(metric="performance_gap", maximum=1, support=300_000)
+    assert judge([named], [finding])[1] == "pass"
 
 
 def test_several_rules_on_a_gap_are_decided_under_an_adjustment():
