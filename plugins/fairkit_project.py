@@ -88,7 +88,7 @@ def learn_projection(table: Table, strength: float = 0.1) -> LinearEncoding:
 def _columns(table: Table) -> tuple[dict[str, NDArray[Any]], list[str]]:
     """Return the features and sensitive columns, and the latter's names."""
     if not table.groups:
-        raise fairkit.DataError(f"{table.name}: project needs a sensitive column; name it with --sensitive")
+        raise fairkit.DataError(f"{table.name}: project needs a sensitive column; name it with `sensitive`")
     columns, sensitive = feature_columns(table), sensitive_columns(table)
     if set(columns) <= set(sensitive):
         raise fairkit.DataError(f"{table.name}: all features are sensitive; nothing is left to learn from")

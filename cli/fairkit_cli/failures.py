@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import platform
+import re
 import sys
 import tempfile
 import traceback
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 KEPT = 20
 """Reports of bugs that are kept; older ones are deleted."""
+
+_FIELD = re.compile(r"`(drop|favorable|features|jobs|label|learner|sensitive|state)`")
+"""Fields of core that are options of the same name; core's messages have no other words for them."""
 
 _SURROUNDINGS = frozenset(
     getattr(errno, name)
@@ -89,13 +93,18 @@ def guarded() -> Iterator[None]:
 def told(error: BaseException) -> str | None:
     """Return the message for an error that the user can act on, and None for a bug."""
     if isinstance(error, FairkitError):
-        return str(error)
+        return as_options(str(error))
     if isinstance(error, MemoryError):
         return "there is not enough memory for this; use fewer rows, or a machine with more"
     if isinstance(error, OSError) and error.errno in _SURROUNDINGS:
         where = f"{os.fsdecode(error.filename)!r}: " if isinstance(error.filename, str | bytes) else ""
         return f"{where}{error.strerror}"
     return None
+
+
+def as_options(text: str) -> str:
+    """Put the option that people type in place of a field that core names in backticks: ``--label`` for `label`."""
+    return _FIELD.sub(r"--\1", text)
 
 
 def _bug(error: BaseException) -> typer.Exit:

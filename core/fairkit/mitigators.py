@@ -183,7 +183,7 @@ class Mitigator(ABC):
         """
         if not self.learners:
             if run.learner is not None:
-                raise ParameterError(f"{self.name} takes no learner: leave out --learner")
+                raise ParameterError(f"{self.name} takes no learner: leave out `learner`")
             return "lightgbm"
         named = [name for name in self.learners if name != INSTALLED]
         chosen = run.learner or named[0]

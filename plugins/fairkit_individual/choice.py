@@ -52,7 +52,7 @@ def metric_columns(kind: str, columns: Sequence[str], context: AuditContext) -> 
         return list(columns)
     if not sensitive_columns(context):
         raise ParameterError(
-            "metric=subspace is learned from the sensitive columns, and none is named; name some with --sensitive, "
+            "metric=subspace is learned from the sensitive columns, and none is named; name some with `sensitive`, "
             "or use metric=euclidean with columns=A,B, or metric=FILE"
         )
     return list(dict.fromkeys([*(columns or context.scorer.columns), *sensitive_columns(context)]))

@@ -63,12 +63,12 @@ def label_codes(rows: Rows, task: Task, classes: Sequence[Any]) -> Ints:
     label = rows.get("label")
     if label is None:
         raise DataError(
-            "restricted-dro needs the label column, to know each row's loss; name it with --label"
+            "restricted-dro needs the label column, to know each row's loss; name it with `label`"
         )
     if task == "binary":
         favorable = rows.get("favorable")
         if favorable is None:
-            raise DataError("restricted-dro needs the label's favorable value; name it with --favorable")
+            raise DataError("restricted-dro needs the label's favorable value; name it with `favorable`")
         return favorable.astype(np.int64)
     values, inverse = np.unique(label.astype(str) if label.dtype.kind == "O" else label, return_inverse=True)
     codes = np.full(len(values), -1)
@@ -122,7 +122,7 @@ def regression_pair(rows: Rows, loss: Loss) -> tuple[Floats, Floats]:
     label, score = rows.get("label"), rows.get("score")
     if label is None or score is None:
         raise DataError(
-            "restricted-dro needs the label column, to know each row's loss; name it with --label"
+            "restricted-dro needs the label column, to know each row's loss; name it with `label`"
         )
     return score.astype(np.float64)[:, None], label.astype(np.float64)[:, None]
 

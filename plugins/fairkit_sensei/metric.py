@@ -51,7 +51,7 @@ def make_metric(kind: str, table: Table, flips: Sequence[Flip], *, strength: flo
         sensitive = sensitive_columns(table)
         if not sensitive:
             raise DataError(
-                f"{table.name}: metric=subspace is learned from the sensitive columns; name some with --sensitive, "
+                f"{table.name}: metric=subspace is learned from the sensitive columns; name some with `sensitive`, "
                 "or use fair_metric=face with sensitive=COLUMNS, or fair_metric=FILE"
             )
         return learn.subspace(features | sensitive, list(sensitive), strength=strength)
@@ -119,7 +119,7 @@ def shared_features(metric: FairMetric, table: Table) -> tuple[Encoder, Floats]:
     if absent:
         raise DataError(
             f"the fair metric is for the columns {', '.join(metric.columns)}, and not for the feature {absent[0]!r}: "
-            f"it has another width than the features. Leave the feature out with --drop {absent[0]}, or learn a "
+            f"it has another width than the features. Leave the feature out with `drop` {absent[0]}, or learn a "
             "metric with it"
         )
     for name in table.features:

@@ -99,6 +99,29 @@ def test_a_line_of_a_message_that_a_name_begins_does_not_look_like_a_message():
     assert say is not None
 
 
+def test_core_names_a_field_and_the_command_its_option(tmp_path):
+    """In Python it is an argument; on the command line it is what one types."""
+    ended = _run("frontier", "--plugin", "reweigh", "--data", "x.csv", "--state", "s.json", cwd=tmp_path)
+    assert "`" not in ended.stderr
+    (tmp_path / "s.json").write_text("{}")
+    (tmp_path / "x.csv").write_text("sex,y,x\n" + "f,1,0.5\nm,0,0.25\nf,0,0.5\nm,1,0.75\n" * 100)
+    call = (
+        "frontier",
+        "--plugin",
+        "reweigh",
+        "--learner",
+        "logistic",
+        "--data",
+        "x.csv",
+        "--state",
+        "s.json",
+    )
+    told = _run(*call, cwd=tmp_path).stderr
+    assert "name it with --label" in told
+    told = _run(*call, "--label", "y", "--favorable", "1", "--sensitive", "sex", cwd=tmp_path).stderr
+    assert told.endswith("remove it or name another --state file\n")
+
+
 @pytest.mark.parametrize("command", [("plugins",), ("--version",), ("plugins", "list", "--format", "json")])
 def test_a_full_device_is_code_2(command):
     with Path("/dev/full").open("w") as full:

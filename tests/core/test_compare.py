@@ -328,7 +328,7 @@ def test_bad_input():
     with pytest.raises(fairkit.ParameterError, match="confidence"):
         compare([A, B], data, confidence=95)
     unlabelled = fairkit.load_data(table(300, 8), sensitive=["g"])
-    with pytest.raises(fairkit.ParameterError, match="--label"):
+    with pytest.raises(fairkit.ParameterError, match="name its column with `label`"):
         compare([A, B], unlabelled)
 
 

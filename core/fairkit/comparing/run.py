@@ -92,7 +92,7 @@ def compare(
     if not 0 < confidence < 1:
         raise ParameterError(f"confidence={confidence} is not between 0 and 1; 0.95 is usual")
     if data.roles.label is None:
-        raise ParameterError("a comparison needs the outcome: name its column with --label")
+        raise ParameterError("a comparison needs the outcome: name its column with `label`")
     told = [options or ModelOptions()] * len(models) if not isinstance(options, Sequence) else options
     with opened(engine, scheduler) as running:
         data.learn(running.total)

@@ -102,7 +102,7 @@ class Table:
         """
         roles = fixed_roles(data)
         if roles.label is None:
-            raise DataError(f"{data.name}: training needs the outcome column; name it with --label")
+            raise DataError(f"{data.name}: training needs the outcome column; name it with `label`")
         values = data.profile.label_values
         chosen = choose_task(data, task)
         batch = data.read(list(dict.fromkeys([*data.features, *_sensitive_columns(roles)])))
@@ -149,7 +149,7 @@ class Table:
             There is no sensitive column, or no such split.
         """
         if not self.groups:
-            raise DataError(f"{self.name}: this method needs a sensitive column; name it with --sensitive")
+            raise DataError(f"{self.name}: this method needs a sensitive column; name it with `sensitive`")
         if wanted is not None:
             if wanted not in self.groups:
                 hint = did_you_mean(wanted, self.groups, what="splits")

@@ -286,7 +286,7 @@ def _axes(table: Table, data: Dataset, performance: str | None, disparity: str |
     if ":" in flat:
         return flat, upright
     if not data.roles.sensitive:
-        raise ParameterError("a frontier needs a sensitive column; name it with --sensitive")
+        raise ParameterError("a frontier needs a sensitive column; name it with `sensitive`")
     return f"{flat}:{data.roles.sensitive[0].name}", upright
 
 

@@ -118,7 +118,7 @@ def table_without_columns(engine: DaskEngine, data: Dataset, task: Task | None) 
     """
     roles = fixed_roles(data)
     if roles.label is None:
-        raise DataError(f"{data.name}: training needs the outcome column; name it with --label")
+        raise DataError(f"{data.name}: training needs the outcome column; name it with `label`")
     chosen = choose_task(data, task)
     if chosen != "binary":
         raise ParameterError(f"on a cluster fairkit trains for binary tasks; this task is {chosen}")

@@ -231,7 +231,7 @@ def test_a_group_without_positives_is_named():
 def test_no_sensitive_column_says_what_to_do():
     rows = table()
     rows.groups.clear()
-    with pytest.raises(DataError, match="name it with --sensitive"):
+    with pytest.raises(DataError, match="name it with `sensitive`"):
         fit(rows, sensitive=None)
 
 

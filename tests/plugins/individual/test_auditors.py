@@ -355,7 +355,7 @@ def test_bad_parameters_are_told(auditor, parameters, told):
 def test_bad_data_is_told():
     columns = people()
     nobody = fairkit.load_data(columns, label="rich", favorable="yes", features=FEATURES)
-    with pytest.raises(ParameterError, match="--sensitive"):
+    with pytest.raises(ParameterError, match="`sensitive`"):
         run(Constant(), nobody, epsilon=0.1)
     alone = fairkit.load_data(
         {"male": columns["male"], "rich": columns["rich"]}, label="rich", favorable="yes", sensitive="male"

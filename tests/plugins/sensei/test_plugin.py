@@ -161,7 +161,7 @@ def test_one_class_and_no_sensitive_column():
     table = Table.from_dataset(sample_data(rows=300))
     with pytest.raises(DataError, match="the same class"):
         SenSeI().fit(table.take(table.target == 1), Run())
-    with pytest.raises(DataError, match="name some with --sensitive"):
+    with pytest.raises(DataError, match="name some with `sensitive`"):
         SenSeI().fit(Table.from_dataset(sample_data(rows=300, sensitive=())), Run())
 
 

@@ -167,7 +167,7 @@ def _fill(
         shown = ", ".join(features)
         raise DataError(
             f"the model's input {left[0].name!r} takes {total} columns but gets {len(features)}: {shown}. "
-            "Name them in order with --features, or leave some out with --drop"
+            "Name them in order with `features`, or leave some out with `drop`"
         )
     feeds, start = [], 0
     for graph_input, width in zip(left, widths, strict=True):
@@ -213,7 +213,7 @@ def _objects_as_numbers(values: NDArray[Any], column: str, graph_input: GraphInp
     example = next((value for value in values if value is not None), "")
     raise DataError(
         f"the model's input {graph_input.name!r} takes numbers, but column {column!r} holds text ({example!r}); "
-        "encode it as the model was trained, or leave it out with --drop"
+        "encode it as the model was trained, or leave it out with `drop`"
     )
 
 

@@ -218,7 +218,7 @@ def fit_encoder(
         No features, infinite numbers, or a column of mixed text and numbers.
     """
     if not features:
-        raise DataError("there are no feature columns to learn from; name them with --features")
+        raise DataError("there are no feature columns to learn from; name them with `features`")
     fitted: list[NumberColumn | TextColumn] = []
     for name in features:
         values = columns[name]
@@ -270,7 +270,7 @@ def _fit_number(
     if infinite:
         raise DataError(
             f"feature {name!r} holds {infinite} infinite numbers (or numbers beyond 3.4e38); "
-            "replace them or leave the column out with --drop"
+            "replace them or leave the column out with `drop`"
         )
     if not (standardise or fill):
         return NumberColumn(name)
