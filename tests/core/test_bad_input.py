@@ -169,7 +169,7 @@ def test_a_matrix_of_another_width() -> None:
 
 def test_text_for_a_numeric_input() -> None:
     proto = _graph({"sex": TensorProto.FLOAT})
-    _refused(fairkit.DataError, "takes numbers, but column 'sex' holds text", "--drop", model=proto)
+    _refused(fairkit.DataError, "takes numbers, but column 'sex' holds text", "`drop`", model=proto)
 
 
 def test_fractions_for_a_whole_input() -> None:
