@@ -164,7 +164,7 @@ def test_inputs_that_two_columns_could_be() -> None:
 
 def test_a_matrix_of_another_width() -> None:
     proto = _graph({"X": TensorProto.FLOAT}, width=5)
-    _refused(fairkit.DataError, "takes 5 columns but gets 3: sex, age, income", "--features", model=proto)
+    _refused(fairkit.DataError, "takes 5 columns but gets 3: sex, age, income", "`features`", model=proto)
 
 
 def test_text_for_a_numeric_input() -> None:
