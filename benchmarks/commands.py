@@ -135,7 +135,8 @@ def run(arguments: list[str], roots: Path, *, timings: bool = True) -> Measured:
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     ended = child.returncode
-    message = told.strip().splitlines()[0] if ended not in (0, 1, 3) and told.strip() else ""
+    plain = [line for line in told.splitlines() if line.startswith("fairkit:") and "timings" not in line]
+    message = (plain or ["no message"])[0] if ended not in (0, 1, 3) else ""
     return Measured(wall, cpu, used.ru_maxrss / 1024, ended, phases_of(told), message)
 
 
