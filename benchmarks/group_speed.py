@@ -64,7 +64,7 @@ def auditor_on_arrays(columns: dict[str, np.ndarray], *, scores: bool) -> Callab
         part = slice(start, start + BATCH_ROWS)
         score = columns["score"][part] if scores else None
         parts.append((_batch(columns, part), Predictions(decision=decision[part], score=score)))
-    data.profile  # noqa: B018 -- groups are known before
+    data.learn()  # groups are known before
 
     def run() -> list[fairkit.Finding]:
         totals = [auditor.measure(batch, predictions, context) for batch, predictions in parts]

@@ -250,7 +250,7 @@ def _check_data(checked: _Checked, found: Certificate, raw: bytes, trusted: list
     from fairkit.data.dataset import load_data
     from fairkit_registry.evidence.certificate import verify as verify_certificate
 
-    digest = load_data(data).sha256  # over columns, types and values: no roles are needed for it
+    digest = load_data(data).learn().sha256  # over columns, types and values: no roles are needed for it
     verify_certificate(raw, trusted, data_sha256=digest)
     checked.held += (f"about the data {found.report.data.sha256[:16]}",)
 

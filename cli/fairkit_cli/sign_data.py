@@ -43,7 +43,8 @@ def sign_data(
     ]  # before the table, which may be large
     check_writable(output)
     data = load_data(table)
-    rows = data.profile.rows + data.profile.dropped_rows
+    seen = data.learn()
+    rows = seen.rows + seen.dropped_rows
     raw = sign_table(data.name, data.sha256, rows, data.columns, secrets, purpose=purpose)
     write_atomic(output, raw)
     found = read_statement(raw)

@@ -253,7 +253,7 @@ def test_tables_that_cannot_be_read(name: str, content: bytes, said: str, tmp_pa
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(fairkit.DataError, match=said) as caught:
-        _data(path).profile  # noqa: B018 -- the first pass reads the rows
+        _data(path).learn()
     assert "\n" not in str(caught.value)
 
 
@@ -264,7 +264,7 @@ def test_a_ragged_row_far_down(tmp_path: Path) -> None:
     with pytest.raises(
         fairkit.DataError, match=r"long\.csv is not a rectangular CSV table.*Expected 3 columns, got 2"
     ):
-        _data(path).profile  # noqa: B018
+        _data(path).learn()
 
 
 def test_a_parquet_file_cut_short(tmp_path: Path) -> None:
@@ -337,13 +337,13 @@ def test_an_identifier_is_no_group() -> None:
     columns = {"id": np.array([f"p{i}" for i in range(12_000)], dtype=object), "label": np.arange(12_000) % 2}
     data = fairkit.load_data(columns, label="label", favorable=1, sensitive=["id"])
     with pytest.raises(fairkit.DataError, match="more than 10000 groups; is it an identifier"):
-        data.profile  # noqa: B018
+        data.learn()
 
 
 def test_columns_of_lists() -> None:
     table = pa.table({"sex": ["f", "m"], "label": [0, 1], "history": [[1], [2, 3]]})
     with pytest.raises(fairkit.DataError, match="column 'history' has the type list<item: int64>"):
-        fairkit.load_data(table, label="label", favorable=1, sensitive=["sex"]).profile  # noqa: B018
+        fairkit.load_data(table, label="label", favorable=1, sensitive=["sex"]).learn()
 
 
 def test_data_of_another_kind() -> None:

@@ -144,7 +144,7 @@ def test_the_publishers_format_gives_the_known_table(name: str, public_data: Pat
 def test_the_usual_roles_fit(name: str, public_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAIRKIT_DATA", str(public_data))
     data = getattr(datasets, name)()
-    assert data.profile.rows > 900
+    assert data.learn().rows > 900
     assert all(len(groups) > 1 for groups in data.profile.groups.values())
     assert data.roles.label not in data.features
 
@@ -152,7 +152,7 @@ def test_the_usual_roles_fit(name: str, public_data: Path, monkeypatch: pytest.M
 def test_roles_can_be_replaced(public_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAIRKIT_DATA", str(public_data))
     data = datasets.adult(sensitive=["sex+race"], favorable="<=50K")
-    assert list(data.profile.groups) == ["sex+race"]
+    assert list(data.learn().groups) == ["sex+race"]
     assert data.roles.favorable == "<=50K"
     assert datasets.frame("adult").shape == (48_842, 16)
 
@@ -347,7 +347,7 @@ def test_loans_repeat_and_differ_by_seed() -> None:
     assert not loans_table(500, 3).equals(loans_table(500, 4))
     with pytest.raises(fairkit.ParameterError, match="rows=0"):
         loans_table(0)
-    assert datasets.load("loans", rows=50, seed=1).profile.rows == 50
+    assert datasets.load("loans", rows=50, seed=1).learn().rows == 50
 
 
 @pytest.mark.parametrize("correlation", [-0.9, -0.2, 0.0, 0.4, 0.8])

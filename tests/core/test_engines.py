@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,14 +12,12 @@ import fairkit
 from fairkit.auditing.measure import score_once
 from fairkit.auditing.prepare import Asked
 from fairkit.comparing.beside import audit_beside
+from fairkit.data.sources import Source
 from fairkit.engines import LocalEngine
 from fairkit.engines.local import Here
 from fairkit.errors import DataError, ParameterError
 from fairkit.models.scorer import ModelOptions
 from fairkit.progress import no_progress
-
-if TYPE_CHECKING:
-    from fairkit.data.sources import Source
 
 
 def people(n: int = 500, seed: int = 0) -> dict[str, Any]:
@@ -169,3 +167,51 @@ def test_a_scheduler_needs_an_engine():
         fairkit.compare(models, data(), scheduler="tcp://127.0.0.1:9")
     with pytest.raises(ParameterError, match="there is no engine 'spark'"):
         fairkit.compare(models, data(), engine="spark")
+
+
+def test_mitigate_scores_each_held_out_row_once_by_each_model(monkeypatch: pytest.MonkeyPatch):
+    """Two audits, one comparison, one pass; the numbers of the reports are those of that pass."""
+    from fairkit.datasets.loans import loans_table
+    from fairkit.onnx.read.scorer import OnnxScorer
+
+    seen: dict[str, int] = {}
+    real = OnnxScorer.predict
+
+    def predict(self: Any, columns: Any) -> Any:
+        seen[self.info.name] = seen.get(self.info.name, 0) + len(next(iter(columns.values())))
+        return real(self, columns)
+
+    monkeypatch.setattr(OnnxScorer, "predict", predict)
+    loans = fairkit.load_data(
+        loans_table(500, 1), label="decision", favorable="approved", sensitive=["sex"], name="loans"
+    )
+    told: list[str] = []
+    result = fairkit.mitigate(
+        "reweigh", loans, learner="logistic", threads=1, progress=lambda doing, *_, **__: told.append(doing)
+    )
+    assert seen == {"before": result.test_rows, "after": result.test_rows}
+    assert result.test_rows == 100
+    assert told == ["scoring rows"]
+
+
+def test_the_first_pass_is_a_step_that_is_called(monkeypatch: pytest.MonkeyPatch):
+    """The profile of a table never reads it by itself."""
+    dataset, read = data(), []
+    batches = Source.batches
+
+    def watched(self: Source, *asked: Any) -> Any:
+        read.append(self.name)
+        return batches(self, *asked)
+
+    monkeypatch.setattr(Source, "batches", watched)
+    for what in ("profile", "sha256", "splits"):
+        with pytest.raises(DataError, match="call its method `learn` first"):
+            getattr(dataset, what)
+    with pytest.raises(DataError, match="people: its rows have not been read yet"):
+        dataset.group_names("g")
+    assert read == []
+    found = dataset.learn()
+    once = len(read)
+    assert once > 0
+    assert dataset.learn() is found is dataset.profile
+    assert len(read) == once

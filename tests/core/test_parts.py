@@ -51,7 +51,7 @@ def test_digests_of_parts_add_up(cuts: list[int], batch: int, seed: int) -> None
     while len(parts) > 1:
         place = int(rng.integers(len(parts) - 1))
         parts[place : place + 2] = [parts[place] + parts[place + 1]]
-    assert parts[0].hexdigest() == fairkit.load_data(table).sha256
+    assert parts[0].hexdigest() == fairkit.load_data(table).learn().sha256
 
 
 def test_only_neighbours_add_up() -> None:
@@ -72,7 +72,7 @@ def test_tallies_of_parts_add_up() -> None:
             tally.add(plain(batch, "t"))
         total = tally if total is None else total + tally
     assert total is not None
-    whole = fairkit.load_data(table, label="y", favorable=1, sensitive="g").profile
+    whole = fairkit.load_data(table, label="y", favorable=1, sensitive="g").learn()
     assert total.profile("t", ()) == whole
     assert whole.groups["g"] == {"a": 4, "b": 2, "c": 1}
     assert whole.dropped_rows == 1
@@ -92,15 +92,15 @@ def _write(folder: Path, *tables: pa.Table, csv: bool = False) -> Path:
 def test_a_folder_and_a_glob_are_one_table(tmp_path: Path, csv: bool) -> None:
     table = _table(900).drop_columns(["w"])
     folder = _write(tmp_path / "d", table.slice(0, 100), table.slice(100, 0), table.slice(100), csv=csv)
-    whole = fairkit.load_data(table).sha256
-    assert fairkit.load_data(folder).sha256 == whole
-    assert fairkit.load_data(f"{folder}/part-*.{'csv' if csv else 'parquet'}").sha256 == whole
+    whole = fairkit.load_data(table).learn().sha256
+    assert fairkit.load_data(folder).learn().sha256 == whole
+    assert fairkit.load_data(f"{folder}/part-*.{'csv' if csv else 'parquet'}").learn().sha256 == whole
 
 
 def test_parts_may_differ_in_the_width_of_numbers(tmp_path: Path) -> None:
     one, two = pa.table({"a": [1, 2], "b": [None, None]}), pa.table({"a": [0.5], "b": ["x"]})
     data = fairkit.load_data(_write(tmp_path / "d", one, two))
-    assert data.sha256 == fairkit.load_data({"a": [1, 2, 0.5], "b": [None, None, "x"]}).sha256
+    assert data.learn().sha256 == fairkit.load_data({"a": [1, 2, 0.5], "b": [None, None, "x"]}).learn().sha256
 
 
 def test_csv_parts_widen_together(tmp_path: Path) -> None:
@@ -111,7 +111,10 @@ def test_csv_parts_widen_together(tmp_path: Path) -> None:
     (folder / "1.csv").write_text("a,b\n1,2\n")
     (folder / "2.csv").write_text("a,b\n" + "\n".join(f"{a},5" for a in late) + "\n")
     data = fairkit.load_data(folder)
-    assert data.sha256 == fairkit.load_data({"a": ["1", *late], "b": [2, *[5] * len(late)]}).sha256
+    assert (
+        data.learn().sha256
+        == fairkit.load_data({"a": ["1", *late], "b": [2, *[5] * len(late)]}).learn().sha256
+    )
 
 
 @pytest.mark.parametrize(

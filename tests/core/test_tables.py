@@ -38,7 +38,7 @@ PUBLIC = [
 
 
 def _digest(data: Any) -> str:
-    return fairkit.load_data(data).sha256
+    return fairkit.load_data(data).learn().sha256
 
 
 # the digest
@@ -161,7 +161,7 @@ def test_a_csv_column_may_turn_from_numbers_to_text(tmp_path: Path) -> None:
         "d": [v or None for v in late["d"]],
         "e": late["e"],
     }
-    assert data.sha256 == _digest(pa.table(typed))
+    assert data.learn().sha256 == _digest(pa.table(typed))
     assert data.read(["c"]).column("c")[-1] == 3
 
 
@@ -204,13 +204,13 @@ def test_streams_equal_reading_at_once() -> None:
         assert np.array_equal(np.concatenate([p.column("score") for p in parts]), whole.column("score"))
         assert np.array_equal(np.concatenate([p.weights for p in parts]), whole.weights)
         assert np.array_equal(np.concatenate([p.favorable for p in parts]), whole.favorable)
-        for name in data.profile.groups:
+        for name in data.learn().groups:
             assert np.array_equal(np.concatenate([p.groups[name] for p in parts]), whole.groups[name])
     used = pd.notna(columns["sex"]) & pd.notna(columns["age"])
     assert np.array_equal(whole.rows, np.flatnonzero(used))
-    assert data.profile.dropped_rows == 0
-    assert data.profile.complete == used.sum()
-    assert data.profile.missing["sex"] == pd.isna(columns["sex"]).sum()
+    assert data.learn().dropped_rows == 0
+    assert data.learn().complete == used.sum()
+    assert data.learn().missing["sex"] == pd.isna(columns["sex"]).sum()
 
 
 def test_groups_are_those_of_pandas() -> None:
@@ -218,14 +218,14 @@ def test_groups_are_those_of_pandas() -> None:
     data = fairkit.load_data(columns, label="label", favorable=1, sensitive=["sex", "age:30:50", "sex+code"])
     everybody = pd.DataFrame(columns)
     frame = everybody.dropna()
-    assert data.profile.groups["sex"] == everybody["sex"].value_counts().sort_index().to_dict()
+    assert data.learn().groups["sex"] == everybody["sex"].value_counts().sort_index().to_dict()
     bins = pd.cut(
         everybody["age"], [-np.inf, 30, 50, np.inf], right=False, labels=["< 30", "30 to < 50", ">= 50"]
     )
-    assert data.profile.groups["age"] == bins.value_counts().sort_index().to_dict()
+    assert data.learn().groups["age"] == bins.value_counts().sort_index().to_dict()
     known = everybody[everybody["sex"].notna()]
     both = (known["sex"] + " & " + known["code"].astype(str)).value_counts().to_dict()
-    assert data.profile.groups["sex+code"] == both
+    assert data.learn().groups["sex+code"] == both
     batch = data.read([])
     names = np.array(data.group_names("sex+code"), dtype=object)[batch.groups["sex+code"]]
     assert names.tolist() == (frame["sex"] + " & " + frame["code"].astype(str)).tolist()
@@ -236,26 +236,26 @@ def test_missing_groups_can_be_a_group() -> None:
     data = fairkit.load_data(
         columns, label="label", favorable=1, sensitive=["sex", "age:40"], missing="group"
     )
-    assert data.profile.dropped_rows == 0
-    assert data.profile.groups["sex"]["(missing)"] == pd.isna(columns["sex"]).sum()
+    assert data.learn().dropped_rows == 0
+    assert data.learn().groups["sex"]["(missing)"] == pd.isna(columns["sex"]).sum()
     assert data.group_names("sex")[-1] == "(missing)"
-    assert data.profile.groups["age"]["(missing)"] == np.isnan(columns["age"]).sum()
+    assert data.learn().groups["age"]["(missing)"] == np.isnan(columns["age"]).sum()
 
 
 def test_many_numbers_are_binned_at_the_quartiles() -> None:
     columns = _people()
     data = fairkit.load_data(columns, label="label", favorable=1, sensitive=["age", "code"])
-    assert len(data.profile.groups["age"]) == 4
-    assert set(data.profile.groups["code"]) == {"1", "2", "3"}
-    sizes = list(data.profile.groups["age"].values())
+    assert len(data.learn().groups["age"]) == 4
+    assert set(data.learn().groups["code"]) == {"1", "2", "3"}
+    sizes = list(data.learn().groups["age"].values())
     assert max(sizes) < 1.4 * min(sizes)
-    assert "binned at the quartiles" in data.profile.notes[0]
+    assert "binned at the quartiles" in data.learn().notes[0]
 
 
 def test_rows_without_a_label_are_left_out() -> None:
     label = np.array([1.0, np.nan, 0.0, 1.0])
     data = fairkit.load_data({"g": [0, 0, 1, 1], "y": label}, label="y", favorable=1, sensitive=["g"])
-    assert data.profile.rows == 3
+    assert data.learn().rows == 3
     assert data.info().dropped_rows == 1
 
 

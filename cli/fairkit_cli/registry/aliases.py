@@ -169,7 +169,7 @@ def _data_digest(text: str) -> str:
         return text
     from fairkit.data.dataset import load_data
 
-    return load_data(text).sha256
+    return load_data(text).learn().sha256
 
 
 def _changed(held: Alias | None, given: dict[str, Any], *, clear: bool) -> AliasPolicy:

@@ -131,21 +131,20 @@ class Dataset:
 
     @property
     def profile(self) -> Profile:
-        """The digest, sizes and label values; the first use reads the table once.
+        """What the first pass found: the digest, sizes and label values.
 
         Raises
         ------
         DataError
-            The table is damaged or empty, the label is constant or never favorable, a sensitive column
-            has one group, or a number that must be finite is not.
+            There was no first pass yet: it is made by `learn`, and by everything that reads the rows.
         """
         if self._profile is None:
-            return self.learn()
+            raise DataError(f"{self.name}: its rows have not been read yet; call its method `learn` first")
         return self._profile
 
     @phase("read")
     def learn(self, total: Total = total_here) -> Profile:
-        """Make the first pass over the rows, once: what it finds is the profile.
+        """Make the first pass over the rows, once, and return what it found, which is then `profile`.
 
         Parameters
         ----------
@@ -156,7 +155,8 @@ class Dataset:
         Raises
         ------
         DataError
-            See `profile`.
+            The table is damaged or empty, the label is constant or never favorable, a sensitive column
+            has one group, or a number that must be finite is not.
         """
         if self._profile is None:
             bins, notes = choose_bins(self.source, self.roles)
@@ -172,7 +172,7 @@ class Dataset:
 
     def part(self, source: Source, start: int) -> Dataset:
         """Return a part of the table, whose first row is number `start`, with the whole table's groups and profile."""
-        self.profile  # noqa: B018 -- parts are read with what the first pass found
+        self.learn()
         view = Dataset(source, self.roles)
         view._coders, view._profile, view._start = self._coders, self._profile, start
         return view
@@ -185,12 +185,12 @@ class Dataset:
     @property
     def splits(self) -> tuple[Sensitive, ...]:
         """The ways to split people, with the bins that the first pass found."""
-        self.profile  # noqa: B018 -- the pass that finds the bins
+        self.profile  # noqa: B018 -- raises before the pass that finds the bins
         return tuple(coder.split for coder in self._coders.values())
 
     def group_names(self, sensitive: str) -> list[str]:
         """Return the groups' names; a batch's group indices point into this list."""
-        self.profile  # noqa: B018 -- the pass that finds the groups
+        self.profile  # noqa: B018 -- raises before the pass that finds the groups
         return self._coders[sensitive].names
 
     def batches(
@@ -208,7 +208,7 @@ class Dataset:
             Whether rows without a sensitive value come too; their group is -1. By default only rows that have a
             group in every sensitive column come.
         """
-        self.profile  # noqa: B018 -- groups must be known before rows are coded
+        self.learn()
         wanted = [*columns, *self._role_columns()]
         start = self._start
         for arrow in each("read", self.source.batches(wanted or self.columns[:1], rows)):
@@ -223,13 +223,13 @@ class Dataset:
         import pyarrow as pa
 
         wanted = list(self.features if columns is None else columns)
-        self.profile  # noqa: B018 -- groups must be known before rows are coded
+        self.learn()
         parts = list(self.source.batches([*wanted, *self._role_columns()] or self.columns[:1], BATCH_ROWS))
         return self._batch(pa.Table.from_batches(parts).combine_chunks().to_batches()[0], self._start)
 
     def info(self) -> DataInfo:
         """Return what a report says about the data."""
-        profile = self.profile
+        profile = self.learn()
         return DataInfo(
             name=self.name,
             sha256=profile.sha256,
@@ -341,7 +341,7 @@ def load_data(
     Raises
     ------
     DataError
-        No such file or column; see also `Dataset.profile`.
+        No such file or column; see also `Dataset.learn`.
     """
     source = open_source(data, name)
     if missing not in ("drop", "group"):

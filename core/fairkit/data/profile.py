@@ -157,7 +157,7 @@ class Tally:
         Raises
         ------
         DataError
-            See `fairkit.data.Dataset.profile`.
+            See `fairkit.data.Dataset.learn`.
         """
         if self.digest.rows == 0:
             raise DataError(f"{table} has a header but no rows")

@@ -181,6 +181,7 @@ def _crossed(splits: list[Sensitive | None]) -> Sensitive | None:
 
 def fixed_roles(data: Dataset) -> Roles:
     """Return a dataset's roles with the bins that its first pass found and the features by name."""
+    data.learn()
     return dataclasses.replace(data.roles, sensitive=data.splits, features=data.features)
 
 

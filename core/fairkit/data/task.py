@@ -33,7 +33,7 @@ def choose_task(dataset: Dataset, wished: Task | None, n_scores: int | None = No
     DataError
         A binary task without a favorable value.
     """
-    roles, values = dataset.roles, dataset.profile.label_values
+    roles, values = dataset.roles, dataset.learn().label_values
     if wished is not None:
         task: Task = wished
     elif roles.label is None:

@@ -81,7 +81,7 @@ def certify(
             "onnx.save_model(onnx.load(path), out, save_as_external_data=False)"
         )
     for raw in table_statements:
-        check_table(raw, dataset.sha256)
+        check_table(raw, dataset.learn().sha256)
     report = settings.run(model, dataset, progress=progress, engine=engine, scheduler=scheduler)
     check_statement(report, settings.to_dict())  # nothing is signed that would be refused later
 
