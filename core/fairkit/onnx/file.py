@@ -14,7 +14,7 @@ from fairkit.onnx.batches import Batches
 from fairkit.onnx.read import safety
 from fairkit.onnx.read.feeds import GraphInput
 from fairkit.onnx.sandbox.limits import current
-from fairkit.onnx.sandbox.wire import Maps
+from fairkit.onnx.sandbox.wire import Maps, in_parts
 from fairkit.onnx.session import open_session
 
 if TYPE_CHECKING:
@@ -193,9 +193,26 @@ class OnnxFile:
         columns = zip(*parts, strict=True)
         return {name: _join(values, rows) for name, values in zip(names, columns, strict=True)}
 
-    def _run(self, names: list[str], feeds: Mapping[str, NDArray[Any]]) -> list[Any]:
+    def run_in_parts(
+        self, feeds: Mapping[str, NDArray[Any]], outputs: Sequence[str], size: int
+    ) -> dict[str, Any]:
+        """Run the graph on batches of so many rows, whatever size it would be given otherwise.
+
+        Raises
+        ------
+        ModelError
+            The graph fails on these rows.
+        """
+        names = list(outputs)
+        if self.batch is None and self.sandbox is not None:
+            return dict(zip(names, self._run(names, feeds, size), strict=True))
+        values = in_parts(lambda part: list(self.run(part, names).values()), feeds, size)
+        return dict(zip(names, values, strict=True))
+
+    def _run(self, names: list[str], feeds: Mapping[str, NDArray[Any]], size: int | None = None) -> list[Any]:
+        told = () if size is None else (size,)
         try:
-            values: list[Any] = self.session.run(names, dict(feeds))
+            values: list[Any] = self.session.run(names, dict(feeds), *told)
         except ModelError:
             raise
         except Exception as error:

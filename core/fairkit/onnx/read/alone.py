@@ -122,11 +122,8 @@ class Lone:
         rows: NDArray[np.int64] | None,
         how: str,
     ) -> None:
-        parts = [places[start : start + size] for start in range(0, len(places), size)]
-        outputs = [
-            self._runner.model.run({n: a[part] for n, a in arrays.items()}, self._outputs) for part in parts
-        ]
-        again = self._understand({name: joined([part[name] for part in outputs]) for name in self._outputs})
+        taken = {name: array[places] for name, array in arrays.items()}
+        again = self._understand(self._runner.model.run_in_parts(taken, self._outputs, size))
         bad = differing(_take(found, places), again, self._tolerance)
         if not len(bad):
             return
@@ -172,13 +169,6 @@ def differing(one: Predictions, other: Predictions, tolerance: float) -> NDArray
     if excused.sum() > max(1, len(bad) // 1000):
         excused[:] = False
     return np.flatnonzero(bad | (flipped & ~excused))
-
-
-def joined(values: Sequence[Any]) -> Any:
-    """Put the outputs of several runs together."""
-    if isinstance(values[0], np.ndarray):
-        return np.concatenate([np.atleast_1d(value) for value in values])
-    return [row for part in values for row in part]
 
 
 def _take(found: Predictions, places: NDArray[np.int64]) -> Predictions:

@@ -22,6 +22,7 @@ def main(area: int) -> None:
     import onnxruntime as ort
 
     served = _Served(ort, area)
+    _send(sink, {"ready": True}, [])
     while True:
         try:
             request, _ = wire.read_frame(lambda count: _exactly(source, count), 0)
@@ -51,7 +52,11 @@ class _Served:
             return self._open(request), []
         confine.limit_processor(request["processor"])
         feeds = {each["name"]: wire.unpack(each, self._area or b"") for each in request["feeds"]}
-        values = self._session.run(request["outputs"], feeds)
+        names, size = request["outputs"], request["rows"]
+        if size is None:
+            values = self._session.run(names, feeds)
+        else:
+            values = wire.in_parts(lambda part: self._session.run(names, part), feeds, size)
         records, buffers = wire.pack(values)
         return {"outputs": records}, buffers
 

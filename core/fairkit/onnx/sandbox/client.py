@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 MOST = 1 << 30
 """Bytes that a model may give for one batch."""
+START = 60.0
+"""Seconds that the process may take to start, before it sees the model."""
 _START = "import sys; sys.path[:] = {path!r}\nfrom fairkit.onnx.sandbox.child import main\nmain({area})"
 _KEPT = ("LD_LIBRARY_PATH", "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "LANG", "LC_ALL", "TMPDIR")
 """The environment that the process gets: no secrets, no settings of other programs."""
@@ -116,8 +118,10 @@ class SandboxedSession:
         """Return the graph's outputs."""
         return [Argument(*each) for each in self._opened()["outputs"]]
 
-    def run(self, outputs: Sequence[str], feeds: Mapping[str, NDArray[Any]]) -> list[Any]:
-        """Run the graph.
+    def run(
+        self, outputs: Sequence[str], feeds: Mapping[str, NDArray[Any]], size: int | None = None
+    ) -> list[Any]:
+        """Run the graph, at once or on batches of so many rows.
 
         Raises
         ------
@@ -132,7 +136,7 @@ class SandboxedSession:
             records, buffers = wire.pack(list(feeds.values()))
             self._area.fill(buffers)
             named = [{"name": name, **record} for name, record in zip(feeds, records, strict=True)]
-            self._send({"what": "run", "outputs": list(outputs), "feeds": named})
+            self._send({"what": "run", "outputs": list(outputs), "feeds": named, "rows": size})
             answer, payload = self._receive(f"scoring {rows:,} rows")
             values = answer.get("outputs")
             if not isinstance(values, list) or len(values) != len(outputs):
@@ -148,6 +152,7 @@ class SandboxedSession:
         with self._lock:
             if self._told is None:
                 with phase("load model"):
+                    self._receive("starting", max(START, self._limits.timeout))
                     told, _ = self._receive("loading it")
                 self.held = ("a process of its own", "a limit of time", *map(str, told.get("held", ())))
                 self._told = told
@@ -163,8 +168,8 @@ class SandboxedSession:
         except (OSError, ValueError) as error:
             raise self._dead("starting") from error
 
-    def _receive(self, doing: str) -> tuple[dict[str, Any], Any]:
-        deadline = time.monotonic() + self._limits.timeout
+    def _receive(self, doing: str, seconds: float | None = None) -> tuple[dict[str, Any], Any]:
+        deadline = time.monotonic() + (seconds or self._limits.timeout)
         assert self._process.stdout is not None  # noqa: S101 -- a pipe was asked for
         source = self._process.stdout.fileno()
         try:

@@ -124,6 +124,22 @@ def as_maps(rows: Sequence[Mapping[Any, float]]) -> Maps:
     return Maps(keys, matrix.reshape(len(rows), len(keys)))
 
 
+def in_parts(run: Callable[[dict[str, Any]], list[Any]], feeds: Mapping[str, Any], size: int) -> list[Any]:
+    """Run on batches of so many rows and put the outputs together."""
+    rows = max(len(array) for array in feeds.values())
+    parts = [
+        run({name: array[start : start + size] for name, array in feeds.items()})
+        for start in range(0, rows, size)
+    ]
+    return [_joined(values) for values in zip(*parts, strict=True)]
+
+
+def _joined(values: Sequence[Any]) -> Any:
+    if isinstance(values[0], np.ndarray):
+        return np.concatenate([np.atleast_1d(value) for value in values])
+    return [row for part in values for row in part]
+
+
 def _key(key: Any) -> Any:
     if not isinstance(key, int | str) or isinstance(key, bool):
         raise TypeError("a key is a number or text")
