@@ -36,6 +36,7 @@ def test_a_killed_process_leaves_a_clean_registry(operation, tmp_path, model, ce
     (tmp_path / "base.onnx").write_bytes(model(3).read_bytes())
     (tmp_path / "report.json").write_text(json.dumps(make.report(model(3)).to_dict()))
     (tmp_path / "signer").write_bytes(signer.path.read_bytes())
+    (tmp_path / "signer").chmod(0o600)
 
     runner = Path(__file__).with_name("crash_runner.py")
     done = subprocess.run(
