@@ -34,7 +34,15 @@ LAYERS: dict[str, list[set[str]]] = {
         {""},  # `fairkit` itself: the public names
         {"testing"},
     ],
-    "registry": [{"errors"}, {"jsonio", "names"}, {"evidence"}, {"store"}, {"promotion"}, {"exchange"}, {""}],
+    "registry": [
+        {"errors"},
+        {"blobs", "jsonio", "names", "onnxfile", "policies"},
+        {"evidence"},
+        {"store"},
+        {"promotion"},
+        {"exchange"},
+        {""},
+    ],
     "cli": [
         {"", "interrupts", "output"},
         {"failures", "junit", "streams", "surroundings", "text", "timings"},
@@ -46,24 +54,6 @@ LAYERS: dict[str, list[set[str]]] = {
 }
 """The rooms of each source root, from the bottom up; a module imports from lower layers and its own room only."""
 
-UPWARD: set[tuple[str, str]] = {
-    # policies and the reader of ONNX files belong below the store
-    ("fairkit_registry.store.records", "fairkit_registry.promotion.policies"),
-    ("fairkit_registry.store.registry", "fairkit_registry.promotion.policies"),
-    ("fairkit_registry.store.replay", "fairkit_registry.promotion.policies"),
-    ("fairkit_registry.store.registry", "fairkit_registry.exchange.onnxfile"),
-    ("fairkit_registry.promotion.pinned", "fairkit_registry.exchange.onnxfile"),
-    # what is addressed by its content belongs below the evidence
-    ("fairkit_registry.evidence.certifying", "fairkit_registry.store.blobs"),
-    ("fairkit_registry.evidence.staging", "fairkit_registry.store.blobs"),
-}
-"""Imports that point upward and wait to be turned round; one that is not there any more leaves this list."""
-
-CIRCLES: list[set[str]] = [
-    # a certificate is staged, and what is staged is checked as a certificate
-    {"fairkit_registry.evidence.certificate", "fairkit_registry.evidence.staging"},
-]
-"""Circles that wait to be opened; one that is open, or of other modules, leaves this list."""
 HEAVY = {
     "numpy",
     "pandas",
@@ -201,12 +191,8 @@ class _Text:
 
 
 def test_no_circle_between_files():
-    """Of no kind of import; the list of those that wait holds what there is, and nothing else."""
-    found = _circles(_graph())
-    assert [circle for circle in found if circle not in CIRCLES] == []
-    assert [circle for circle in CIRCLES if circle not in found] == [], (
-        "these are open: take them off the list"
-    )
+    """Of no kind of import: at import time, inside functions, for types."""
+    assert _circles(_graph()) == []
 
 
 def _room(module: str) -> str:
@@ -228,9 +214,7 @@ def test_imports_point_downward(folder):
         and _room(target) != _room(name)
         and place[_room(target)] >= place[_room(name)]
     }
-    waiting = {pair for pair in UPWARD if pair[0].split(".")[0] == package}
-    assert sorted(upward - waiting) == []
-    assert sorted(waiting - upward) == [], "these point downward now: take them off the list"
+    assert sorted(upward) == []
 
 
 def test_source_roots_are_no_packages():

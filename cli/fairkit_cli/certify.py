@@ -227,7 +227,7 @@ def _check(
 def _model_digest(model: str) -> str:
     from fairkit.config import load_config
     from fairkit_cli.names import model_file
-    from fairkit_registry.store.blobs import hash_file
+    from fairkit_registry.blobs import hash_file
 
     return hash_file(model_file(model, load_config()))
 

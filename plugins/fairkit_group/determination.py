@@ -148,7 +148,9 @@ class R2Score(Metric):
             skewness = np.where(square > 0, cube / square**1.5, 0.0)
             error = np.sqrt(square * n / np.maximum(n - 1, 1)) / totals.first[:, 0]
             tail = _tail_of_errors(totals)
-            largest = totals.most[0] / (totals.first[:, 3] / totals.first[:, 0])  # over the mean squared error
+            largest = totals.most[0] / (
+                totals.first[:, 3] / totals.first[:, 0]
+            )  # over the mean squared error
 
         def limits(z: float) -> tuple[Array, Array]:
             with np.errstate(all="ignore"):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         VerificationError,
     )
     from fairkit_registry.names import is_reference
-    from fairkit_registry.promotion.policies import AliasPolicy
+    from fairkit_registry.policies import AliasPolicy
     from fairkit_registry.store.location import locate
     from fairkit_registry.store.lookup import register, register_pair, resolve
     from fairkit_registry.store.registry import Registry
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AliasPolicy": "promotion.policies",
+    "AliasPolicy": "policies",
     "ArchiveError": "errors",
     "CertificateError": "errors",
     "KeyFileError": "errors",

@@ -19,11 +19,12 @@ from jsonschema import Draft202012Validator  # noqa: F401
 
 from fairkit import plugins  # noqa: F401
 from fairkit.results.findings import Report
+from fairkit_registry import blobs
 from fairkit_registry.evidence import certificate, keys
 from fairkit_registry.evidence.settings import AuditSettings
 from fairkit_registry.exchange import importing
 from fairkit_registry.promotion import run as promotion
-from fairkit_registry.store import blobs, events, maintenance, tables
+from fairkit_registry.store import events, maintenance, tables
 from fairkit_registry.store.registry import Registry
 
 folder = Path(sys.argv[1])

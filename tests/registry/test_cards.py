@@ -8,7 +8,7 @@ import pytest
 from fairkit_registry.exchange import describe
 from fairkit_registry.exchange.bom import cyclonedx
 from fairkit_registry.exchange.cards import markdown
-from fairkit_registry.promotion.policies import AliasPolicy
+from fairkit_registry.policies import AliasPolicy
 
 
 @pytest.fixture

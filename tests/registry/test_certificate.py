@@ -246,8 +246,9 @@ def places(value, path=()):
 def test_a_statement_of_any_form_is_refused_or_can_be_shown(model, certify, make, data):
     """What is taken into a registry can be shown, compared and turned into cards, whoever made it."""
     from fairkit_cli.text.registry import certificate as describe
+    from fairkit_registry import onnxfile
     from fairkit_registry.evidence import recompute
-    from fairkit_registry.exchange import bom, cards, onnxfile
+    from fairkit_registry.exchange import bom, cards
     from fairkit_registry.promotion import compare
     from fairkit_registry.store import records
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from fairkit_registry.exchange.difference import diff
+from fairkit_registry.policies import AliasPolicy
 from fairkit_registry.promotion.compare import compare_findings, difference_interval, worse_findings
-from fairkit_registry.promotion.policies import AliasPolicy
 
 
 def test_two_symmetric_intervals_add_in_squares(make):

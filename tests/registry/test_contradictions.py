@@ -16,7 +16,7 @@ from fairkit_registry.errors import CertificateError, ContradictionError
 from fairkit_registry.evidence import certificate
 from fairkit_registry.evidence.consistency import contradictions
 from fairkit_registry.evidence.settings import AuditSettings
-from fairkit_registry.promotion.policies import AliasPolicy
+from fairkit_registry.policies import AliasPolicy
 from fairkit_registry.promotion.run import promote
 
 NOW = datetime(2026, 1, 10, tzinfo=UTC)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fairkit_registry.errors import RegistryError
-from fairkit_registry.promotion.policies import AliasPolicy
+from fairkit_registry.policies import AliasPolicy
 from fairkit_registry.store.index import Index
 from fairkit_registry.store.maintenance import check
 from fairkit_registry.store.registry import INDEX_FILE, Registry
@@ -263,7 +263,7 @@ def test_a_read_only_folder_is_read_and_says_what_is_wrong(make, closed_well):
             crash = f"""
                 import os
                 from fairkit_registry import Registry
-                from fairkit_registry.promotion.policies import AliasPolicy
+                from fairkit_registry.policies import AliasPolicy
                 store = Registry({str(place)!r}, create=True)
                 store.add("credit", {str(model)!r})
                 store.set_alias("credit", "open", AliasPolicy(open=True))

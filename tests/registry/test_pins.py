@@ -11,7 +11,7 @@ import pytest
 from fairkit_registry.errors import CertificateError
 from fairkit_registry.evidence import pinfile, pins
 from fairkit_registry.evidence.settings import AuditSettings
-from fairkit_registry.promotion.policies import AliasPolicy
+from fairkit_registry.policies import AliasPolicy
 from fairkit_registry.promotion.run import evaluate, promote
 
 NOW = datetime(2026, 1, 10, tzinfo=UTC)

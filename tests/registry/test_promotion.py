@@ -12,7 +12,7 @@ from fairkit.plugins.finding import Found, Plugin
 from fairkit.promotions import PromotionCheck, Remark
 from fairkit_registry.errors import CertificateError
 from fairkit_registry.evidence import certificate, dsse
-from fairkit_registry.promotion.policies import AliasPolicy
+from fairkit_registry.policies import AliasPolicy
 from fairkit_registry.promotion.run import evaluate, promote
 
 NOW = datetime(2026, 1, 10, tzinfo=UTC)

@@ -13,7 +13,7 @@ import pytest
 
 from fairkit_registry.errors import RegistryError, TamperedError
 from fairkit_registry.jsonio import canonical, fingerprint
-from fairkit_registry.promotion.policies import AliasPolicy
+from fairkit_registry.policies import AliasPolicy
 from fairkit_registry.promotion.run import promote
 from fairkit_registry.store import heads
 from fairkit_registry.store.index import MIGRATIONS, _statements

@@ -13,7 +13,7 @@ from fairkit_registry.errors import CertificateError, RegistryError, Verificatio
 from fairkit_registry.evidence import certificate, tables
 from fairkit_registry.evidence.certifying import check_table
 from fairkit_registry.evidence.sequence import Place, SequenceFolder
-from fairkit_registry.promotion.policies import AliasPolicy
+from fairkit_registry.policies import AliasPolicy
 from fairkit_registry.promotion.run import evaluate, promote
 from fairkit_registry.store.registry import Registry
 

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fairkit_registry import names
+from fairkit_registry import names, onnxfile
 from fairkit_registry.errors import CertificateError, RegistryError, VerificationError
-from fairkit_registry.exchange import onnxfile
-from fairkit_registry.promotion.policies import AliasPolicy
+from fairkit_registry.policies import AliasPolicy
 from fairkit_registry.store import events, index
 from fairkit_registry.store.lookup import register, register_pair, resolve
 from fairkit_registry.store.maintenance import check, gc

@@ -19,7 +19,7 @@ from fairkit_cli.registry.common import (
 )
 
 if TYPE_CHECKING:
-    from fairkit_registry.promotion.policies import AliasPolicy
+    from fairkit_registry.policies import AliasPolicy
     from fairkit_registry.promotion.run import Decision
     from fairkit_registry.store.records import Alias
     from fairkit_registry.store.registry import Registry
@@ -163,7 +163,7 @@ def _rules(maximum: list[str] | None, minimum: list[str] | None) -> tuple[dict[s
 
 
 def _data_digest(text: str) -> str:
-    from fairkit_registry.store.blobs import is_digest
+    from fairkit_registry.blobs import is_digest
 
     if is_digest(text):
         return text
@@ -176,7 +176,7 @@ def _changed(held: Alias | None, given: dict[str, Any], *, clear: bool) -> Alias
     from dataclasses import replace
 
     from fairkit.errors import ParameterError
-    from fairkit_registry.promotion.policies import AliasPolicy
+    from fairkit_registry.policies import AliasPolicy
 
     if not 0 < given.get("confidence", 0.95) < 1:
         raise ParameterError(f"--confidence {given['confidence']} is not between 0 and 1; 0.95 is usual")

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from fairkit_registry.evidence.certificate import Certificate
+    from fairkit_registry.policies import AliasPolicy
     from fairkit_registry.promotion.compare import Comparison
-    from fairkit_registry.promotion.policies import AliasPolicy
 
 
 def columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

@@ -19,7 +19,6 @@ from fairkit_registry.errors import CertificateError, ContradictionError, Verifi
 from fairkit_registry.evidence import dsse, predicate
 from fairkit_registry.evidence.diagnosis import explain_refusal
 from fairkit_registry.evidence.sequence import Place
-from fairkit_registry.evidence.staging import LARGEST_CERTIFICATE
 from fairkit_registry.jsonio import StrictJsonError, canonical, read_object
 
 if TYPE_CHECKING:
@@ -31,6 +30,8 @@ if TYPE_CHECKING:
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+LARGEST_CERTIFICATE = 16 << 20
+"""Bytes of the largest certificate that is read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

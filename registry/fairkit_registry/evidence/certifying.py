@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from fairkit_registry.blobs import is_digest
 from fairkit_registry.errors import CertificateError
 from fairkit_registry.evidence.certificate import check_statement, issue
 from fairkit_registry.evidence.keys import public_half
 from fairkit_registry.evidence.tables import read_statement
-from fairkit_registry.store.blobs import is_digest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

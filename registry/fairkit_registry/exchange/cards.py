@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from fairkit.results.findings import Finding, Interval
     from fairkit_registry.evidence.certificate import Certificate
-    from fairkit_registry.exchange.onnxfile import GraphSummary
+    from fairkit_registry.onnxfile import GraphSummary
     from fairkit_registry.store.records import Version
 
 CAVEATS: tuple[str, ...] = (

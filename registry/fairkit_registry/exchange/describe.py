@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fairkit_registry import onnxfile
 from fairkit_registry.errors import CertificateError
 from fairkit_registry.evidence import certificate as certificates
 from fairkit_registry.evidence.keys import PublicKey, parse_public
-from fairkit_registry.exchange import onnxfile
 from fairkit_registry.exchange.cards import Card
 
 if TYPE_CHECKING:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fairkit_registry.exchange import onnxfile
+from fairkit_registry import onnxfile
 from fairkit_registry.exchange.describe import certificates_of
 from fairkit_registry.promotion.compare import Comparison, compare_findings, other_supports, same_data
 
 if TYPE_CHECKING:
-    from fairkit_registry.exchange.onnxfile import GraphSummary
+    from fairkit_registry.onnxfile import GraphSummary
     from fairkit_registry.store.records import Version
     from fairkit_registry.store.registry import Registry
 

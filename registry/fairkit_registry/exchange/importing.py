@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fairkit_registry import names
+from fairkit_registry import names, onnxfile
+from fairkit_registry.blobs import BlobStore, Staged
 from fairkit_registry.errors import ArchiveError, CertificateError, KeyFileError
 from fairkit_registry.evidence import certificate
 from fairkit_registry.evidence.keys import PublicKey, parse_public
-from fairkit_registry.evidence.staging import Staging, staging_in
-from fairkit_registry.exchange import onnxfile
 from fairkit_registry.exchange.layout import LARGEST_DOCUMENT, Arrival, arrivals
 from fairkit_registry.exchange.tarread import members
 from fairkit_registry.store import events, tables
-from fairkit_registry.store.blobs import BlobStore, Staged
+from fairkit_registry.store.staging import Staging, staging_in
 
 if TYPE_CHECKING:
     import sqlite3

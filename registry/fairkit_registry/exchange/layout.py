@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fairkit_registry import names
+from fairkit_registry.blobs import Staged, is_digest
 from fairkit_registry.errors import ArchiveError, RegistryError
 from fairkit_registry.exchange import archive
 from fairkit_registry.jsonio import StrictJsonError, read_object
-from fairkit_registry.store.blobs import Staged, is_digest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

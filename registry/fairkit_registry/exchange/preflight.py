@@ -6,10 +6,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fairkit_registry import names
+from fairkit_registry import names, onnxfile
+from fairkit_registry.blobs import hash_file
 from fairkit_registry.errors import RegistryError
-from fairkit_registry.exchange import onnxfile
-from fairkit_registry.store.blobs import hash_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, BinaryIO
 
+from fairkit_registry.blobs import CHUNK
 from fairkit_registry.errors import ArchiveError
-from fairkit_registry.store.blobs import CHUNK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

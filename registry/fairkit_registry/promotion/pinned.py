@@ -85,7 +85,7 @@ def _as_served(case: Case, deciding: Certificate) -> dict[str, object]:
 def _are_inputs(case: Case, features: list[str]) -> bool:
     """Tell whether the features are exactly the inputs of the graph, each of which takes one column."""
     from fairkit_registry.errors import RegistryError
-    from fairkit_registry.exchange.onnxfile import summarise
+    from fairkit_registry.onnxfile import summarise
 
     try:
         graph = summarise(case.registry.blobs.path(case.version.model))

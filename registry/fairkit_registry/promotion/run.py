@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from fairkit_registry import names
+from fairkit_registry.policies import AliasPolicy
 from fairkit_registry.promotion.current import check_current
 from fairkit_registry.promotion.decision import Case, Decision, Reason
 from fairkit_registry.promotion.demands import check_age, check_rules
 from fairkit_registry.promotion.pinned import check_rows, check_settings, fitting, note_choices
-from fairkit_registry.promotion.policies import AliasPolicy
 from fairkit_registry.promotion.sequential import check_sequence
 from fairkit_registry.promotion.valid import newest, of_current, on_data, trusted_keys, valid
 from fairkit_registry.store.records import Alias

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from fairkit_registry.evidence.certificate import Certificate
     from fairkit_registry.evidence.keys import PublicKey
-    from fairkit_registry.promotion.policies import AliasPolicy
+    from fairkit_registry.policies import AliasPolicy
     from fairkit_registry.store.records import Version
 
 

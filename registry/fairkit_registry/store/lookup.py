@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fairkit_registry.store.blobs import hash_file
+from fairkit_registry.blobs import hash_file
 from fairkit_registry.store.registry import Registry
 
 if TYPE_CHECKING:

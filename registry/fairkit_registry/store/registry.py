@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any, Self
 
 from fairkit.errors import FairkitError, did_you_mean
 from fairkit.escaping import visible
-from fairkit_registry import names
+from fairkit_registry import names, onnxfile
+from fairkit_registry.blobs import BlobStore
 from fairkit_registry.errors import RegistryError, TamperedError
-from fairkit_registry.evidence.staging import LARGEST_CERTIFICATE, Staging, staging_in
-from fairkit_registry.exchange import onnxfile
+from fairkit_registry.evidence.certificate import LARGEST_CERTIFICATE
 from fairkit_registry.jsonio import canonical
 from fairkit_registry.store import events, index, tables
-from fairkit_registry.store.blobs import BlobStore
 from fairkit_registry.store.heads import Head, Heads
 from fairkit_registry.store.index import Index
 from fairkit_registry.store.records import Alias, Version, read_alias, read_version
 from fairkit_registry.store.replay import Replayed, differences, replayed
+from fairkit_registry.store.staging import Staging, staging_in
 
 if TYPE_CHECKING:
     import sqlite3
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from fairkit_registry.names import Reference
-    from fairkit_registry.promotion.policies import AliasPolicy
+    from fairkit_registry.policies import AliasPolicy
 
 INDEX_FILE = "index.sqlite"
 _MISREAD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
+    from fairkit_registry.blobs import BlobStore, Staged
     from fairkit_registry.names import Reference
-    from fairkit_registry.store.blobs import BlobStore, Staged
 
 VERSION_ROWS = "SELECT v.*, b.size FROM versions v JOIN blobs b ON b.digest = v.model "
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from fairkit_registry.blobs import BlobStore, Staged, chunks
 from fairkit_registry.errors import RegistryError
-from fairkit_registry.store.blobs import BlobStore, Staged, chunks
+from fairkit_registry.evidence.certificate import check_subject, read_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-from contextlib import contextmanager
-
-LARGEST_CERTIFICATE = 16 << 20
-"""Bytes of the largest certificate that is read."""
 
 
 @contextmanager
@@ -57,8 +55,6 @@ class Staging:
         CertificateError
             It is not.
         """
-        from fairkit_registry.evidence.certificate import check_subject, read_file
-
         raw = read_file(path)
         check_subject(raw, model, where=str(path))
         return self.take(self.blobs.stage([raw]))
