@@ -110,7 +110,9 @@ def test_every_number_comes_back(table, scorer, certified, signer, tmp_path):
         dataset = again.open_data(file)
         assert dataset.learn().sha256 == found.report.data.sha256  # CSV, Parquet and data frame are one table
         assert recompute(found, scorer, dataset).verdict == "pass"
-    assert load_data(tmp_path / "d.csv").learn().sha256 == found.report.data.sha256  # and no roles are needed for it
+    assert (
+        load_data(tmp_path / "d.csv").learn().sha256 == found.report.data.sha256
+    )  # and no roles are needed for it
 
 
 def test_the_same_audit_gives_the_same_certificate(table, scorer, settings, signer, certified):
