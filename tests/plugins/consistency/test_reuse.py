@@ -46,7 +46,9 @@ def people():
 def audited(people, flip):
     model = Counting()
     data = fairkit.load_data(people, label="paid", favorable="yes", sensitive=["sex", "race"])
-    report = fairkit.audit(model, data, auditors=["consistency"], parameters={"consistency": {"sensitive": flip}})
+    report = fairkit.audit(
+        model, data, auditors=["consistency"], parameters={"consistency": {"sensitive": flip}}
+    )
     return report, model
 
 
