@@ -229,6 +229,7 @@ def state_cases(count: int, rng: random.Random, folder: Path) -> Iterator[Case]:
     for i in range(count):
         if i % 3:
             record, what = damaged(json.loads(whole), rng, VALUES)
+            record = json.loads(json.dumps(record, default=str))
             if i % 2 and isinstance(record, dict) and {"schema", "about", "points"} <= record.keys():
                 record["digest"] = _digest(record)  # a forger makes it again
             content = json.dumps(record, default=str).encode()
