@@ -227,9 +227,8 @@ def _ratio_limits(
         lower = (product - np.sqrt(np.maximum(root, 0))) / (high[b] * (2 * q - high[b]))
         root = product**2 - high[a] * low[b] * (2 * p - high[a]) * (2 * q - low[b])
         upper = (product + np.sqrt(np.maximum(root, 0))) / (low[b] * (2 * q - low[b]))
-    lower = np.where(
-        (2 * q - high[b] <= 0) | ~np.isfinite(lower), low[a] / np.maximum(high[b], 1e-300), lower
-    )
+        coarse = low[a] / np.maximum(high[b], 1e-300)  # NaN where neither limit is finite: nothing is known
+    lower = np.where((2 * q - high[b] <= 0) | ~np.isfinite(lower), np.nan_to_num(coarse, nan=0.0), lower)
     upper = np.where((low[b] <= 0) | ~np.isfinite(upper), np.inf, upper)
     return np.maximum(lower, 0), upper
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from fairkit_registry.evidence.consistency.facts import BETWEEN_GROUPS, GROUP, OVER_ALL_ROWS, facts
@@ -12,10 +13,15 @@ from fairkit_registry.evidence.consistency.numbers import ROUNDING, about
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from fairkit.results.findings import Finding, Report
 
-MANY, LEAST_SHARE = 4, 0.3
-"""From so many groups on, the upper end may use this share of the pairs' factor."""
+MANY = 4
+"""From so many groups on, the upper end may use a smaller factor than the pairs' (`fairkit.intervals`)."""
+CURVED = 0.85
+"""Limits of rates at a smaller factor are not quite in proportion to those that are stated."""
 NARROWER = 1e-6
 """How much narrower than computed an interval may be, relative to its upper end where that is above 1."""
 
@@ -60,6 +66,8 @@ def check_width(finding: Finding) -> Iterator[str]:
     """
     import numpy as np
 
+    from fairkit.intervals import two_sided
+
     fact = facts().get(finding.metric)
     plain = finding.auditor == GROUP and fact is not None and fact.kind == "difference"
     rows = [(g.value, *(g.interval or (math.nan, math.nan))) for g in finding.groups if g.value is not None]
@@ -72,14 +80,34 @@ def check_width(finding: Finding) -> Iterator[str]:
     least = max(0.0, float((gap - np.hypot.outer(value - low, high - value)).max()))
     stated = finding.interval
     slack = NARROWER * max(1.0, most)
-    if len(value) >= MANY:  # the noise of many groups leaves a smaller factor (fairkit.limits.selection)
+    if len(value) >= MANY:
         widest = float(gap.max())
-        most = widest + LEAST_SHARE * (most - widest)
+        share = CURVED * _selected_share(widest, most, high - low, two_sided(finding.confidence))
+        most = widest + share * (most - widest)
     if stated[1] < most - slack or stated[0] > least + slack:
         yield (
             f"its interval [{stated[0]:g}, {stated[1]:g}] is narrower than those of its groups allow: "
             f"[{least:g}, {most:g}]"
         )
+
+
+def _selected_share(widest: float, most: float, widths: NDArray[np.float64], z: float) -> float:
+    """Return which share of z the upper end of the largest of many differences needs at least.
+
+    The audit lowers the end from the pairs' factor z in steps, each at the factor that belongs to the end before it
+    (`fairkit.limits.selection.selected_quantile`); here the limits at other factors are taken in proportion.
+    """
+    from fairkit.limits.selection import selected_quantile
+
+    if not widths.max() > 0 or not widths.min() > 0:
+        return 0.0
+    errors = widths / (2 * z)
+    pair, evenness = math.sqrt(2) * float(errors.min()), float(errors.min() / errors.max())
+    tail, share = NormalDist().cdf(-z), 1.0
+    for _ in range(6):
+        end = widest + share * (most - widest)
+        share = min(share, selected_quantile(len(widths), end / pair, evenness, tail) / z)
+    return share
 
 
 def check_groups(finding: Finding, report: Report, least: float) -> Iterator[str]:
