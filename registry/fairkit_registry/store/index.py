@@ -189,8 +189,8 @@ _SCHEMA = "SELECT type || ' ' || name, sql FROM sqlite_schema WHERE name NOT LIK
 
 
 @functools.cache
-def _own_schema() -> dict[str, str]:
-    """Return the SQL of every table, index and trigger of a new index."""
+def _own_schema(migrations: tuple[str, ...]) -> dict[str, str]:
+    """Return the SQL of every table, index and trigger that these migrations (all that there are) make."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
     try:
         _upgrade(connection)
@@ -358,7 +358,7 @@ class Index:
         """
         with self.read() as connection:
             found = dict(connection.execute(_SCHEMA).fetchall())
-        own = _own_schema()
+        own = _own_schema(MIGRATIONS)
         odd = sorted(name for name in {*found, *own} if found.get(name) != own.get(name))
         return [f"{self.path}: {name} is not the table, index or trigger that it should be" for name in odd]
 
