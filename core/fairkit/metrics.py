@@ -327,11 +327,13 @@ class Mean(Metric):
     @property
     def statistic(self) -> Statistic:
         """The sums of the contributions, without building them, and of powers."""
-        flipped = self._flipped if self.by_outcome else None
+        flipped = self.flipped_sum if self.by_outcome else None
         return Moments(_key(self), self.per_row, flipped, centred=self.centred)
 
-    def _flipped(self, rows: Rows) -> Array:
-        return self.per_row(replace(rows, outcome=1.0 - rows.outcome))
+    def flipped_sum(self, rows: Rows) -> float:
+        """Return Σ w of what the numbers would be if every outcome were the other one."""
+        others = replace(rows, outcome=1.0 - rows.outcome).expected(self.per_row)
+        return float(others.sum() if rows.weights is None else (rows.weights * others).sum())
 
     def compute(self, sums: Array) -> Array:
         """Divide."""

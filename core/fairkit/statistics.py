@@ -118,7 +118,7 @@ class Moments(Statistic):
     function
         Gives the number of every row, shape [n].
     flipped
-        Gives what the number would be if the outcome were the other one, shape [n]; None where that means nothing.
+        Gives Σ w of what the numbers would be if every outcome were the other one; None where that means nothing.
     centred
         Whether the number is in the unit of the target: its powers are then taken from the rows' origin, which
         keeps the digits of a small variance far from 0.
@@ -128,7 +128,7 @@ class Moments(Statistic):
         self,
         key: str,
         function: Callable[[Rows], Array],
-        flipped: Callable[[Rows], Array] | None = None,
+        flipped: Callable[[Rows], float] | None = None,
         *,
         centred: bool = False,
     ) -> None:
@@ -174,7 +174,4 @@ class Moments(Statistic):
     def _reach(self, rows: Rows, n: int) -> Array:
         if self._flipped is None:
             return np.zeros(2)
-        others = rows.expected(self._flipped)
-        if rows.weights is None:
-            return np.array([others.sum(), float(n)])
-        return np.array([(rows.weights * others).sum(), rows.weights.sum()])
+        return np.array([self._flipped(rows), float(n) if rows.weights is None else rows.weights.sum()])

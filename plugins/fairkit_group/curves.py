@@ -92,8 +92,9 @@ def calibration(table: ScoreTable, group: int, confidence: float) -> list[dict[s
     def total(parts: Array) -> Array:
         return np.bincount(place, parts, CALIBRATION_BINS).astype(np.float64)
 
-    weight, favorable = total(mass.sum(axis=1)), total(mass[:, 1])
-    scores, square = total(mass.sum(axis=1) * values), total(squares.sum(axis=1))
+    rows = mass[:, 0] + mass[:, 1]
+    weight, favorable = total(rows), total(mass[:, 1])
+    scores, square = total(rows * values), total(squares[:, 0] + squares[:, 1])
     held = np.flatnonzero(weight > 0)
     share = favorable[held] / weight[held]
     low, high = share_limits(share, weight[held] ** 2 / square[held], two_sided(confidence))

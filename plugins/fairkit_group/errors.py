@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _SCORE = frozenset({"score"})
 _REGRESSION: frozenset[Task] = frozenset({"regression"})
 _SMALLEST = float(np.finfo(np.float64).eps)
+_FACTORS = 16
 
 
 def _score(rows: Rows) -> Array:
@@ -42,8 +43,27 @@ class LogLoss(Mean):
 
     def per_row(self, rows: Rows) -> Array:
         """Return the loss."""
-        given = np.abs(_score(rows) - (rows.outcome <= 0.5))  # score, or 1 - score
-        return np.asarray(-np.log(np.clip(given, _SMALLEST, 1 - _SMALLEST, out=given), out=given))
+        given = _given(_score(rows), rows.outcome > 0.5)
+        return np.asarray(np.negative(np.log(given, out=given), out=given))
+
+    def flipped_sum(self, rows: Rows) -> float:
+        """Return the sum of the losses at the other outcomes; of rows that count the same from few logarithms."""
+        if rows.weights is not None or rows.members is not None:
+            return super().flipped_sum(rows)
+        return -_sum_of_logs(_given(_score(rows), rows.outcome <= 0.5))
+
+
+def _given(score: Array, favorable: NDArray[np.bool_]) -> Array:
+    """Return the probability given to each outcome, clipped."""
+    given = np.abs(score - ~favorable)  # score, or 1 - score
+    return np.asarray(np.clip(given, _SMALLEST, 1 - _SMALLEST, out=given))
+
+
+def _sum_of_logs(given: Array) -> float:
+    """Return Σ log of numbers in [2^-52, 1]: the logarithms of products of 16, which are at least 2^-832."""
+    whole = len(given) - len(given) % _FACTORS
+    products = given[:whole].reshape(_FACTORS, -1).prod(axis=0)
+    return float(np.log(products).sum() + np.log(given[whole:]).sum())
 
 
 class BrierScore(Mean):

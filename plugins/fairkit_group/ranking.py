@@ -150,8 +150,7 @@ def distances(totals: ScoreTable) -> Distances:
     With p_a the group's share, F_a - F = (1 - p_a)(F_a - F_rest): the deviation of the empirical difference
     from the true one is (1 - p_a) times a two-sample Kolmogorov-Smirnov deviation.
     """
-    mass = totals.mass.sum(axis=2)
-    squares = totals.squares.sum(axis=2)
+    mass, squares = (part[..., 0] + part[..., 1] for part in (totals.mass, totals.squares))
     size, everybody = mass.sum(axis=0), mass.sum()
     with np.errstate(divide="ignore", invalid="ignore"):
         own = np.cumsum(mass, axis=0) / size

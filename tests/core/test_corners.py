@@ -17,6 +17,7 @@ from fairkit.intervals import clopper_pearson, share_limits, two_sided
 from fairkit.results.policy import Rule
 from fairkit.statistics import Rows, Scores
 from fairkit.totals.sketch import CELLS, keys_of, scores_of, shift_for
+from fairkit_group.errors import LogLoss
 from fairkit_group.ranking import RocAuc
 
 if TYPE_CHECKING:
@@ -147,6 +148,28 @@ def test_keys_grow_with_scores_and_give_them_back() -> None:
     many = np.sort(keys_of(rng.random(200_000), unit=True))
     shift = shift_for(many, CELLS)
     assert len(np.unique(many >> shift)) <= CELLS < len(np.unique(many >> (shift - 1)))
+
+
+def test_losses_at_the_other_outcomes_add_up() -> None:
+    """From products of probabilities, also of 0 and 1, as from one logarithm for each row."""
+    rng = np.random.default_rng(4)
+    for n in (0, 1, 16, 1_000, 5_003):
+        outcome = rng.integers(0, 2, n).astype(float)
+        score = np.where(rng.random(n) < 0.2, outcome, rng.random(n) ** 30)
+        plain = LogLoss().flipped_sum(Rows(outcome=outcome, score=score))
+        weighted = LogLoss().flipped_sum(Rows(outcome=outcome, score=score, weights=np.ones(n)))
+        rows = Rows(outcome=1 - outcome, score=score)
+        assert plain == pytest.approx(float(LogLoss().per_row(rows).sum()), rel=1e-12)
+        assert plain == pytest.approx(weighted, rel=1e-12)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 5])
+def test_a_table_is_exact_up_to_its_limit_and_0_is_one_score(limit: int) -> None:
+    score = np.array([0.0, -0.0, 0.5, 0.5, 1.0] * 10)
+    rows = Rows(outcome=np.ones(50), score=score)
+    table = Scores(limit=limit).collect(rows, np.zeros(50, dtype=np.int64), 1)
+    assert table.exact == (limit >= 3)
+    assert table.mass.sum() == 50
 
 
 def test_equal_models_with_one_favorable_outcome_do_not_fail() -> None:

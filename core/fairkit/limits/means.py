@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 _NORMAL = NormalDist()
-_HEAVY, _HEAVY_ROWS, _HEAVY_POWER = 0.25, 200, 0.14
+_HEAVY = 0.25
+_MANY, _MANY_POWER = 200, 0.14
+_FEW, _FEW_POWER = 100, 0.07
 
 
 def student(z: float, rows: Array) -> Array:
@@ -66,14 +68,18 @@ def heavy(skewness: Array, n: Array) -> NDArray[np.bool_]:
     Returns
     -------
     array
-        True above 0.25, and above 0.25 (200 / n)^0.14 with more than 200 rows: light tails fall as 1 / √n, heavy
-        ones do not. Calibrated by simulation on twelve distributions (benchmarks/corners.py).
+        True above 0.25; above 0.25 (200 / n)^0.14 with more than 200 rows, since light tails fall as 1 / √n and heavy
+        ones do not; above 0.25 (n / 100)^0.07 with fewer than 100, since few rows seldom show their tail.
+        Calibrated by simulation on twelve distributions (benchmarks/corners.py).
     """
     return np.asarray(np.abs(skewness) > _bound(n), dtype=np.bool_)
 
 
 def _bound(n: Array) -> Array:
-    return np.asarray(_HEAVY * np.minimum(1, (_HEAVY_ROWS / np.maximum(n, 1)) ** _HEAVY_POWER))
+    rows = np.maximum(n, 1)
+    return np.asarray(
+        _HEAVY * np.minimum(1, np.minimum((_MANY / rows) ** _MANY_POWER, (rows / _FEW) ** _FEW_POWER))
+    )
 
 
 def tilted(skewness: Array, t: Array) -> tuple[Array, Array]:

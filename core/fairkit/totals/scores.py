@@ -31,7 +31,7 @@ class _Raw:
     """Scores that were not counted yet: score, cell (group and outcome), weight and its square, by row."""
 
     scores: Array
-    cells: NDArray[np.int64]
+    cells: NDArray[np.int32]
     weights: Array | None
     n_groups: int
     squared: Array | None = None
@@ -39,7 +39,8 @@ class _Raw:
     def count(self, places: NDArray[np.int64], size: int) -> tuple[Array, Array]:
         """Return Σ w and Σ w² by place and cell, each [size, G, 2]; one array where all weights are 1."""
         shape = (size, self.n_groups, 2)
-        flat = places * (2 * self.n_groups) + self.cells
+        flat = places * (2 * self.n_groups)
+        flat += self.cells
         mass = (
             np.bincount(flat, self.weights, int(np.prod(shape))).astype(np.float64, copy=False).reshape(shape)
         )
@@ -275,7 +276,7 @@ class Scores(Statistic):
     def collect(self, rows: Rows, groups: NDArray[np.int64], n_groups: int) -> ScoreTable:
         """Note the rows; they are counted when the table is read or many wait."""
         assert rows.score is not None  # noqa: S101 -- the auditor asks only where there are scores
-        cells = 2 * groups + (rows.outcome > 0.5)
+        cells = (2 * groups + (rows.outcome > 0.5)).astype(np.int32)
         limit = max(min(self.limit, EXACT_CELLS // n_groups), 1)
         raw = _Raw(rows.score, cells, rows.weights, n_groups)
         if rows.members is not None and rows.shares is not None:
@@ -315,7 +316,8 @@ def _distinct(scores: Array, limit: int) -> tuple[Array, NDArray[np.int64]] | No
 
 
 def _unique_count(scores: Array) -> int:
-    return len(as_arrow(scores).unique()) - int((scores == 0).any())  # 0 and -0 are one score
+    ordered = np.sort(scores)
+    return int(np.count_nonzero(ordered[1:] != ordered[:-1])) + 1
 
 
 def _add_up(mass: Array, places: NDArray[Any], size: int) -> Array:

@@ -61,9 +61,7 @@ def _unit_keys(scores: Array) -> Keys:
     np.maximum(near, 0.0, out=near)
     near += 0.0  # -0 to 0
     bits = near.view(np.int64)
-    upper = scores > 0.5
-    bits[upper] = 2 * _HALF - bits[upper]
-    return bits
+    return np.where(scores > 0.5, 2 * _HALF - bits, bits)
 
 
 def _any_keys(scores: Array) -> Keys:
@@ -75,8 +73,11 @@ def shift_for(keys: Keys, cells: int, least: int = LEAST_SHIFT) -> int:
     """Return the smallest shift, at least `least`, at which increasing keys fall into no more than `cells` cells."""
     if len(keys) <= cells:
         return least
-    apart = ((keys[1:] ^ keys[:-1]).view(np.uint64) >> np.uint64(LEAST_SHIFT)).astype(np.float64)
-    length = np.bincount(np.frexp(apart)[1], minlength=64)  # two keys part ways at shifts below this
+    length = np.zeros(64, dtype=np.int64)  # two keys part ways at shifts below the length of their difference
+    for start in range(0, len(keys) - 1, _BLOCK):
+        part = keys[start : start + _BLOCK + 1]
+        apart = ((part[1:] ^ part[:-1]).view(np.uint64) >> np.uint64(LEAST_SHIFT)).astype(np.float64)
+        length += np.bincount(np.frexp(apart)[1], minlength=64)
     separated = np.cumsum(length[::-1])[::-1]  # pairs with at least this length
     for shift in range(least, 63):
         if 1 + separated[shift - LEAST_SHIFT + 1 :][:1].sum() <= cells:
@@ -87,18 +88,24 @@ def shift_for(keys: Keys, cells: int, least: int = LEAST_SHIFT) -> int:
 def cells_of(keys: Keys, shift: int) -> tuple[Keys, NDArray[np.intp]]:
     """Return the cells of increasing keys and where each begins."""
     short = keys >> shift
-    starts = np.flatnonzero(np.diff(short, prepend=short[0] - 1)) if len(short) else np.empty(0, np.intp)
+    if not len(short):
+        return short, np.empty(0, np.intp)
+    starts = np.append(0, np.flatnonzero(short[1:] != short[:-1]) + 1)
     return short[starts], starts
 
 
 def places_of(keys: Keys, shift: int, cells: Keys) -> NDArray[np.int64]:
     """Return the place among `cells`, increasing, of each key, in any order."""
-    short = keys >> shift
+    places = np.empty(len(keys), dtype=np.int64)
     if not len(cells):
-        return np.zeros(0, dtype=np.int64)
+        return places
     first, span = int(cells[0]), int(cells[-1]) - int(cells[0]) + 1
-    if span > _TABLE:
-        return np.searchsorted(cells, short).astype(np.int64)
-    table = np.zeros(span, dtype=np.int64)
-    table[cells - first] = np.arange(len(cells))
-    return np.asarray(table[short - first])
+    table = None
+    if span <= _TABLE:
+        table = np.zeros(span, dtype=np.int64)
+        table[cells - first] = np.arange(len(cells))
+    for start in range(0, len(keys), _BLOCK):
+        short = keys[start : start + _BLOCK] >> shift
+        found = np.searchsorted(cells, short) if table is None else table[short - first]
+        places[start : start + _BLOCK] = found
+    return places
