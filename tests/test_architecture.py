@@ -267,5 +267,5 @@ def test_an_audit_does_not_load_what_it_does_not_need(tmp_path, loans_model):
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
     )
     loaded = set(result.stdout.rpartition("LOADED")[2].split())
-    # pyarrow loads pandas by itself where it is installed
+    # pyarrow loads pandas by itself where it is installed, for text with many values
     assert not loaded & {"sklearn", "torch", "lightgbm", "xgboost", "scipy", "numba"}

@@ -399,7 +399,9 @@ def expanded(command: Callable[..., Any]) -> Callable[..., Any]:
     def run(**typed: Any) -> Any:
         for name, cls in gathered.items():
             typed[name] = cls(**{field.name: typed.pop(field.name) for field in fields(cls)})
-        with _limited(typed):
+        from fairkit.plugins import listed_once
+
+        with _limited(typed), listed_once():
             return command(**typed)
 
     run.__doc__ = command.__doc__

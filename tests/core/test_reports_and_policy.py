@@ -284,6 +284,20 @@ def install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     return add
 
 
+def test_a_command_looks_for_plugins_once(install, monkeypatch):
+    from fairkit import plugins
+
+    real, calls = importlib.metadata.entry_points, []
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **given: calls.append(given) or real(**given))
+    with plugins.listed_once():
+        first = plugins.find()
+        install("later", METRIC)
+        assert plugins.find() == first
+        plugins.find_auditor("group")
+    assert len(calls) == 1
+    assert "later" in {found.name for found in plugins.find()}
+
+
 METRIC = """
 import fairkit, numpy as np
 class Refused(fairkit.Metric):

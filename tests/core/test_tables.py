@@ -312,17 +312,23 @@ def test_the_favorable_value_in_any_spelling(favorable: Any) -> None:
         assert data.read([]).favorable.tolist() == [False, True, True]
 
 
-def test_numbers_are_read_without_pandas(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rows", [90, 900])
+def test_tables_are_read_without_pandas(tmp_path: Path, rows: int) -> None:
     """Arrow's own conversions import it, which takes longer than most audits."""
     table = pa.table(
-        {"g": np.arange(90) % 3, "y": [0.0, 1.0, None] * 30, "s": np.arange(90) / 90, "t": ["a"] * 90}
+        {
+            "g": np.arange(rows) % 3,
+            "y": [0.0, 1.0, None] * (rows // 3),
+            "s": np.arange(rows) / rows,
+            "t": ["a", "b", None] * (rows // 3),
+        }
     )
     pq.write_table(table, tmp_path / "t.parquet")
     pacsv.write_csv(table, tmp_path / "t.csv")
     code = (
         "import sys, fairkit\n"
         "for path in sys.argv[1:]:\n"
-        "    data = fairkit.load_data(path, label='y', favorable=1, sensitive=['g'])\n"
+        "    data = fairkit.load_data(path, label='y', favorable=1, sensitive=['g', 't'])\n"
         "    fairkit.audit(fairkit.PredictedColumns(score='s'), data)\n"
         "print('pandas' in sys.modules, 'pyarrow.dataset' in sys.modules)\n"
     )

@@ -41,11 +41,15 @@ def as_numpy(column: pa.Array) -> NDArray[Any]:
         texts = _few_texts(column)
         if texts is not None:
             return texts
+        if len(column) <= _SHORT:
+            return _objects(column)
     values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
     return values
 
 
 _HEAD, _FEW = 512, 64
+_SHORT = 8_192
+"""Text of so many rows is read cell by cell: that is faster than importing pandas, as `to_numpy` does."""
 
 
 def _few_texts(column: pa.Array) -> NDArray[Any] | None:
@@ -59,12 +63,19 @@ def _few_texts(column: pa.Array) -> NDArray[Any] | None:
     if count > len(column) // 8:
         return None
     texts = np.empty(count + 1, dtype=object)
-    texts[:count] = encoded.dictionary.to_numpy(zero_copy_only=False)
+    texts[:count] = _objects(encoded.dictionary)
     places = encoded.indices
     if places.null_count:
         places = pc.fill_null(places, as_arrow(np.array([count], dtype=np.int32))[0])
     found: NDArray[Any] = texts[_shared(places)]
     return found
+
+
+def _objects(column: pa.Array) -> NDArray[Any]:
+    """Return cells as Python's objects, shape [n]; None where one is missing."""
+    cells = np.empty(len(column), dtype=object)
+    cells[:] = column.to_pylist()
+    return cells
 
 
 def as_arrow(values: NDArray[Any]) -> pa.Array:

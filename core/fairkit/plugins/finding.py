@@ -6,6 +6,7 @@ import importlib.metadata
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,7 @@ __all__ = [
     "find",
     "find_auditor",
     "installed_metrics",
+    "listed_once",
     "load",
     "metrics_of",
     "needs_of",
@@ -44,8 +46,26 @@ __all__ = [
 ]
 
 
+_listed: ContextVar[list[Found] | None] = ContextVar("listed", default=None)
+
+
+@contextmanager
+def listed_once() -> Iterator[None]:
+    """Look for plugins once for all that is done inside: what is installed does not change in a command."""
+    before = _listed.set(_find())
+    try:
+        yield
+    finally:
+        _listed.reset(before)
+
+
 def find() -> list[Found]:
     """List the plugins by name, ours first, without importing any: installed ones and files."""
+    listed = _listed.get()
+    return _find() if listed is None else list(listed)
+
+
+def _find() -> list[Found]:
     entries = importlib.metadata.entry_points(group=hookspecs.PROJECT)
     # each name and version is read from a file: once for a distribution, not for each of its plugins
     known = {id(entry.dist): (entry.dist.name, entry.dist.version) for entry in _one_of_each(entries)}

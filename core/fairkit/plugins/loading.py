@@ -120,8 +120,8 @@ def _import(found: Found) -> Any:
     try:
         if found.distribution == FILE:
             return _load_file(Path(found.target))
-        entries = importlib.metadata.entry_points(group=hookspecs.PROJECT, name=found.name)
-        return next(entry for entry in entries if entry.value == found.target).load()
+        # not looked up again among all that is installed: its name and module were read there
+        return importlib.metadata.EntryPoint(found.name, found.target, hookspecs.PROJECT).load()
     except MissingExtraError as error:
         raise PluginError(
             f"the plugin {found.name!r} of {found.distribution} does not load: {error}"
