@@ -288,7 +288,9 @@ def test_a_command_looks_for_plugins_once(install, monkeypatch):
     from fairkit import plugins
 
     real, calls = importlib.metadata.entry_points, []
-    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **given: calls.append(given) or real(**given))
+    monkeypatch.setattr(
+        importlib.metadata, "entry_points", lambda **given: calls.append(given) or real(**given)
+    )
     with plugins.listed_once():
         first = plugins.find()
         install("later", METRIC)
