@@ -46,6 +46,11 @@ ALL_QUERIES = 250_000
 METRIC_ROWS = 250_000
 """A metric is learned from at most so many rows, drawn at random from more."""
 
+_NO_INTERVAL = (
+    "transported_share has no interval: it says which part of these people the worst exchange moves, and estimates "
+    "nothing about a population."
+)
+
 TOLERANCE = 1e-10
 """How closely upper and lower bound meet, in units of the reward."""
 
@@ -261,6 +266,7 @@ class CertificateAuditor(Auditor):
             evidence=evidence,
             notes=(
                 *about,
+                _NO_INTERVAL,
                 *self._notes(context),
                 *prepared.notes,
                 *sampled,

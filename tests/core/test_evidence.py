@@ -6,6 +6,7 @@ import pytest
 
 from fairkit.results.evidence import (
     Calibration,
+    CurveBands,
     Curves,
     Flips,
     HighestGroup,
@@ -39,6 +40,11 @@ def test_a_histogram_gives_shares():
         (Histogram, [1, 2]),
         (Curves, {"a": [], "b": []}),
         (Curves, "roc"),
+        (CurveBands, []),
+        (CurveBands, "roc"),
+        (CurveBands, [0.1]),
+        (CurveBands, [0.1, 1.5]),
+        (CurveBands, [[0.1, 0.2]]),
         (Calibration, {}),
         (Pairs, []),
         (Pairs, "pairs"),
@@ -55,6 +61,10 @@ def test_pairs_that_say_nothing_are_not_laid_side_by_side():
     found = evidence_of(finding(pairs=[{"from": 1, "to": 2}, {"from": 3, "to": 4, "differs": {}}]), Pairs)
     assert len(found.records) == 2
     assert [one["from"] for one in found.side_by_side] == [3]
+
+
+def test_a_band_has_two_rates_for_each_group():
+    assert evidence_of(finding(roc_band=[0.1, 0.2, 1, 1.0]), CurveBands).halves == ((0.1, 0.2), (1, 1.0))
 
 
 def test_the_ends_of_a_difference():

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fairkit_cli.html.bands import band
 from fairkit_cli.html.markup import label
 
 Spec = dict[str, Any]
@@ -181,8 +182,10 @@ def densities(edges: Sequence[float], shares: Mapping[str, Sequence[float]], tit
     return _small(values, [line, _points(x, y, names)])
 
 
-def roc(curves: Mapping[str, Sequence[Sequence[float]]]) -> Spec:
-    """Draw each group's true against its false positive rate, over all thresholds."""
+def roc(
+    curves: Mapping[str, Sequence[Sequence[float]]], bands: Mapping[str, tuple[float, float]] | None = None
+) -> Spec:
+    """Draw each group's true against its false positive rate, over all thresholds, each in its band."""
     names = list(curves)
     values = [
         {
@@ -201,7 +204,23 @@ def roc(curves: Mapping[str, Sequence[Sequence[float]]]) -> Spec:
         "mark": {"type": "line", "strokeWidth": 2},
         "encoding": {"x": x, "y": y, "order": {"field": "k"}, **_by_group(names)},
     }
-    return _small(values, [_diagonal(x, y), line, _points(x, y, names)])
+    layers = [_diagonal(x, y), line, _points(x, y, names)]
+    shades = [
+        {"g": str(i), "x": at, "low": low, "high": high}
+        for i, name in enumerate(names)
+        if curves[name] and name in (bands or {})
+        for at, low, high in band(curves[name], *(bands or {})[name])
+    ]
+    if shades:
+        encoding = {
+            "x": x,
+            "y": {**y, "field": "low", "stack": None},
+            "y2": {"field": "high"},
+            "color": _by_group(names)["color"],
+        }
+        area = {"mark": {"type": "area", "opacity": 0.12}, "encoding": encoding}
+        layers.insert(0, {"data": {"values": shades}, **area})
+    return _small(values, layers)
 
 
 def calibration(curves: Mapping[str, Sequence[Mapping[str, Any]]]) -> Spec:

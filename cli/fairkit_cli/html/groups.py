@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fairkit.results.evidence import Calibration, Curves, Histogram, evidence_of
+from fairkit.results.evidence import Calibration, CurveBands, Curves, Histogram, evidence_of
 from fairkit_cli.html import charts
+from fairkit_cli.html.bands import heights
 from fairkit_cli.html.markup import Content, Markup, name_of, tag
 from fairkit_cli.html.page import figure, table
 from fairkit_cli.html.svg import draw
@@ -103,7 +103,9 @@ def _scores(report: Report, finding: Finding) -> Markup:
     about = f" (class {finding.parameters['class']})" if "class" in finding.parameters else ""
     figures = [_densities(histogram, names, report, about)]
     if (ranked := evidence_of(finding, Curves)) is not None:
-        figures.append(_roc(ranked.groups, names, about))
+        bands = evidence_of(finding, CurveBands)
+        halves = {} if bands is None else dict(zip(groups, bands.halves, strict=False))
+        figures.append(_roc(ranked.groups, halves, names, about))
     if (observed := evidence_of(finding, Calibration)) is not None:
         figures.append(_calibration(observed.groups, names, about))
     rest = len(groups) - len(names)
@@ -168,25 +170,32 @@ def _densities(histogram: Histogram, names: Sequence[str], report: Report, about
     )
 
 
-def _roc(curves: Mapping[str, Any], names: Sequence[str], about: str) -> Markup:
+def _roc(
+    curves: Mapping[str, Any],
+    bands: Mapping[str, tuple[float, float]],
+    names: Sequence[str],
+    about: str,
+) -> Markup:
     drawn = {name: curves.get(name, []) for name in names}
-    chart = draw(charts.roc(drawn), title=f"ROC curve of each group{about}")
+    shaded = ", in the band that holds the whole curve" if bands else ""
+    chart = draw(charts.roc(drawn, bands), title=f"ROC curve of each group{shaded}{about}")
     at = [i / _TENTHS for i in range(1, _TENTHS)]
-    columns = ("group", *(f"at {x:.1f}" for x in at))
+    columns = ("group", *(f"at {x:.1f}" for x in at), *(("whole curve within",) if bands else ()))
     rows = [
-        (name_of(name), *(number(_at(points, x)) if points else "not defined" for x in at))
+        (
+            name_of(name),
+            *(number(heights(points, x)[0]) if points else "not defined" for x in at),
+            *((_halves(bands.get(name)) if points else "not defined",) if bands else ()),
+        )
         for name, points in curves.items()
     ]
     label = f"True positive rate at false positive rates{about}"
     return figure(chart, "ROC", table(columns, rows, numeric=set(range(1, len(columns))), label=label))
 
 
-def _at(points: Sequence[Sequence[float]], x: float) -> float:
-    """Read a curve between its points."""
-    for (x0, y0), (x1, y1) in itertools.pairwise(points):
-        if x0 <= x <= x1 and x1 > x0:
-            return float(y0 + (y1 - y0) * (x - x0) / (x1 - x0))
-    return float(points[-1][1])
+def _halves(band: tuple[float, float] | None) -> str:
+    """Say how far a curve may lie from the one shown, in false and in true positive rate."""
+    return "not known" if band is None else f"± {number(band[0])} across, ± {number(band[1])} up and down"
 
 
 def _calibration(curves: Mapping[str, Any], names: Sequence[str], about: str) -> Markup:

@@ -78,6 +78,23 @@ class Curves(Evidence):
 
 
 @dataclass(frozen=True, slots=True)
+class CurveBands(Evidence):
+    """How far each group's whole true ROC curve may lie from the one shown: false and true positive rate."""
+
+    key = "roc_band"
+    halves: tuple[tuple[float, float], ...]
+
+    @classmethod
+    def read(cls, value: Any) -> Self | None:
+        """Read ``[rate, rate, ...]``: two for each group, in the order of the finding's groups."""
+        if not isinstance(value, Sequence) or isinstance(value, str) or len(value) % 2 or not value:
+            return None
+        if not all(isinstance(half, int | float) and 0 <= half <= 1 for half in value):
+            return None
+        return cls(tuple(zip(value[::2], value[1::2], strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
 class Calibration(Evidence):
     """By group, bins of scores: their mean score, observed share with its interval, and weight."""
 
@@ -228,6 +245,7 @@ def _point(point: Mapping[str, Any], chosen: Any, y: str) -> TradeoffPoint:
 
 
 BUILT_IN = frozenset(
-    kind.key for kind in (Histogram, Curves, Calibration, Pairs, Flips, LowestGroup, HighestGroup, Failure)
+    kind.key
+    for kind in (Histogram, Curves, CurveBands, Calibration, Pairs, Flips, LowestGroup, HighestGroup, Failure)
 )
 """The keys that fairkit shows itself; those of plugins are shown by their `fairkit.charts.EvidenceChart`."""

@@ -21,10 +21,12 @@ from fairkit.models.scorer import PredictedColumns
 from fairkit.results.findings import DataInfo, Finding, GroupValue, ModelInfo, Report, RuleResult
 from fairkit.results.policy import Rule
 from fairkit_cli.html import charts
+from fairkit_cli.html.bands import band, heights
 from fairkit_cli.html.charts import ForestRow, forest
 from fairkit_cli.html.markup import Markup, clean, label, tag
 from fairkit_cli.html.report import report_page
 from fairkit_cli.html.svg import draw
+from fairkit_cli.text.numbers import number
 
 DARK = ("--blink-settings=preferredColorScheme=0",)
 
@@ -102,6 +104,33 @@ def test_the_verdict_comes_first_and_says_why(report: Report):
         "How the numbers were made",
     ]
     assert [page.index(word) for word in order] == sorted(page.index(word) for word in order)
+
+
+def test_a_band_around_a_curve_holds_all_that_is_near_it():
+    curve = [[0.0, 0.0], [0.0, 0.3], [0.2, 0.6], [0.2, 0.7], [1.0, 1.0]]
+    assert heights(curve, 0.0) == (0.0, 0.3)
+    assert heights(curve, 0.2) == (0.6, 0.7)
+    assert heights(curve, 0.6) == pytest.approx((0.85, 0.85))
+    exact = list(band(curve, 0.0, 0.0))
+    assert [(x, low, high) for x, low, high in exact if x == 0.2] == [(0.2, 0.6, 0.7)]
+    wide = {x: (low, high) for x, low, high in band(curve, 0.1, 0.05)}
+    assert wide[0.0] == (0.0, 0.5)  # the curve at .1 is .45
+    assert wide[0.6] == (0.7625, 0.9375)
+    assert wide[1.0] == (0.9125, 1.0)
+
+
+def test_curves_are_drawn_in_their_bands(report: Report):
+    page = report_page(report)
+    assert "ROC curve of each group, in the band that holds the whole curve" in page
+    assert "whole curve within" in page
+    bands = next(f.evidence["roc_band"] for f in report.findings if "roc_band" in f.evidence)
+    assert f"± {number(bands[0])} across, ± {number(bands[1])} up and down" in page
+    bare = [
+        replace(f, evidence={k: v for k, v in f.evidence.items() if k != "roc_band"}) for f in report.findings
+    ]
+    without = report_page(replace(report, findings=tuple(bare)))
+    assert "ROC curve of each group" in without
+    assert "whole curve within" not in without
 
 
 def test_the_page_shows_the_numbers_of_the_report(report: Report):

@@ -136,6 +136,7 @@ def test_performance_gap_of_every_kind_of_model(files, kind):
         assert 0.0 < evidence["transported_share"] <= 1.0
         assert evidence["mean_distance"] == pytest.approx(finding.parameters["epsilon"], rel=1e-9)
         assert any("under this fair metric" in note for note in finding.notes)
+        assert sum("transported_share has no interval" in note for note in finding.notes) == 1
     assert near.value < far.value
     assert near.evidence["dual"] >= far.evidence["dual"]
 
