@@ -75,7 +75,11 @@ class Chances:
 
     def add_to(self, graph: GraphBuilder, matrix: str, width: int) -> str:
         """Return predictions; probabilities of 0 and 1 become the ends."""
-        chance = add_estimator(graph, matrix, self.estimator, "binary", width=width)
+        raw = add_estimator(graph, matrix, self.estimator, "binary", width=width)
+        # onnxruntime adds a forest's trees in another order for one row than for many: the sum may exceed 1 by rounding
+        chance = graph.node(
+            "Min", [graph.node("Max", [raw, graph.constant([[0.0]])]), graph.constant([[1.0]])]
+        )
         rest = graph.node("Sub", [graph.constant([[1.0]]), chance])
         logit = graph.node("Sub", [graph.node("Log", [chance]), graph.node("Log", [rest])])
         scaled = graph.node("Mul", [logit, graph.constant([[0.5 / STEEPNESS]])])
