@@ -219,7 +219,7 @@ READ_ONLY = """
     from pathlib import Path
     from cryptography.hazmat.primitives.asymmetric import ed25519, ec
     from fairkit.errors import FairkitError
-    from fairkit_registry.exchange import archive, onnxfile
+    from fairkit_registry.exchange import archive
     from fairkit_registry.promotion import checks
     from fairkit_registry.promotion import run as promotion
     from fairkit_registry.evidence import certificate
