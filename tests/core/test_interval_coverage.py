@@ -18,7 +18,7 @@ from fairkit_group.errors import BrierScore
 from fairkit_group.ranking import RocAuc, distances
 from fairkit_group.rates import FalsePositiveRate, SelectionRate, TruePositiveRate
 
-SIMULATIONS = 1_000
+SIMULATIONS = 500
 Z = 1.959963984540054
 
 
@@ -152,7 +152,7 @@ def test_fractional_decisions_have_narrower_intervals_than_draws() -> None:
 
 def test_fractional_decisions_are_covered() -> None:
     rng = np.random.default_rng(3)
-    held, simulations, n = 0, 1_000, 400
+    held, simulations, n = 0, 500, 400
     for _ in range(simulations):
         chance = rng.beta(0.5, 0.5, n) * np.repeat([1.0, 0.8], n // 2)  # means .5 and .4
         rows = Rows(outcome=np.ones(n), decision=chance)
@@ -163,7 +163,7 @@ def test_fractional_decisions_are_covered() -> None:
 
 def test_weighted_rates_are_covered() -> None:
     rng = np.random.default_rng(4)
-    held, simulations, n = 0, 1_000, 600
+    held, simulations, n = 0, 500, 600
     group = np.repeat([0, 1], n // 2)
     for _ in range(simulations):
         decision = (rng.random(n) < np.where(group == 0, 0.5, 0.4)).astype(float)
