@@ -127,16 +127,16 @@ def _problem(
     asked: Ints | None,
     weighted: bool,
 ) -> Problem | None:
-    part = rows.take(places)
     here = None if asked is None else np.flatnonzero(np.isin(places, asked, assume_unique=True))
     if here is not None and not len(here):
         return None
-    weights = part.get("weights") if weighted else None
+    part = rows.part(places)
+    weights = part.rows.get("weights") if weighted else None
     if weights is not None:
         weights = weights if here is None else weights[here]
         if not weights.sum() > 0:
             return None
-    problem, _ = MemoryTable(part).problem(metric, rewards, here, weights)
+    problem, _ = part.problem(metric, rewards, here, weights)
     return problem
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from fairkit.individual.metric import FairMetric
     from fairkit.individual.search.problem import Problem
     from fairkit.individual.spread import Part
+    from fairkit.individual.transport import Support
     from fairkit_individual.rewards import Rewards
 
     Floats = NDArray[np.float64]
@@ -33,6 +34,10 @@ class Table(Protocol):
 
     def take(self, places: Ints) -> Rows:
         """Bring some rows here, by their places among all; these increase."""
+        ...
+
+    def part(self, places: Ints) -> MemoryTable:
+        """Return the table of some rows, by their places among all; these increase."""
         ...
 
     def check_memory(self, width: int) -> None:
@@ -56,9 +61,26 @@ class MemoryTable:
 
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
+        self._made: tuple[FairMetric, Support] | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def part(self, places: Ints) -> MemoryTable:
+        """See `Table.part`: the part's distances are those of the whole."""
+        table = MemoryTable(self.take(places))
+        if self._made is not None:
+            metric, support = self._made
+            table._made = metric, support.part(places)
+        return table
+
+    def _support(self, metric: FairMetric) -> Support:
+        """Return where the rows are under a metric; that of the last one is kept."""
+        from fairkit.individual.transport import Support
+
+        if self._made is None or self._made[0] is not metric:
+            self._made = metric, Support(metric.transform(self.rows.columns))
+        return self._made[1]
 
     def take(self, places: Ints) -> Rows:
         """See `Table.take`."""
@@ -72,9 +94,7 @@ class MemoryTable:
         self, metric: FairMetric, rewards: MakeRewards, asked: Ints | None, weights: Floats | None
     ) -> tuple[Problem, tuple[str, ...]]:
         """See `Table.problem`."""
-        from fairkit.individual.transport import Support
-
-        support, found = Support(metric.transform(self.rows.columns)), rewards(self.rows)
+        support, found = self._support(metric), rewards(self.rows)
         told: dict[str, Any] = {"rows": asked, "weights": weights}
         if found.label is not None:
             return support.losses(found.values, found.label, **told), found.notes
@@ -100,6 +120,10 @@ class SpreadTable:
             for low, high, start in zip(bounds[:-1], bounds[1:], self._starts[:-1], strict=True)
         ]
         return join(self._rows.numbered(_take, each).collect())
+
+    def part(self, places: Ints) -> MemoryTable:
+        """See `Table.part`."""
+        return MemoryTable(self.take(places))
 
     def check_memory(self, width: int) -> None:
         """See `Table.check_memory`: every worker holds its part only."""

@@ -15,6 +15,7 @@ reward on it and give a `Transport`, whose `solve` and `curve` answer for one or
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 
@@ -53,6 +54,17 @@ class Support:
         self.z: Floats = np.ascontiguousarray(z, dtype=np.float64)
         check_coordinates(self.z)
         self.group, self.first = same_rows(self.z)
+
+    @phase("search")
+    def part(self, rows: Ints) -> Self:
+        """Return the support of some of the rows, by their numbers: what was found out about all is used again."""
+        made = object.__new__(type(self))
+        made.z = self.z[rows]
+        numbers, first, group = np.unique(self.group[rows], return_index=True, return_inverse=True)
+        appearing = np.argsort(first)
+        made.group, made.first = np.argsort(appearing)[group], first[appearing]
+        made.bounding = self.bounding[numbers[appearing]]
+        return made
 
     @cached_property
     def places(self) -> Floats:
@@ -155,7 +167,7 @@ class Support:
         gap = np.abs(values[asked] - target[asked])
         return Transport(
             z=self.z,
-            bounding=self.bounding if len(self.first) == len(self.z) else bounding_coordinates(self.z),
+            bounding=self.bounding if len(self.first) == len(self.z) else self.bounding[self.group],
             kind=KINDS[kind],
             values=values,
             where=asked,

@@ -163,3 +163,23 @@ def test_certificates_of_different_sizes_are_not_compared_without_a_word():
     assert "200 people" in told
     assert "400 in the other" in told
     assert other_supports(small, small) == []
+
+
+def test_a_part_of_a_support_is_a_support_of_the_part():
+    rng = np.random.default_rng(0)
+    z = rng.integers(0, 3, (400, 3)).astype(float) @ rng.normal(
+        size=(3, 20)
+    )  # many equal rows, more than 16 columns
+    whole, labels, losses = Support(z), rng.integers(0, 2, 400), rng.uniform(size=(2, 400))
+    places = np.sort(rng.choice(400, 150, replace=False))
+    part, alone = whole.part(places), Support(z[places])
+    np.testing.assert_array_equal(part.group, alone.group)
+    np.testing.assert_array_equal(part.first, alone.first)
+    np.testing.assert_array_equal(part.places, alone.places)
+    found = part.losses(losses[:, places], labels[places]).solve(0.5)
+    known = alone.losses(losses[:, places], labels[places]).solve(0.5)
+    assert found.value == pytest.approx(known.value, abs=1e-9)
+    outputs = rng.normal(size=(150, 1))
+    assert part.outputs(outputs).solve(0.5).value == pytest.approx(
+        alone.outputs(outputs).solve(0.5).value, abs=1e-9
+    )
