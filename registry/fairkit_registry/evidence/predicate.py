@@ -29,8 +29,10 @@ _PAIR_KEYS = frozenset(
 
 
 def time_text(moment: datetime) -> str:
-    """Write a time in UTC to the second, as RFC 3339."""
-    return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    """Write a time in UTC as RFC 3339, with milliseconds where it has them: two audits of a second have an order."""
+    shown = moment.astimezone(UTC)
+    spec = "milliseconds" if shown.microsecond else "seconds"
+    return shown.isoformat(timespec=spec).replace("+00:00", "Z")
 
 
 def read_time(text: str) -> datetime:

@@ -49,7 +49,7 @@ def valid(case: Case, version: Version, trusted: Sequence[PublicKey]) -> Iterato
 
 
 def newest(found: Iterable[Certificate]) -> list[Certificate]:
-    """Return the certificates with the latest audit; more than one where they state the same second.
+    """Return the certificates with the latest audit; more than one where they state the same time.
 
     Of several the newest decides, so that nobody can pick the audit that came out best.
     """
