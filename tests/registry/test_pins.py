@@ -258,3 +258,13 @@ def test_a_file_that_pins_nothing_that_exists_is_refused(tmp_path, text, words):
     path.write_text(text)
     with pytest.raises(CertificateError, match=words):
         pinfile.of_file(path)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"model": {"threshold": 0.5, "threshold": 0.0}}', '{"model": {"threshold": NaN}}']
+)
+def test_a_file_of_settings_that_can_be_read_in_two_ways_is_refused(tmp_path, text):
+    path = tmp_path / "settings.json"
+    path.write_text(text)
+    with pytest.raises(CertificateError, match="not valid JSON"):
+        pinfile.of_file(path)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairkit_registry.errors import CertificateError
 from fairkit_registry.evidence import pins
 from fairkit_registry.evidence.certificate import read, read_file, verify
+from fairkit_registry.jsonio import StrictJsonError, read_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -89,8 +89,8 @@ def _tables(path: Path) -> Mapping[str, Any]:
         raise CertificateError(f"{path} is too large to be a file of settings")
     try:
         text = raw.decode("utf-8")
-        tables = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
+        tables = read_object(raw) if path.suffix == ".json" else tomllib.loads(text)
+    except (ValueError, RecursionError, StrictJsonError) as error:
         kind = "JSON" if path.suffix == ".json" else "TOML"
         raise CertificateError(f"the settings {path} are not valid {kind}: {error}") from None
     if not isinstance(tables, dict):
