@@ -524,7 +524,8 @@ class _Section:
 
     def _parity_of_scores(self, table: ScoreTable) -> Finding:
         found = distances(table)
-        worst = int(np.nanargmax(found.values))
+        known = np.isfinite(found.values)
+        worst = int(np.argmax(np.where(known, found.values, -1)))
         edges, mass = table.histogram(CHART_BINS)
         evidence: dict[str, Any] = {
             "group": self.names[worst],
@@ -540,8 +541,15 @@ class _Section:
             evidence["discretisation_bound"] = found.bound
         low, high = found.limits(self.context.confidence)
         groups = tuple(
-            GroupValue(group=name, rows=rows, value=float(v), interval=(float(lo), float(hi)))
-            for name, rows, v, lo, hi in zip(self.names, self.rows, found.values, low, high, strict=True)
+            GroupValue(
+                group=name,
+                rows=rows,
+                value=float(v) if there else None,
+                interval=(float(lo), float(hi)) if there else None,
+            )
+            for name, rows, v, lo, hi, there in zip(
+                self.names, self.rows, found.values, low, high, known, strict=True
+            )
         )
         return self._finding(
             "statistical_parity_ks",
@@ -565,8 +573,8 @@ _WITHOUT_LABEL = frozenset({"selection_rate", "mean_prediction"})
 
 def _largest_distance(found: Distances, confidence: float) -> tuple[float, float]:
     """The largest distance: the upper end from each group alone, the lower end from all at once."""
-    joint = confidence ** (1 / len(found.values))
-    return float(found.limits(joint)[0].max()), float(found.limits(confidence)[1].max())
+    joint = confidence ** (1 / max(int(np.isfinite(found.values).sum()), 1))
+    return float(np.nanmax(found.limits(joint)[0])), float(np.nanmax(found.limits(confidence)[1]))
 
 
 def _one_minus(estimate: Estimate) -> Estimate:

@@ -148,7 +148,8 @@ def distances(totals: ScoreTable) -> Distances:
     """Measure statistical parity of scores (Agarwal, Dudík & Wu 2019, definition 1).
 
     With p_a the group's share, F_a - F = (1 - p_a)(F_a - F_rest): the deviation of the empirical difference
-    from the true one is (1 - p_a) times a two-sample Kolmogorov-Smirnov deviation.
+    from the true one is (1 - p_a) times a two-sample Kolmogorov-Smirnov deviation. A group without weight has no
+    distance (NaN), and neither has one that is everybody.
     """
     mass, squares = (part[..., 0] + part[..., 1] for part in (totals.mass, totals.squares))
     size, everybody = mass.sum(axis=0), mass.sum()
@@ -163,4 +164,5 @@ def distances(totals: ScoreTable) -> Distances:
     if not totals.exact:
         inside = (mass / np.maximum(size, 1e-300))[totals.mixed]
         bound = float(np.nanmax(inside, initial=0.0))
-    return Distances(gap.max(axis=0), scale, totals.values[gap.argmax(axis=0)], bound, effective)
+    values = np.where((size > 0) & (rest > 0), gap.max(axis=0), np.nan)
+    return Distances(values, scale, totals.values[gap.argmax(axis=0)], bound, effective)

@@ -466,3 +466,27 @@ for call in (lambda: fairkit.datasets.frame("adult"), lambda: fairkit.audit(Name
 def test_what_needs_pandas_says_so_where_it_is_absent():
     told = subprocess.run([sys.executable, "-c", WITHOUT_PANDAS], capture_output=True, text=True, check=True)
     assert told.stdout == 2 * "pandas is not installed; fix it with: pip install 'fairkit[pandas]'\n"
+
+
+def test_a_model_that_is_a_pipe_is_refused_at_once(tmp_path):
+    import os
+
+    os.mkfifo(tmp_path / "pipe.onnx")
+    with pytest.raises(fairkit.ModelError, match="no regular file"):
+        fairkit.OnnxModel.load(tmp_path / "pipe.onnx")
+
+
+def test_a_group_whose_rows_weigh_nothing_has_no_distance():
+    rng = np.random.default_rng(0)
+    sex = np.array(["f", "m"])[rng.integers(0, 2, 400)]
+    table = {
+        "s": rng.random(400),
+        "y": rng.integers(0, 2, 400),
+        "sex": sex,
+        "w": np.where(sex == "f", 0.0, 1.0),
+    }
+    data = fairkit.load_data(table, label="y", favorable=1, sensitive=["sex"], weights="w")
+    report = fairkit.audit(fairkit.PredictedColumns(score="s"), data)
+    found = report.find("statistical_parity_ks", "sex")
+    assert (found.value, found.interval) == (None, None)
+    assert found.inconclusive is not None

@@ -28,6 +28,10 @@ def read_bytes(path: Path) -> bytes:
         It does not exist, is a folder, is empty, or may not be read.
     """
     try:
+        if not path.is_dir() and path.exists() and not path.is_file():
+            raise ModelError(
+                f"the model {str(path)!r} is no regular file (a pipe or a device); save it as a file"
+            )
         content = path.read_bytes()
     except FileNotFoundError:
         near = sorted(p.name for p in path.parent.glob("*.onnx")) if path.parent.is_dir() else []
