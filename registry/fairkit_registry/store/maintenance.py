@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fairkit_registry.errors import CertificateError, RegistryError
 from fairkit_registry.evidence.certificate import check_subject
 from fairkit_registry.store import events
-from fairkit_registry.store.replay import differences, replayed
+from fairkit_registry.store.replay import UNREADABLE, differences, replayed, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,7 +81,10 @@ def check(registry: Registry, *, head: str | None = None, remembered: bool = Tru
         log = list(events.walk(connection))
         chain = [entry for entry in log if isinstance(entry, events.Event)]
         problems += [entry for entry in log if isinstance(entry, str)]
-        problems += differences(connection, replayed(chain))
+        try:
+            problems += differences(connection, replayed(chain))
+        except UNREADABLE as error:
+            problems.append(unreadable(error))
     if remembered:
         problems += _forgotten(registry, [event.digest for event in chain])
     if head is not None and head not in {event.digest for event in chain}:

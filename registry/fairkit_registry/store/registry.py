@@ -16,7 +16,7 @@ from fairkit_registry.store import events, index, tables
 from fairkit_registry.store.heads import Head, Heads
 from fairkit_registry.store.index import Index
 from fairkit_registry.store.records import Alias, Version, read_alias, read_version
-from fairkit_registry.store.replay import Replayed, differences, replayed
+from fairkit_registry.store.replay import UNREADABLE, Replayed, differences, replayed, unreadable
 from fairkit_registry.store.staging import Staging, staging_in
 
 if TYPE_CHECKING:
@@ -143,8 +143,8 @@ class Registry:
         try:
             state = replayed(events.of_model(connection, name))
             found = list(differences(connection, state, name))
-        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-            found = [f"an event or a row does not have the form that it should have ({error!r})"]
+        except UNREADABLE as error:
+            found = [unreadable(error)]
         for text in found:
             raise TamperedError(
                 f"the index of {self.path} was changed from outside: {text}. `fairkit registry check` lists all "

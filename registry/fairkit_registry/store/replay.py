@@ -36,15 +36,15 @@ class Replayed:
         elif event.action == "certify":
             self.owned.add((name, body["version"], body["certificate"]))
         elif event.action == "alias":
-            held = self.aliases.get(f"{name}@{body['alias']}", (None, None, None))
+            held = self.aliases.get(f"{name}@{body['alias']}", (None, None, None, None))
             # an older version of the program wrote fewer conditions, each of which has a default
             policy = AliasPolicy.from_dict(body["policy"]).to_dict()
-            self.aliases[f"{name}@{body['alias']}"] = (policy, *held[1:])
+            self.aliases[f"{name}@{body['alias']}"] = (policy, *held[1:3], event.at)
         elif event.action == "remove-alias":
             self.aliases.pop(f"{name}@{body['alias']}", None)
         elif event.action == "promote":
             policy = self.aliases.get(f"{name}@{body['alias']}", (None,))[0]
-            self.aliases[f"{name}@{body['alias']}"] = (policy, body["version"], body["certificate"])
+            self.aliases[f"{name}@{body['alias']}"] = (policy, body["version"], body["certificate"], event.at)
 
     def blobs(self) -> set[str]:
         """Return the digests of all files that the log refers to."""
@@ -83,6 +83,15 @@ def differences(connection: sqlite3.Connection, state: Replayed, name: str | Non
         yield f"certificate {digest[:12]} of {owner}@{version} is in {where}"
 
 
+UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, RecursionError)
+"""What a row or an event raises that does not have the form that this program writes."""
+
+
+def unreadable(error: Exception) -> str:
+    """Say that something in the database has no form that this program writes."""
+    return f"an event or a row does not have the form that it should have ({error!r})"
+
+
 def _versions(connection: sqlite3.Connection, name: str | None) -> dict[str, Any]:
     found = {}
     for row in connection.execute(tables.VERSION_ROWS + "WHERE ? IS NULL OR v.name = ?", (name, name)):
@@ -96,7 +105,7 @@ def _versions(connection: sqlite3.Connection, name: str | None) -> dict[str, Any
 
 def _aliases(connection: sqlite3.Connection, name: str | None) -> dict[str, Any]:
     return {
-        f"{one.name}@{one.alias}": (one.policy.to_dict(), one.version, one.certificate)
+        f"{one.name}@{one.alias}": (one.policy.to_dict(), one.version, one.certificate, one.changed_at)
         for one in tables.find_aliases(connection, name)
     }
 
