@@ -24,7 +24,7 @@ Timings = Annotated[
 
 
 def with_timings(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the option ``--timings``."""
+    """Add to a command the option ``--timings``."""
     own = inspect.signature(command, eval_str=True)
     shown = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own.parameters.values()]
     option = inspect.Parameter("timings", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Timings)

@@ -165,7 +165,7 @@ def _open_beside(path: Path, mode: int) -> tuple[BinaryIO, str | None]:
 
 
 def _named(file: IO[bytes], path: Path) -> str:
-    """Give a file without a name one in the folder of `path`."""
+    """Link a file without a name into the folder of `path`."""
     name = _beside(path)
     # with a folder named, Python asks the system to follow the link in /proc, which it else does not
     os.link(f"/proc/self/fd/{file.fileno()}", name, src_dir_fd=file.fileno(), follow_symlinks=True)

@@ -44,7 +44,7 @@ _witnesses: ContextVar[tuple[str, ...]] = ContextVar("witnesses", default=())
 
 
 def with_witness(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command of the registry the option --witness, which `open_registry` then heeds."""
+    """Add to a command of the registry the option --witness, which `open_registry` then heeds."""
     own = inspect.signature(command, eval_str=True)
 
     @functools.wraps(command)

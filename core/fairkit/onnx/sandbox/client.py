@@ -254,7 +254,7 @@ class _Area:
                 wire.write(buffers, view)
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Release the memory."""
         if self._map is not None:
             self._map.close()
         os.close(self.fd)
