@@ -21,7 +21,7 @@ demo: $(READY)
 	$(BIN)/fairkit demo
 
 test: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # the core tests with the oldest versions that pyproject.toml allows
 $(OLDEST)/.ready: pyproject.toml .ci/oldest.py $(READY)

@@ -14,7 +14,7 @@ import sys
 import numpy as np
 
 import fairkit
-from fairkit.models.scorer import PredictedColumns
+from fairkit.models.columns import PredictedColumns
 
 
 def verdict(sex, decision, limit, **told):

@@ -13,9 +13,10 @@ from typing import Any
 import typer
 
 import fairkit
-from fairkit import config, plugins
+from fairkit import plugins
+from fairkit_cli import config
 from fairkit_cli.main import app
-from fairkit_cli.plugins import describe
+from fairkit_cli.plugins import capabilities_told, describe
 
 REFERENCE = Path(__file__).parent / "reference"
 GENERATED = "<!-- Written by docs/make.py from the code; run `make docs` after a change. -->\n\n"
@@ -101,6 +102,7 @@ def _configurable(kind: str, entry: dict[str, Any]) -> list[str]:
     parts = [f"{kind.capitalize()} `{entry['name']}`, for {', '.join(entry['tasks'])}: {entry['summary']}\n"]
     if entry["citation"]:
         parts.append(f"Source: {entry['citation']}.\n")
+    parts += [f"{told[0].upper()}{told[1:]}.\n" for told in capabilities_told(entry.get("capabilities", []))]
     if entry["parameters"]:
         parts += ["| `--set` | type | default | meaning |", "| --- | --- | --- | --- |"]
         for parameter in entry["parameters"]:
@@ -137,13 +139,20 @@ def _documented(name: str, thing: Any) -> list[str]:
     if inspect.isclass(thing) or inspect.isfunction(thing):
         parts.append(_markdown(inspect.getdoc(thing) or "") + "\n")
     if inspect.isclass(thing):
-        own = [(n, m) for n, m in vars(thing).items() if not n.startswith("_") and inspect.isroutine(m)]
+        own = [(n, m) for n, m in _members(thing) if not n.startswith("_") and inspect.isroutine(m)]
         for method, member in own:
             function = member.__func__ if isinstance(member, (classmethod, staticmethod)) else member
             summary = (inspect.getdoc(function) or "").split("\n\n")[0].replace("\n", " ")
             parts.append(f"- `{_signature(method, function)}`: {summary}")
         parts += [""] if own else []
     return parts
+
+
+def _members(thing: type) -> list[tuple[str, Any]]:
+    """Return what a class, and bases of it that have no public name, define."""
+    public = [getattr(fairkit, name) for name in fairkit.__all__]
+    bases = [one for one in thing.__mro__[1:] if one.__module__.startswith("fairkit.") and one not in public]
+    return [*(pair for one in bases for pair in vars(one).items()), *vars(thing).items()]
 
 
 def _signature(name: str, thing: Any) -> str:

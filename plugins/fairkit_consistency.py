@@ -108,6 +108,7 @@ class ConsistencyAuditor(Auditor):
     """
 
     name: ClassVar[str] = "consistency"
+    asks: ClassVar[bool] = True
     summary: ClassVar[str] = "Counterfactual flips: rows whose decision stays the same under other values."
     citation: ClassVar[str] = "Yurochkin, Bower & Sun (2020), Training individually fair ML models, ICLR"
 
@@ -160,7 +161,7 @@ class ConsistencyAuditor(Auditor):
         if not names:
             raise ParameterError(
                 "there is nothing to flip: the model reads none of the sensitive columns; "
-                "name columns with --set consistency.sensitive=COLUMN"
+                "name columns with the parameter `consistency.sensitive=COLUMN`"
             )
         for column in dict.fromkeys(column for name in names for column in name.split("+")):
             if column not in known:
@@ -179,7 +180,7 @@ class ConsistencyAuditor(Auditor):
             if len(observed) > MOST_VALUES:
                 raise ParameterError(
                     f"consistency: column {column!r} has more than {MOST_VALUES} values; "
-                    f"choose some with --set consistency.values.{column}=A,B"
+                    f"choose some with the parameter `consistency.values.{column}=A,B`"
                 )
             return observed
         parts = wished.split(",") if isinstance(wished, str) else wished

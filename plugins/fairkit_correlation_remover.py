@@ -1,4 +1,4 @@
-"""Correlation remover: features lose what the sensitive columns explain linearly; so does every row at prediction."""
+"""Correlation remover, a baseline: features lose what sensitive columns explain linearly, also at prediction."""
 
 from __future__ import annotations
 
@@ -57,8 +57,10 @@ def remove_correlation(
 
 
 class CorrelationRemover(PreProcessor):
-    """Take the part that the sensitive columns explain linearly out of all other features.
+    """Take the part that the sensitive columns explain linearly out of all other features: a baseline.
 
+    A baseline to compare with: it has not lowered disparities beyond chance on public data. Prefer ``linear-post``,
+    ``threshold-optimizer`` or ``fairgbm``.
     The sensitive columns themselves are no features of the learner, but the model reads them: the same map is
     applied to every row that it scores. What is not linear stays, so look at the audit after. Columns are
     standardised and text is one column per value.

@@ -10,6 +10,7 @@ import numpy as np
 
 import fairkit
 from fairkit.learners import fit_learner
+from fairkit.mitigators import Capability
 from fairkit.preprocess import PreParameters, Prepared, PreProcessor
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class Massaging(PreProcessor):
     name = "massaging"
     tasks = ("binary",)
     citation = "Kamiran & Calders, Classifying without discriminating, IC4 2009, doi:10.1109/IC4.2009.4909197"
+    capabilities = (Capability(constraints=("demographic_parity",), trainings=2),)
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Parameters(PreParameters):

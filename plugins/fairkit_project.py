@@ -11,6 +11,7 @@ import numpy as np
 import fairkit
 from fairkit.individual.training import feature_columns, graph_encoder, sensitive_columns
 from fairkit.learners import INSTALLED, LEARNERS
+from fairkit.mitigators import Capability
 from fairkit.onnx.write.linear import LinearEncoding
 from fairkit.preprocess import PreParameters, Prepared, PreProcessor
 
@@ -36,6 +37,7 @@ class Project(PreProcessor):
         "attributes, 2018, arXiv:1807.00461; Yurochkin, Bower & Sun, Training individually fair ML models with "
         "sensitive subspace robustness, ICLR 2020, arXiv:1907.00020"
     )
+    capabilities = (Capability(constraints=("consistency",)),)
     learners = (*LEARNERS, INSTALLED)
 
     @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import fairkit
+from fairkit.mitigators import Capability
 from fairkit.onnx.write.rules import Piece
 from fairkit.parameters.declare import parameter
 from fairkit.postprocess import PostParameters, PostProcessor, Solution
@@ -63,6 +64,9 @@ class RejectOption(PostProcessor):
 
     name = "reject-option"
     citation = "Kamiran, Karim and Zhang, Decision theory for discrimination-aware classification, ICDM 2012"
+    capabilities = (
+        Capability(constraints=("demographic_parity",), dial="tolerance", reads_group=True, trainings=0),
+    )
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Parameters(PostParameters):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import fairkit
+from fairkit.mitigators import Capability
 from fairkit.preprocess import PreParameters, Prepared, PreProcessor
 
 if TYPE_CHECKING:
@@ -59,6 +60,11 @@ class Reweigh(PreProcessor):
     citation = (
         "Kamiran & Calders, Data preprocessing techniques for classification without discrimination, "
         "Knowledge and Information Systems 33, 2012, doi:10.1007/s10115-011-0463-8"
+    )
+    capabilities = (
+        Capability(
+            constraints=("demographic_parity",), dial="strength", steps=(1.0, 0.75, 0.5, 0.25), of_limit=False
+        ),
     )
 
     @dataclass(frozen=True, slots=True, kw_only=True)

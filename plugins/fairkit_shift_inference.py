@@ -9,6 +9,7 @@ import numpy as np
 
 import fairkit
 from fairkit.errors import DataError
+from fairkit.mitigators import Capability
 from fairkit.onnx.write.rules import Piece
 from fairkit.parameters.declare import parameter
 from fairkit.postprocess import PostParameters, PostProcessor, Solution
@@ -45,6 +46,7 @@ class ShiftInference(PostProcessor):
 
     name = "shift-inference"
     citation = "Saerens et al., Neural Computation 14(1), 2002, doi:10.1162/089976602753284446"
+    capabilities = (Capability(constraints=("demographic_parity",), reads_group=True, trainings=0),)
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Parameters(PostParameters):

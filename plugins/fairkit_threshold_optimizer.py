@@ -10,6 +10,7 @@ import numpy as np
 
 import fairkit
 from fairkit.errors import DataError, MissingExtraError
+from fairkit.mitigators import Capability
 from fairkit.onnx.write.rules import Piece
 from fairkit.parameters.declare import parameter
 from fairkit.postprocess import PostParameters, PostProcessor, Solution
@@ -175,6 +176,18 @@ class ThresholdOptimizer(PostProcessor):
 
     name = "threshold-optimizer"
     citation = "Hardt, Price and Srebro, Equality of opportunity in supervised learning, NeurIPS 2016"
+    capabilities = tuple(
+        Capability(
+            constraints=(name,),
+            settings={"constraint": name} if drawn else {"constraint": name, "randomized": False},
+            dial="tolerance",
+            reads_group=True,
+            randomized=drawn,
+            trainings=0,
+        )
+        for drawn in (True, False)
+        for name in ("demographic_parity", "equal_opportunity", "equalized_odds")
+    )
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Parameters(PostParameters):
@@ -187,6 +200,10 @@ class ThresholdOptimizer(PostProcessor):
         tolerance: float = parameter(
             0.0, help="The largest difference allowed between groups.", minimum=0, former={"epsilon": 1}
         )
+        randomized: bool = parameter(
+            True,
+            help="Mix thresholds by chance; false: one threshold for each group, those nearest to what is asked.",
+        )
 
     def promises(self) -> Sequence[fairkit.Rule]:
         """Bound the difference of the constrained rates by the tolerance."""
@@ -196,6 +213,8 @@ class ThresholdOptimizer(PostProcessor):
     def solve(self, rows: ScoredRows, validation: ScoredRows | None, run: Run) -> Solution:
         """Find the hulls, solve the program, and mix the pooled population's rules to the same rates."""
         constraint, tolerance = self.parameters.constraint, self.parameters.tolerance
+        if not self.parameters.randomized:
+            return _sharp(rows, constraint, tolerance)
         hulls = [_hull_of(rows, group, constraint) for group in range(len(rows.names))]
         shares, rates = mixtures(hulls, constraint, tolerance)
         pooled = roc_hull(rows.scores, rows.favorable, rows.row_weights)
@@ -204,6 +223,82 @@ class ThresholdOptimizer(PostProcessor):
         common, _ = mixtures([pooled], constraint, 0.0, bounds)
         pieces = [_pieces(hull, own) for hull, own in zip([*hulls, pooled], [*shares, *common], strict=True)]
         return Solution(pieces=tuple(pieces), details=_details(constraint, rows, hulls, shares, rates))
+
+
+def curve(scores: NDArray[np.float64], favorable: NDArray[np.float64], weights: NDArray[np.float64]) -> Hull:
+    """Return every threshold rule, not only those of the hull; see `roc_hull` for the arguments."""
+    values, place = np.unique(-scores, return_inverse=True)
+    total, good = np.bincount(place, weights), np.bincount(place, weights * favorable)
+    values = -values
+    below = np.append(0.5 * (values[:-1] + values[1:]), 0.0)
+    return Hull(
+        thresholds=np.append(2.0, below),
+        accepted_good=np.append(0.0, np.cumsum(good)),
+        accepted_bad=np.append(0.0, np.cumsum(total - good)),
+    )
+
+
+def sharp_thresholds(curves: Sequence[Hull], constraint: ConstraintName, tolerance: float) -> list[int]:
+    """Choose one threshold for each group: the best accuracy among those whose rates differ by at most `tolerance`.
+
+    A window of that width is moved through the first rate of all groups; inside it each group takes its best
+    threshold, or the nearest where there is none. Where no choice keeps the tolerance in every rate, it is the one that
+    is nearest to it.
+
+    Returns
+    -------
+    list of int
+        Each group's place in its curve.
+    """
+    measures = [one.measures(constraint) for one in curves]
+    gains = [one.accepted_good - one.accepted_bad for one in curves]
+    starts = np.unique(np.round(np.concatenate([rates[0] for rates in measures]), 3))
+    best: tuple[float, float, list[int]] | None = None
+    for start in starts:
+        chosen = [
+            _in_window(rates[0], gain, float(start), float(start) + tolerance)
+            for rates, gain in zip(measures, gains, strict=True)
+        ]
+        seen = np.array([[rate[at] for rate in rates] for rates, at in zip(measures, chosen, strict=True)])
+        over = max(float(np.ptp(seen, axis=0).max()) - tolerance, 0.0)
+        gain = float(sum(one[at] for one, at in zip(gains, chosen, strict=True)))
+        rank = (-round(over, 4), gain)
+        if best is None or rank > best[:2]:
+            best = (*rank, chosen)
+    if best is None:
+        raise DataError("there are no scores to choose thresholds from")
+    return best[2]
+
+
+def _in_window(rates: NDArray[np.float64], gain: NDArray[np.float64], low: float, high: float) -> int:
+    """Return the place of the largest gain among rates in [low, high], else of the nearest rate; rates increase."""
+    first, last = np.searchsorted(rates, low, "left"), np.searchsorted(rates, high, "right")
+    if first < last:
+        return int(first + gain[first:last].argmax())
+    return int(np.abs(rates - 0.5 * (low + high)).argmin())
+
+
+def _sharp(rows: ScoredRows, constraint: ConstraintName, tolerance: float) -> Solution:
+    """Return one threshold for each group, and one for the pooled population at their mean first rate."""
+    hulls = [
+        _hull_of(rows, group, constraint) for group in range(len(rows.names))
+    ]  # refuses what it cannot use
+    parts = [rows.take(rows.codes == group) for group in range(len(rows.names))]
+    curves = [curve(part.scores, part.favorable, part.row_weights) for part in parts]
+    chosen = sharp_thresholds(curves, constraint, tolerance)
+    reached = [one.measures(constraint)[0][at] for one, at in zip(curves, chosen, strict=True)]
+    pooled = curve(rows.scores, rows.favorable, rows.row_weights)
+    common = int(np.abs(pooled.measures(constraint)[0] - np.mean(reached)).argmin())
+    found = [*zip(curves, chosen, strict=True), (pooled, common)]
+    shares = [np.eye(1, len(one.thresholds), at)[0] for one, at in zip(curves, chosen, strict=True)]
+    means = [
+        float(np.mean([one.measures(constraint)[place][at] for one, at in zip(curves, chosen, strict=True)]))
+        for place in range(len(hulls[0].measures(constraint)))
+    ]
+    return Solution(
+        pieces=tuple((Piece(threshold=float(one.thresholds[at])),) for one, at in found),
+        details=_details(constraint, rows, curves, shares, means),
+    )
 
 
 def _hull_of(rows: ScoredRows, group: int, constraint: ConstraintName) -> Hull:

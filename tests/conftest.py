@@ -11,6 +11,26 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
+LONGEST = (
+    "testing/test_built_in_plugins.py",
+    "testing/test_author_docs.py",
+    "registry/test_crash.py",
+    "distributed/test_certificates.py",
+    "distributed/test_cluster.py",
+    "distributed/test_training.py",
+    "testing/test_new_project.py",
+    "cli/test_registry_story.py",
+    "test_tutorial.py",
+    "core/test_estimators.py",
+)
+"""Files that take longest, although some have few tests: begun first, so that no worker waits for one at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest files; the others keep their order."""
+    places = {ROOT / "tests" / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
+
 
 def data_folder() -> Path | None:
     """The folder with the public data sets: FAIRKIT_DATA, else shared/data beside the repository."""

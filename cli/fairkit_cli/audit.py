@@ -12,15 +12,25 @@ from fairkit_cli import options as opt
 from fairkit_cli.output import exit_code, record_text, write
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fairkit.results.findings import Report
 
 
 @opt.expanded
 def audit(
     model: Annotated[
-        str, typer.Argument(metavar="MODEL.onnx", help="The model file, or a name in the registry.")
-    ],
+        str | None,
+        typer.Argument(
+            metavar="[MODEL.onnx]",
+            help="The model file, or a name in the registry; without one, --predictions or --endpoint says what.",
+        ),
+    ] = None,
+    *,
     columns: opt.DataOptions,
+    predictions: opt.PredictionColumns = None,
+    served: opt.EndpointOptions,
+    conditions: opt.ConditionOptions,
     typed: opt.AuditOptions,
     where: opt.EngineOptions,
     sandbox: opt.SandboxOptions,
@@ -28,43 +38,40 @@ def audit(
     output: opt.Output = None,
     config: opt.ConfigFile = None,
 ) -> None:
-    """Audit an ONNX model: what is unequal between groups, how sure are we, does it meet the policy?"""
+    """Audit an ONNX model, or decisions in a table: what is unequal between groups, how sure are we, is it allowed?"""
     if output is not None:
-        from fairkit.files import check_writable
+        from fairkit.support.files import check_writable
 
         check_writable(output)
     with drawing(output_format):
-        report = run_audit(model, columns, typed, config, where)
+        report = run_audit(model, columns, typed, config, where, predictions, served, conditions)
     show(report, output_format, output)
     raise typer.Exit(exit_code(report.verdict))
 
 
 def run_audit(
-    model: str,
+    model: str | None,
     data: opt.DataOptions,
     typed: opt.AuditOptions,
     config_file: Path | None = None,
     where: opt.EngineOptions | None = None,
+    predictions: Sequence[str] | None = None,
+    served: opt.EndpointOptions | None = None,
+    conditions: opt.ConditionOptions | None = None,
 ) -> Report:
     """Do what the command does up to the report."""
     from fairkit.auditing.run import audit as run
-    from fairkit.config import load_config
-    from fairkit.onnx.model import OnnxModel
-    from fairkit_cli.names import model_file
+    from fairkit_cli.config import load_config
     from fairkit_cli.progress import progress_bar
+    from fairkit_cli.subject import chosen
 
     config = load_config(config_file)
     settings = opt.audit_settings(typed, config)
-    path = model_file(model, config)
-    loaded = OnnxModel.load(path)
-    if path != Path(model):
-        loaded.name = model  # a name in the registry says more than the file's digest
-    dataset = opt.load_dataset(
-        data, config, loaded.settings, file="test" if "test" in config.data else "path"
-    )
+    subject = chosen(model, predictions, config, served)
+    dataset = subject.dataset(data, config, conditions)
     with progress_bar() as progress:
         engine = (where or opt.EngineOptions()).arguments()
-        return run(loaded, dataset, progress=progress, **engine, **settings.arguments())
+        return run(subject.model, dataset, progress=progress, **engine, **settings.arguments())
 
 
 def show(report: Report, output_format: str, output: Path | None) -> None:

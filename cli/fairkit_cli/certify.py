@@ -10,12 +10,14 @@ import typer
 
 from fairkit.errors import FairkitError
 from fairkit_cli import options as opt
+from fairkit_cli.fields import as_options
 from fairkit_cli.interrupts import finished
 from fairkit_cli.output import FAILED, echo, exit_code, print_json, say, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from fairkit_cli.subject import Subject
     from fairkit_registry.evidence.certificate import Certificate
 
 key = typer.Typer(no_args_is_help=True, help="Keys to sign certificates with.")
@@ -39,46 +41,45 @@ def new_key(
 @opt.expanded
 def certify(
     model: Annotated[
-        str, typer.Argument(metavar="MODEL.onnx", help="The model file, or a name in the registry.")
-    ],
+        str | None,
+        typer.Argument(
+            metavar="[MODEL.onnx]",
+            help="The model file, or a name in the registry; without one, --predictions or --endpoint says what.",
+        ),
+    ] = None,
     *,
-    keys: Annotated[
-        list[Path], typer.Option("--key", metavar="FILE", help="Secret key to sign with (repeatable).")
-    ],
-    insecure_key: Annotated[
-        bool,
-        typer.Option("--insecure-key", help="Sign with a key that other users of this machine can read."),
-    ] = False,
-    output: Annotated[Path, typer.Option("--output", metavar="FILE", help="The certificate.")],
+    keys: opt.SigningKeys,
+    insecure_key: opt.InsecureKey = False,
+    output: Annotated[Path, opt.option("--output", "FILE", "The certificate.")],
     signed_data: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--signed-data",
-            metavar="FILE",
-            help="Statement about the table, from `fairkit sign-data` (repeatable).",
+        opt.option(
+            "--signed-data", "FILE", "Statement about the table, from `fairkit sign-data` (repeatable)."
         ),
     ] = None,
     sequence: Annotated[
         Path | None,
-        typer.Option(
+        opt.option(
             "--sequence",
-            metavar="FOLDER",
-            help="Where the keys' certificates are numbered and a copy of each is kept; default: your state folder.",
+            "FOLDER",
+            "Where the keys' certificates are numbered and a copy of each is kept; default: your state folder.",
         ),
     ] = None,
     columns: opt.DataOptions,
+    predictions: opt.PredictionColumns = None,
+    served: opt.EndpointOptions,
+    conditions: opt.ConditionOptions,
     typed: opt.AuditOptions,
     where: opt.EngineOptions,
     sandbox: opt.SandboxOptions,
     output_format: opt.TableFormat = "table",
     config: opt.ConfigFile = None,
 ) -> None:
-    """Audit a model and sign what is found, whatever the verdict; the exit code tells it."""
-    from fairkit.config import load_config
-    from fairkit.files import check_writable, write_atomic
-    from fairkit.onnx.model import OnnxModel
-    from fairkit_cli.names import model_file
+    """Audit a model, or a table of decisions, and sign what is found, whatever the verdict; the exit code tells it."""
+    from fairkit.support.files import check_writable, write_atomic
+    from fairkit_cli.config import load_config
     from fairkit_cli.progress import progress_bar
+    from fairkit_cli.subject import chosen
     from fairkit_registry.evidence.certifying import certify as run
     from fairkit_registry.evidence.keys import load_secret
     from fairkit_registry.evidence.sequence import SequenceFolder
@@ -89,16 +90,12 @@ def certify(
     statements = [read_statement_file(path) for path in signed_data or ()]
     check_writable(output)
     settings = load_config(config)
-    path = model_file(model, settings)
-    loaded = OnnxModel.load(path)
-    if path != Path(model):
-        loaded.name = model  # a name in the registry says more than the file's digest
-    file = "test" if "test" in settings.data else "path"
-    dataset = opt.load_dataset(columns, settings, loaded.settings, file=file)
-    told = _settings(opt.audit_settings(typed, settings), dataset.roles.to_dict())
+    subject = chosen(model, predictions, settings, served)
+    dataset = subject.dataset(columns, settings, conditions)
+    told = _settings(opt.audit_settings(typed, settings), dataset.roles.to_dict(), subject)
     with progress_bar() as progress:
         signed, report = run(
-            loaded,
+            subject.model,
             dataset,
             told,
             secrets,
@@ -119,7 +116,7 @@ def certify(
     raise typer.Exit(exit_code(report.verdict))
 
 
-def _settings(settings: opt.AuditSettings, roles: dict[str, Any]) -> Any:
+def _settings(settings: opt.AuditSettings, roles: dict[str, Any], subject: Subject) -> Any:
     """Return the settings of an audit in the form in which a certificate keeps them."""
     from dataclasses import asdict
 
@@ -134,6 +131,7 @@ def _settings(settings: opt.AuditSettings, roles: dict[str, Any]) -> Any:
         adjustment=settings.adjustment,
         confidence=settings.confidence,
         seed=settings.seed,
+        endpoint=subject.asked,
     )
 
 
@@ -167,18 +165,20 @@ class _Checked:
 def verify(
     certificate: Annotated[Path, typer.Argument(metavar="CERT", help="The certificate.")],
     *,
-    keys: Annotated[
-        list[Path], typer.Option("--key", metavar="PUB", help="Public key that you trust (repeatable).")
-    ],
-    model: Annotated[
-        str | None, typer.Option("--model", metavar="MODEL.onnx", help="The model it must be about.")
-    ] = None,
-    data: Annotated[
-        str | None, typer.Option("--data", metavar="FILE", help="The data it must be about.")
+    keys: Annotated[list[Path], opt.option("--key", "PUB", "Public key that you trust (repeatable).")],
+    model: Annotated[str | None, opt.option("--model", "MODEL.onnx", "The model it must be about.")] = None,
+    data: Annotated[str | None, opt.option("--data", "FILE", "The data it must be about.")] = None,
+    join: Annotated[
+        str | None,
+        typer.Option("--join", metavar="FILE", help="The other table, where the audit took columns of one."),
     ] = None,
     recompute: Annotated[
         bool, typer.Option("--recompute", help="Repeat the whole audit and compare every number.")
     ] = False,
+    endpoint: Annotated[
+        str | None,
+        opt.option("--endpoint", "URL", "The server to ask again, where it is about an endpoint's answers."),
+    ] = None,
     sandbox: opt.SandboxOptions,
     output_format: opt.TableFormat = "table",
 ) -> None:
@@ -189,11 +189,15 @@ def verify(
     from fairkit_registry.evidence.certificate import read_file
     from fairkit_registry.evidence.keys import load_public
 
-    if recompute and (model is None or data is None):
-        raise FairkitError("--recompute needs --model and --data: it repeats the audit on them")
+    if recompute and data is None:
+        raise FairkitError(
+            "--recompute needs --data, and --model if there is one: it repeats the audit on them"
+        )
+    if endpoint is not None and not recompute:
+        raise FairkitError("--endpoint is asked by --recompute only; add it, or leave --endpoint out")
     raw = read_file(certificate)
     trusted = [load_public(path) for path in keys]
-    checked = _check(raw, trusted, model, data, recompute=recompute)
+    checked = _check(raw, trusted, model, data, recompute=recompute, endpoint=endpoint, join=join)
     if output_format == "json":
         print_json(checked.to_dict())
     else:
@@ -202,7 +206,14 @@ def verify(
 
 
 def _check(
-    raw: bytes, trusted: list[Any], model: str | None, data: str | None, *, recompute: bool
+    raw: bytes,
+    trusted: list[Any],
+    model: str | None,
+    data: str | None,
+    *,
+    recompute: bool,
+    endpoint: str | None = None,
+    join: str | None = None,
 ) -> _Checked:
     from fairkit_registry.errors import CertificateError
     from fairkit_registry.evidence.certificate import verify as verify_certificate
@@ -212,20 +223,28 @@ def _check(
     try:
         found = checked.certificate = verify_certificate(raw, trusted, model_sha256=digest)
         checked.held += (f"signature by {', '.join(keyid[:16] for keyid in found.keyids)}",)
-        if model is not None:
+        if found.model_sha256 is None:
+            at = found.report.model.endpoint.get("url")
+            about = f"answers of {at}: no file of the model" if at else "predictions in a table: no model"
+            checked.held += (f"about {about} was seen",)
+        elif model is not None:
             checked.held += (f"about the model {found.model_sha256[:16]}",)
+        if recompute and model is None and found.model_sha256 is not None:
+            raise FairkitError("--recompute needs --model too: the certificate is about a model")
         checked.held += tuple(_signed_tables(found, trusted))
         if data is not None:
             _check_data(checked, found, raw, trusted, data)
+        if join is not None:
+            _check_join(checked, found, join)
         if recompute:
-            _recompute(checked, found, str(model), str(data))
+            _recompute(checked, found, model, str(data), endpoint, join)
     except CertificateError as error:
-        checked.failed = str(error)
+        checked.failed = as_options(str(error))
     return checked
 
 
 def _model_digest(model: str) -> str:
-    from fairkit.config import load_config
+    from fairkit_cli.config import load_config
     from fairkit_cli.names import model_file
     from fairkit_registry.blobs import hash_file
 
@@ -255,16 +274,45 @@ def _check_data(checked: _Checked, found: Certificate, raw: bytes, trusted: list
     checked.held += (f"about the data {found.report.data.sha256[:16]}",)
 
 
-def _recompute(checked: _Checked, found: Certificate, model: str, data: str) -> None:
-    from fairkit.config import load_config
+def _check_join(checked: _Checked, found: Certificate, join: str) -> None:
+    from fairkit.data.dataset import load_data
+    from fairkit_registry.errors import VerificationError
+
+    digest, stated = load_data(join).learn().sha256, found.report.data.joined.get("sha256")
+    if digest != stated:
+        of = "no other table" if stated is None else f"the content {str(stated)[:16]}..."
+        raise VerificationError(
+            f"the joined table is another one: the certificate names {of}, not {digest[:16]}..."
+        )
+    checked.held += (f"about columns of the table {digest[:16]}",)
+
+
+def _recompute(
+    checked: _Checked,
+    found: Certificate,
+    model: str | None,
+    data: str,
+    endpoint: str | None,
+    join: str | None,
+) -> None:
+    from fairkit_cli.config import load_config
     from fairkit_cli.names import model_file
     from fairkit_cli.progress import progress_bar
     from fairkit_registry.evidence.recompute import recompute
     from fairkit_registry.evidence.settings import AuditSettings
 
-    dataset = AuditSettings.from_dict(found.settings).open_data(data)
+    stated = found.settings.get("endpoint", {}).get("url")
+    if stated != endpoint:  # what a certificate names is never asked unless the user names it too
+        raise FairkitError(
+            f"the certificate is about answers of {stated or 'no endpoint'}; to ask again, name that address: "
+            f"--endpoint {stated}"
+            if stated
+            else "the certificate is about no endpoint; leave out --endpoint"
+        )
+    dataset = AuditSettings.from_dict(found.settings).open_data(data, join)
     with progress_bar() as progress:
-        again = recompute(found, model_file(model, load_config()), dataset, progress=progress)
+        file = None if model is None else model_file(model, load_config())
+        again = recompute(found, file, dataset, progress=progress)
     checked.held += (f"all {len(again.findings)} findings, computed again",)
 
 
@@ -277,5 +325,5 @@ def _lines(path: Path, checked: _Checked) -> list[str]:
         lines.append(f"  does not hold: {checked.failed}")
     elif checked.certificate is not None:
         lines += [f"  {line}" for line in describe(checked.certificate)]
-        lines += [f"  rule: {rule.reason}" for rule in checked.certificate.report.policy]
+        lines += [f"  rule: {as_options(rule.reason)}" for rule in checked.certificate.report.policy]
     return lines

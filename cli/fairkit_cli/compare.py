@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fairkit.errors import ParameterError
 from fairkit_cli import options as opt
+from fairkit_cli.compared import is_report, of_reports, of_tables
 from fairkit_cli.output import record_text, write
 
 if TYPE_CHECKING:
@@ -17,12 +19,22 @@ if TYPE_CHECKING:
 @opt.expanded
 def compare(
     models: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
-            metavar="A.onnx B.onnx ...", help="Model files, or names in the registry; the first is the base."
+            metavar="[A.onnx B.onnx ...]",
+            help="Model files, or names in the registry; the first is the base.",
         ),
-    ],
+    ] = None,
+    *,
     columns: opt.DataOptions,
+    against: Annotated[
+        str | None,
+        opt.option(
+            "--against", "FILE", "A later table: compare one model on it with the same model on --data."
+        ),
+    ] = None,
+    predictions: opt.PredictionColumns = None,
+    conditions: opt.ConditionOptions,
     where: opt.EngineOptions,
     sandbox: opt.SandboxOptions,
     task: opt.TaskName = None,
@@ -31,22 +43,46 @@ def compare(
     score_kind: opt.ScoreKindName = None,
     favorable_class: opt.FavorableClass = None,
     threshold: opt.Threshold = None,
+    auditors: opt.AuditorNames = None,
+    assignments: opt.Assignments = None,
+    classes: opt.Classes = None,
+    rename: opt.Rename = None,
     confidence: opt.Confidence = None,
     output_format: opt.PageFormat = "table",
     output: opt.Output = None,
     config: opt.ConfigFile = None,
 ) -> None:
-    """Compare models with the first of them on the same rows: what is significantly better or worse?"""
+    """Compare models with the first of them on the same rows: what is significantly better or worse?
+
+    With --auditor subgroups, groups that nobody named are searched in every model; each that is found is measured in
+    both.
+
+    Two reports (JSON) or certificates in place of the models are compared as they are, number by number. With --against
+    one model is compared on two tables. Each --predictions is one more to compare, after the models: columns of the
+    data, as in `fairkit audit`.
+    """
     from fairkit.comparing.run import compare as run
-    from fairkit.config import load_config
-    from fairkit.files import check_writable
-    from fairkit.onnx.model import OnnxModel
+    from fairkit.data.predictions import PredictionRoles
+    from fairkit.models.columns import PredictedColumns
+    from fairkit.support.files import check_writable
     from fairkit_cli.audit import drawing
-    from fairkit_cli.names import model_file
+    from fairkit_cli.config import load_config
     from fairkit_cli.progress import progress_bar
+    from fairkit_cli.subject import load_model
 
     if output is not None:
         check_writable(output)
+    if models and any(map(is_report, models)):
+        typed = (against, predictions, task, score_output, decision_output, score_kind, favorable_class)
+        more = (threshold, auditors, assignments, confidence)
+        groups = (columns, conditions, where, sandbox)
+        if any(one is not None for one in (*typed, *more)) or any(one != type(one)() for one in groups):
+            raise ParameterError(
+                "reports and certificates are compared as they are: leave the other options out"
+            )
+        result = of_reports(models)
+        write(lambda terminal: text_of(result, output_format, terminal), output)
+        return
     settings = load_config(config)
     told = opt.AuditOptions(
         task=task,
@@ -55,21 +91,38 @@ def compare(
         score_kind=score_kind,
         favorable_class=favorable_class,
         threshold=threshold,
+        assignments=assignments,
+        auditors=auditors,
+        classes=classes,
+        rename=rename,
         confidence=confidence,
     )
     audited = opt.audit_settings(told, settings)
-    loaded = [OnnxModel.load(model_file(model, settings)) for model in models]
-    for name, one in zip(models, loaded, strict=True):
-        if not Path(name).exists():
-            one.name = name  # in the registry a file is called after its digest
+    asked = {*(auditors or ()), *(text.partition(".")[0] for text in assignments or ())}
+    chosen = [name for name in audited.auditors if name in asked]
+    loaded = [load_model(model, settings) for model in models or ()]
+    told_columns = [PredictionRoles.parse([text]) for text in predictions or ()]
+    if not told_columns and settings.data.get("predictions"):
+        told_columns = [PredictionRoles.of(settings.data["predictions"])]
+    compared = [*loaded, *(PredictedColumns.of(one) for one in told_columns)]
     carried = next((model.settings for model in loaded if model.settings), {})
     file = "test" if "test" in settings.data else "path"
-    data = opt.load_dataset(columns, settings, carried, file=file)
+    data = opt.load_dataset(columns, settings, carried, file=file, conditions=conditions)
+    if against is not None:
+        later = opt.load_dataset(replace(columns, data=against), settings, carried, conditions=conditions)
+        with drawing(output_format), progress_bar() as progress:
+            told_engine = {"progress": progress, **where.arguments()}
+            result = of_tables(compared, data, later, audited, told_engine)
+        write(lambda terminal: text_of(result, output_format, terminal), output)
+        return
     with drawing(output_format), progress_bar() as progress:
         result = run(
-            loaded,
+            compared,
             data,
+            auditors=chosen,
+            parameters={name: audited.parameters[name] for name in chosen if name in audited.parameters},
             confidence=audited.confidence,
+            seed=audited.seed,
             options=audited.options,
             progress=progress,
             **where.arguments(),

@@ -1,4 +1,4 @@
-"""`fairkit demo`: train, audit, mitigate, compare, certify and promote, on built-in data, offline."""
+"""`fairkit demo`: train, audit, repair by policy, certify and promote, on built-in data, offline."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from fairkit.errors import DataError
-from fairkit_cli.output import echo, write
+from fairkit_cli.options import option
+from fairkit_cli.output import echo
 
 TRAIN_ROWS, TEST_ROWS = 20_000, 10_000
 ROLES = {"label": "decision", "favorable": "approved", "sensitive": ["sex"], "drop": ["would_repay"]}
@@ -23,10 +24,10 @@ def demo(
     ctx: typer.Context,
     keep: Annotated[
         Path | None,
-        typer.Option("--keep", metavar="FOLDER", help="Keep the files there; the folder must be new."),
+        option("--keep", "FOLDER", "Keep the files there; the folder must be new."),
     ] = None,
 ) -> None:
-    """Show a complete run on synthetic loans: train, audit, mitigate, compare, certify, promote."""
+    """Show a complete run on synthetic loans: train, audit, repair by policy, certify, promote."""
     if keep is not None:
         if keep.exists():
             raise DataError(f"{str(keep)!r} is there already; give --keep a folder that is not")
@@ -42,13 +43,13 @@ def demo(
 def _run(folder: Path, command: Any) -> None:
     with chdir(folder):
         _write_data()
-        result = _train()
+        _train()
         _type(command, "audit", "plain.onnx", "--data", "test.parquet", "--max", RULE)
-        _say(f"A rule is broken. {result.plugin} trains again under a constraint; on the held-out rows:")
-        _show_command("mitigate", "--plugin", result.plugin, *_data_options(), "--output", "fair.onnx")
-        from fairkit_cli.text.comparison import comparison
-
-        write(lambda terminal: comparison(result, terminal=terminal))
+        _say(
+            "The rule is broken. A policy is all that a repair needs: the search predicts every alternative's chance "
+            "of passing, trains the most accurate one that surely will, and looks at the test rows once."
+        )
+        _type(command, "mitigate", "--max", RULE, *_data_options(), "--output", "fair.onnx")
         _say("The new file alone carries all that an audit needs:")
         _type(command, "audit", "fair.onnx", "--data", "test.parquet", "--max", RULE)
         _evidence(command)
@@ -69,14 +70,16 @@ def _write_data() -> None:
     )
 
 
-def _train() -> Any:
+def _train() -> None:
+    """Train a model without mitigation, as a bank would have one."""
     from fairkit.data.dataset import load_data
-    from fairkit.mitigation.run import mitigate
+    from fairkit.data.table import Table
+    from fairkit.fitted import Run
+    from fairkit.learners import fit_learner
+    from fairkit.onnx.write.export import export_bytes
 
-    train, test = (load_data(f"{part}.parquet", **ROLES) for part in ("train", "test"))  # type: ignore[arg-type]
-    result = mitigate("fairgbm", train, test=test, output="fair.onnx")
-    Path("plain.onnx").write_bytes(result.baseline_onnx)
-    return result
+    table = Table.from_dataset(load_data("train.parquet", **ROLES))  # type: ignore[arg-type]
+    Path("plain.onnx").write_bytes(export_bytes(fit_learner("lightgbm", table, Run()), table))
 
 
 def _evidence(command: Any) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import platform
-import re
 import sys
 import tempfile
 import traceback
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from fairkit.errors import FairkitError
+from fairkit_cli.fields import as_options
 from fairkit_cli.interrupts import lasting_interrupts
 from fairkit_cli.output import BUG, INTERRUPTED, USAGE, give_up, say
 
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
 KEPT = 20
 """Reports of bugs that are kept; older ones are deleted."""
-
-_FIELD = re.compile(r"`(drop|favorable|features|jobs|label|learner|sensitive|state)`")
-"""Fields of core that are options of the same name; core's messages have no other words for them."""
 
 _SURROUNDINGS = frozenset(
     getattr(errno, name)
@@ -100,11 +97,6 @@ def told(error: BaseException) -> str | None:
         where = f"{os.fsdecode(error.filename)!r}: " if isinstance(error.filename, str | bytes) else ""
         return f"{where}{error.strerror}"
     return None
-
-
-def as_options(text: str) -> str:
-    """Put the option that people type in place of a field that core names in backticks: ``--label`` for `label`."""
-    return _FIELD.sub(r"--\1", text)
 
 
 def _bug(error: BaseException) -> typer.Exit:

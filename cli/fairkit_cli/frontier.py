@@ -10,112 +10,105 @@ import typer
 
 from fairkit.errors import ParameterError
 from fairkit_cli import options as opt
-from fairkit_cli.output import INTERRUPTED, record_text, say, write
+from fairkit_cli.output import INCONCLUSIVE, INTERRUPTED, PASSED, exit_code, record_text, say, write
 
 if TYPE_CHECKING:
-    from fairkit.config import Config
-    from fairkit.frontiers.run import Frontier
+    from fairkit.frontiers.record import Frontier
     from fairkit.frontiers.sweeps import Sweep
+    from fairkit_cli.config import Config
 
 Plugins = Annotated[
     list[str] | None,
-    typer.Option("--plugin", metavar="NAME", help="A method; repeatable, all in one picture."),
+    opt.option("--plugin", "NAME", "A method; repeatable, all in one picture."),
 ]
 Vary = Annotated[
     list[str] | None,
-    typer.Option(
+    opt.option(
         "--vary",
-        metavar="KEY=A,B,C",
-        help="Values of a parameter to try. KEY=LOW:HIGH:N is a range, with :log a logarithmic one; with several "
+        "KEY=A,B,C",
+        "Values of a parameter to try. KEY=LOW:HIGH:N is a range, with :log a logarithmic one; with several "
         "plugins write PLUGIN.KEY.",
     ),
 ]
 Search = Annotated[
     list[str] | None,
-    typer.Option(
+    opt.option(
         "--search",
-        metavar="KEY=LOW:HIGH",
-        help="A range from which an optimiser chooses values; with :log on a logarithmic scale.",
+        "KEY=LOW:HIGH",
+        "A range from which an optimiser chooses values; with :log on a logarithmic scale.",
     ),
 ]
-Budget = Annotated[
-    int, typer.Option("--budget", metavar="N", min=1, help="How many points each search tries.")
-]
+Budget = Annotated[int, opt.option("--budget", "N", "How many points each search tries.", min=1)]
 Performance = Annotated[
     str | None,
-    typer.Option(
-        "--performance", metavar="METRIC", help="The metric of the vertical axis. Default: accuracy."
-    ),
+    opt.option("--performance", "METRIC", "The metric of the vertical axis. Default: accuracy."),
 ]
 Disparity = Annotated[
     str | None,
-    typer.Option(
+    opt.option(
         "--disparity",
-        metavar="METRIC:COL",
-        help="The metric of the horizontal axis. Default: demographic_parity_difference of the first sensitive "
-        "column.",
+        "METRIC:COL",
+        "The metric of the horizontal axis, or subgroup_difference. Default: demographic_parity_difference of the "
+        "first sensitive column.",
     ),
 ]
 FormerDisparity = Annotated[str | None, typer.Option("--metric", metavar="METRIC:COL", hidden=True)]
 Limit = Annotated[
     float | None,
-    typer.Option(
+    opt.option(
         "--limit",
-        metavar="X",
-        help="Pick the model with the best performance among those whose disparity is at most X.",
+        "X",
+        "Pick the model with the best performance among those that will surely keep a disparity of at most X on the "
+        "test rows. The exit code is the verdict's.",
+    ),
+]
+Sure = Annotated[
+    float | None,
+    opt.option(
+        "--sure",
+        "P",
+        "With --limit: how large the predicted chance must be that the test rows keep it. Default: 0.95.",
     ),
 ]
 Alpha = Annotated[
     float,
-    typer.Option(
+    opt.option(
         "--alpha",
-        metavar="A",
+        "A",
+        "Without --limit: pick the model with the largest A · performance + (1-A) · (1 - disparity).",
         min=0,
         max=1,
-        help="Without --limit: pick the model with the largest A · performance + (1-A) · (1 - disparity).",
     ),
 ]
 Repeats = Annotated[
     int,
-    typer.Option(
+    opt.option(
         "--repeats",
-        metavar="K",
+        "K",
+        "Train each point of the front K times, all but the first on rows drawn anew, and show how far it moves.",
         min=1,
-        help="Train each point of the front K times, all but the first on rows drawn anew, and show how far it moves.",
     ),
 ]
 Jobs = Annotated[
     int | None,
-    typer.Option(
-        "--jobs",
-        metavar="N",
-        min=1,
-        help="How many points are trained at a time. Default: one for each core.",
-    ),
+    opt.option("--jobs", "N", "How many points are trained at a time. Default: one for each core.", min=1),
 ]
 StateFile = Annotated[
     Path | None,
-    typer.Option(
+    opt.option(
         "--state",
-        metavar="FILE",
-        help="A file that keeps the finished points; the same command continues from it.",
-        rich_help_panel=opt.OUTPUT,
+        "FILE",
+        "A file that keeps the finished points; the same command continues from it.",
+        opt.OUTPUT,
     ),
 ]
 Model = Annotated[
     Path | None,
-    typer.Option(
-        "--output", metavar="OUT.onnx", help="Where the picked model goes.", rich_help_panel=opt.OUTPUT
-    ),
+    opt.option("--output", "OUT.onnx", "Where the picked model goes.", opt.OUTPUT),
 ]
 Page = Annotated[
     Path | None,
-    typer.Option(
-        "--report",
-        metavar="FILE",
-        help="Write the result there, not to the screen.",
-        rich_help_panel=opt.OUTPUT,
-    ),
+    opt.option("--report", "FILE", "Write the result there, not to the screen.", opt.OUTPUT),
 ]
 
 
@@ -131,35 +124,36 @@ def frontier(
     where: opt.EngineOptions,
     test: Annotated[
         str | None,
-        typer.Option(
+        opt.option(
             "--test",
-            metavar="FILE",
-            help="Rows to report the picked model on. Default: some of the data are held out.",
-            rich_help_panel=opt.DATA,
+            "FILE",
+            "Rows to report the picked model on. Default: some of the data are held out.",
+            opt.DATA,
         ),
     ] = None,
     holdout: Annotated[
         float | None,
-        typer.Option(
+        opt.option(
             "--holdout",
-            metavar="SHARE",
-            help="The share of the rows held out for validation, and again for the test. Default: 0.2.",
-            rich_help_panel=opt.DATA,
+            "SHARE",
+            "The share of the rows held out for validation, and again for the test. Default: 0.2.",
+            opt.DATA,
         ),
     ] = None,
     performance: Performance = None,
     disparity: Disparity = None,
     metric: FormerDisparity = None,
     limit: Limit = None,
+    sure: Sure = None,
     alpha: Alpha = 0.75,
     learner: Annotated[
         str | None,
-        typer.Option("--learner", metavar="NAME", help="The learner of the methods that take one."),
+        opt.option("--learner", "NAME", "The learner of the methods that take one."),
     ] = None,
     repeats: Repeats = 1,
     jobs: Jobs = None,
     threads: Annotated[
-        int | None, typer.Option("--threads", metavar="N", help="How many threads each training uses.")
+        int | None, opt.option("--threads", "N", "How many threads each training uses.")
     ] = None,
     confidence: opt.Confidence = None,
     seed: opt.Seed = None,
@@ -172,19 +166,25 @@ def frontier(
     """Train along parameters, draw performance against a disparity, and pick a model by a rule."""
     import dataclasses
 
-    from fairkit.config import load_config
-    from fairkit.files import check_writable, write_atomic
     from fairkit.frontiers.choice import Choice
     from fairkit.frontiers.run import frontier as run
+    from fairkit.frontiers.run import own_auditor
+    from fairkit.support.files import check_writable, write_atomic
     from fairkit_cli.audit import drawing
+    from fairkit_cli.config import load_config
     from fairkit_cli.progress import progress_bar
 
     for target in (output, report, state):
         if target is not None:
             check_writable(target)
     settings = load_config(config)
-    sweeps = read_sweeps(plugin or [], vary or [], search or [], assignments or [], settings)
-    audited = opt.audit_settings(opt.AuditOptions(confidence=confidence, seed=seed), settings)
+    measured = _disparity(disparity, metric)
+    auditor = own_auditor(measured)
+    of_auditors = [text for text in assignments or [] if auditor and text.startswith(f"{auditor}.")]
+    of_methods = [text for text in assignments or [] if text not in of_auditors]
+    sweeps = read_sweeps(plugin or [], vary or [], search or [], of_methods, settings)
+    told = opt.AuditOptions(confidence=confidence, seed=seed, assignments=of_auditors)
+    audited = opt.audit_settings(told, settings)
     data = opt.load_dataset(columns, settings, file="train" if settings.data.get("train") else "path")
     held = None
     if test is not None or (columns.data is None and settings.data.get("test")):
@@ -197,8 +197,9 @@ def frontier(
                 test=held,
                 holdout=0.2 if holdout is None else holdout,
                 performance=performance,
-                disparity=_disparity(disparity, metric),
-                choice=Choice(limit=limit, alpha=alpha),
+                disparity=measured,
+                parameters=audited.parameters,
+                choice=Choice(limit=limit, alpha=alpha, sure=0.95 if sure is None else sure),
                 budget=budget,
                 learner=learner,
                 seed=audited.seed,
@@ -222,6 +223,7 @@ def frontier(
         write_atomic(output, result.model)
         say(f"wrote {output}")
     write(lambda terminal: text_of(result, output_format, terminal), report)
+    raise typer.Exit(exit_code(result.verdict) or (PASSED if result.sure else INCONCLUSIVE))
 
 
 def _disparity(named: str | None, former: str | None) -> str | None:

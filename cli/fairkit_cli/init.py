@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairkit.errors import ConfigError
-from fairkit.escaping import toml_text
+from fairkit.support.escaping import toml_text
 from fairkit_cli.output import say
 from fairkit_cli.text.plain import shown
 
@@ -41,6 +41,29 @@ _LABELS = (
     "fraud",
 )
 _GOOD = ("1", "yes", "true", "approved", "good", "hired", "pass", ">50k", "accepted", "granted")
+_DECISIONS = (
+    "decision",
+    "approved",
+    "accepted",
+    "granted",
+    "predicted",
+    "prediction",
+    "pred",
+    "y_pred",
+    "predicted_label",
+)
+_SCORES = (
+    "score",
+    "p",
+    "prob",
+    "probability",
+    "proba",
+    "y_score",
+    "y_prob",
+    "predicted_probability",
+    "risk_score",
+)
+_OUTCOMES = ("repaid", "paid", "actual", "observed", "truth", "ground_truth", "y_true")
 _LOOK_AT = 65_536
 
 
@@ -51,7 +74,7 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Replace a fairkit.toml that is there.")] = False,
 ) -> None:
     """Write a fairkit.toml after a look at the data."""
-    from fairkit.files import write_atomic
+    from fairkit.support.files import write_atomic
 
     target = Path("fairkit.toml")
     if target.exists() and not force:
@@ -63,13 +86,20 @@ def init(
 
 
 def look(path: Path) -> dict[str, Any]:
-    """Guess the label, its favorable value and the sensitive columns from names and values."""
+    """Guess the label, its favorable value, the sensitive columns and columns of predictions from names and values."""
     from fairkit.data.sources import open_source
 
     source = open_source(path)
     values = _few_values(source)
     guess: dict[str, Any] = {}
-    label = _guess_label(list(source.types), values)
+    predictions = _guess_predictions(source, values)
+    if predictions:
+        guess["predictions"] = predictions
+        rest = [column for column in source.types if column not in predictions.values()]
+        named = [column for column in rest if column.lower() in (*_LABELS, *_OUTCOMES)]
+        label = next(iter(named), None)
+    else:
+        label = _guess_label(list(source.types), values)
     if label is not None:
         guess["label"] = label
         favorable = _guess_favorable(values.get(label, []))
@@ -94,6 +124,35 @@ def _few_values(source: Source) -> dict[str, list[str]]:
         if len(distinct) <= 20:
             found[name] = sorted(value_text(value) for value in distinct)
     return found
+
+
+def _guess_predictions(source: Source, values: dict[str, list[str]]) -> dict[str, str]:
+    """Return the columns of decisions and scores, where the table is a log of them; else nothing.
+
+    A column of decisions alone may be the outcome to predict: beside it there must be a score or an outcome.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    lower = {column.lower(): column for column in reversed(list(source.types))}
+    decisions = [
+        lower[name] for name in _DECISIONS if name in lower and len(values.get(lower[name], ())) <= 2
+    ]
+    decisions = [column for column in decisions if column in values]
+    head = next(iter(source.batches(source.columns, _LOOK_AT)), None)
+    scores = []
+    for name in _SCORES:
+        column = (
+            None if head is None or name not in lower else head.column(head.schema.names.index(lower[name]))
+        )
+        if column is not None and pa.types.is_floating(column.type) and column.null_count < len(column):
+            ends = pc.min_max(column).as_py()
+            scores += [lower[name]] if ends["min"] >= 0 and ends["max"] <= 1 else []
+    outcome = any(name in lower for name in _OUTCOMES)
+    if not scores and not (decisions and outcome):
+        return {}
+    found = {"decision": decisions[0]} if decisions else {}
+    return found | ({"score": scores[0]} if scores else {})
 
 
 def _guess_label(columns: list[str], values: dict[str, list[str]]) -> str | None:
@@ -125,6 +184,8 @@ def settings_text(data: Path | None, guess: dict[str, Any]) -> str:
             line("label", '"approved"'),
             line("favorable", '"yes"'),
             line("sensitive", '["sex", "race", "sex+race", "age:25:60"]'),
+            line("predictions", '{ decision = "approved", score = "p" }  # in place of a model'),
+            '# join = { path = "people.parquet", on = "person_id" }',
             '# drop = ["id"]',
             "",
             "[audit]",
@@ -141,7 +202,9 @@ def settings_text(data: Path | None, guess: dict[str, Any]) -> str:
     )
 
 
-def _toml(value: str | list[str]) -> str:
+def _toml(value: str | list[str] | dict[str, str]) -> str:
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{key} = {_toml(one)}' for key, one in value.items())} }}"
     if isinstance(value, list):
         return f"[{', '.join(map(_toml, value))}]"
     try:

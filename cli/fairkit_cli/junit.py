@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
-from fairkit.escaping import visible
+from fairkit.support.escaping import visible
+from fairkit_cli.fields import as_options
 
 if TYPE_CHECKING:
     from fairkit.results.findings import Report, RuleResult
@@ -29,7 +30,9 @@ def junit(report: Report) -> str:
 
 def _case(suite: ET.Element, rule: RuleResult) -> None:
     limit = f"at most {rule.maximum:g}" if rule.maximum is not None else f"at least {rule.minimum:g}"
-    where, metric, reason = (visible(text) for text in (rule.sensitive or "all", rule.metric, rule.reason))
+    where, metric, reason = (
+        visible(text) for text in (rule.place or "all", rule.metric, as_options(rule.reason))
+    )
     case = ET.SubElement(suite, "testcase", classname=f"fairkit.{where}", name=f"{metric} {limit}")
     if rule.verdict == "fail":
         ET.SubElement(case, "failure", message=reason, type="policy")

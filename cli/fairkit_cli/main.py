@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from fairkit_cli import (
+    attest,
     audit,
     certify,
     compare,
@@ -20,6 +21,7 @@ from fairkit_cli import (
     plugins,
     registry,
     sign_data,
+    watch,
 )
 from fairkit_cli.failures import guarded
 from fairkit_cli.interrupts import end_at_once, own_process
@@ -97,11 +99,12 @@ def _show_warning(
 
 _usual = warnings.showwarning
 
+app.command("attest")(with_timings(attest.attest))
 app.command("audit")(with_timings(audit.audit))
 app.command("compare")(with_timings(compare.compare))
 app.command("demo")(with_timings(demo.demo))
 app.command("frontier")(with_timings(frontier.frontier))
-app.command("init")(init.init)
+app.command("init")(with_timings(init.init))
 app.command("mitigate")(with_timings(mitigate.mitigate))
 app.command("plan")(with_timings(plan.plan))
 app.command("certify")(with_timings(certify.certify))
@@ -110,6 +113,7 @@ app.command("verify")(with_timings(certify.verify))
 app.add_typer(certify.key, name="key")
 app.add_typer(registry.app, name="registry")
 app.add_typer(plugins.app, name="plugins")
+app.add_typer(watch.app, name="watch")
 
 
 def run() -> None:

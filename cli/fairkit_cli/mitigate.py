@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,60 +11,55 @@ import typer
 
 from fairkit.errors import ParameterError
 from fairkit_cli import options as opt
-from fairkit_cli.output import exit_code, print_json, put, say, write
+from fairkit_cli.output import INCONCLUSIVE, exit_code, print_json, put, say, write
 
 if TYPE_CHECKING:
-    from fairkit.config import Config
     from fairkit.mitigation.run import MitigationResult
+    from fairkit.results.policy import Rule
+    from fairkit_cli.config import Config
 
-PluginName = Annotated[str | None, typer.Option("--plugin", metavar="NAME", help="The method.")]
+PluginName = Annotated[str | None, opt.option("--plugin", "NAME", "The method.")]
 BaseModel = Annotated[
     str | None,
-    typer.Option("--model", metavar="BASE.onnx", help="The model to repair, for post-processing methods."),
+    opt.option("--model", "BASE.onnx", "The model to repair, for post-processing methods."),
 ]
 Learner = Annotated[
     str | None,
-    typer.Option(
+    opt.option(
         "--learner",
-        metavar="NAME",
-        help="What trains: lightgbm, xgboost, logistic, linear, forest, mlp, or one that a plugin brings.",
+        "NAME",
+        "What trains: lightgbm, xgboost, logistic, linear, forest, mlp, or one that a plugin brings.",
     ),
 ]
 TestFile = Annotated[
     str | None,
-    typer.Option(
-        "--test", metavar="FILE", help="Rows to audit on; else some are held out.", rich_help_panel=opt.DATA
-    ),
+    opt.option("--test", "FILE", "Rows to audit on; else some are held out.", opt.DATA),
 ]
 Holdout = Annotated[
     float | None,
-    typer.Option(
-        "--holdout", metavar="SHARE", help="The share held out; default 0.2.", rich_help_panel=opt.DATA
-    ),
+    opt.option("--holdout", "SHARE", "The share held out; default 0.2.", opt.DATA),
 ]
 Target = Annotated[
     Path | None,
-    typer.Option("--output", metavar="OUT.onnx", help="Where the model goes.", rich_help_panel=opt.OUTPUT),
+    opt.option("--output", "OUT.onnx", "Where the model goes.", opt.OUTPUT),
 ]
 RegisterName = Annotated[
     str | None,
-    typer.Option(
-        "--register", metavar="NAME", help="Add both models to the registry.", rich_help_panel=opt.OUTPUT
-    ),
+    opt.option("--register", "NAME", "Add both models to the registry.", opt.OUTPUT),
 ]
 RegistryFolder = Annotated[
     Path | None, typer.Option("--registry", help="The registry's folder.", rich_help_panel=opt.OUTPUT)
 ]
 Repeats = Annotated[
     int | None,
-    typer.Option(
+    opt.option(
         "--repeats",
-        metavar="K",
+        "K",
+        "Train K models, all but the first on rows drawn anew, and show how far retraining goes. Default: 1.",
         min=1,
-        help="Train K models, all but the first on rows drawn anew, and show how far retraining goes. Default: 1.",
     ),
 ]
-Threads = Annotated[int | None, typer.Option("--threads", metavar="N", help="Threads; default: all cores.")]
+Threads = Annotated[int | None, opt.option("--threads", "N", "Threads; default: all cores.")]
 
 
 @opt.expanded
@@ -80,6 +77,7 @@ def mitigate(
     learner: Learner = None,
     maximum: opt.MaxRules = None,
     minimum: opt.MinRules = None,
+    search: opt.SearchOptions,
     confidence: opt.Confidence = None,
     seed: opt.Seed = None,
     threads: Threads = None,
@@ -90,47 +88,118 @@ def mitigate(
     output_format: opt.PageFormat = "table",
     config: opt.ConfigFile = None,
 ) -> None:
-    """Train or repair a model so that it treats people more alike; show it before and after."""
-    from fairkit.config import load_config
-    from fairkit.files import check_writable
-    from fairkit.mitigation.run import mitigate as run
+    """Train or repair a model so that it treats people more alike; show it before and after.
+
+    With a policy and no --plugin, every method that can meet the policy is tried, and the most accurate model that will
+    surely pass is written; the test rows are looked at once.
+    """
+    from fairkit.support.files import check_writable
     from fairkit_cli.audit import drawing
+    from fairkit_cli.config import load_config
     from fairkit_cli.progress import progress_bar
 
     settings = load_config(config)
     target = _target(output, settings)
     check_writable(target)
-    name = _plugin(plugin, settings)
     audited = opt.audit_settings(
         opt.AuditOptions(maximums=maximum, minimums=minimum, confidence=confidence, seed=seed, task=task),
         settings,
     )
+    name = _plugin(plugin, settings, audited.policy)
     carried = _carried(model)
     train = opt.load_dataset(
         columns, settings, carried, file="train" if settings.data.get("train") else "path"
     )
+    shared: dict[str, Any] = {
+        "test": _test_data(test, columns, settings, carried),
+        "holdout": _first(holdout, settings.mitigate.get("holdout"), 0.2),
+        "model": model,
+        "learner": learner or settings.mitigate.get("learner"),
+        "seed": _first(seed, settings.mitigate.get("seed"), audited.seed),
+        "threads": threads,
+        "policy": audited.policy,
+        "confidence": audited.confidence,
+        "output": target,
+    }
+    again = _first(repeats, settings.mitigate.get("repeats"), 1)
+    asked = Plan(name, tuple(assignments or ()), search, where, again, audited.options.task)
     with drawing(output_format), progress_bar() as progress:
-        result = run(
-            name,
-            train,
-            test=_test_data(test, columns, settings, carried),
-            holdout=_first(holdout, settings.mitigate.get("holdout"), 0.2),
-            model=model,
-            learner=learner or settings.mitigate.get("learner"),
-            task=audited.options.task,
-            seed=_first(seed, settings.mitigate.get("seed"), audited.seed),
-            threads=threads,
-            policy=audited.policy,
-            confidence=audited.confidence,
-            repeats=_first(repeats, settings.mitigate.get("repeats"), 1),
-            output=target,
-            progress=progress,
-            **where.arguments(),
-            **_parameters(name, assignments or (), settings),
-        )
+        result = _searched_or_run(asked, train, shared | {"progress": progress}, settings)
     registered = [] if register is None else _register(register, registry, result, target, settings)
     _show(result, target, registered, output_format)
-    raise typer.Exit(exit_code(result.after.verdict))
+    raise typer.Exit(exit_code(result.after.verdict) or (INCONCLUSIVE if result.is_constant else 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Whether to search or to run one method, and what decides that."""
+
+    plugin: str | None
+    assignments: tuple[str, ...]
+    search: opt.SearchOptions
+    where: opt.EngineOptions
+    repeats: int
+    task: Any
+
+
+def _searched_or_run(asked: Plan, train: Any, shared: dict[str, Any], settings: Config) -> MitigationResult:
+    """Search under the policy where one can be; else run the named method as it is set.
+
+    Raises
+    ------
+    typer.Exit
+        Code 3: the test rows cannot decide the policy.
+    """
+    from fairkit.errors import PowerError
+    from fairkit.mitigation.run import mitigate
+    from fairkit.repairing.asked import can_choose
+    from fairkit.repairing.run import repair
+    from fairkit_cli.fields import as_options
+
+    own = {} if asked.plugin is None else _parameters(asked.plugin, asked.assignments, settings)
+    plain = asked.where.engine is not None or asked.repeats > 1 or asked.task not in (None, "binary")
+    if asked.plugin is not None and (plain or not can_choose(asked.plugin, shared["policy"], own)):
+        if asked.search.typed():
+            raise ParameterError(
+                f"{asked.search.typed()[0]} is for a search under a policy, and here {asked.plugin} runs as it is set: "
+                "leave it out, or give a policy that the method can meet, and not its tolerance"
+            )
+        more = {**asked.where.arguments(), "repeats": asked.repeats, "task": asked.task}
+        return mitigate(asked.plugin, train, **shared, **more, **own)
+    if plain:
+        raise ParameterError(
+            "a search under a policy runs on this machine, trains its pick once, and is for binary outcomes: leave out "
+            "--engine, --repeats and --task, or name one method with --plugin"
+        )
+    options = asked.search.arguments(settings)
+    if asked.plugin is not None:
+        if options["methods"]:
+            raise ParameterError("give --plugin or --methods, not both")
+        options |= {"methods": [asked.plugin], "unconstrained": False, "anyway": True}
+    given = {asked.plugin: own} if asked.plugin else _of_methods(asked.assignments, settings)
+    try:
+        return repair(train, **shared, **options, parameters=given)
+    except PowerError as error:
+        say(as_options(str(error)))
+        raise typer.Exit(INCONCLUSIVE) from error
+
+
+def _of_methods(assignments: Sequence[str], config: Config) -> dict[str, dict[str, Any]]:
+    """Combine ``[mitigate.METHOD]`` with --set METHOD.KEY=VALUE."""
+    from fairkit.mitigation.choose import find_mitigator
+    from fairkit.parameters.declare import split_assignment
+
+    given: dict[str, dict[str, Any]] = {name: dict(values) for name, values in config.mitigators.items()}
+    for text in assignments:
+        key, value = split_assignment(text)
+        owner, dot, inner = key.partition(".")
+        if not dot:
+            raise ParameterError(
+                f"--set {text!r} does not say whose parameter it is; write METHOD.KEY=VALUE, as in "
+                "--set threshold-optimizer.min_group=50"
+            )
+        given.setdefault(find_mitigator(owner).name, {})[inner] = value
+    return given
 
 
 def _target(output: Path | None, config: Config) -> Path:
@@ -143,11 +212,14 @@ def _target(output: Path | None, config: Config) -> Path:
     )
 
 
-def _plugin(plugin: str | None, config: Config) -> str:
+def _plugin(plugin: str | None, config: Config, policy: Sequence[Rule]) -> str | None:
     chosen = plugin or config.mitigate.get("plugin")
-    if chosen is None:
-        raise ParameterError("which method? Give --plugin NAME; `fairkit plugins` lists them")
-    return str(chosen)
+    if chosen is None and not policy:
+        raise ParameterError(
+            "which method? Give --plugin NAME (`fairkit plugins` lists them), or a policy, as in "
+            "--max demographic_parity_difference:sex=0.05, and the search finds one"
+        )
+    return None if chosen is None else str(chosen)
 
 
 def _carried(model: str | None) -> dict[str, Any]:

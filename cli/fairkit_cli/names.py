@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fairkit.config import Config
+    from fairkit_cli.config import Config
 
 
 def model_file(model: str, config: Config) -> Path:

@@ -9,8 +9,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import FairkitError
-from fairkit.escaping import json_text, visible
-from fairkit.timings import phase, running
+from fairkit.support.escaping import json_text, visible
+from fairkit.support.timings import phase, running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -121,7 +121,7 @@ def write(text: Callable[[bool], str], output: Path | None = None) -> None:
     FairkitError
         It cannot be written.
     """
-    from fairkit.files import write_atomic
+    from fairkit.support.files import write_atomic
 
     with phase("write"):
         if output is None:

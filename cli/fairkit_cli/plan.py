@@ -6,10 +6,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from fairkit.errors import ParameterError
-from fairkit.escaping import json_text
+from fairkit.support.escaping import json_text
 from fairkit_cli import options as opt
 from fairkit_cli.output import write
 
@@ -23,40 +21,36 @@ def plan(
     minimums: opt.MinRules = None,
     groups: Annotated[
         list[str] | None,
-        typer.Option(
+        opt.option(
             "--groups",
-            metavar="[COL:]A=S,B=S",
-            help="Each group's share of the rows: female=0.45,male=0.55; for one column: sex:female=0.45,male=0.55.",
+            "[COL:]A=S,B=S",
+            "Each group's share of the rows: female=0.45,male=0.55; for one column: sex:female=0.45,male=0.55.",
         ),
     ] = None,
     assume: Annotated[
         list[str] | None,
-        typer.Option(
+        opt.option(
             "--assume",
-            metavar="[RATE:]P",
-            help="The true rate, for all groups (0.3) or by group (female=0.3,male=0.35); of two rates: "
+            "[RATE:]P",
+            "The true rate, for all groups (0.3) or by group (female=0.3,male=0.35); of two rates: "
             "true_positive_rate:0.8. Default for differences: 0.5, the worst case.",
         ),
     ] = None,
     base: Annotated[
         str | None,
-        typer.Option(
+        opt.option(
             "--base",
-            metavar="P",
-            help="The share of rows with the favorable outcome, for all groups or by group; for precision, with the "
+            "P",
+            "The share of rows with the favorable outcome, for all groups or by group; for precision, with the "
             "favorable decision.",
         ),
     ] = None,
     report: Annotated[
         Path | None,
-        typer.Option(
-            "--report",
-            metavar="FILE",
-            help="A pilot's JSON report: its groups, rates and shares are assumed.",
-        ),
+        opt.option("--report", "FILE", "A pilot's JSON report: its groups, rates and shares are assumed."),
     ] = None,
     power: Annotated[
-        float, typer.Option("--power", metavar="P", help="The chance that the rule is decided; default 0.8.")
+        float, opt.option("--power", "P", "The chance that the rule is decided; default 0.8.")
     ] = 0.8,
     adjust: opt.Adjust = None,
     confidence: opt.Confidence = None,
@@ -66,9 +60,9 @@ def plan(
     config: opt.ConfigFile = None,
 ) -> None:
     """Plan an audit: how many rows decide a policy, and what an audit of that size can see."""
-    from fairkit.config import load_config
-    from fairkit.files import check_writable
     from fairkit.planning import plan as run
+    from fairkit.support.files import check_writable
+    from fairkit_cli.config import load_config
 
     if output is not None:
         check_writable(output)

@@ -16,17 +16,10 @@ def sign_data(
         str, typer.Argument(metavar="TABLE", help="CSV or Parquet: a file, a folder or a glob.")
     ],
     *,
-    keys: Annotated[
-        list[Path], typer.Option("--key", metavar="FILE", help="Secret key to sign with (repeatable).")
-    ],
-    insecure_key: Annotated[
-        bool,
-        typer.Option("--insecure-key", help="Sign with a key that other users of this machine can read."),
-    ] = False,
-    output: Annotated[Path, typer.Option("--output", metavar="FILE", help="The signed statement.")],
-    purpose: Annotated[
-        str, typer.Option("--purpose", metavar="TEXT", help="What the table is for; it is signed too.")
-    ] = "",
+    keys: opt.SigningKeys,
+    insecure_key: opt.InsecureKey = False,
+    output: Annotated[Path, opt.option("--output", "FILE", "The signed statement.")],
+    purpose: Annotated[str, opt.option("--purpose", "TEXT", "What the table is for; it is signed too.")] = "",
     output_format: opt.TableFormat = "table",
 ) -> None:
     """Sign a statement about a table: its content's digest, rows and columns.
@@ -34,7 +27,7 @@ def sign_data(
     `fairkit certify --signed-data STATEMENT` puts it into a certificate; an alias with `--data-key PUB` asks for one.
     """
     from fairkit.data.dataset import load_data
-    from fairkit.files import check_writable, write_atomic
+    from fairkit.support.files import check_writable, write_atomic
     from fairkit_registry.evidence.keys import load_secret
     from fairkit_registry.evidence.tables import read_statement, sign_table
 

@@ -12,10 +12,14 @@ def prepare_libraries() -> None:
     """Set what is not set already; it must run before numpy is imported.
 
     Threads that wait by spinning slow each other down many times over where others work too, and cost processor time
-    everywhere: a third of that of an audit with `restricted-dro`.
+    everywhere: a third of that of an audit with `restricted-dro`. The matrix products of an audit are short: a second
+    thread of OpenBLAS makes them no faster, the first spins while it waits for it, and the last digits of a learned
+    metric then depend on the number of cores. What is parallel here (numba, onnxruntime, learners) has its own threads.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
+    if "OMP_NUM_THREADS" not in os.environ:
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if "NUMBA_CACHE_DIR" not in os.environ:
         folder = cache_folder()
         if folder is not None:

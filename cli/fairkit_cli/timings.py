@@ -1,4 +1,4 @@
-"""`--timings` of long commands: the phases of a run, on stderr and in JSON."""
+"""`--timings` of every command that works on data or a registry: the phases of a run, on stderr and in JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fairkit.timings import cpu_seconds, timed
+from fairkit.support.timings import cpu_seconds, timed
 from fairkit_cli import BEGUN
 from fairkit_cli.output import say
 
@@ -17,7 +17,7 @@ Timings = Annotated[
     bool,
     typer.Option(
         "--timings",
-        help="Print how long each phase took (on stderr; with --format json under `timings`).",
+        help="Print how long each phase took (on stderr, and in a JSON result that is an object under `timings`).",
         rich_help_panel="Output",
     ),
 ]

@@ -32,7 +32,7 @@ _PUBLIC = {
     "ParameterError": "fairkit.errors",
     "PluginError": "fairkit.errors",
     "PolicyError": "fairkit.errors",
-    "PredictedColumns": "fairkit.models.scorer",
+    "PredictedColumns": "fairkit.models.columns",
     "Promotion": "fairkit.promotions",
     "PromotionCheck": "fairkit.promotions",
     "Rate": "fairkit.metrics",
@@ -40,6 +40,7 @@ _PUBLIC = {
     "Report": "fairkit.results.findings",
     "Rows": "fairkit.statistics",
     "Rule": "fairkit.results.policy",
+    "Watch": "fairkit.watching.watch",
     "audit": "fairkit.auditing.run",
     "plan": "fairkit.planning.run",
     "Plan": "fairkit.planning.results",
@@ -48,6 +49,7 @@ _PUBLIC = {
     "mitigate": "fairkit.mitigation.run",
     "mitigator": "fairkit.sklearn.estimators",
     "parameter": "fairkit.parameters.declare",
+    "repair": "fairkit.repairing.run",
 }
 
 if TYPE_CHECKING:
@@ -72,16 +74,19 @@ if TYPE_CHECKING:
     from fairkit.metrics import Mean, Metric, Rate
     from fairkit.mitigation.run import MitigationResult, mitigate
     from fairkit.mitigators import Mitigator
-    from fairkit.models.scorer import ModelOptions, PredictedColumns
+    from fairkit.models.columns import PredictedColumns
+    from fairkit.models.scorer import ModelOptions
     from fairkit.onnx.model import OnnxModel
     from fairkit.parameters.declare import parameter
     from fairkit.planning.results import Plan
     from fairkit.planning.run import plan
     from fairkit.promotions import Promotion, PromotionCheck, Remark
+    from fairkit.repairing.run import repair
     from fairkit.results.findings import Finding, GroupValue, Report
     from fairkit.results.policy import Rule
     from fairkit.sklearn.estimators import mitigator
     from fairkit.statistics import Rows
+    from fairkit.watching.watch import Watch
 
 __all__ = [
     "AuditContext",
@@ -114,6 +119,7 @@ __all__ = [
     "Rows",
     "Rule",
     "Sweep",
+    "Watch",
     "audit",
     "compare",
     "frontier",
@@ -123,6 +129,7 @@ __all__ = [
     "mitigator",
     "parameter",
     "plan",
+    "repair",
 ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from fairkit.engines.base import Engine
     from fairkit.metrics import Headline, Metric
     from fairkit.models.scorer import Predictions, Scorer
+    from fairkit.results.comparisons import Change
     from fairkit.results.findings import Finding
 
 
@@ -145,6 +146,8 @@ class Auditor(ABC):
     partial
         Whether `measure` copes with rows whose group is not known: their index in ``batch.groups`` is -1. By
         default it is given only rows that have a group in every sensitive column.
+    asks
+        Whether it asks the model about rows that are not in the table: it is refused where no model was given.
     spread
         Whether partial results are as large as the rows. They then stay where the rows are, and `findings` is
         given a `fairkit.engines.base.Spread` of them instead of their sum.
@@ -158,6 +161,7 @@ class Auditor(ABC):
     citation: ClassVar[str] = ""
     spread: ClassVar[bool] = False
     partial: ClassVar[bool] = False
+    asks: ClassVar[bool] = False
 
     def __init__(self, parameters: Any = None) -> None:
         self.parameters = self.Parameters() if parameters is None else parameters
@@ -176,3 +180,20 @@ class Auditor(ABC):
     @abstractmethod
     def findings(self, total: Any, context: AuditContext) -> list[Finding]:
         """Turn the sum of the partial results into findings."""
+
+
+@runtime_checkable
+class ComparesModels(Protocol):
+    """An auditor that can say what differs between two models on the same rows, for `fairkit.comparing.run.compare`."""
+
+    def changes(self, totals: tuple[Any, Any], contexts: tuple[AuditContext, AuditContext]) -> list[Change]:
+        """Return what differs.
+
+        Parameters
+        ----------
+        totals
+            What `Auditor.measure` added up for the first model and for the other.
+        contexts
+            Those of both; `begin` was called with the first.
+        """
+        ...

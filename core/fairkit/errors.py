@@ -34,6 +34,10 @@ class PolicyError(FairkitError, ValueError):
     """A policy rule that cannot be applied."""
 
 
+class PowerError(PolicyError):
+    """A policy that the test rows cannot decide: not even a model without any disparity would pass."""
+
+
 class ConfigError(FairkitError, ValueError):
     """A `fairkit.toml` that cannot be read or has unknown keys."""
 

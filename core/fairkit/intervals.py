@@ -46,11 +46,13 @@ if TYPE_CHECKING:
 __all__ = [
     "Spread",
     "clopper_pearson",
+    "difference_limits",
     "extreme",
     "guarded",
     "kolmogorov_quantile",
     "pairwise",
     "pairwise_quantile",
+    "ratio_limits",
     "share_limits",
     "spread_difference",
     "spread_quantiles",
@@ -127,8 +129,18 @@ class Spread:
             object.__setattr__(self, name, getattr(self, name) + 0.0)  # never -0
 
 
-def spread_difference(values: Array, limits: Limits, confidence: float) -> Spread:
-    """Estimate max - min of independent group values, with the interval of the module's derivation.
+def _quantiles(groups: int, confidence: float, correlation: Array | None) -> tuple[float, float]:
+    """Return the factors of `spread_quantiles`; of dependent estimates the inner one is Šidák's over all pairs."""
+    inner, outer = spread_quantiles(groups, confidence)
+    if correlation is None or groups <= 2:
+        return inner, outer
+    return two_sided(guarded(confidence) ** (2 / (groups * (groups - 1)))), outer
+
+
+def spread_difference(
+    values: Array, limits: Limits, confidence: float, correlation: Array | None = None
+) -> Spread:
+    """Estimate max - min of group values, with the interval of the module's derivation.
 
     Parameters
     ----------
@@ -138,11 +150,17 @@ def spread_difference(values: Array, limits: Limits, confidence: float) -> Sprea
         Gives the groups' lower and upper limits, each [G], for a normal quantile.
     confidence
         In (0, 1).
+    correlation
+        Of the values, shape [G, G]; None: independent.
     """
     if len(values) < 2:
         return Spread(math.nan, math.nan, math.nan)
-    inner, outer = spread_quantiles(len(values), confidence)
-    point, low, _ = pairwise(values, limits, inner)
+    inner, outer = _quantiles(len(values), confidence, correlation)
+    point, low, _ = pairwise(values, limits, inner, correlation)
+    if correlation is not None:  # what is known about the noise of other groups supposes independence
+        return Spread(
+            float(point.max()), float(low.max()), float(pairwise(values, limits, outer, correlation)[2].max())
+        )
     return Spread(float(point.max()), float(low.max()), _upper_end(values, limits, outer))
 
 
@@ -170,11 +188,13 @@ def _upper_end(values: Array, limits: Limits, z: float) -> float:
     return high
 
 
-def pairwise(values: Array, limits: Limits, z: float) -> tuple[Array, Array, Array]:
+def pairwise(
+    values: Array, limits: Limits, z: float, correlation: Array | None = None
+) -> tuple[Array, Array, Array]:
     """Return |difference|, its lower and its upper limit for every pair of groups, each [G (G-1) / 2]."""
     a, b = _pairs(len(values))
     difference = values[a] - values[b]
-    low, high = _mover(values, limits, z, a, b, difference)
+    low, high = difference_limits(values, limits, z, a, b, correlation)
     return np.abs(difference), np.maximum(np.maximum(low, -high), 0), np.maximum(high, -low)
 
 
@@ -189,18 +209,48 @@ def _ordered_pairs(groups: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     return a, b
 
 
-def _mover(
-    values: Array, limits: Limits, z: float, a: NDArray[np.intp], b: NDArray[np.intp], difference: Array
+def difference_limits(
+    values: Array,
+    limits: Limits,
+    z: float,
+    a: NDArray[np.intp],
+    b: NDArray[np.intp],
+    correlation: Array | None = None,
 ) -> tuple[Array, Array]:
-    """Limits of values[a] - values[b] from the limits of the two (Newcombe's method 10, generalised)."""
+    """Return limits of values[a] - values[b] from the limits of the two (Newcombe's method 10, generalised).
+
+    Estimates that are correlated take off twice the product of their distances (Zou 2007, eq. 4).
+
+    Parameters
+    ----------
+    values, limits, z
+        As for `spread_difference`; a normal quantile.
+    a, b
+        Places of the groups that are compared, shape [P].
+    correlation
+        Of the values, shape [G, G]; None: independent.
+    """
     low, high = limits(z)
-    down = np.sqrt((values[a] - low[a]) ** 2 + (high[b] - values[b]) ** 2)
-    up = np.sqrt((high[a] - values[a]) ** 2 + (values[b] - low[b]) ** 2)
-    return difference - down, difference + up
+    difference = values[a] - values[b]
+    own, other = values[a] - low[a], high[b] - values[b]
+    above, below = high[a] - values[a], values[b] - low[b]
+    down, up = own**2 + other**2, above**2 + below**2
+    if correlation is not None:
+        with np.errstate(invalid="ignore"):
+            down = np.maximum(down - 2 * correlation[a, b] * _product(own, other), 0)
+            up = np.maximum(up - 2 * correlation[a, b] * _product(above, below), 0)
+    return difference - np.sqrt(down), difference + np.sqrt(up)
 
 
-def spread_ratio(values: Array, limits: Limits, confidence: float) -> Spread:
-    """Estimate min / max of independent nonnegative group values, with its interval.
+def _product(one: Array, other: Array) -> Array:
+    """Multiply; 0 where either is not finite, which then stands alone."""
+    return np.where(np.isfinite(one) & np.isfinite(other), one * other, 0.0)
+
+
+def spread_ratio(
+    values: Array, limits: Limits, confidence: float, correlation: Array | None = None
+) -> Spread:
+    """Estimate min / max of nonnegative group values, with its interval.
 
     The pairs' ratios have Donner & Zou's limits. NaN where all values are 0, and where one is negative: means of
     a number of either sign have no ratio.
@@ -208,25 +258,34 @@ def spread_ratio(values: Array, limits: Limits, confidence: float) -> Spread:
     if len(values) < 2 or values.max() <= 0 or values.min() < 0:
         return Spread(math.nan, math.nan, math.nan)
     a, b = _ordered_pairs(len(values))
-    inner, outer = spread_quantiles(len(values), confidence)
-    low = _ratio_limits(values, limits, outer, a, b)[0]
-    high = _ratio_limits(values, limits, inner, a, b)[1]
+    inner, outer = _quantiles(len(values), confidence, correlation)
+    low = ratio_limits(values, limits, outer, a, b, correlation)[0]
+    high = ratio_limits(values, limits, inner, a, b, correlation)[1]
     value = float(values.min() / values.max())
     return Spread(value, float(max(low.min(), 0.0)), float(min(high.min(), 1.0)))
 
 
-def _ratio_limits(
-    values: Array, limits: Limits, z: float, a: NDArray[np.intp], b: NDArray[np.intp]
+def ratio_limits(
+    values: Array,
+    limits: Limits,
+    z: float,
+    a: NDArray[np.intp],
+    b: NDArray[np.intp],
+    correlation: Array | None = None,
 ) -> tuple[Array, Array]:
-    """Limits of values[a] / values[b] from the limits of the two."""
+    """Return limits of values[a] / values[b] from the limits of the two (Donner & Zou 2012; arguments as above)."""
     low, high = limits(z)
     p, q = values[a], values[b]
     with np.errstate(divide="ignore", invalid="ignore"):
         product = p * q
-        root = product**2 - low[a] * high[b] * (2 * p - low[a]) * (2 * q - high[b])
-        lower = (product - np.sqrt(np.maximum(root, 0))) / (high[b] * (2 * q - high[b]))
-        root = product**2 - high[a] * low[b] * (2 * p - high[a]) * (2 * q - low[b])
-        upper = (product + np.sqrt(np.maximum(root, 0))) / (low[b] * (2 * q - low[b]))
+        down = up = product
+        if correlation is not None:
+            down = product - correlation[a, b] * _product(p - low[a], high[b] - q)
+            up = product - correlation[a, b] * _product(high[a] - p, q - low[b])
+        root = down**2 - low[a] * high[b] * (2 * p - low[a]) * (2 * q - high[b])
+        lower = (down - np.sqrt(np.maximum(root, 0))) / (high[b] * (2 * q - high[b]))
+        root = up**2 - high[a] * low[b] * (2 * p - high[a]) * (2 * q - low[b])
+        upper = (up + np.sqrt(np.maximum(root, 0))) / (low[b] * (2 * q - low[b]))
         coarse = low[a] / np.maximum(high[b], 1e-300)  # NaN where neither limit is finite: nothing is known
     lower = np.where((2 * q - high[b] <= 0) | ~np.isfinite(lower), np.nan_to_num(coarse, nan=0.0), lower)
     upper = np.where((low[b] <= 0) | ~np.isfinite(upper), np.inf, upper)

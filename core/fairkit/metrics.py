@@ -56,12 +56,15 @@ class Estimate:
         smallest denominator. Shape [G]; None where that is the number of rows.
     doubts
         Why a group's interval is not to be trusted, by the group's place; no verdict is made from such a one.
+    correlation
+        Of the groups' numbers, shape [G, G], where rows of several groups depend on each other; None: independent.
     """
 
     values: Array
     limits: Limits
     sizes: Array | None = None
     doubts: Mapping[int, str] = field(default_factory=dict)
+    correlation: Array | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "limits", functools.cache(self.limits))
@@ -137,6 +140,8 @@ class Metric(ABC):
         One sentence: what 0, 1 or the ends of the range mean.
     needs
         What a model must give: a subset of {``decision``, ``score``}.
+    outcome
+        Whether the number depends on outcomes: data without a label has none.
     tasks
         The tasks for which the metric makes sense.
     between
@@ -155,6 +160,7 @@ class Metric(ABC):
     range: ClassVar[tuple[float, float]] = (-np.inf, np.inf)
     meaning: ClassVar[str] = ""
     needs: ClassVar[frozenset[str]] = frozenset({"decision"})
+    outcome: ClassVar[bool] = True
     tasks: ClassVar[frozenset[Task]] = frozenset({"binary"})
     between: ClassVar[frozenset[str]] = frozenset({"difference", "ratio", "extreme"})
     citation: ClassVar[str] = ""
@@ -205,6 +211,20 @@ class Metric(ABC):
             return np.clip(values - half, *self.range), np.clip(values + half, *self.range)
 
         return Estimate(values, limits)
+
+    def influence(self, mass: Array, scores: Array) -> Array:
+        """Return how far a row of weight 1 pulls a number that is a function of score tables, shape [U, G, 2].
+
+        Only metrics whose statistic is `fairkit.statistics.Scores` need it, for rows that depend on each other.
+
+        Parameters
+        ----------
+        mass
+            By score, group and outcome, shape [U, G, 2], scores increasing.
+        scores
+            Shape [U].
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not say how rows of one cluster add up")
 
     def _standard_error(self, totals: Sums, rng: np.random.Generator) -> Array:
         values, vectors = np.linalg.eigh(totals.second)
@@ -347,8 +367,21 @@ class Mean(Metric):
         """
         if not isinstance(totals, MomentSums):
             raise TypeError(f"the totals of {self.name} are not those of its statistic")
+        return self.estimate_from(totals, *moments_of(totals))
+
+    def estimate_from(self, totals: MomentSums, n: Array, error: Array, skewness: Array) -> Estimate:
+        """Compute the mean in every group, with limits from its standard error, shapes [G].
+
+        Parameters
+        ----------
+        totals
+            The sums; they also say what range was seen.
+        n
+            The effective number of rows.
+        error, skewness
+            Of the mean.
+        """
         mean = _quiet(self.compute, totals.first)
-        n, error, skewness = _moments(totals)
         least, most = (np.full_like(mean, end[0]) for end in (totals.least, totals.most))
         if np.isfinite(self.range).all():
             if totals.reach[1] > 0:
@@ -372,7 +405,7 @@ class Mean(Metric):
         return Estimate(mean, limits, sizes=n, doubts=_doubts(mean, error, skewness, n, least, most))
 
 
-def _moments(totals: MomentSums) -> tuple[Array, Array, Array]:
+def moments_of(totals: MomentSums) -> tuple[Array, Array, Array]:
     """Return the effective number of rows, the standard error and the skewness of each group's mean."""
     mass, moved, w2, y2, yy2, w3, y3, yy3, yyy3 = totals.powers.T
     with np.errstate(all="ignore"):

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 
+from fairkit.capabilities import Capability
 from fairkit.data.table import Groups, Table
 from fairkit.errors import ParameterError, did_you_mean
 from fairkit.fitted import FittedModel, Prediction, Run
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from fairkit.results.policy import Rule
 
 __all__ = [
+    "Capability",
     "FittedModel",
     "Groups",
     "Mitigator",
@@ -53,6 +55,7 @@ class Mitigator(ABC):
         from fairkit.learners import fit_learner
         from fairkit.data.table import Table
         from fairkit.fitted import FittedModel, Run
+        from fairkit.mitigators import Capability
         from fairkit.parameters import parameter
 
 
@@ -64,6 +67,9 @@ class Mitigator(ABC):
             tasks = ("binary",)
             citation = "Kamiran and Calders, 2011, doi:10.1007/s10115-011-0463-8"
             learners = ("lightgbm", "logistic")
+            capabilities = (
+                Capability(constraints=("demographic_parity",), dial="strength", steps=(1.0, 0.5), of_limit=False),
+            )
 
             @dataclass(frozen=True, slots=True, kw_only=True)
             class Parameters:
@@ -102,6 +108,9 @@ class Mitigator(ABC):
     learners
         The names of the learners that it takes, first the default; empty where the method is its own. ``"*"`` among
         them (`fairkit.learners.INSTALLED`) takes the learners that plugins bring, too.
+    capabilities
+        Which constraints of a policy it can meet and how, whether the model then reads the group or is randomized, and
+        what that costs (`Capability`). A search under a policy tries a method by these; without any it leaves it out.
 
     Notes
     -----
@@ -117,6 +126,7 @@ class Mitigator(ABC):
     tasks: ClassVar[tuple[Task, ...]] = ("binary",)
     citation: ClassVar[str] = ""
     learners: ClassVar[tuple[str, ...]] = ()
+    capabilities: ClassVar[tuple[Capability, ...]] = ()
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Parameters:

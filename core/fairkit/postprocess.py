@@ -173,7 +173,7 @@ class PostProcessor(Mitigator):
             The model gives no usable score.
         """
         if model is None:
-            raise ParameterError(f"{self.name} repairs a model: name its file with --model")
+            raise ParameterError(f"{self.name} repairs a model: name its file with `model`")
         if table.task != "binary":
             raise DataError(f"{table.name}: {self.name} works on binary outcomes; name the favorable label")
         self.learner(run)
@@ -181,11 +181,37 @@ class PostProcessor(Mitigator):
 
         base = BaseModel(model, table, self.model_options())
         held = None if validation is None else (base.scores(validation.columns), validation)
-        rule, solution = self.learn(base.scores(table.columns), table, run, held)
+        return self._on(base, base.scores(table.columns), table, run, held)
+
+    def fit_scores(self, scores: NDArray[np.float64], table: Table, run: Run, model: OnnxModel) -> RuleModel:
+        """Learn the rule from given scores of the rows, such as out-of-fold ones, and put it on a model.
+
+        Parameters
+        ----------
+        scores
+            Probabilities of the favorable label, shape [n], in [0, 1].
+        table, run
+            The rows, the seed and progress.
+        model
+            Whose scores the rule will decide by.
+        """
+        from fairkit.onnx.write.base import BaseModel
+
+        return self._on(BaseModel(model, table, self.model_options()), scores, table, run, None)
+
+    def _on(
+        self,
+        base: BaseModel,
+        scores: NDArray[np.float64],
+        table: Table,
+        run: Run,
+        held: tuple[NDArray[np.float64], Table] | None,
+    ) -> RuleModel:
+        rule, solution = self.learn(scores, table, run, held)
         return RuleModel(
             base=base,
             rule=rule,
-            details={"base_model": model.sha256, "rule": rule.to_dict(), **solution.details},
+            details={"base_model": base.model.sha256, "rule": rule.to_dict(), **solution.details},
             notes=(*base.notes, *solution.notes),
         )
 
@@ -231,8 +257,8 @@ class PostProcessor(Mitigator):
         if self.parameters.small_groups == "error":
             raise DataError(
                 f"{table.name}: {_listed(small)}: fewer than min_group={least} rows to learn a rule from; "
-                "merge groups, add rows, lower --set min_group=N, or give them the rule of the pooled "
-                "population with --set small_groups=pooled"
+                "merge groups, add rows, lower the parameter `min_group=N`, or give them the rule of the pooled "
+                "population with the parameter `small_groups=pooled`"
             )
         if (sizes >= least).sum() < 2:
             raise DataError(f"{table.name}: fewer than two groups have min_group={least} rows; lower it")

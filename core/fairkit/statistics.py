@@ -55,6 +55,19 @@ class Confusion(Statistic):
             return CellSums(first.sum(axis=1), first, first[:, :, None] * np.eye(4), cubes)
         return self._soft(cell, yes, rows.weights, n_groups)
 
+    def first_sums(self, rows: Rows, groups: NDArray[np.int64], n_groups: int) -> NDArray[np.float64]:
+        """Count cells."""
+        assert rows.decision is not None  # noqa: S101 -- the auditor asks only where there are decisions
+        cell = 2 * (2 * groups + (rows.outcome > 0.5))
+        yes = rows.decision
+        if rows.weights is None and bool(((yes == 0) | (yes == 1)).all()):
+            whole = np.bincount(cell + (yes > 0.5), minlength=4 * n_groups)
+            return whole.astype(np.float64).reshape(n_groups, 4)
+        w = np.ones_like(yes) if rows.weights is None else rows.weights
+        size = 4 * n_groups
+        soft = np.bincount(cell, w * (1 - yes), size) + np.bincount(cell + 1, w * yes, size)
+        return np.asarray(soft, dtype=np.float64).reshape(n_groups, 4)
+
     @staticmethod
     def _soft(
         cell: NDArray[np.int64], yes: NDArray[np.float64], weights: NDArray[np.float64] | None, n_groups: int
@@ -107,6 +120,13 @@ class Contributions(Statistic):
                 second[:, i, j] = second[:, j, i] = total(weights**2 * parts[:, i] * parts[:, j])
         return Sums(np.bincount(groups, minlength=n_groups).astype(np.float64), first, second)
 
+    def first_sums(self, rows: Rows, groups: NDArray[np.int64], n_groups: int) -> NDArray[np.float64]:
+        """Sum the contributions."""
+        parts = rows.expected(self._function)
+        parts = parts[:, None] if parts.ndim == 1 else parts
+        weighted = parts if rows.weights is None else parts * rows.weights[:, None]
+        return np.stack([np.bincount(groups, column, n_groups) for column in weighted.T], axis=1)
+
 
 class Moments(Statistic):
     """Sums of one number per row and of its powers: the contributions (1, number), and what the tails tell.
@@ -153,6 +173,15 @@ class Moments(Statistic):
         least, most = (values.min(), values.max()) if len(values) else (np.inf, -np.inf)
         return MomentSums(
             count, first, second, powers, np.array([least]), np.array([most]), self._reach(rows, len(values))
+        )
+
+    def first_sums(self, rows: Rows, groups: NDArray[np.int64], n_groups: int) -> NDArray[np.float64]:
+        """Sum (1, number)."""
+        values = rows.expected(self._function)
+        weights = rows.weights
+        mass = np.bincount(groups, weights, n_groups).astype(np.float64)
+        return np.stack(
+            [mass, np.bincount(groups, values if weights is None else weights * values, n_groups)], axis=1
         )
 
     @staticmethod

@@ -12,7 +12,7 @@ import numpy as np
 from fairkit.errors import MissingExtraError, ParameterError
 from fairkit.learners import check_target, encoder_for
 from fairkit.mitigation.split import stratified
-from fairkit.mitigators import FittedModel, Mitigator, Run, Table
+from fairkit.mitigators import Capability, FittedModel, Mitigator, Run, Table
 from fairkit.parameters.declare import parameter
 
 if TYPE_CHECKING:
@@ -62,6 +62,9 @@ class BuDRO(Mitigator):
     name = "budro"
     stage = "in"
     tasks = ("binary", "multiclass")
+    capabilities = (
+        Capability(constraints=("performance_gap",), dial="target_gap", steps=(1.0,), trainings=20),
+    )
     citation = (
         "Vargo, Zhang, Yurochkin, Sun: Individually fair gradient boosting, ICLR 2021, arXiv:2103.16785"
     )

@@ -11,7 +11,7 @@ import numpy as np
 
 from fairkit.errors import DataError, MissingExtraError
 from fairkit.learners import INSTALLED, check_target, encoder_for, fit_learner
-from fairkit.mitigators import FittedModel, Mitigator
+from fairkit.mitigators import Capability, FittedModel, Mitigator
 from fairkit.onnx.write.mixture import mixture_chance
 from fairkit.parameters.declare import parameter
 from fairkit_exponentiated_gradient.mixture import MixtureModel
@@ -49,6 +49,17 @@ class ExponentiatedGradient(Mitigator):
         "ICML 2018, arXiv:1803.02453"
     )
     learners = ("lightgbm", "xgboost", "logistic", "forest", "mlp", INSTALLED)
+    capabilities = tuple(
+        Capability(
+            constraints=(name,),
+            settings={"constraint": name},
+            dial="tolerance",
+            steps=(0.0, 0.5),
+            randomized=True,
+            trainings=30,
+        )
+        for name in MOMENTS
+    )
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Parameters:

@@ -104,9 +104,9 @@ def _message(zeta: Array, reach: Reach, names: tuple[str, ...]) -> str:
     # rounded up, so that the number that is named can be reached
     shown = np.ceil(smallest * 1e6) / 1e6
     advice = (
-        f"--set zeta={shown:.6f}"
+        f"the parameter `zeta={shown:.6f}`"
         if len(set(zeta.tolist())) == 1
-        else f"--set bounds.{names[place]}={shown:.6f}"
+        else f"the parameter `bounds.{names[place]}={shown:.6f}`"
     )
     return (
         f"fair-regression: the group {names[place]!r} cannot reach a loss of {zeta[place]:g} with this learner: the "

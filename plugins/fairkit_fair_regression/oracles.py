@@ -226,7 +226,7 @@ def check_cover(groups: Codes, names: tuple[str, ...], size: int, name: str) -> 
         raise DataError(
             f"{name}: the group {names[place]!r} has {rows[place]} rows to learn from, fewer than the {size} "
             "thresholds that its predictions are compared at; merge it with another group, give more rows, or "
-            f"use a coarser grid, such as --set grid={max(2, int(rows[place]))}"
+            f"use a coarser grid, such as the parameter `grid={max(2, int(rows[place]))}`"
         )
 
 

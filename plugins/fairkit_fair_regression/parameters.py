@@ -89,7 +89,7 @@ class FairRegressionParameters:
             raise ParameterError(
                 "fair-regression: constraint=bounded_group_loss needs zeta, the largest loss of a group for labels "
                 "scaled to [0, 1], "
-                "such as --set zeta=0.02"
+                "such as the parameter `zeta=0.02`"
             )
         if self.constraint == "bounded_group_loss" and self.oracle == "cs":
             raise ParameterError(

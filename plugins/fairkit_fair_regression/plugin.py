@@ -6,8 +6,9 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
+from fairkit.capabilities import FRACTIONS
 from fairkit.errors import ParameterError
-from fairkit.mitigators import FittedModel, Mitigator, Run, Table
+from fairkit.mitigators import Capability, FittedModel, Mitigator, Run, Table
 from fairkit.results.policy import Rule
 from fairkit_fair_regression.parameters import FairRegressionParameters
 
@@ -31,6 +32,24 @@ class FairRegression(Mitigator):
     citation = "Agarwal, Dudík, Wu: Fair Regression, ICML 2019, arXiv:1905.12843"
     learners = ("lightgbm", "xgboost", "linear", "logistic", "forest")
     together = ("tolerance", "zeta")
+    capabilities = (
+        Capability(
+            constraints=("statistical_parity",),
+            dial="tolerance",
+            steps=FRACTIONS[1:],
+            randomized=True,
+            trainings=30,
+        ),
+        Capability(
+            constraints=("bounded_group_loss",),
+            settings={"constraint": "bounded_group_loss"},
+            dial="zeta",
+            steps=(0.05, 0.1),
+            of_limit=False,
+            randomized=True,
+            trainings=30,
+        ),
+    )
 
     Parameters = FairRegressionParameters  # type: ignore[assignment]
 

@@ -16,8 +16,8 @@ three groups or more that can be another group, and then the multipliers press o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -94,43 +94,78 @@ class Constraints:
         Overall rates and their limits, such as (("fpr", 0.05),).
     two_sided
         Targets are approached from both sides: they are operating points, not only limits.
+    left_out
+        For each rate the groups that its constraint does not bind; empty where all are bound.
     """
 
     rates: tuple[RateName, ...]
     tolerances: tuple[float, ...]
     targets: tuple[tuple[RateName, float], ...] = ()
     two_sided: bool = False
+    left_out: tuple[frozenset[int], ...] = ()
     needs_positive: bool = field(init=False)
 
     def __post_init__(self) -> None:
         wanted = {*self.rates, *(name for name, _ in self.targets)}
         object.__setattr__(self, "needs_positive", "positive_rate" in wanted)
 
-    def check(self, cells: Cells, *, what: str) -> None:
-        """Refuse groups whose rate is over no row.
+    def among(
+        self, cells: Cells, least: int, *, what: str, leave_out: bool = False
+    ) -> tuple[Constraints, tuple[str, ...]]:
+        """Return the constraints on the groups that have enough rows, and what the user must know of the others.
+
+        Parameters
+        ----------
+        cells
+            Of the training rows.
+        least
+            Rows that a group's rate must be over, at least 1.
+        what
+            The table, for messages.
+        leave_out
+            Leave smaller groups out of a rate's constraint instead of refusing them.
 
         Raises
         ------
         DataError
-            The message names the group, the rate and what to do.
+            A group has too few rows for its rate. The message names the group, the rate and what to do.
         """
-        for name in self.rates:
-            sizes = group_sizes(name, cells)
-            for group, size in zip(cells.names, sizes, strict=True):
-                if size <= 0:
-                    raise DataError(
-                        f"{what}: group {group!r} has no {_ROWS_OF[name]}, so it has no {name}; "
-                        f"merge the group with another, drop its rows, or choose another constraint"
-                    )
         for name, _ in self.targets:
             if group_sizes(name, cells).sum() <= 0:
                 raise DataError(f"{what}: there are no {_ROWS_OF[name]}, so there is no overall {name}")
+        left_out, notes = [], []
+        for name in self.rates:
+            few = _few(name, cells, least) if len(cells.names) > 1 else {}  # one group is equal to itself
+            told = ", ".join(f"{cells.names[place]!r} ({rows})" for place, rows in few.items())
+            alone = len(few) > len(cells.names) - 2
+            if few and (not leave_out or (alone and not any(few.values()))):
+                raise DataError(_refusal(what, told, name, least, absent=not any(few.values())))
+            if few and alone:
+                raise DataError(
+                    f"{what}: fewer than two groups have min_group={least} {_ROWS_OF[name]}; merge groups or "
+                    "lower `min_group`"
+                )
+            if few:
+                notes.append(
+                    f"These groups have fewer than {least} {_ROWS_OF[name]} and are left out of the constraint on "
+                    f"{name}: {told}."
+                )
+            left_out.append(frozenset(few))
+        return replace(self, left_out=tuple(left_out)), tuple(notes)
+
+    def bound(self, groups: int) -> NDArray[np.bool_]:
+        """Return which groups each constraint binds, shape [constraints, groups]."""
+        bound = np.ones((len(self.rates), groups), dtype=np.bool_)
+        for row, places in enumerate(self.left_out):
+            bound[row, list(places)] = False
+        return bound
 
     def resolution(self, cells: Cells) -> list[str]:
         """Say which tolerances are below what the group sizes can resolve (one row of the smallest group)."""
         notes = []
-        for name, tolerance in zip(self.rates, self.tolerances, strict=True):
-            counts = _over(name, cells.counts.astype(float))
+        bound = self.bound(len(cells.names))
+        for row, (name, tolerance) in enumerate(zip(self.rates, self.tolerances, strict=True)):
+            counts = np.where(bound[row], _over(name, cells.counts.astype(float)), np.inf)
             smallest = int(counts.argmin())
             step = 1 / counts[smallest]
             if 0 < tolerance < step:
@@ -154,7 +189,8 @@ class Constraints:
         groups = len(cells.names)
         by_group = [_share(totals[name], group_sizes(name, cells)) for name in self.rates]
         overall = [totals[name].sum() / group_sizes(name, cells).sum() for name, _ in self.targets]
-        return Rates(np.array(by_group).reshape(-1, groups), np.array(overall, dtype=float))
+        known = np.where(self.bound(groups), np.array(by_group).reshape(-1, groups), np.nan)
+        return Rates(known, np.array(overall, dtype=float))
 
     def violations(self, rates: Rates) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return ``max_{a != b} L_a - L_b - tolerance`` [constraints, groups] and ``L - target`` [targets]."""
@@ -173,12 +209,15 @@ class Constraints:
         return float(np.concatenate([by_group.ravel(), overall, [-1.0]]).max())
 
     def excess(self, rates: Rates, cells: Cells) -> float:
-        """Return the largest violation less one standard error, by the binomial variances of its two rates."""
+        """Return the largest violation less one standard error, by the binomial variances of its two rates.
+
+        A rate's variance is that of its Agresti-Coull estimate, which a small group without errors has, too.
+        """
         by_group, overall = self.violations(rates)
         largest = [-1.0]
         for row, name in enumerate(self.rates):
             counts = np.maximum(_over(name, cells.counts.astype(float)), 1)
-            variance = np.nan_to_num(rates.by_group[row] * (1 - rates.by_group[row])) / counts
+            variance = _variance(rates.by_group[row], counts)
             worst, second = _two_largest(np.nan_to_num(rates.by_group, nan=-np.inf))[row]
             other = np.full(len(counts), variance[worst])
             other[worst] = variance[second]
@@ -186,7 +225,7 @@ class Constraints:
         for place, (name, _) in enumerate(self.targets):
             rate, count = rates.overall[place], max(_over(name, cells.counts.astype(float)).sum(), 1)
             miss = abs(overall[place]) if self.two_sided else overall[place]
-            largest.append(float(miss - np.sqrt(rate * (1 - rate) / count)))
+            largest.append(float(miss - np.sqrt(_variance(rate, count))))
         return max(largest)
 
     def gap(self, rates: Rates) -> float:
@@ -208,7 +247,7 @@ class Constraints:
             signed = -own
             signed[worst] += own.sum() - own[worst]
             signed[second] += own[worst]
-            _spread(name, total * signed / group_sizes(name, cells), error, positive)
+            _spread(name, total * _share(signed, group_sizes(name, cells), none=0.0), error, positive)
         for value, (name, _) in zip(multipliers.overall, self.targets, strict=True):
             acts = name if value >= 0 else _OPPOSITE[name]
             size = group_sizes(acts, cells).sum()
@@ -242,7 +281,9 @@ class Multipliers:
         """
         by_group, overall = constraints.violations(rates)
         moved = np.clip(self.by_group + speed.by_group * by_group, 0, limits.by_group)
-        moved -= moved.min(axis=1, keepdims=True)
+        bound = constraints.bound(moved.shape[1])
+        least = np.where(bound, moved, np.inf).min(axis=1, keepdims=True, initial=np.inf)
+        moved = np.where(bound, moved - least, 0.0)
         low = -limits.overall if constraints.two_sided else np.zeros_like(limits.overall)
         return Multipliers(moved, np.clip(self.overall + speed.overall * overall, low, limits.overall))
 
@@ -261,7 +302,11 @@ def scale(constraints: Constraints, cells: Cells, size: float) -> Scale:
     That is ``size * min_a n_a / N`` for a constraint and ``size * n / N`` for a target: in this unit one
     step size and one cap suit data of any number of rows and of any group sizes.
     """
-    by_group = [size * group_sizes(name, cells).min() / cells.total for name in constraints.rates]
+    bound = constraints.bound(len(cells.names))
+    by_group = [
+        size * group_sizes(name, cells)[bound[row]].min() / cells.total
+        for row, name in enumerate(constraints.rates)
+    ]
     overall = [size * group_sizes(name, cells).sum() / cells.total for name, _ in constraints.targets]
     return Scale(np.array(by_group, dtype=float).reshape(-1, 1), np.array(overall, dtype=float))
 
@@ -301,6 +346,38 @@ def _two_largest(rates: NDArray[np.float64]) -> list[tuple[int, int]]:
     return [(int(row[0]), int(row[min(1, len(row) - 1)])) for row in order]
 
 
-def _share(part: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[np.float64]:
-    shares: NDArray[np.float64] = np.divide(part, whole, out=np.full(len(part), np.nan), where=whole > 0)
+def _few(name: RateName, cells: Cells, least: int) -> dict[int, int]:
+    """Return the groups, and their rows, that have no weight or too few rows for a rate."""
+    counts = _over(name, cells.counts.astype(float)).astype(int)
+    weight = group_sizes(name, cells)
+    return {
+        place: int(count)
+        for place, count in enumerate(counts.tolist())
+        if count < least or weight[place] <= 0
+    }
+
+
+def _refusal(what: str, told: str, name: RateName, least: int, *, absent: bool) -> str:
+    rows = _ROWS_OF[name]
+    if absent:
+        return (
+            f"{what}: group {told.partition(' (')[0]} has no {rows}, so it has no {name}; "
+            f"merge the group with another, drop its rows, or choose another constraint"
+        )
+    return (
+        f"{what}: fewer than min_group={least} {rows} to constrain {name} by in the training rows of {told}; merge "
+        "groups, add rows, lower `min_group`, or leave them out with small_groups=unconstrained"
+    )
+
+
+def _variance(rate: Any, count: Any) -> Any:
+    """Return the variance of a rate, from the estimate with one more success and one more failure."""
+    better = (np.nan_to_num(rate) * count + 1) / (count + 2)
+    return better * (1 - better) / (count + 2)
+
+
+def _share(
+    part: NDArray[np.float64], whole: NDArray[np.float64], *, none: float = np.nan
+) -> NDArray[np.float64]:
+    shares: NDArray[np.float64] = np.divide(part, whole, out=np.full(len(part), none), where=whole > 0)
     return shares

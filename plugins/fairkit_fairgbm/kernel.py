@@ -1,14 +1,20 @@
 """The numerical kernels of FairGBM: one pass over the rows for counts, one for gradients, in parallel.
 
 A row's *cell* is ``2 * group + label``. With s = +1 for label-positives and -1 for label-negatives,
-``u = exp(-s f)`` and ``k = e - 1``, everything needs one exponential:
+``u = exp(-s f)`` and ``r = u / (1 + u)`` everything needs one exponential:
 
-    loss            log(1 + u)                             derivative  -s u / (1 + u)
-    error proxy     log(1 + k u)                           derivative  -s k u / (1 + k u)
-    positive proxy  log(1 + k / u), of label-positives     derivative  k / (k + u)
+    loss            log(1 + u)                             derivative  -s r
+    error proxy     2.5 r                                  derivative  -2.5 s r (1 - r)
+    positive proxy  2.5 (1 - r), of label-positives        derivative  2.5 r (1 - r)
 
-(for label-negatives the positive proxy is the error proxy). The loss's logarithm is taken of products of
-many factors, not of each. Sums are made in a fixed number of blocks, so that they do not depend on the threads.
+(for label-negatives the positive proxy is the error proxy). The paper's proxies are softplus functions,
+log(1 + (e - 1) u), whose slope at the threshold is (e - 1)/e = .632; ours has .625 there. But softplus keeps a slope
+of 1 on rows that were decided long ago, where the loss's hessian r (1 - r) has vanished, so that the Newton step of a
+leaf with such rows explodes. Ours fades as the hessian does: the step that a proxy adds is at most 2.5 times its
+coefficient.
+
+The loss's logarithm is taken of products of many factors, not of each. Sums are made in a fixed number of blocks, so
+that they do not depend on the threads.
 """
 
 from __future__ import annotations
@@ -23,7 +29,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 BLOCKS = 64
-K = math.e - 1.0
+SLOPE = 2.5
+"""Of a proxy, on the scale of the hessian r (1 - r)."""
 _LARGEST = 100.0
 """Beyond this margin a row's derivatives no longer change in double precision."""
 _FULL = 1e120
@@ -115,19 +122,19 @@ def _gradients(
                 cell = cells[start + j]
                 sign = 2.0 * (cell & 1) - 1.0
                 w = weights[start + j] if weighted else 1.0
-                signs[j], bases[j], errors[j] = -sign, w * base[cell], w * error[cell] * K
+                signs[j], bases[j], errors[j] = -sign, w * base[cell], w * error[cell] * SLOPE
                 u[j] = min(max(-sign * scores[start + j], -_LARGEST), _LARGEST)
             _exp_tile(u, work, count)
             for j in range(count):
-                one, other = 1.0 + u[j], 1.0 + K * u[j]
-                share = u[j] / (one * other)
-                r = share * other
-                gradient[start + j] = signs[j] * (bases[j] * r + errors[j] * (share * one))
-                hessian[start + j] = bases[j] * r * (1.0 - r)
+                r = u[j] / (1.0 + u[j])
+                curve = r / (1.0 + u[j])
+                gradient[start + j] = signs[j] * (bases[j] * r + errors[j] * curve)
+                hessian[start + j] = bases[j] * curve
             if with_positive:
                 for j in range(count):
                     w = weights[start + j] if weighted else 1.0
-                    gradient[start + j] += w * positive[cells[start + j]] * (K / (K + u[j]))
+                    one = 1.0 + u[j]
+                    gradient[start + j] += w * positive[cells[start + j]] * SLOPE * (u[j] / (one * one))
             if weighted:
                 for j in range(count):
                     total += weights[start + j] * math.log1p(u[j])

@@ -49,9 +49,10 @@ def choose(iterate: Iterate, path: Sequence[Moment], constraints: Constraints) -
 
 
 def choose_best(path: Sequence[Moment]) -> Choice:
-    """Return the round of least loss among those that meet the constraints, else the least violating one.
+    """Return the round of least error plus violation that does not decide all people alike.
 
-    A constraint counts as met where its violation is within one standard error of the validation rates.
+    The notes say where all rounds decide everybody alike, and where none meets the constraints: these count as met
+    where the violation is within one standard error of the validation rates.
     """
     from fairkit_fairgbm.trainer import better
 
@@ -59,23 +60,27 @@ def choose_best(path: Sequence[Moment]) -> Choice:
     for place, moment in enumerate(path):
         if place and better(moment, path[best]):
             best = place
-    notes: tuple[str, ...] = ()
-    if path[best].excess > 0:
-        notes = (
-            f"No round meets the constraints on the validation rows; round {best + 1} violates them least, "
-            f"by {path[best].violation:.3g}.",
-        )
-    return Choice((best + 1,), (1.0,), notes)
+    notes: list[str] = []
+    if path[best].is_constant:
+        notes.append("Every round decides all people alike: there is nothing to choose.")
+    if all(moment.excess > 0 for moment in path):
+        notes.append("No round meets the constraints on the validation rows.")
+    return Choice((best + 1,), (1.0,), tuple(notes))
 
 
 def choose_mixture(path: Sequence[Moment], constraints: Constraints) -> Choice:
     """Solve the LP of least expected error among distributions over rounds whose expected rates are feasible.
 
     A vertex of the LP has at most m + 1 rounds for m groups and one constraint. Where no distribution is
-    feasible, the one of least violation is taken, and of those the one of least error.
+    feasible, the one of least violation is taken, and of those the one of least error. Rounds that decide all people
+    alike are left out: they violate nothing.
     """
-    errors = np.array([moment.error for moment in path])
-    rows, bounds = _inequalities(path, constraints)
+    places = [place for place, moment in enumerate(path) if not moment.is_constant]
+    if not places:
+        return choose_best(path)
+    kept_path = [path[place] for place in places]
+    errors = np.array([moment.error for moment in kept_path])
+    rows, bounds = _inequalities(kept_path, constraints)
     weights = _solve(errors, rows, bounds, slack=0.0)
     notes: tuple[str, ...] = ()
     if weights is None:
@@ -89,7 +94,7 @@ def choose_mixture(path: Sequence[Moment], constraints: Constraints) -> Choice:
         return choose_best(path)
     kept = np.flatnonzero(weights > _TINY)
     shares = weights[kept] / weights[kept].sum()
-    return Choice(tuple(int(k) + 1 for k in kept), tuple(float(share) for share in shares), notes)
+    return Choice(tuple(places[k] + 1 for k in kept.tolist()), tuple(float(share) for share in shares), notes)
 
 
 def _inequalities(

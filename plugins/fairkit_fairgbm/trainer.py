@@ -58,6 +58,8 @@ class Moment:
         The largest difference between two groups' rates.
     excess
         The violation less one standard error of it: positive where the rows show that it is real.
+    accepted
+        Share of favorable decisions, weighted; at 0 and at 1 all people are decided alike.
     """
 
     loss: float
@@ -66,6 +68,17 @@ class Moment:
     violation: float
     gap: float
     excess: float
+    accepted: float
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether all people are decided alike."""
+        return self.accepted <= 0.0 or self.accepted >= 1.0
+
+    @property
+    def cost(self) -> float:
+        """What a round is chosen by: the share of wrong decisions plus the violation."""
+        return self.error + max(0.0, self.violation)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,14 +186,14 @@ def train(
 
 
 def better(candidate: Moment, best: Moment | None) -> bool:
-    """Tell whether a moment is the better iterate: the smaller loss among those that meet the constraints,
-    else the smaller violation.
-    """  # noqa: D205
+    """Tell whether a moment is the better iterate: one that does not decide all people alike, then the smaller cost.
+
+    Not the smaller loss: under constraints the scores far from the threshold matter to the loss alone, and a round in
+    which nobody is accepted has no violation.
+    """
     if best is None:
         return True
-    if candidate.excess <= 0 or best.excess <= 0:
-        return candidate.excess <= 0 and (best.excess > 0 or candidate.loss < best.loss)
-    return candidate.violation < best.violation
+    return (candidate.is_constant, candidate.cost) < (best.is_constant, best.cost)
 
 
 class State:
@@ -269,6 +282,7 @@ def moment(positive: NDArray[np.float64], loss: float, cells: Cells, constraints
         violation=constraints.worst(rates),
         gap=constraints.gap(rates),
         excess=constraints.excess(rates, cells),
+        accepted=float(positive.sum() / cells.total),
     )
 
 

@@ -14,11 +14,12 @@ if TYPE_CHECKING:
 @hookimpl
 def fairkit_metrics() -> list[type[Metric]]:
     """Return the metrics."""
+    from fairkit_group.calibration import CALIBRATION
     from fairkit_group.errors import ERRORS
     from fairkit_group.ranking import RocAuc
     from fairkit_group.rates import RATES
 
-    return [*RATES, *ERRORS, RocAuc]
+    return [*RATES, *ERRORS, RocAuc, *CALIBRATION]
 
 
 @hookimpl

@@ -12,10 +12,12 @@ import numpy as np
 from fairkit.intervals import (
     Spread,
     extreme,
+    guarded,
     pairwise,
     spread_difference,
     spread_quantiles,
     spread_ratio,
+    two_sided,
 )
 from fairkit.metrics import Estimate
 
@@ -46,7 +48,8 @@ def _select(estimate: Estimate, keep: NDArray[np.bool_]) -> Estimate:
         return low[keep], high[keep]
 
     sizes = None if estimate.sizes is None else estimate.sizes[keep]
-    return Estimate(estimate.values[keep], limits, sizes)
+    together = None if estimate.correlation is None else estimate.correlation[np.ix_(keep, keep)]
+    return Estimate(estimate.values[keep], limits, sizes, correlation=together)
 
 
 def comparisons(
@@ -54,14 +57,18 @@ def comparisons(
 ) -> list[Comparison]:
     """Return the difference, ratio and extremes of one metric between groups, under all their names."""
     known = usable(estimate)
-    values, limits = known.values, known.limits
+    values, limits, together = known.values, known.limits, known.correlation
     found: list[Comparison] = []
     if "difference" in between:
         found.append(
-            Comparison(f"{name}_difference", "lower", lambda c: spread_difference(values, limits, c))
+            Comparison(
+                f"{name}_difference", "lower", lambda c: spread_difference(values, limits, c, together)
+            )
         )
     if "ratio" in between:
-        found.append(Comparison(f"{name}_ratio", "higher", lambda c: spread_ratio(values, limits, c)))
+        found.append(
+            Comparison(f"{name}_ratio", "higher", lambda c: spread_ratio(values, limits, c, together))
+        )
     if "extreme" in between and len(values):
         if better != "lower":
             found.append(
@@ -102,8 +109,8 @@ def _worst(
     worst: Callable[..., float],
 ) -> Spread:
     each = math.sqrt(confidence)
-    parts = [spread(part.values, part.limits, each) for part in (tpr, fpr)]
-    own = [spread(part.values, part.limits, confidence) for part in (tpr, fpr)]
+    parts = [spread(part.values, part.limits, each, part.correlation) for part in (tpr, fpr)]
+    own = [spread(part.values, part.limits, confidence, part.correlation) for part in (tpr, fpr)]
     known = [part for part in parts if math.isfinite(part.value)]
     if not known:
         return Spread(math.nan, math.nan, math.nan)
@@ -121,12 +128,16 @@ def _gap_rms(true_positive: Estimate, false_positive: Estimate, confidence: floa
         return Spread(math.nan, math.nan, math.nan)
     each = math.sqrt(confidence)
     joint, own = spread_quantiles(int(keep.sum()), each)
+    if true_positive.correlation is not None:
+        joint = two_sided(guarded(each) ** (2 / (keep.sum() * (keep.sum() - 1))))
     gaps = [_select(estimate, keep) for estimate in (true_positive, false_positive)]
     point, low, _ = (
-        _rms(parts) for parts in zip(*(pairwise(g.values, g.limits, joint) for g in gaps), strict=True)
+        _rms(parts)
+        for parts in zip(*(pairwise(g.values, g.limits, joint, g.correlation) for g in gaps), strict=True)
     )
     _, _, high = (
-        _rms(parts) for parts in zip(*(pairwise(g.values, g.limits, own) for g in gaps), strict=True)
+        _rms(parts)
+        for parts in zip(*(pairwise(g.values, g.limits, own, g.correlation) for g in gaps), strict=True)
     )
     return Spread(float(point.max()), float(low.max()), float(high.max()))
 

@@ -88,6 +88,7 @@ class MeanPrediction(Mean):
     headline: ClassVar[Headline] = Headline(between=6, column=6, tasks=frozenset({"regression"}))
     meaning: ClassVar[str] = "In the unit of the score; a difference of 0 between groups is parity of means."
     needs: ClassVar[frozenset[str]] = _SCORE
+    outcome: ClassVar[bool] = False
     tasks: ClassVar[frozenset[Task]] = frozenset({"binary", "regression"})
     centred: ClassVar[bool] = True
 

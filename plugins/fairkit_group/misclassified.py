@@ -71,7 +71,7 @@ class LabelError:
         if not (equals and column and 0 < share < 0.5) or (colon and assumed != INDEPENDENT):
             raise ParameterError(
                 f"the label error {text!r} is not understood; write COLUMN=SHARE with a share above 0 and below 0.5, "
-                f"as in --label-error sex=0.1, or sex=0.1:{INDEPENDENT} for errors that do not depend on decisions"
+                f"as in `label_error=sex=0.1`, or sex=0.1:{INDEPENDENT} for errors that do not depend on decisions"
             )
         return cls(column, share, bool(colon))
 

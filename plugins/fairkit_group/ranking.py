@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from fairkit.dependent import FEWEST, SCORE_BUCKETS, noise_of, too_few
 from fairkit.intervals import kolmogorov_quantile, share_limits, student
 from fairkit.limits.means import unseen
 from fairkit.metrics import Estimate, Headline, Metric
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 SCORES = Scores()
+
+_LEAST_STRETCH = 1.0
+_LEVELS = 150
 
 SCARCE = 30
 """Below so many rows of the rarer outcome the limits of the area suppose nothing about the scores."""
@@ -81,6 +85,15 @@ class RocAuc(Metric):
             return np.clip(low - hidden, 0, 1), np.clip(high + hidden, 0, 1)
 
         return Estimate(area, limits, sizes=fewest)
+
+    def influence(self, mass: Array, scores: Array) -> Array:
+        """Return how far a row pulls the area: its place among the other outcome's scores, less the area."""
+        negative, positive = mass[..., 0], mass[..., 1]
+        n0, n1 = negative.sum(axis=0), positive.sum(axis=0)
+        area = self.compute(mass)
+        placed1 = (np.cumsum(negative, axis=0) - negative / 2) / n0
+        placed0 = 1 - (np.cumsum(positive, axis=0) - positive / 2) / n1
+        return np.stack([(placed0 - area) / n0, (placed1 - area) / n1], axis=2)
 
     @staticmethod
     def bound(totals: ScoreTable) -> float:
@@ -166,3 +179,46 @@ def distances(totals: ScoreTable) -> Distances:
         bound = float(np.nanmax(inside, initial=0.0))
     values = np.where((size > 0) & (rest > 0), gap.max(axis=0), np.nan)
     return Distances(values, scale, totals.values[gap.argmax(axis=0)], bound, effective)
+
+
+def dependent_distances(found: Distances, buckets: ScoreTable) -> tuple[Distances, dict[int, str]]:
+    """Return distances with the noise that rows of one cluster make together.
+
+    At every score the deviation of a group's distribution from everybody's is a mean over buckets; the limits of
+    independent rows are stretched by the largest ratio of its standard error to the largest one that those have.
+
+    Parameters
+    ----------
+    found
+        Of independent rows.
+    buckets
+        The scores by group and bucket.
+
+    Returns
+    -------
+    Distances, dict
+        And why a group's interval is not to be trusted, by its place.
+    """
+    groups = len(found.values)
+    mass = buckets.mass.sum(axis=2).reshape(len(buckets.values), groups, SCORE_BUCKETS)
+    size = mass.sum(axis=(0, 2))
+    share = size / size.sum()
+    largest = np.zeros(groups)
+    noises = []
+    below = np.cumsum(mass, axis=0)[
+        :: max(len(mass) // _LEVELS, 1)
+    ]  # the noise changes slowly along the scores
+    for group in range(groups):
+        with np.errstate(all="ignore"):
+            own, rest = below[:, group], below.sum(axis=1) - below[:, group]
+            level, other = own.sum(axis=1) / size[group], rest.sum(axis=1) / (size.sum() - size[group])
+            pull = (own - level[:, None] * mass[:, group].sum(axis=0)) / size[group]
+            away = mass.sum(axis=(0, 1)) - mass[:, group].sum(axis=0)
+            pull = pull - (rest - other[:, None] * away) / (size.sum() - size[group])
+        noise = noise_of((1 - share[group]) * pull, np.tile(mass[:, group].any(axis=0), (len(pull), 1)))
+        largest[group] = np.sqrt(np.nanmax(noise.variance, initial=0.0))
+        noises.append(int(noise.buckets[0]) if len(noise.buckets) else 0)
+    with np.errstate(all="ignore"):  # an empirical distribution's deviation has at most half of the scale
+        factor = np.maximum(np.nan_to_num(largest / (0.5 * found.scale), nan=1.0), _LEAST_STRETCH)
+    doubts = {place: too_few(count) for place, count in enumerate(noises) if count < FEWEST}
+    return replace(found, scale=found.scale * factor), doubts

@@ -39,6 +39,7 @@ class SelectionRate(Rate):
     alias: ClassVar[str] = "demographic_parity"
     headline: ClassVar[Headline] = Headline(between=1, column=1, disparity=False)
     meaning: ClassVar[str] = "0: nobody gets the favorable decision; 1: everybody does."
+    outcome: ClassVar[bool] = False
     over = (1, 1, 1, 1)
     counted = (0, 1, 0, 1)
 

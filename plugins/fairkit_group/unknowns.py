@@ -52,6 +52,8 @@ class Unknowns:
         How often the column's values, and the outcomes, may be wrong; None where nothing was said.
     binding
         The share of missing values above which a verdict must hold whatever their groups are.
+    labelled
+        Whether there are outcomes.
     """
 
     sensitive: str
@@ -63,6 +65,7 @@ class Unknowns:
     error: LabelError | None
     outcome_error: LabelError | None
     binding: float
+    labelled: bool = True
 
     @property
     def share(self) -> float:
@@ -126,8 +129,9 @@ class Unknowns:
         known, without = self.totals.get(CONFUSION.key), self.without.get(CONFUSION.key)
         if isinstance(known, Sums) and isinstance(without, Sums):
             cells, gone = known.first.sum(axis=0) + without.first[0], without.first[0]
+            outcomes = _shares(gone, cells, {"favorable": (2, 3), "unfavorable": (0, 1)})
             evidence |= {
-                "by_outcome": _shares(gone, cells, {"favorable": (2, 3), "unfavorable": (0, 1)}),
+                **({"by_outcome": outcomes} if self.labelled else {}),
                 "by_decision": _shares(gone, cells, {"favorable": (1, 3), "unfavorable": (0, 2)}),
             }
         return Finding(

@@ -51,7 +51,7 @@ _NO_INTERVAL = (
     "nothing about a population."
 )
 
-TOLERANCE = 1e-10
+TOLERANCE = 1e-12
 """How closely upper and lower bound meet, in units of the reward."""
 
 SAMPLED_QUERIES = 50_000
@@ -131,7 +131,7 @@ class CertificateAuditor(Auditor):
                 )
         if not self.parameters.epsilon:
             raise ParameterError(
-                f"{self.name}: give at least one epsilon, as in --set {self.name}.epsilon=0.1"
+                f"{self.name}: give at least one epsilon, as in the parameter `{self.name}.epsilon=0.1`"
             )
 
     def _prepare(self, rows: Table, context: AuditContext) -> Prepared:

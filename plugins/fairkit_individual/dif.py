@@ -10,6 +10,7 @@ import numpy as np
 from fairkit.parameters.declare import parameter
 from fairkit_individual.certificate import CertificateAuditor, Prepared
 from fairkit_individual.outside import ASKED, OutsideSearch
+from fairkit_individual.parameters import TransportParameters
 from fairkit_individual.rewards import Rewards, outputs
 
 if TYPE_CHECKING:
@@ -46,48 +47,15 @@ class DifAuditor(CertificateAuditor):
     _outside: OutsideSearch | None = None
 
     @dataclass(frozen=True, slots=True, kw_only=True)
-    class Parameters:
+    class Parameters(TransportParameters):
         """What can be set with --set dif.KEY=VALUE."""
 
-        epsilon: tuple[float, ...] = parameter(
-            (0.1,),
-            help="How far people may move, mean squared fair distance; several give the curve.",
-            minimum=0,
-        )
         output: Literal["logit", "probability", "score"] | None = parameter(
             None, help="What is compared; by default logit, and score in regression."
         )
         method: Literal["sample", "gradient"] = parameter(
             "sample", help="Search among the rows; gradient: outside of them too, for networks (torch, ONNX)."
         )
-        fair_metric: str = parameter(
-            "subspace",
-            help="The distance between people: subspace, euclidean, or the file of a saved fair metric.",
-            former={"metric": 1},
-        )
-        strength: float = parameter(
-            0.1,
-            help="l2 penalty of the regressions that find the directions of a subspace, against their mean loss.",
-            above=0,
-        )
-        penalty: Literal["mean", "summed"] = parameter(
-            "mean",
-            help="What strength weighs against: the mean loss; summed is the subspace of certificates that do not "
-            "name a strength, always .1 against the summed loss.",
-        )
-        columns: tuple[str, ...] = parameter(
-            (), help="The metric's columns; by default those the model reads."
-        )
-        queries: int | None = parameter(
-            None, help="How many sampled rows to ask; by default all up to 250,000, else 50,000.", minimum=1
-        )
-        support: int | None = parameter(
-            None,
-            help="How many people may be replacements: a random sample of that size; by default all.",
-            minimum=30,
-        )
-        pairs: int = parameter(5, help="How many pairs of people to show.", minimum=0)
-        save_metric: str | None = parameter(None, help="A file to save the fair metric to.")
 
     def _output(self, task: Task) -> Output:
         default: Output = "score" if task == "regression" else "logit"

@@ -64,6 +64,10 @@ def gradients_of(context: AuditContext, rows: Rows, output: Output) -> Gradients
     scorer: Any = context.scorer
     if hasattr(scorer, "estimator"):
         return _of_module(scorer, rows, output)
+    if not hasattr(scorer, "reading"):
+        raise ModelError(
+            "dif: method=gradient needs a model, and the predictions are columns of the table; use method=sample"
+        )
     model, reading = scorer.model, scorer.reading
     name = None if reading.score is None else reading.score.name
     if name is None or scorer.shares is not None or name not in model.output_names:

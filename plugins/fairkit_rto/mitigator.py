@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fairkit.errors import DataError, ParameterError
+from fairkit.mitigators import Capability
 from fairkit.onnx.write.rules import Piece
 from fairkit.parameters.declare import parameter
 from fairkit.postprocess import PostParameters, PostProcessor, Solution
@@ -47,6 +48,17 @@ class RandomizedThresholds(PostProcessor):
 
     name = "rto"
     citation = "Alabdulmohsin and Lucic, A near-optimal algorithm for debiasing trained models, NeurIPS 2021"
+    capabilities = tuple(
+        Capability(
+            constraints=(name,),
+            settings={"constraint": name},
+            dial="tolerance",
+            reads_group=True,
+            randomized=True,
+            trainings=0,
+        )
+        for name in ("demographic_parity", "equal_opportunity")
+    )
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Parameters(PostParameters):
@@ -151,7 +163,7 @@ def _check_rows(rows: ScoredRows, least: int, *, favorable_only: bool) -> None:
         if count < least:
             raise DataError(
                 f"group {name!r} has {count} rows with the favorable outcome, fewer than min_group={least}; "
-                "equal opportunity is learned from these rows: merge groups or lower --set min_group=N"
+                "equal opportunity is learned from these rows: merge groups or lower the parameter `min_group=N`"
             )
 
 

@@ -85,19 +85,40 @@ class Wishes:
         """List what to try: what is given is kept, what is not is taken from grids.
 
         γ and ε are the paper's. The rates are the mean score, and the share of favorable outcomes ± .15 in steps
-        of .01 (the paper's steps of .05 up to ± .1 are among them), within [0, 1].
+        of .01 (the paper's steps of .05 up to ± .1 are among them), within [0, 1]. Among rows with the favorable
+        outcome the common rate is a true positive rate: its grid goes from the lowest of the groups' own rates at the
+        threshold 1/2, less .15, to the highest, plus .15.
         """
         rates: list[float | None] = [self.rho]
         if self.rho is None and self.has_rho:
-            mean, share = (float(np.average(x, weights=rows.weights)) for x in (rows.scores, rows.favorable))
-            around = [share + shift for shift in RHO_SHIFTS if 0.0 <= share + shift <= 1.0]
-            rates = list(dict.fromkeys([mean, *around]))
+            rates = [*(_hit_rates(rows) if self.favorable_only else _shares(rows))]
         gammas = GAMMAS if self.gamma is None else (self.gamma,)
         epsilons = EPSILONS if self.epsilon is None else (self.epsilon,)
         return [
             Setting(gamma=gamma, rho=rate, epsilon=epsilon)
             for gamma, rate, epsilon in itertools.product(gammas, rates, epsilons)
         ]
+
+
+def _shares(rows: ScoredRows) -> list[float]:
+    mean, share = (float(np.average(x, weights=rows.weights)) for x in (rows.scores, rows.favorable))
+    return list(dict.fromkeys([mean, *_within(share, share)]))
+
+
+def _hit_rates(rows: ScoredRows) -> list[float]:
+    """Return rates around the groups' own true positive rates at the threshold 1/2."""
+    own = _favorable(rows)
+    rates = own.rates((own.scores >= 0.5).astype(float))
+    return _within(float(np.nanmin(rates)), float(np.nanmax(rates)))
+
+
+def _within(low: float, high: float) -> list[float]:
+    """List the rates from low - .15 to high + .15, within [0, 1], .01 apart from low on."""
+    above = [round(0.01 * step, 2) for step in range(1, 1 + int(np.ceil(100 * (high - low))))]
+    shifts = [*(shift for shift in RHO_SHIFTS if shift <= 0), *above]
+    top = max([0.0, *above])
+    shifts += [round(top + shift, 2) for shift in RHO_SHIFTS if shift > 0]
+    return [low + shift for shift in shifts if 0.0 <= low + shift <= 1.0]
 
 
 def choose(constraint: Constraint, rows: ScoredRows, folds: Sequence[Fold], wishes: Wishes) -> Choice:
@@ -115,7 +136,7 @@ def choose(constraint: Constraint, rows: ScoredRows, folds: Sequence[Fold], wish
     constraint
         What the thresholds are held to.
     rows
-        All rows; their mean score and outcome are the centers of the grid of rates.
+        All rows; their mean score and outcome, or their groups' true positive rates, are where the grid of rates is.
     folds
         The rows split once (fit, validation) or several times (cross validation: each row held out once).
     wishes

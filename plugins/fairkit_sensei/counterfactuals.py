@@ -72,7 +72,7 @@ def find_flips(
     """
     if not names:
         raise ParameterError(
-            "counterfactuals need the columns to flip: name them, as in --set sensitive=sex,race"
+            "counterfactuals need the columns to flip: name them, as in the parameter `sensitive=sex,race`"
         )
     unused = [name for name in values if name not in {part for flip in names for part in flip.split("+")}]
     if unused:

@@ -19,7 +19,7 @@ from fairkit_sensei.devices import device_for
 from fairkit_sensei.frontier import Frontier, Yardstick
 from fairkit_sensei.metric import make_metric, plain_encoder, shared_features
 from fairkit_sensei.model import NetworkModel
-from fairkit_sensei.records import Rows, Settings, Trained
+from fairkit_sensei.records import Rows, Settings, Trained, usual_rho
 from fairkit_sensei.training import train
 
 if TYPE_CHECKING:
@@ -113,7 +113,8 @@ class Fitting:
 
     def fit(self) -> NetworkModel:
         """Train for every ρ, and return the chosen network."""
-        rhos: tuple[float, ...] = self.parameters.rho
+        given: tuple[float, ...] | None = self.parameters.rho
+        rhos = (usual_rho(len(self.table)),) if given is None else given
         chosen = rhos[0] if self.parameters.choose is None else self.parameters.choose
         if self.settings.method in ("sensr", "erm"):
             rhos = (chosen,)

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
-from fairkit.files import explain, sync_folder
+from fairkit.support.files import explain, sync_folder
 from fairkit_registry.errors import RegistryError
 
 if TYPE_CHECKING:

@@ -188,7 +188,7 @@ def _bad(text):
         _bad(
             ("label is sensitive", {"--sensitive": "decision"}, "cannot be the label and a sensitive column")
         ),
-        _bad(("unknown auditor", {"--auditor": "grup"}, "Did you mean 'group'?")),
+        _bad(("unknown auditor", {"--auditor": "grup"}, "Did you mean 'group'")),
         _bad(("unknown parameter", {"--set": "group.min_grp=3"}, "Did you mean 'min_group'?")),
         _bad(("parameter without owner", {"--set": "epsilon=3"}, "AUDITOR.KEY=VALUE")),
         _bad(("rule without number", {"--max": "accuracy"}, "METRIC:COLUMN=NUMBER")),
@@ -301,7 +301,7 @@ def test_plugins_are_listed_and_shown(run):
     assert "min_group" in run("plugins", "show", "group").stdout
     result = run("plugins", "show", "grup")
     assert result.exit_code == 2
-    assert "Did you mean 'group'?" in result.stderr
+    assert "Did you mean 'group'" in result.stderr
 
 
 def _until_scoring(process):

@@ -168,3 +168,18 @@ def test_what_is_missing_is_asked_for(loans, arguments, message):
     result = run("--data", "loans.parquet", *ROLES, *arguments)
     assert result.exit_code == 2
     assert message in result.stderr
+
+
+def test_a_constant_model_is_never_handed_out_without_a_sentence_and_exit_code_3(loans):
+    few = ["--set", "n_estimators=1", "--set", "learning_rate=0.001"]
+    end = ["--threads", "1", "--output", "fair.onnx"]
+    result = run("--plugin", "fairgbm", "--data", "loans.parquet", *ROLES, *few, *end)
+    assert result.exit_code == 3, result.output
+    assert "The model is constant" in result.output
+    assert (loans / "fair.onnx").exists()
+    rule = ["--max", "demographic_parity_difference:sex=0.1"]
+    judged = run(
+        "--plugin", "fairgbm", "--data", "loans.parquet", *ROLES, *few, *end, *rule, "--format", "json"
+    )
+    assert judged.exit_code == 3  # a pass is not enough
+    assert json.loads(judged.stdout)["is_constant"] is True

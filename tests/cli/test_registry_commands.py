@@ -412,7 +412,8 @@ def test_wrong_names_are_one_message(run, made):
 
 
 def _other(made):
-    from fairkit_registry.evidence.certificate import issue, read
+    from fairkit_registry.evidence.certificate import read
+    from fairkit_registry.evidence.issuing import issue
     from fairkit_registry.evidence.keys import load_secret
 
     good = read((made / "good.json").read_bytes())

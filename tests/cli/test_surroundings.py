@@ -60,3 +60,18 @@ def test_what_the_user_set_stays(places, monkeypatch):
     surroundings.prepare_libraries()
     assert os.environ["NUMBA_CACHE_DIR"].endswith("numba")
     monkeypatch.delenv("NUMBA_CACHE_DIR")
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [({}, "1"), ({"OPENBLAS_NUM_THREADS": "4"}, "4"), ({"OMP_NUM_THREADS": "3"}, None)],
+    ids=["nothing set", "its own", "everybody's"],
+)
+def test_openblas_has_one_thread_unless_the_user_says_otherwise(places, monkeypatch, given, wanted):
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+        monkeypatch.setenv(name, "")  # so that it is restored afterwards
+        monkeypatch.delenv(name)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    surroundings.prepare_libraries()
+    assert os.environ.get("OPENBLAS_NUM_THREADS") == wanted

@@ -198,7 +198,7 @@ def test_scores_that_are_not_numbers() -> None:
 def test_scores_that_are_no_probabilities() -> None:
     options = fairkit.ModelOptions(score_kind="probability")
     proto = _graph(operator="Identity")
-    _refused(fairkit.ModelError, "leave [0, 1]", "--score-kind logit", model=proto, options=options)
+    _refused(fairkit.ModelError, "leave [0, 1]", "`score_kind=logit`", model=proto, options=options)
 
 
 def test_several_outputs_that_could_be_the_score() -> None:
@@ -398,7 +398,7 @@ def test_unknown_auditors_and_parameters() -> None:
     _refused(fairkit.ParameterError, "min_group", parameters={"group": {"min_group": 0}})
     _refused(
         fairkit.ParameterError,
-        "which is not asked for; add --auditor dif",
+        "which is not asked for; name it in `auditors` too",
         parameters={"dif": {"epsilon": 1}},
     )
     _refused(fairkit.ParameterError, "confidence=95 is not between 0 and 1", confidence=95)

@@ -8,11 +8,11 @@ import pytest
 
 import fairkit
 from fairkit.comparing.disparities import change, differences, root_mean_squares
-from fairkit.comparing.distributions import change_of_parity
+from fairkit.comparing.distributions import change_of_parity, distinct_rows
 from fairkit.comparing.joint import paired_areas
 from fairkit.comparing.records import DrawnScores, Paired
 from fairkit.comparing.run import compare
-from fairkit.models.scorer import PredictedColumns
+from fairkit.models.columns import PredictedColumns
 
 
 def table(rows: int, seed: int, *, groups: int = 3) -> pa.Table:
@@ -338,3 +338,24 @@ def test_a_small_group_is_undecided():
     result = compare([A, PredictedColumns(score="b")], load(few))
     assert result.find("accuracy", "g", group="few").outcome == "undecided"
     assert result.find("demographic_parity_difference", "g").outcome == "undecided"
+
+
+@pytest.mark.parametrize("values", [(3, 5, 2), (1,), (2_000_000,) * 6])
+def test_distinct_rows_are_those_of_numpy(values):
+    """Six columns of millions of values each are more combinations than a number has bits for."""
+    rng = np.random.default_rng(0)
+    rows = np.stack([rng.integers(0, count, 2_000) for count in values], axis=1)
+    rows[1_000:] = rows[:1_000]
+    table, place = distinct_rows(rows)
+    known, inverse = np.unique(rows, axis=0, return_inverse=True)
+    np.testing.assert_array_equal(table, known)
+    np.testing.assert_array_equal(place, inverse.reshape(-1))
+
+
+def test_group_probabilities_are_refused():
+    source = table(200, 0)
+    chance = np.linspace(0, 1, 200)
+    source = source.append_column("p_a", pa.array(chance)).append_column("p_b", pa.array(1 - chance))
+    data = load(source, sensitive_probability=["race=p_a,p_b"])
+    with pytest.raises(fairkit.FairkitError, match="leave out `sensitive_probability`"):
+        compare([A, B], data)

@@ -163,7 +163,7 @@ def test_what_travels_leaves_the_rows_behind():
 
 def test_a_scheduler_needs_an_engine():
     models = [fairkit.PredictedColumns(score=column) for column in "st"]
-    with pytest.raises(ParameterError, match="add --engine dask"):
+    with pytest.raises(ParameterError, match="add `engine=dask`"):
         fairkit.compare(models, data(), scheduler="tcp://127.0.0.1:9")
     with pytest.raises(ParameterError, match="there is no engine 'spark'"):
         fairkit.compare(models, data(), engine="spark")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fairkit.escaping import json_text, markdown, toml_text, visible
+from fairkit.support.escaping import json_text, markdown, toml_text, visible
 
 TEXT = st.text(st.characters(), max_size=30)  # with surrogates
 WHOLE = st.text(max_size=30)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from fairkit import files
-from fairkit.files import FileError, check_writable, replacing, write_atomic
+from fairkit.support import files
+from fairkit.support.files import FileError, check_writable, replacing, write_atomic
 
 
 @pytest.fixture(params=["unnamed", "named"])
@@ -95,7 +95,7 @@ def test_half_a_surrogate_pair_is_one_message(tmp_path):
 @pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="files without names exist on Linux only")
 def test_a_killed_process_leaves_nothing(tmp_path):
     code = (
-        "import os, signal, sys\nfrom pathlib import Path\nfrom fairkit.files import replacing\n"
+        "import os, signal, sys\nfrom pathlib import Path\nfrom fairkit.support.files import replacing\n"
         "with replacing(Path(sys.argv[1])) as file:\n"
         "    file.write(b'x' * 100_000)\n    file.flush()\n    os.kill(os.getpid(), signal.SIGKILL)\n"
     )

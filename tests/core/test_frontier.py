@@ -6,6 +6,7 @@ import dataclasses
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import fairkit
@@ -13,7 +14,7 @@ from fairkit import frontiers
 from fairkit.datasets.loans import loans_table
 from fairkit.errors import FairkitError
 from fairkit.frontiers import training as frontier_work
-from fairkit.frontiers.choice import Choice, pareto, pick
+from fairkit.frontiers.choice import Choice, Judged, chance, pareto, pick
 from fairkit.frontiers.points import Measure, Point, point_key
 from fairkit.frontiers.run import frontier
 from fairkit.frontiers.state import State, _digest
@@ -52,14 +53,57 @@ def test_the_front_has_the_points_that_none_beats():
     assert pareto([FAILED], AXES) == []
 
 
+JUDGED = Judged(validation=1_000, test=1_000)
+
+
+def sure_point(gap: float, accuracy: float, reach: float = 0.02) -> Point:
+    one = point(gap, accuracy)
+    gap_measure = Measure(value=gap, interval=(max(gap - reach, 0.0), gap + reach), better="lower")
+    return dataclasses.replace(one, measures={**one.measures, "gap:sex": gap_measure})
+
+
 def test_picks_by_rule():
-    assert pick(POINTS, AXES, Choice(limit=0.16)) == (2, "")
-    assert pick(POINTS, AXES, Choice(alpha=1.0)) == (1, "")
-    assert pick(POINTS, AXES, Choice(alpha=0.0)) == (5, "")
-    place, remark = pick(POINTS, AXES, Choice(limit=0.01))
-    assert place == 5
+    points = [FAILED, *(sure_point(*pair) for pair in ((0.2, 0.9), (0.1, 0.8), (0.15, 0.7), (0.05, 0.6)))]
+    assert pick(points, AXES, Choice(limit=0.16), JUDGED) == (2, "")
+    assert pick(POINTS, AXES, Choice(alpha=1.0), JUDGED) == (1, "")
+    assert pick(POINTS, AXES, Choice(alpha=0.0), JUDGED) == (5, "")
+    place, remark = pick(points, AXES, Choice(limit=0.01), JUDGED)
+    assert place == 4
     assert "No point keeps the limit 0.01" in remark
-    assert pick([FAILED], AXES, Choice())[0] is None
+    assert pick([FAILED], AXES, Choice(), JUDGED)[0] is None
+
+
+def test_a_point_at_the_limit_is_not_sure_and_one_without_an_interval_keeps_no_limit():
+    at, inside, unknown = sure_point(0.05, 0.9), sure_point(0.005, 0.8), point(0.0, 0.95)
+    chances = [chance(one, "gap:sex", Choice(limit=0.05), JUDGED) for one in (at, inside, unknown)]
+    assert chances[0] < 0.1
+    assert chances[1] > 0.95
+    assert chances[2] == 0
+    assert pick([at, inside, unknown], AXES, Choice(limit=0.05), JUDGED) == (1, "")
+    few = chance(inside, "gap:sex", Choice(limit=0.05), Judged(validation=1_000, test=250))
+    assert few < chances[1]
+
+
+def test_the_chance_is_how_often_test_intervals_keep_the_limit():
+    """Numbers of known error: drawn for validation and test, with the test interval of the planned width."""
+    rng = np.random.default_rng(2)
+    error, test_error, passed, told = 0.01, 0.014, [], []
+    for _ in range(4_000):
+        true = rng.uniform(0.0, 0.06)
+        seen, judged = true + rng.normal(0, (error, test_error))
+        reach, test_reach = 1.96 * error, 1.96 * test_error
+        known = Measure(value=seen, interval=(seen - reach, seen + reach), better="lower")
+        one = Point(plugin="p", parameters={}, status="done", measures={"gap:sex": known})
+        told.append(chance(one, "gap:sex", Choice(limit=0.06), Judged(validation=196, test=100)))
+        passed.append(abs(judged) + test_reach <= 0.06)
+    assert np.mean(told) == pytest.approx(np.mean(passed), abs=0.02)
+
+
+def test_a_limit_that_no_point_keeps_is_no_pass():
+    found = run(choice=Choice(limit=0.001))
+    assert not found.sure
+    assert found.verdict in ("fail", "inconclusive")
+    assert "No point keeps the limit 0.001" in found.notes[0]
 
 
 def test_values_and_ranges():

@@ -239,3 +239,16 @@ def test_a_metric_without_contributions_says_so() -> None:
     rows = Rows(outcome=np.ones(2), decision=np.ones(2))
     with pytest.raises(NotImplementedError, match="neither contributions nor a statistic"):
         Empty().statistic.collect(rows, np.zeros(2, dtype=np.int64), 1)
+
+
+def test_threads_that_ask_for_a_score_table_at_once_get_the_same():
+    from concurrent.futures import ThreadPoolExecutor
+
+    rng = np.random.default_rng(0)
+    rows = Rows(outcome=rng.integers(0, 2, 20_000).astype(float), score=rng.random(20_000))
+    groups = rng.integers(0, 3, 20_000)
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(30):
+            table = Scores().collect(rows, groups, 3) + Scores().collect(rows, groups, 3)
+            asked = list(pool.map(lambda _, table=table: (table.mass.sum(), len(table.values)), range(8)))
+            assert set(asked) == {(40_000.0, 20_000)}

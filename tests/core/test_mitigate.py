@@ -245,7 +245,7 @@ def test_crossed_groups_name_what_occurs():
         ({"strenght": 1}, ParameterError, "Did you mean 'strength'"),
         ({"holdout": 1.5}, ParameterError, "holdout=1.5 is not a share"),
         ({"learner": "forest"}, ParameterError, "tilt cannot use the learner 'forest'"),
-        ({"model": b"x"}, ParameterError, "trains its own model: leave out --model"),
+        ({"model": b"x"}, ParameterError, "trains its own model: leave out `model`"),
         ({"output": "/nonexistent/fair.onnx"}, FairkitError, "does not exist"),
     ],
 )
@@ -262,7 +262,7 @@ def test_other_tasks_are_refused():
 
 
 def test_post_processing_needs_a_model():
-    with pytest.raises(ParameterError, match="name it with --model"):
+    with pytest.raises(ParameterError, match="name it with `model`"):
         mitigate(Repair, data())
 
 

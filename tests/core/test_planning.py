@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import fairkit
 from fairkit import Rule
-from fairkit.models.scorer import PredictedColumns
+from fairkit.models.columns import PredictedColumns
 from fairkit.planning.results import two_digits
 from fairkit_cli.main import app
 
@@ -140,7 +140,7 @@ def test_rules_that_cannot_be_planned_are_refused():
         fairkit.plan([Rule(metric="roc_auc_difference", maximum=0.1)], groups=HALVES)
     with pytest.raises(fairkit.PolicyError, match="no rule to plan for"):
         fairkit.plan([], groups=HALVES)
-    with pytest.raises(fairkit.ParameterError, match="--base"):
+    with pytest.raises(fairkit.ParameterError, match="needs `base`"):
         fairkit.plan([Rule(metric="equalized_odds_difference", maximum=0.1)], groups=HALVES, assume=0.5)
 
 

@@ -186,7 +186,7 @@ def test_tensors_beside_the_file_come_into_it(frame, tmp_path):
 
 def test_logits_must_be_declared(frame):
     base = linear(out="logit", link="Identity")
-    with pytest.raises(ModelError, match=r"'logit' leave .0, 1.*--set score_kind=logit"):
+    with pytest.raises(ModelError, match=r"'logit' leave .0, 1.*the parameter `score_kind=logit`"):
         fit(base, table_of(frame))
     fitted = fit(base, table_of(frame), score_kind="logit")
     np.testing.assert_allclose(fitted.predict(table_of(frame).columns).score, scores_of(frame), atol=1e-6)
@@ -198,8 +198,8 @@ def test_the_score_of_the_other_label(frame):
     export(fitted, table_of(frame))
     # a note about the model says what to type here, not what an audit would take
     noted = " ".join(fit(linear(), table_of(frame)).notes)
-    assert "(--set favorable_class=0 reverses it)" in noted
-    assert "--favorable-class" not in noted
+    assert "(the parameter `favorable_class=0` reverses it)" in noted
+    assert "(`favorable_class" not in noted
 
 
 def test_labels_only(frame):
@@ -265,7 +265,7 @@ def test_validation_rows_are_coded_by_the_fit_rows_groups(frame):
 
 def test_what_is_missing(frame):
     table = table_of(frame)
-    with pytest.raises(ParameterError, match="ramps repairs a model: name its file with --model"):
+    with pytest.raises(ParameterError, match="ramps repairs a model: name its file with `model`"):
         Ramps.with_values({}).fit(table, Run())
     with pytest.raises(ParameterError, match="takes no learner"):
         Ramps.with_values({}).fit(table, Run(learner="lightgbm"), model=load(linear()))

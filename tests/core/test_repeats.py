@@ -1,142 +1,107 @@
-"""Retraining: how far numbers go over several trainings, of a method and of a frontier's points."""
+"""Copies of rows and repeated ids: counted exactly while few, from a sample of hashes beyond, in any parts."""
 
 from __future__ import annotations
 
-import json
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
-from typer.testing import CliRunner
 
 import fairkit
-from fairkit.data.table import Table
-from fairkit.datasets.loans import loans_table
-from fairkit.frontiers.run import frontier
-from fairkit.frontiers.sweeps import Sweep
-from fairkit.mitigation.repeats import drawn_anew, gathered
-from fairkit_cli.html.comparison import mitigation_page
-from fairkit_cli.html.frontier import frontier_page
-from fairkit_cli.main import app
-from fairkit_cli.text.comparison import comparison
-from fairkit_cli.text.frontier import frontier_text
-
-SMALL = {"learner": "logistic", "threads": 1}
+from fairkit.data.repeats import RowCopies, column_hashes, looks_like_id
 
 
-def _loans(rows: int = 900, seed: int = 1) -> fairkit.Dataset:
-    return fairkit.load_data(
-        loans_table(rows, seed), label="decision", favorable="approved", sensitive=["sex"], name="loans"
-    )
+def counted(table: pa.Table, cuts: list[int]) -> RowCopies:
+    found = None
+    for low, high in zip([0, *cuts], [*cuts, len(table)], strict=True):
+        part = RowCopies.of(table.schema.names)
+        for batch in table.slice(low, high - low).to_batches(97):
+            part.update(batch)
+        found = part if found is None else found + part
+    assert found is not None
+    return found
 
 
-def test_repeats_train_on_rows_drawn_anew_and_measure_on_the_same():
-    once = fairkit.mitigate("reweigh", _loans(), **SMALL)
-    many = fairkit.mitigate("reweigh", _loans(), repeats=3, **SMALL)
-    assert many.sha256 == once.sha256
-    assert many.after.to_dict() == once.after.to_dict()
-    assert once.repeats == ()
-    assert "repeats" not in once.to_dict()
-    found = {(one.metric, one.sensitive): one for one in many.repeats}
-    gap = found["demographic_parity_difference", "sex"]
-    assert len(gap.values) == 3
-    assert gap.values[0] == many.after.find("demographic_parity_difference", "sex").value
-    assert gap.deviation == pytest.approx(np.std(gap.values, ddof=1))
-    assert len(set(found["log_loss", None].values)) == 3
-    again = fairkit.mitigate("reweigh", _loans(), repeats=3, **SMALL)
-    assert again.to_dict() == many.to_dict()
-    assert json.loads(json.dumps(many.to_dict()))["repeats"][0]["values"]
+def people(rows: int, seed: int = 0) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    names = np.array([f"u{i}" for i in rng.integers(0, rows // 3, rows)])
+    gaps = pa.array(names, mask=rng.random(rows) < 0.1)
+    return pa.table({"person_id": gaps, "x": rng.normal(size=rows), "k": rng.integers(0, 3, rows)})
 
 
-def test_the_spread_is_that_of_training_on_other_rows():
-    """A "model" that knows the mean of its training rows spreads by the mean's standard error."""
-    from dataclasses import replace
-
-    from fairkit.mitigation.repeats import retrained
-
-    table = Table.from_dataset(_loans(400))
-    report = fairkit.mitigate("reweigh", _loans(), **SMALL).after
-    finding = replace(report.find("accuracy"), value=float(table.target.mean()))
-
-    def train(drawn: Table, seed: int) -> fairkit.Report:
-        return replace(report, findings=(replace(finding, value=float(drawn.target.mean())),))
-
-    (one,), _ = retrained(200, 0, table, replace(report, findings=(finding,)), train)
-    share = table.target.mean()
-    assert one.deviation == pytest.approx((share * (1 - share) / 400) ** 0.5, rel=0.15)
+@pytest.mark.parametrize("cuts", [[], [1, 500], [333, 333, 900]])
+def test_copies_are_exact_in_any_parts(cuts: list[int]) -> None:
+    table = people(1_000)
+    table = pa.concat_tables([table, table.slice(100, 40)])
+    found = counted(table, cuts)
+    assert found.whole.rows - found.whole.distinct == 40
+    known = table.column("person_id").drop_null()
+    assert found.ids["person_id"].rows == len(known)
+    assert found.ids["person_id"].distinct == len(known.unique())
 
 
-def test_rows_are_drawn_with_replacement_and_seeded():
-    table = Table.from_dataset(_loans())
-    one, two, other = drawn_anew(table, 1), drawn_anew(table, 1), drawn_anew(table, 2)
-    assert len(one) == len(table)
-    assert np.array_equal(one.target, two.target)
-    assert not np.array_equal(one.columns["income"], other.columns["income"])
-    assert len(np.unique(one.columns["income"])) < 0.75 * len(np.unique(table.columns["income"]))
+def test_beyond_the_sample_they_are_estimated(monkeypatch: Any) -> None:
+    monkeypatch.setattr("fairkit.data.repeats.MOST", 2_000)
+    table = people(30_000, 1)
+    table = pa.concat_tables([table, table.slice(0, 3_000)])
+    found = counted(table, [7_000, 20_000])
+    assert len(found.whole.keys) <= 2_000
+    assert found.whole.copies == pytest.approx(3_000 / 33_000, abs=0.025)
+    one, other = counted(table, []), counted(table, [12_345])
+    assert np.array_equal(one.whole.keys, other.whole.keys)
+    assert np.array_equal(one.whole.counts, other.whole.counts)
 
 
-def test_a_training_that_fails_is_a_note():
-    from fairkit.mitigation.repeats import retrained
-
-    report = fairkit.mitigate("reweigh", _loans(), **SMALL).after
-
-    def train(table: Table, seed: int) -> fairkit.Report:
-        if seed == 8:
-            raise fairkit.DataError("no row of a group")
-        return report
-
-    found, notes = retrained(4, 7, Table.from_dataset(_loans()), report, train)
-    assert len(found[0].values) == 3
-    assert "Training 2 of 4" in notes[0]
-    assert gathered([report])
+def test_equal_cells_have_equal_hashes() -> None:
+    texts = column_hashes(pa.array(["a", None, "ab", "", "ba", "a", "\0", "\0\0"]))
+    assert texts[0] == texts[5]
+    assert texts[1] == texts[3]  # as in the table's digest
+    assert len(set(texts.tolist())) == 6
+    sliced = pa.array(["zz", "a", "ab"] * 40).slice(1, 100)
+    assert np.array_equal(column_hashes(sliced)[:2], texts[[0, 2]])
+    numbers = column_hashes(pa.array([0.0, -0.0, None, np.nan, 1.0]))
+    assert numbers[0] == numbers[1]
+    assert numbers[2] == numbers[3]
+    assert np.array_equal(column_hashes(pa.array([1, 2])), column_hashes(pa.array([1.0, 2.0])))
 
 
-def test_the_pages_show_how_far_retraining_goes():
-    result = fairkit.mitigate("reweigh", _loans(), repeats=3, **SMALL)
-    for text in (comparison(result, terminal=False), mitigation_page(result)):
-        flat = " ".join(text.split())
-        assert "Trained 3 times, on rows drawn anew: no interval covers this" in flat
-        assert "standard deviation" in flat
+@pytest.mark.parametrize(
+    "name", ["id", "person_id", "PersonID", "customerId", "ssn", "email", "applicant.id", "user"]
+)
+def test_names_of_ids(name: str) -> None:
+    assert looks_like_id(name)
 
 
-def test_a_frontier_trains_its_front_again():
-    sweep = Sweep(plugin="reweigh", vary={"strength": [0, 1]})
-    once = frontier((sweep,), _loans(), jobs=1, **SMALL)
-    many = frontier((sweep,), _loans(), jobs=1, repeats=3, **SMALL)
-    assert many.points[1].sha256 == once.points[1].sha256
-    assert set(many.repeats) == {*many.front, many.chosen}
-    for place, values in many.repeats.items():
-        x, y = many.axes(many.points[place])
-        assert len(values) == 3
-        assert values[0] == (x.value, y.value)
-        assert len(set(values)) > 1
-    assert "repeats" in many.to_dict()
-    assert "repeats" not in once.to_dict()
-    for text in (frontier_text(many, terminal=False), frontier_page(many)):
-        assert "Each trained 3 times, on rows drawn anew" in " ".join(text.split())
+@pytest.mark.parametrize("name", ["paid", "income", "identity_verified", "user_age", "idle", "humid"])
+def test_names_that_only_look_alike(name: str) -> None:
+    assert not looks_like_id(name)
 
 
-@pytest.mark.parametrize("repeats", [0, -1])
-def test_fewer_than_one_training_is_refused(repeats):
-    with pytest.raises(fairkit.ParameterError, match="repeats"):
-        fairkit.mitigate("reweigh", _loans(), repeats=repeats, **SMALL)
-    with pytest.raises(fairkit.ParameterError, match="repeats"):
-        frontier((Sweep(plugin="reweigh", vary={"strength": [0]}),), _loans(), repeats=repeats)
+def test_the_report_begins_with_them() -> None:
+    rows = 900
+    rng = np.random.default_rng(2)
+    columns = {
+        "person_id": rng.integers(0, 300, rows),
+        "x": rng.random(rows),
+        "sex": np.array(["f", "m"])[np.arange(rows) % 2],
+        "w": rng.random(rows) + 0.5,
+    }
+    columns = {name: np.concatenate([values, values[:9]]) for name, values in columns.items()}
+    data = fairkit.load_data(columns, sensitive=["sex"], weights="w", predictions={"score": "x"})
+    report = fairkit.audit(None, data)
+    assert report.warnings[0].startswith("9 of 909 rows are exact copies")
+    assert "'person_id' has" in report.warnings[1]
+    assert report.data.weights == "w"
+    from fairkit_cli.text.render import table
+
+    first = table(report, terminal=False).split("Largest disparities")[0]
+    assert "9 of 909 rows are exact copies" in first
+    assert "weighted by 'w'" in first
 
 
-def test_a_cluster_does_not_repeat():
-    with pytest.raises(fairkit.ParameterError, match="this machine only"):
-        fairkit.mitigate("fairgbm", _loans(), repeats=2, engine="dask")
-
-
-def test_the_command_takes_repeats(tmp_path):
-    import pyarrow.parquet as pq
-
-    pq.write_table(loans_table(600, 1), tmp_path / "loans.parquet")
-    told = ["--data", str(tmp_path / "loans.parquet"), "--label", "decision", "--favorable", "approved",
-            "--sensitive", "sex", "--learner", "logistic", "--repeats", "2"]  # fmt: skip
-    found = CliRunner().invoke(
-        app,
-        ["mitigate", "--plugin", "reweigh", "--output", str(tmp_path / "m.onnx"), "--format", "json", *told],
-    )
-    assert found.exit_code == 0, found.output
-    assert len(json.loads(found.stdout)["repeats"][0]["values"]) == 2
+def test_a_table_of_few_categories_repeats_by_its_nature() -> None:
+    rng = np.random.default_rng(3)
+    columns = {"sex": np.array(["f", "m"])[rng.integers(0, 2, 500)], "d": rng.integers(0, 2, 500)}
+    data = fairkit.load_data(columns, sensitive=["sex"], predictions={"decision": "d"})
+    assert not fairkit.audit(None, data).warnings

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from fairkit.timings import cpu_seconds, each, peak_memory, phase, running, timed
+from fairkit.support.timings import cpu_seconds, each, peak_memory, phase, running, timed
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def clock(monkeypatch):
     """A clock that moves when it is told to, with processor time at twice the speed."""
     now = [0.0]
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
-    monkeypatch.setattr("fairkit.timings.cpu_seconds", lambda: 2.0 * now[0])
+    monkeypatch.setattr("fairkit.support.timings.cpu_seconds", lambda: 2.0 * now[0])
 
     def move(seconds):
         now[0] += seconds

@@ -62,7 +62,7 @@ def test_no_scheduler(loans_model: Any, monkeypatch: Any) -> None:
     data = fairkit.load_data(loans_model.data, **ROLES)
     with pytest.raises(EngineError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
         fairkit.audit(loans_model.path, data, engine="dask", scheduler="tcp://127.0.0.1:9")
-    with pytest.raises(ParameterError, match="add --engine dask"):
+    with pytest.raises(ParameterError, match="add `engine=dask`"):
         fairkit.audit(loans_model.path, data, scheduler="tcp://127.0.0.1:9")
     with pytest.raises(ParameterError, match="there is no engine 'spark'"):
         fairkit.audit(loans_model.path, data, engine="spark")

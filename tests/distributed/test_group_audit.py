@@ -115,3 +115,29 @@ def test_a_part_that_cannot_be_read(engine: Any, loans_model: Any, write_parts: 
     path.write_bytes(content)
     with pytest.raises(DataError, match=r"part-01\.parquet"):
         fairkit.audit(loans_model.path, fairkit.load_data(folder, **SETTINGS), engine=engine)
+
+
+@pytest.mark.parametrize("frame", [False, True])
+def test_columns_of_another_table(engine, write_parts, tmp_path, frame):
+    """A join on the workers: each reads the other table once; a data frame's partitions are joined there."""
+    ids = np.arange(600) % 150
+    log = pa.table({"who": ids, "d": (ids * 7 % 5 > 1).astype(int)})
+    people = pa.table({"who": np.arange(20, 150), "sex": np.array(["f", "m"])[np.arange(20, 150) % 2]})
+    pq.write_table(people, tmp_path / "people.parquet")
+    roles = {
+        "sensitive": ["sex"],
+        "predictions": {"decision": "d"},
+        "on": "who",
+        "join": tmp_path / "people.parquet",
+    }
+    here = fairkit.audit(None, fairkit.load_data(log, **roles))
+    if frame:
+        import dask.dataframe as dd
+
+        source = dd.from_pandas(log.to_pandas(), npartitions=3)
+    else:
+        source = write_parts("log", log, [100, 350])
+    there = fairkit.audit(None, fairkit.load_data(source, **roles), engine=engine)
+    assert [f.to_dict() for f in there.findings] == [f.to_dict() for f in here.findings]
+    assert there.data.joined == here.data.joined
+    assert there.data.sha256 == here.data.sha256

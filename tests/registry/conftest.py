@@ -9,7 +9,7 @@ import pytest
 
 from fairkit.results.findings import DataInfo, Finding, GroupValue, ModelInfo, Report
 from fairkit.results.policy import Rule, judge
-from fairkit_registry.evidence import certificate, keys
+from fairkit_registry.evidence import issuing, keys
 from fairkit_registry.evidence.settings import AuditSettings
 from fairkit_registry.store.registry import Registry
 
@@ -128,7 +128,7 @@ def certify(tmp_path, signer):
     ) -> Path:
         told = settings or SETTINGS | {"confidence": changes.get("confidence", 0.95)}
         same = {"confidence": told["confidence"], "seed": told["seed"], "adjustment": told.get("adjustment")}
-        raw = certificate.issue(
+        raw = issuing.issue(
             report(model, findings, **(same | changes)),
             [signer.secret] if by is None else list(by),
             settings=told,

@@ -20,7 +20,7 @@ from jsonschema import Draft202012Validator  # noqa: F401
 from fairkit import plugins  # noqa: F401
 from fairkit.results.findings import Report
 from fairkit_registry import blobs
-from fairkit_registry.evidence import certificate, keys
+from fairkit_registry.evidence import issuing, keys
 from fairkit_registry.evidence.settings import AuditSettings
 from fairkit_registry.exchange import importing
 from fairkit_registry.promotion import run as promotion
@@ -63,9 +63,7 @@ def prepare(trial: int) -> None:
     (folder / "trial.onnx").write_bytes(model)
     report = json.loads((folder / "report.json").read_text())
     report["model"]["sha256"] = hashlib.sha256(model).hexdigest()
-    raw = certificate.issue(
-        Report.from_dict(report), [keys.load_secret(folder / "signer")], settings=SETTINGS
-    )
+    raw = issuing.issue(Report.from_dict(report), [keys.load_secret(folder / "signer")], settings=SETTINGS)
     (folder / "trial.json").write_bytes(raw)
 
 
@@ -161,6 +159,9 @@ def look(name: str, trial: int, reference: str):
             yield f"half an import: {imported}"
 
 
+prepare(0)
+with Registry(place) as store:  # loads what the operation needs, so that the kills fall inside it
+    OPERATIONS[chosen](0, store)
 spans = [run(chosen, trial)["spent"] for trial in range(1, 4)]
 trial = 3
 results = []

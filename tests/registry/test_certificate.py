@@ -13,8 +13,9 @@ from jsonschema import Draft202012Validator
 
 from fairkit.results.findings import ModelInfo
 from fairkit_registry.errors import CertificateError, VerificationError
-from fairkit_registry.evidence import certificate, dsse, predicate
+from fairkit_registry.evidence import certificate, dsse, issuing, predicate
 from fairkit_registry.evidence.settings import AuditSettings
+from fairkit_registry.evidence.statement import PAYLOAD_TYPE
 from fairkit_registry.jsonio import canonical
 
 
@@ -130,11 +131,17 @@ def test_every_single_bit_of_the_payload_and_the_signature_counts(model, certify
             certificate.verify(bad.to_bytes(), [signer.public])
 
 
+@pytest.fixture
+def whole(model, certify, signer):
+    """A certificate's bytes, and its report."""
+    raw = certify(model()).read_bytes()
+    return raw, certificate.verify(raw, [signer.public]).report
+
+
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_whatever_is_damaged_never_says_anything_new(model, certify, signer, data):
-    raw = bytearray(certify(model()).read_bytes())
-    original = certificate.verify(bytes(raw), [signer.public]).report
+def test_whatever_is_damaged_never_says_anything_new(whole, signer, data):
+    raw, original = bytearray(whole[0]), whole[1]
     for _ in range(data.draw(st.integers(1, 3))):
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
     try:
@@ -180,7 +187,7 @@ def test_a_key_that_comes_along_is_never_trusted(model, certify, signer, strange
 
 
 def sign_statement(statement: dict, signer) -> bytes:
-    return dsse.sign(canonical(statement), certificate.PAYLOAD_TYPE, [signer.secret]).to_bytes()
+    return dsse.sign(canonical(statement), PAYLOAD_TYPE, [signer.secret]).to_bytes()
 
 
 @pytest.mark.parametrize(
@@ -241,9 +248,17 @@ def places(value, path=()):
         yield from places(inner, (*path, key))
 
 
+@pytest.fixture
+def signed_audit(model, certify):
+    """The envelope of a certificate with settings and a mitigation."""
+    told = AuditSettings(data={"label": "y"}, policy=({"metric": "m", "max": 1.0},)).to_dict()
+    path = certify(model(), settings=told, mitigation={"plugin": "p", "parameters": {}, "base": None})
+    return dsse.Envelope.from_bytes(path.read_bytes())
+
+
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_a_statement_of_any_form_is_refused_or_can_be_shown(model, certify, make, data):
+def test_a_statement_of_any_form_is_refused_or_can_be_shown(signed_audit, make, data):
     """What is taken into a registry can be shown, compared and turned into cards, whoever made it."""
     from fairkit_cli.text.registry import certificate as describe
     from fairkit_registry import onnxfile
@@ -252,10 +267,7 @@ def test_a_statement_of_any_form_is_refused_or_can_be_shown(model, certify, make
     from fairkit_registry.promotion import compare
     from fairkit_registry.store import records
 
-    told = AuditSettings(data={"label": "y"}, policy=({"metric": "m", "max": 1.0},)).to_dict()
-    path = certify(model(), settings=told, mitigation={"plugin": "p", "parameters": {}, "base": None})
-    envelope = dsse.Envelope.from_bytes(path.read_bytes())
-    statement = json.loads(envelope.payload)
+    statement = json.loads(signed_audit.payload)
     *before, last = data.draw(st.sampled_from(list(places(statement))))
     place = statement
     for key in before:
@@ -264,12 +276,12 @@ def test_a_statement_of_any_form_is_refused_or_can_be_shown(model, certify, make
         del place[last]
     else:
         place[last] = data.draw(st.sampled_from(ODD))
-    raw = replace(envelope, payload=canonical(statement)).to_bytes()
+    raw = replace(signed_audit, payload=canonical(statement)).to_bytes()
     try:
         found = certificate.read(raw, full=True)
     except CertificateError:
         return
-    original = certificate.read(path.read_bytes()).report
+    original = certificate.read(signed_audit.to_bytes()).report
     version = records.Version(
         **{
             "name": "c",
@@ -297,7 +309,7 @@ def test_a_statement_of_any_form_is_refused_or_can_be_shown(model, certify, make
 
 def test_double_keys_have_no_second_reading(signer):
     payload = b'{"_type": "a", "_type": "b"}'
-    raw = dsse.sign(payload, certificate.PAYLOAD_TYPE, [signer.secret]).to_bytes()
+    raw = dsse.sign(payload, PAYLOAD_TYPE, [signer.secret]).to_bytes()
     with pytest.raises(CertificateError, match="twice"):
         certificate.verify(raw, [signer.public])
 
@@ -328,13 +340,13 @@ def test_no_row_of_the_data_gets_into_a_certificate(model, certify, signer, make
 def test_only_a_file_can_be_certified(model, signer, make):
     loose = replace(make.report(model()), model=ModelInfo(name="object", sha256=None, task="binary"))
     with pytest.raises(CertificateError, match="only a model in a file"):
-        certificate.issue(loose, [signer.secret], settings=make.settings)
+        issuing.issue(loose, [signer.secret], settings=make.settings)
     with pytest.raises(CertificateError, match="fairkit key new"):
-        certificate.issue(make.report(model()), [], settings=make.settings)
+        issuing.issue(make.report(model()), [], settings=make.settings)
     with pytest.raises(CertificateError, match="JSON"):
-        certificate.issue(make.report(model()), [signer.secret], settings={"x": float("nan")})
+        issuing.issue(make.report(model()), [signer.secret], settings={"x": float("nan")})
     with pytest.raises(CertificateError, match="does not have the form"):
-        certificate.issue(make.report(model()), [signer.secret], settings={})
+        issuing.issue(make.report(model()), [signer.secret], settings={})
 
 
 def test_a_file_that_is_no_certificate(tmp_path):

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import fairkit
-from fairkit.models.scorer import PredictedColumns
 from fairkit.results.findings import Finding, Report
 from fairkit.results.policy import Rule
 from fairkit_registry.errors import CertificateError, ContradictionError
-from fairkit_registry.evidence import certificate
+from fairkit_registry.evidence import certificate, issuing
 from fairkit_registry.evidence.consistency import contradictions
 from fairkit_registry.evidence.settings import AuditSettings
+from fairkit_registry.evidence.statement import PAYLOAD_TYPE
 from fairkit_registry.policies import AliasPolicy
 from fairkit_registry.promotion.run import promote
 
@@ -35,9 +35,10 @@ def honest():
         "y": rng.integers(0, 2, 4_000),
         "s": np.clip(rng.random(4_000) + 0.22 * (sex == "m") - 0.11, 0, 1),
     }
-    data = fairkit.load_data(table, label="y", favorable=1, sensitive=["sex", "age"])
+    roles = {"label": "y", "favorable": 1, "sensitive": ["sex", "age"], "predictions": {"score": "s"}}
+    data = fairkit.load_data(table, **roles)
     rules = [Rule(metric=DPD, sensitive="sex", maximum=0.3)]
-    report = fairkit.audit(PredictedColumns(score="s"), data, policy=rules)
+    report = fairkit.audit(None, data, policy=rules)
     report = Report.from_dict(report.to_dict())
     assert report.verdict == "pass"
     settings = AuditSettings(data=data.roles.to_dict(), policy=(rules[0].to_dict(),)).to_dict()
@@ -197,9 +198,11 @@ def test_it_is_not_promoted_although_a_trusted_key_signed_it(
     forged = ATTACKS[attack][0](report)
     sound = tmp_path / "sound.json"
     forgery = tmp_path / "forged.json"
-    named = replace(report.model, name="m", sha256=registry.blobs.stage([model().read_bytes()]).digest)
+    digest = registry.blobs.stage([model().read_bytes()]).digest
+    named = replace(report.model, name="m", sha256=digest, predictions={})
+    settings = settings | {"data": settings["data"] | {"predictions": None}}
     for path, one, day in ((sound, report, 5), (forgery, forged, 4)):
-        raw = certificate.issue(
+        raw = issuing.issue(
             replace(one, model=named),
             [signer.secret],
             settings=settings,
@@ -252,8 +255,9 @@ def test_rows_without_a_group_cannot_be_hidden():
         label="y",
         favorable=1,
         sensitive="sex",
+        predictions={"score": "s"},
     )
-    report = Report.from_dict(fairkit.audit(PredictedColumns(score="s"), data).to_dict())
+    report = Report.from_dict(fairkit.audit(None, data).to_dict())
     settings = AuditSettings(data=data.roles.to_dict()).to_dict()
     assert list(contradictions(report, settings)) == []
     hidden = change(report, DPD, evidence={})
@@ -282,16 +286,16 @@ def test_honest_audits_of_any_kind_pass(seed):
     roles = {"label": "y", "sensitive": ["g", "h", "g+h"], "weights": [None, "w"][seed % 2], "features": []}
     if seed % 3 == 0:
         table["y"] = rng.normal(size=rows) * 100
-        model = PredictedColumns(score="p")
+        roles["predictions"] = {"score": "p"}
     else:
         table["y"] = rng.integers(0, 2, rows)
         roles["favorable"] = 1
-        model = PredictedColumns(decision_probability="p") if seed % 3 == 1 else PredictedColumns(score="p")
+        roles["predictions"] = {"probability" if seed % 3 == 1 else "score": "p"}
     data = fairkit.load_data(table, **roles)
     adjustment = [None, "bonferroni", "benjamini-hochberg"][seed % 3]
     metric = "mean_prediction_difference" if seed % 3 == 0 else "accuracy_difference"
     rules = [Rule(metric=metric, sensitive="g", maximum=0.1)]
-    report = fairkit.audit(model, data, policy=rules, adjustment=adjustment, confidence=0.9, seed=seed)
+    report = fairkit.audit(None, data, policy=rules, adjustment=adjustment, confidence=0.9, seed=seed)
     settings = AuditSettings(
         data=data.roles.to_dict(),
         policy=(rules[0].to_dict(),),
@@ -314,7 +318,7 @@ def test_a_number_that_no_float_holds_is_refused_at_the_door(
     good = json.loads(certify(model()).read_bytes())
     payload = base64.b64decode(good["payload"]).replace(b'"value":0.05', b'"value":' + number.encode(), 1)
     forged = tmp_path / "big.json"
-    forged.write_bytes(dsse.sign(payload, certificate.PAYLOAD_TYPE, [signer.secret]).to_bytes())
+    forged.write_bytes(dsse.sign(payload, PAYLOAD_TYPE, [signer.secret]).to_bytes())
     with pytest.raises(CertificateError, match="number that no float holds"):
         registry.add("credit", model(), certificates=[forged])
     assert registry.models() == []

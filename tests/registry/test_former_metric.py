@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 import fairkit
 from fairkit.onnx.model import OnnxModel
 from fairkit_registry.errors import VerificationError
-from fairkit_registry.evidence import certificate
+from fairkit_registry.evidence import certificate, issuing
 from fairkit_registry.evidence.keys import public_half
 from fairkit_registry.evidence.recompute import recompute
 from fairkit_registry.evidence.settings import AuditSettings
@@ -56,7 +56,7 @@ def signed(model, people, told, used):
     """Sign what an audit with the settings `used` found, as if it had been told `told`."""
     secret = Ed25519PrivateKey.generate()
     report = used.run(OnnxModel.load(model), fairkit.load_data(people, **used.data))
-    raw = certificate.issue(report, [secret], settings=told.to_dict())
+    raw = issuing.issue(report, [secret], settings=told.to_dict())
     return report, certificate.verify(raw, [public_half(secret)])
 
 

@@ -153,7 +153,7 @@ def test_a_full_disk_is_a_clear_message_and_changes_nothing(tmp_path, make):
     program = """
         import resource, sys
         from pathlib import Path
-        from fairkit.files import FileError
+        from fairkit.support.files import FileError
         from fairkit_registry.errors import RegistryError
         from fairkit_registry.exchange.archive import export
         from fairkit_registry.store.maintenance import check

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from fairkit.files import FileError
+from fairkit.support.files import FileError
 from fairkit_registry.errors import KeyFileError, RegistryError
 from fairkit_registry.evidence import keys
 

@@ -8,10 +8,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from fairkit import plugins
-from fairkit.plugins.finding import Found, Plugin
+from fairkit.plugins.records import Found, Plugin
 from fairkit.promotions import PromotionCheck, Remark
 from fairkit_registry.errors import CertificateError
-from fairkit_registry.evidence import certificate, dsse
+from fairkit_registry.evidence import dsse
+from fairkit_registry.evidence.statement import PAYLOAD_TYPE
 from fairkit_registry.policies import AliasPolicy
 from fairkit_registry.promotion.run import evaluate, promote
 
@@ -388,7 +389,7 @@ def test_a_time_that_no_calendar_holds_is_refused(registry, model, certify, poli
     good = json.loads(certify(model()).read_bytes())
     payload = base64.b64decode(good["payload"]).replace(b"2026-01-02T03:04:05Z", time.encode())
     forged = tmp_path / "forged.json"
-    forged.write_bytes(dsse.sign(payload, certificate.PAYLOAD_TYPE, [signer.secret]).to_bytes())
+    forged.write_bytes(dsse.sign(payload, PAYLOAD_TYPE, [signer.secret]).to_bytes())
     with pytest.raises(CertificateError, match="is no time"):
         registry.add("credit", model(), certificates=[forged])
 

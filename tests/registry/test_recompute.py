@@ -12,7 +12,7 @@ import pytest
 from fairkit.data.dataset import load_data
 from fairkit.onnx.model import OnnxModel
 from fairkit_registry.errors import CertificateError, VerificationError
-from fairkit_registry.evidence import certificate
+from fairkit_registry.evidence import certificate, issuing
 from fairkit_registry.evidence.certifying import certify, fair_metrics_of, mitigation_of
 from fairkit_registry.evidence.recompute import compare_reports, recompute
 from fairkit_registry.evidence.settings import AuditSettings
@@ -133,7 +133,7 @@ def test_signed_numbers_that_are_wrong_are_found(table, scorer, settings, signer
     flattered = replace(honest.findings[0], value=honest.findings[0].value + 3e-9)
     report = replace(honest, findings=(flattered, *honest.findings[1:]))
     found = certificate.verify(
-        certificate.issue(report, [signer.secret], settings=settings.to_dict()), [signer.public]
+        issuing.issue(report, [signer.secret], settings=settings.to_dict()), [signer.public]
     )
     with pytest.raises(
         VerificationError, match=f"other numbers than were signed: group/{flattered.metric} value"
@@ -165,6 +165,18 @@ def test_every_part_is_compared(table, scorer, settings, change):
     report = settings.run(scorer, settings.open_data(table))
     assert list(compare_reports(report, report)) == []
     assert list(compare_reports(change(report), report))
+
+
+def test_how_long_a_search_took_is_not_compared(table, scorer, settings):
+    report = settings.run(scorer, settings.open_data(table))
+    told = [
+        replace(report, findings=(replace(report.findings[0], evidence=evidence), *report.findings[1:]))
+        for evidence in (
+            {"dual": 1.0, "evaluations": 2.1, "looks_per_row": 9.0},
+            {"dual": 1.0, "evaluations": 1.5},
+        )
+    ]
+    assert list(compare_reports(*told)) == []
 
 
 def test_settings_come_back_and_foreign_ones_are_refused(settings):

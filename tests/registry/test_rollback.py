@@ -16,10 +16,10 @@ from fairkit_registry.jsonio import canonical, fingerprint
 from fairkit_registry.policies import AliasPolicy
 from fairkit_registry.promotion.run import promote
 from fairkit_registry.store import heads
-from fairkit_registry.store.index import MIGRATIONS, _statements
 from fairkit_registry.store.lookup import resolve
 from fairkit_registry.store.maintenance import check, gc
 from fairkit_registry.store.registry import Registry
+from fairkit_registry.store.schema import MIGRATIONS, statements
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +54,7 @@ def database(place) -> sqlite3.Connection:
 
 def close(connection: sqlite3.Connection) -> None:
     """Put the triggers back, so that only the edit itself can be seen."""
-    for statement in _statements(MIGRATIONS[0]):
+    for statement in statements(MIGRATIONS[0]):
         if "CREATE TRIGGER" in statement:
             connection.execute(statement)
     connection.close()

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from fairkit_registry.errors import CertificateError, RegistryError, VerificationError
-from fairkit_registry.evidence import certificate, tables
+from fairkit_registry.evidence import certificate, issuing, tables
 from fairkit_registry.evidence.certifying import check_table
 from fairkit_registry.evidence.sequence import Place, SequenceFolder
 from fairkit_registry.policies import AliasPolicy
@@ -37,7 +37,7 @@ def numbered(tmp_path, signer, make):
 
     def sign(model, *, by=signer, places=None, **changes):
         with folder.next([by.public.keyid]) as following:
-            raw = certificate.issue(
+            raw = issuing.issue(
                 make.report(model, **changes),
                 [by.secret],
                 settings=make.settings,
@@ -186,7 +186,7 @@ def statement(signer, digest, **changes):
 
 def test_an_alias_asks_for_a_table_that_a_key_has_signed(model, signer, stranger, make, tmp_path):
     def certified(*statements):
-        raw = certificate.issue(
+        raw = issuing.issue(
             make.report(model()),
             [signer.secret],
             settings=make.settings,

@@ -26,6 +26,7 @@ from fairkit.promotions import PromotionCheck
 from fairkit.statistics import Statistic
 from fairkit.testing import (
     auditor_checks,
+    capability_checks,
     chart_checks,
     learner_checks,
     metric_checks,
@@ -151,6 +152,7 @@ def test_every_check_is_documented():
         metric_checks,
         auditor_checks,
         mitigator_checks,
+        capability_checks,
         learner_checks,
         chart_checks,
         promotion_checks,

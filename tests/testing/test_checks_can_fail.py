@@ -15,11 +15,12 @@ import pytest
 
 import fairkit
 from fairkit.learners import fit_learner
-from fairkit.mitigators import FittedModel, Prediction
-from fairkit.plugins.finding import Found, Plugin
+from fairkit.mitigators import Capability, FittedModel, Prediction
+from fairkit.plugins.records import Found, Plugin
 from fairkit.testing import (
     ContractError,
     auditor_checks,
+    capability_checks,
     checks_for,
     contract,
     metric_checks,
@@ -361,6 +362,53 @@ class Swallows(Plain):
         return fit_learner(self.learner(run), table, run)
 
 
+PARITY = Capability(constraints=("demographic_parity",))
+
+
+class NoDial(Plain):
+    """Names a parameter that it does not have."""
+
+    capabilities = (dataclasses.replace(PARITY, dial="tolerance"),)
+
+
+class Harms(Plain):
+    """Says that it meets parity, and favors one group."""
+
+    capabilities = (PARITY,)
+
+    def fit(self, table, run, **_):
+        favored = table.groups["sex"].codes == table.groups["sex"].names.index("male")
+        weights = np.where(favored == (table.target > 0), 5.0, 1.0)
+        return super().fit(table.with_weights(weights), run)
+
+
+class ReadsTheGroup(Plain):
+    """Says that it does not read the group, and makes it a feature."""
+
+    capabilities = (PARITY,)
+
+    def fit(self, table, run, **_):
+        return super().fit(dataclasses.replace(table, features=(*table.features, "sex")), run)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HalfChance(Other):
+    """Draws every decision."""
+
+    def predict(self, columns):
+        score = self.inner.predict(columns).score
+        return Prediction(score=score, decision_probability=0.5 + 0.0 * score)
+
+
+class Draws(Plain):
+    """Says that its decisions are not drawn."""
+
+    capabilities = (PARITY,)
+
+    def fit(self, table, run, **_):
+        return HalfChance(inner=super().fit(table, run), details={})
+
+
 @pytest.mark.parametrize(
     ("check", "cls", "said"),
     [
@@ -376,6 +424,10 @@ class Swallows(Plain):
         ),
         (mitigator_checks.check_mitigator_promises, Promises, "is promised, but on new rows"),
         (mitigator_checks.check_mitigator_interrupt, Swallows, "KeyboardInterrupt was swallowed"),
+        (capability_checks.check_mitigator_capability_parameters, NoDial, "no parameter 'tolerance'"),
+        (capability_checks.check_mitigator_capabilities, Harms, "significantly worse than"),
+        (capability_checks.check_mitigator_capabilities, ReadsTheGroup, "but its reads_group is False"),
+        (capability_checks.check_mitigator_capabilities, Draws, "but its randomized is False"),
     ],
 )
 def test_mitigators(check, cls, said):
@@ -386,7 +438,7 @@ def test_mitigators(check, cls, said):
 
 def test_every_mitigator_check_is_tested_here():
     tested = {case[0] for mark in test_mitigators.pytestmark for case in mark.args[1]}
-    assert tested == set(mitigator_checks.CHECKS)
+    assert tested == {*mitigator_checks.CHECKS, *capability_checks.CHECKS}
 
 
 def test_a_file_that_an_interrupted_training_leaves_is_found():

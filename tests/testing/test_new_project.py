@@ -32,7 +32,7 @@ def test_all_are_installed_and_load(projects):
     environment, made = projects
     rows = json.loads(environment.fairkit("plugins", "list", "--format", "json").stdout)
     loaded = {row["name"]: row["kinds"] for row in rows if row["distribution"] != "fairkit"}
-    assert loaded == {f"sample-{kind}": [kind] for kind in made}
+    assert loaded == {f"sample-{kind}": [kind.replace("-", " ")] for kind in made}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -49,7 +49,7 @@ def test_what_a_project_holds(kind):
     }
     assert "@software{fairkit_score_gap," in files["README.md"]
     assert 'score-gap = "fairkit_score_gap"' in files["pyproject.toml"]
-    assert "class ScoreGap(fairkit." in files["fairkit_score_gap.py"]
+    assert "class ScoreGap(" in files["fairkit_score_gap.py"]
     assert "${{ matrix.python }}" in files[".github/workflows/tests.yml"]
 
 

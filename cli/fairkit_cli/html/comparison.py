@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from fairkit.mitigation.aftermath import decisions_told
+from fairkit_cli.fields import as_options
 from fairkit_cli.html.charts import ForestRow, forest
 from fairkit_cli.html.markup import Content, Markup, name_of, tag
 from fairkit_cli.html.page import facts, figure, page, section, table
+from fairkit_cli.html.subgroups import group_changes
 from fairkit_cli.html.svg import draw
-from fairkit_cli.text.comparison import headline_repeats, other_findings, repeats_title
+from fairkit_cli.text.comparison import headline_repeats, other_findings, repeats_title, worse_told
 from fairkit_cli.text.numbers import interval, number
 from fairkit_cli.text.view import MEANING, change_name, headline_changes, metric_name
 
@@ -55,6 +58,7 @@ def mitigation_page(result: MitigationResult) -> str:
     """
     from fairkit_cli.html.groups import group_sections
     from fairkit_cli.html.report import details, disparity_section, verdict
+    from fairkit_cli.html.search import search_section
     from fairkit_cli.html.tradeoff import tradeoff_section
 
     after = result.after
@@ -69,14 +73,17 @@ def mitigation_page(result: MitigationResult) -> str:
                 class_="subject",
             ),
             verdict(after),
+            tag("p", tag("strong", decisions_told(result.randomized, result.reads)), class_="verdict none"),
+            tag("p", worse_told(result), class_="verdict none"),
         ),
+        search_section(result),
         section_of(tag("h2", "Before and after"), result.changes, ("before", "after")),
         _others(result),
         _repeats(result),
         tradeoff_section(result.details),
         disparity_section(after),
         *group_sections(after),
-        tag("section", tag("h2", "Notes"), tag("ul", [tag("li", note) for note in result.notes]))
+        tag("section", tag("h2", "Notes"), tag("ul", [tag("li", as_options(note)) for note in result.notes]))
         if result.notes
         else None,
         details(after),
@@ -94,6 +101,7 @@ def section_of(heading: Markup, changes: Sequence[Change], names: tuple[str, str
         for part, unit in ((small, ""), (large, ", in the metric's own unit")):
             if part:
                 parts.append(_forest(f"{title}{unit}", part, names))
+    parts.append(group_changes(changes, names))
     everything = tag(
         "details", tag("summary", f"All {len(changes)} numbers"), change_table(changes, names, "All numbers")
     )
@@ -109,9 +117,9 @@ def _others(result: MitigationResult) -> Markup | None:
         [metric_name(after), *(f"{number(one.value)} {interval(one.interval)}" for one in (before, after))]
         for before, after in pairs
     ]
-    label = f"Individual fairness, with {result.after.confidence:.0%} intervals"
+    label = f"Other findings, with {result.after.confidence:.0%} intervals"
     shown = table(["metric", "before", "after"], rows, numeric={1, 2}, label=label)
-    return tag("section", tag("h2", "Individual fairness"), shown)
+    return tag("section", tag("h2", "Other findings"), shown)
 
 
 def _repeats(result: MitigationResult) -> Markup | None:
@@ -141,7 +149,7 @@ def summary(changes: Sequence[Change]) -> Markup:
 
 
 def _where(one: Change) -> str:
-    return change_name(one) + (f" ({one.sensitive})" if one.sensitive else "")
+    return change_name(one) + (f" ({one.place})" if one.sensitive else "")
 
 
 def _reach(one: Change) -> float:
@@ -151,7 +159,7 @@ def _reach(one: Change) -> float:
 def _forest(title: str, changes: Sequence[Change], names: tuple[str, str]) -> Markup:
     rows = [
         ForestRow(
-            name=change_name(one) + (f" · {one.sensitive}" if one.sensitive else ""),
+            name=change_name(one) + (f" · {one.place}" if one.sensitive else ""),
             value=one.difference or 0.0,
             interval=one.interval,
             status=STATUS.get(one.outcome, "none"),
@@ -178,7 +186,7 @@ def change_table(changes: Sequence[Change], names: tuple[str, str], label: str) 
     rows: list[Sequence[Content]] = [
         (
             change_name(one),
-            name_of(one.sensitive) if one.sensitive else "all rows",
+            name_of(one.place) if one.place else "all rows",
             name_of(one.group) if one.group else "-",
             number(one.before),
             number(one.after),
@@ -214,7 +222,9 @@ def _details(models: Sequence[ModelInfo], data: DataInfo, notes: Sequence[str], 
     return section(
         "How the numbers were made",
         facts(told),
-        tag("ul", [tag("li", note) for note in (*notes, *data.notes)]) if (*notes, *data.notes) else None,
+        tag("ul", [tag("li", as_options(note)) for note in (*notes, *data.notes)])
+        if (*notes, *data.notes)
+        else None,
         tag(
             "p",
             "Both models saw the same rows, so most of the noise cancels in the difference: its interval is "

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fairkit_cli.fields import as_options
 from fairkit_cli.html import charts
 from fairkit_cli.html.comparison import section_of
 from fairkit_cli.html.markup import Content, Markup, label, name_of, tag
 from fairkit_cli.html.page import facts, figure, page, section, table
 from fairkit_cli.html.svg import draw
-from fairkit_cli.text.frontier import repeated_rows, repeats_title
+from fairkit_cli.text.frontier import judged_told, picked_word, repeated_rows, repeats_title
 from fairkit_cli.text.numbers import interval, number
 
 if TYPE_CHECKING:
-    from fairkit.frontiers.run import Frontier
+    from fairkit.frontiers.record import Frontier
 
 
 def frontier_page(result: Frontier) -> str:
@@ -65,11 +66,12 @@ def _axis(name: str) -> str:
 def _picked(result: Frontier) -> Content:
     if result.chosen is None:
         return [tag("strong", "Nothing picked"), ": no point is done."]
+    judged = f" {judged_told(result)}." if result.verdict is not None else ""
     return [
-        tag("strong", "Picked"),
+        tag("strong", picked_word(result)),
         ": ",
         name_of(result.points[result.chosen].name),
-        f", the {result.rule}.",
+        f", the {result.rule}.{judged}",
     ]
 
 
@@ -82,7 +84,7 @@ def _picture(result: Frontier) -> Markup:
     ]
     failed = [point for point in result.points if result.axes(point) is None]
     words = [
-        tag("li", tag("span", "✗ ", class_="worse"), name_of(point.name), ": ", point.error)
+        tag("li", tag("span", "✗ ", class_="worse"), name_of(point.name), ": ", as_options(point.error))
         for point in failed
     ]
     pictures = [
@@ -146,7 +148,7 @@ def _points(result: Frontier) -> Markup:
         axes = result.axes(point)
         role = "picked" if place == result.chosen else "front" if place in result.front else ""
         if axes is None:
-            rows.append((name_of(point.name), "failed", "-", "-", "-", point.error))
+            rows.append((name_of(point.name), "failed", "-", "-", "-", as_options(point.error)))
             continue
         x, y = axes
         rows.append(
@@ -175,7 +177,7 @@ def _details(result: Frontier) -> Markup:
     ]
     if result.chosen is not None:
         told.append(("SHA-256 of the picked model", tag("code", result.points[result.chosen].sha256 or "-")))
-    notes = tag("ul", [tag("li", note) for note in result.notes]) if result.notes else None
+    notes = tag("ul", [tag("li", as_options(note)) for note in result.notes]) if result.notes else None
     return section(
         "How the numbers were made",
         facts(told),

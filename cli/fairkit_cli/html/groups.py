@@ -35,6 +35,7 @@ def _section(report: Report, sensitive: str) -> Markup | None:
         for finding in report.findings
         if finding.metric == "statistical_parity_ks"
         and finding.sensitive == sensitive
+        and finding.plain
         and evidence_of(finding, Histogram) is not None
     ]
     if not any(parts):

@@ -11,6 +11,7 @@ from fairkit_cli.html.markup import Content, Markup, name_of, tag
 from fairkit_cli.html.page import figure, section, table
 from fairkit_cli.html.svg import draw
 from fairkit_cli.text.numbers import interval, number
+from fairkit_cli.text.subgroups import is_searched
 from fairkit_cli.text.view import metric_name
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ MOST_COLUMNS = 40
 
 def individual_section(report: Report) -> Markup | None:
     """Return what other auditors than `group` found; None where none ran."""
-    found = [finding for finding in report.findings if finding.auditor != "group"]
+    found = [one for one in report.findings if one.auditor != "group" and not is_searched(one)]
     if not found:
         return None
     rows = [

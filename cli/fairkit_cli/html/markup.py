@@ -6,7 +6,7 @@ import html
 import re
 from collections.abc import Iterable
 
-from fairkit.escaping import visible
+from fairkit.support.escaping import visible
 
 _VOID = frozenset({"meta", "br", "hr", "col"})
 _SPACE = re.compile(r"\s+")

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fairkit.results.evidence import HighestGroup, LowestGroup, evidence_of
+from fairkit_cli.fields import as_options
 from fairkit_cli.html.charts import ForestRow, forest
 from fairkit_cli.html.evidence import evidence_section
 from fairkit_cli.html.groups import group_sections
 from fairkit_cli.html.individuals import individual_section
 from fairkit_cli.html.markup import Content, Markup, name_of, tag
 from fairkit_cli.html.page import facts, figure, page, section, table
+from fairkit_cli.html.subgroups import subgroup_section
 from fairkit_cli.html.svg import draw
 from fairkit_cli.text.numbers import interval, number
 from fairkit_cli.text.view import about_many, disparities, metric_name, report_view, rule_for, survives
@@ -42,6 +44,7 @@ def report_page(report: Report) -> str:
         header(report),
         disparity_section(report),
         *group_sections(report),
+        subgroup_section(report),
         individual_section(report),
         evidence_section(report),
         details(report),
@@ -83,6 +86,7 @@ def certificate_page(reference: str, certificates: Sequence[Certificate]) -> str
         facts(told),
         disparity_section(report),
         *group_sections(report),
+        subgroup_section(report),
         individual_section(report),
         evidence_section(report),
         details(report),
@@ -109,14 +113,14 @@ def verdict(report: Report) -> list[Markup]:
         none = [tag("strong", "No verdict"), ": no policy was given. What was measured follows."]
         return [tag("p", none, class_="verdict none")]
     word = [tag("span", MARKS[view.verdict], aria_hidden="true"), " ", WORDS[view.verdict]]
-    decisive = [rule.reason for rule in view.rules if rule.verdict == view.verdict]
+    decisive = [as_options(rule.reason) for rule in view.rules if rule.verdict == view.verdict]
     also = f" (and {len(decisive) - 1} more)" if len(decisive) > 1 else ""
     why = f": {view.summary}. {decisive[0]}{also}."
     rules = [
         tag(
             "li",
             tag("span", f"{MARKS[rule.verdict]} {WORDS[rule.verdict]}", class_=f"badge {rule.verdict}"),
-            f" {rule.reason}",
+            f" {as_options(rule.reason)}",
         )
         for rule in view.rules
     ]
@@ -160,7 +164,7 @@ def forest_row(report: Report, finding: Finding) -> ForestRow:
     """Say about a finding what its line in a forest plot shows."""
     rule = rule_for(report, finding)
     limit = None if rule is None else rule.maximum if rule.maximum is not None else rule.minimum
-    name = metric_name(finding) + (f" · {finding.sensitive}" if finding.sensitive else "")
+    name = metric_name(finding) + (f" · {finding.place}" if finding.sensitive else "")
     name += " ✓" if survives(finding) else ""
     told = f"{name}: {number(finding.value)}, interval {interval(finding.interval)}"
     if rule is not None and limit is not None:

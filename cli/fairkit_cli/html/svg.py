@@ -9,7 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from fairkit.errors import FairkitError
-from fairkit.escaping import visible
+from fairkit.support.escaping import visible
 from fairkit_cli.html.markup import Markup, clean
 
 VEGA_LITE = "5.20"

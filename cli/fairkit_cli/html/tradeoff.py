@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fairkit.results.evidence import Tradeoff
+from fairkit.results.tradeoff import Tradeoff
 from fairkit_cli.html import charts
 from fairkit_cli.html.markup import Content, Markup, tag
 from fairkit_cli.html.page import figure, section, table

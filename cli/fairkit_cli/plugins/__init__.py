@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairkit_cli import options as opt
+from fairkit_cli.fields import as_options
 from fairkit_cli.output import echo, print_json, write
 from fairkit_cli.plugins import check as plugins_check
 from fairkit_cli.plugins import new as plugins_new
 
 if TYPE_CHECKING:
-    from fairkit.plugins.finding import Plugin, Row
+    from fairkit.plugins.records import Plugin, Row
 
 app = typer.Typer(help="The installed plugins.", invoke_without_command=True)
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The plugin's name.")]
@@ -81,7 +82,19 @@ def _configurable(cls: Any) -> dict[str, Any]:
         "tasks": sorted(cls.tasks),
         "citation": cls.citation,
         "parameters": [parameter._asdict() for parameter in describe_parameters(cls.Parameters)],
-    }
+    } | (
+        {"capabilities": [one.to_dict() for one in cls.capabilities]} if hasattr(cls, "capabilities") else {}
+    )
+
+
+def capabilities_told(capabilities: list[dict[str, Any]]) -> list[str]:
+    """Say in words which constraints a method can meet, and how its models decide."""
+    ways: dict[str, list[str]] = {}
+    for one in capabilities:
+        chance = "some decisions are drawn by chance" if one["randomized"] else "decides without chance"
+        group = "reads the group" if one["reads_group"] else "does not need the group"
+        ways.setdefault(f"{chance}, {group}", []).extend(one["constraints"])
+    return [f"can meet {', '.join(names)}: {way}" for way, names in ways.items()]
 
 
 def _check(cls: Any) -> dict[str, str]:
@@ -141,6 +154,7 @@ def _print_record(record: dict[str, Any]) -> None:
             parts += ["", plain(f"{kind[:-1]} {entry['name']}: {entry['summary']}")]
             parts += [plain(f"tasks: {', '.join(entry['tasks'])}")]
             parts += [plain(f"citation: {entry['citation']}")] if entry["citation"] else []
+            parts += [plain(text) for text in capabilities_told(entry.get("capabilities", []))]
             parts += [_parameters(entry["parameters"])] if entry["parameters"] else []
     for kind in ("evidence_charts", "promotion_checks"):
         for entry in record[kind]:
@@ -163,5 +177,5 @@ def _parameters(parameters: list[dict[str, Any]]) -> Any:
         grid.add_column(column)
     for parameter in parameters:
         default = "needed" if parameter["default"] is None else parameter["default"]
-        grid.add_row(parameter["name"], parameter["type"], default, parameter["help"])
+        grid.add_row(parameter["name"], parameter["type"], default, as_options(parameter["help"]))
     return grid

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 PluginName = Annotated[str, typer.Argument(metavar="NAME", help="The plugin's name.")]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the plugin for the checks; repeatable."),
+    opt.option("--set", "KEY=VALUE", "A parameter of the plugin for the checks; repeatable."),
 ]
 
 

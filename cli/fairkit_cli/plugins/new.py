@@ -15,10 +15,11 @@ from typing import Annotated
 import typer
 
 from fairkit.errors import ParameterError, did_you_mean
-from fairkit.files import FileError, explain
+from fairkit.support.files import FileError, explain
+from fairkit_cli.options import option
 from fairkit_cli.output import echo
 
-KINDS = ("metric", "auditor", "mitigator")
+KINDS = ("metric", "auditor", "mitigator", "learner", "evidence-chart")
 TEMPLATE = Path(__file__).parent / "template"
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -26,19 +27,23 @@ _SUMMARIES = {
     "metric": "The mean score of those who are refused.",
     "auditor": "The share of rows whose score is near the threshold.",
     "mitigator": "Rows weighted so that every group counts the same.",
+    "learner": "Extremely randomized trees as a learner by name.",
+    "evidence-chart": "How long people of each group wait, as a table and a picture.",
 }
 _DATA = "--data loans.csv --label decision --favorable approved --sensitive sex"
 _USAGE = {
     "metric": f"fairkit audit model.onnx {_DATA}   # every audit measures it now",
     "auditor": f"fairkit audit model.onnx {_DATA} --auditor {{name}}",
     "mitigator": f"fairkit mitigate --plugin {{name}} {_DATA} --output fair.onnx",
+    "learner": f"fairkit mitigate --plugin reweigh --learner {{name}} {_DATA} --output fair.onnx",
+    "evidence-chart": f"fairkit audit model.onnx {_DATA} --format html --output report.html",
 }
+_TRAINS = ("mitigator", "learner")
+"""Kinds whose contract checks train with every learner of ours."""
 
 NewName = Annotated[str, typer.Argument(metavar="NAME", help="What users will type: lower-case-words.")]
-Kind = Annotated[str, typer.Option("--kind", metavar="KIND", help="metric, auditor or mitigator.")]
-Folder = Annotated[
-    Path | None, typer.Option("--output", metavar="FOLDER", help="Where; default: fairkit-NAME, here.")
-]
+Kind = Annotated[str, option("--kind", "KIND", f"{', '.join(KINDS[:-1])} or {KINDS[-1]}.")]
+Folder = Annotated[Path | None, option("--output", "FOLDER", "Where; default: fairkit-NAME, here.")]
 
 
 def new(name: NewName, kind: Kind = "metric", output: Folder = None) -> None:
@@ -118,7 +123,8 @@ def project_files(name: str, kind: str) -> dict[str, str]:
         "interface": str(INTERFACE),
         "citekey": f"fairkit_{snake}",
         "year": str(date.today().year),
-        "test_extras": '"fairkit[lightgbm,sklearn,xgboost]", ' if kind == "mitigator" else "",
+        "test_extras": '"fairkit[lightgbm,sklearn,xgboost]", ' if kind in _TRAINS else "",
+        "more": ', "scikit-learn"' if kind == "learner" else "",
     }
     sources = {
         "pyproject.toml": "pyproject.toml",

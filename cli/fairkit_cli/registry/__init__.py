@@ -16,18 +16,18 @@ from fairkit_cli.timings import with_timings
 app = typer.Typer(no_args_is_help=True, help="Versions of ONNX models with their certificates.")
 
 _COMMANDS: dict[str, Callable[..., Any]] = {
-    "add": with_timings(registry_versions.add),
+    "add": registry_versions.add,
     "list": registry_versions.list_models,
     "show": registry_versions.show,
     "log": registry_versions.log,
     "diff": registry_versions.diff,
     "alias": registry_aliases.alias,
-    "promote": with_timings(registry_aliases.promote),
-    "verify": with_timings(registry_aliases.verify),
-    "export": with_timings(registry_care.export),
-    "import": with_timings(registry_care.import_archive),
-    "check": with_timings(registry_care.check),
+    "promote": registry_aliases.promote,
+    "verify": registry_aliases.verify,
+    "export": registry_care.export,
+    "import": registry_care.import_archive,
+    "check": registry_care.check,
     "gc": registry_care.gc,
 }
 for _name, _command in _COMMANDS.items():
-    app.command(_name)(with_witness(_command))
+    app.command(_name)(with_witness(with_timings(_command)))

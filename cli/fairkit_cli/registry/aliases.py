@@ -10,6 +10,7 @@ import typer
 
 from fairkit.errors import FairkitError
 from fairkit_cli import options as opt
+from fairkit_cli.fields import as_options
 from fairkit_cli.output import echo, exit_code, print_json
 from fairkit_cli.registry.common import (
     KeysOption,
@@ -236,7 +237,7 @@ def _print_decision(decision: Decision, *, dry_run: bool) -> None:
         word = "refused" if decision.verdict == "fail" else "not decided"
         echo(f"{word}: {decision.version.reference} was not promoted to {decision.alias.alias}")
     for reason in decision.reasons:
-        echo(f"  {reason.kind}: {reason.text}")
+        echo(f"  {reason.kind}: {as_options(reason.text)}")
 
 
 def verify(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fairkit_cli.options import option
 from fairkit_cli.output import say
 
 if TYPE_CHECKING:
@@ -27,10 +28,10 @@ RegistryOption = Annotated[
 ]
 WitnessOption = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--witness",
-        metavar="FILE|URL",
-        help="A file elsewhere, or an https address, that remembers the registry's newest event (repeatable); "
+        "FILE|URL",
+        "A file elsewhere, or an https address, that remembers the registry's newest event (repeatable); "
         "besides those of [registry] witness.",
         show_default=False,
     ),
@@ -65,7 +66,7 @@ def with_witness(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def registry_path(option: Path | None) -> Path:
     """Return the registry's folder from the option, the environment or the configuration."""
-    from fairkit.config import load_config
+    from fairkit_cli.config import load_config
     from fairkit_registry.store.location import locate
 
     config = load_config()
@@ -80,7 +81,7 @@ def open_registry(
 
     `trusting` opens one that is older than what is remembered of it, or was changed, for a check that says so.
     """
-    from fairkit.config import load_config
+    from fairkit_cli.config import load_config
     from fairkit_registry.store.location import witnesses
     from fairkit_registry.store.registry import INDEX_FILE, Registry
 

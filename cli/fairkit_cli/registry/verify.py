@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import FairkitError
+from fairkit_cli.fields import as_options
 from fairkit_cli.output import FAILED, exit_code
 
 if TYPE_CHECKING:
@@ -113,10 +114,10 @@ def _files(
         try:
             one = verify(registry.certificate(digest), trusted, model_sha256=found.model)
         except CertificateError as error:
-            others.append(f"certificate {digest[:12]}: {error}")
+            others.append(f"certificate {digest[:12]}: {as_options(str(error))}")
             continue
         except RegistryError as error:
-            failed.append(f"certificate {digest[:12]}: {error}")
+            failed.append(f"certificate {digest[:12]}: {as_options(str(error))}")
             continue
         good.append(one)
         keys = ", ".join(keyid[:16] for keyid in one.keyids)
@@ -133,7 +134,9 @@ def _against_policy(registry: Registry, found: Version, alias: str) -> tuple[str
     from fairkit_registry.promotion.run import evaluate
 
     decision = evaluate(registry, found.reference, alias)
-    return decision.verdict, [f"policy of {alias}: {one.kind}: {one.text}" for one in decision.reasons]
+    return decision.verdict, [
+        f"policy of {alias}: {one.kind}: {as_options(one.text)}" for one in decision.reasons
+    ]
 
 
 def archive(path: Path, keys: Sequence[PublicKey]) -> Outcome:
@@ -156,7 +159,7 @@ def archive(path: Path, keys: Sequence[PublicKey]) -> Outcome:
         with tempfile.TemporaryDirectory(prefix="fairkit-") as scratch:
             found = look_into(path, keys, _Path(scratch))
     except (ArchiveError, CertificateError, RegistryError) as error:
-        return Outcome(subject=str(path), held=(), failed=(str(error),))
+        return Outcome(subject=str(path), held=(), failed=(as_options(str(error)),))
     held = [
         f"{one.origin}: model intact, signed by "
         + ", ".join(sorted({keyid[:16] for certificate in one.certificates for keyid in certificate.keyids}))

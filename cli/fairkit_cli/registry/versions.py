@@ -186,6 +186,7 @@ def log(
         what = f"{event.name}@{version}" if version else str(event.name)
         told = {
             "promote": f"-> {event.body.get('alias')}",
+            "demote": f"{event.body.get('alias')}: taken from {event.name}@{event.body.get('taken_from')}",
             "alias": f"{event.body.get('alias')}: policy",
             "remove-alias": f"{event.body.get('alias')}: removed",
         }

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from fairkit.mitigation.aftermath import decisions_told, worsened
+from fairkit_cli.fields import as_options
 from fairkit_cli.text.numbers import measured, number
 from fairkit_cli.text.plain import plain, to_text
+from fairkit_cli.text.search import search_parts
+from fairkit_cli.text.subgroups import group_changes
 from fairkit_cli.text.view import (
     MEANING,
     change_name,
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
     from fairkit.results.comparisons import Change, Comparison
     from fairkit.results.findings import Finding
 
+MOST_WORSE = 4
 _KS = "statistical_parity_ks"
 _STYLES = {"better": "green", "worse": "red", "changed": "yellow"}
 
@@ -42,14 +47,42 @@ def _mitigation(result: MitigationResult) -> list[RenderableType]:
     head = (
         f"{result.plugin}: {result.train_rows:,} rows to learn from, {result.test_rows:,} rows to measure on"
     )
-    parts: list[RenderableType] = [plain(head, "bold"), ""]
+    parts: list[RenderableType] = [plain(head, "bold"), *first_words(result), ""]
+    if result.search is not None:
+        parts += search_parts(result.search)
     parts += change_tables(result.changes, ("before", "after"), after.confidence)
     parts += _distances(result) + _others(result) + _repeats(result)
-    if after.verdict is not None:
-        parts.append(plain(f"Policy after: {after.verdict}", "bold"))
-        parts += [plain(f"  {rule.verdict}: {rule.reason}") for rule in after.policy]
-    parts += [plain(f"· {note}") for note in dict.fromkeys([*result.notes, *after.data.notes])]
+    parts += [plain(f"· {as_options(note)}") for note in dict.fromkeys([*result.notes, *after.data.notes])]
     return parts
+
+
+def first_words(result: MitigationResult) -> list[RenderableType]:
+    """Say the verdict, how the file decides, and which disparities got worse."""
+    after = result.after
+    parts: list[RenderableType] = []
+    if after.verdict is not None:
+        style = {"pass": "bold green", "fail": "bold red"}.get(after.verdict, "bold yellow")
+        parts.append(plain(f"Policy after: {after.verdict}", style))
+        parts += [plain(f"  {rule.verdict}: {as_options(rule.reason)}") for rule in after.policy]
+    told = decisions_told(result.randomized, result.reads)
+    parts.append(plain(told, "bold yellow" if result.randomized else ""))
+    return [*parts, plain(worse_told(result), "bold red" if worsened(result.changes) else "")]
+
+
+def worse_told(result: MitigationResult) -> str:
+    """Say which disparities between groups got significantly worse."""
+    worse = worsened(result.changes)
+    if not worse:
+        return f"No disparity got significantly worse (at {result.after.confidence:.0%} confidence)."
+    first = [one for one in headline_changes(result.changes)[1] if one in worse]
+    first.sort(key=lambda one: -abs(one.difference or 0.0))
+    worse = [*first, *(one for one in worse if one not in first)]
+    shown = [
+        f"{change_name(one)} ({one.sensitive}) from {number(one.before)} to {number(one.after)}"
+        for one in worse[:MOST_WORSE]
+    ]
+    rest = f"; and {len(worse) - MOST_WORSE} more" if len(worse) > MOST_WORSE else ""
+    return f"WORSE (significant): {'; '.join(shown)}{rest}."
 
 
 def _distances(result: MitigationResult) -> list[RenderableType]:
@@ -63,7 +96,7 @@ def _distances(result: MitigationResult) -> list[RenderableType]:
 def _others(result: MitigationResult) -> list[RenderableType]:
     """Show what other auditors than ``group`` found, such as a certificate, before and after."""
     rows = [(metric_name(after), after.sensitive, before, after) for before, after in other_findings(result)]
-    return _two_audits("Individual fairness", rows, result)
+    return _two_audits("Other findings", rows, result)
 
 
 def other_findings(result: MitigationResult) -> list[tuple[Finding, Finding]]:
@@ -142,7 +175,7 @@ def _comparison(result: Comparison) -> list[RenderableType]:
     ]
     for model, changes in zip(result.models[1:], result.changes, strict=True):
         parts += change_tables(changes, (base, model.name), result.confidence)
-    parts += [plain(f"· {note}") for note in dict.fromkeys([*result.notes, *result.data.notes])]
+    parts += [plain(f"· {as_options(note)}") for note in dict.fromkeys([*result.notes, *result.data.notes])]
     return parts
 
 
@@ -164,6 +197,7 @@ def change_tables(
     return [
         *_table(f"Performance ({confidence:.0%} intervals of the difference)", performance, names),
         *_table("Between groups", between, names),
+        *group_changes(changes, names),
     ]
 
 
@@ -182,7 +216,7 @@ def _table(title: str, changes: Sequence[Change], names: tuple[str, str]) -> lis
     grid.add_column("difference", justify="right", no_wrap=True)
     grid.add_column("", no_wrap=True)
     for one in changes:
-        sensitive = [] if one.sensitive is None else [one.sensitive]
+        sensitive = [] if one.place is None else [one.place]
         difference = measured(one.difference, one.interval)
         word = plain(MEANING[one.outcome], style=_STYLES.get(one.outcome, "dim"))
         grid.add_row(change_name(one), *sensitive, number(one.before), number(one.after), difference, word)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fairkit_cli.fields import as_options
 from fairkit_cli.text.comparison import change_tables
 from fairkit_cli.text.numbers import measured, number
 from fairkit_cli.text.plain import plain, to_text
@@ -11,7 +12,7 @@ from fairkit_cli.text.plain import plain, to_text
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from fairkit.frontiers.run import Frontier
+    from fairkit.frontiers.record import Frontier
 
 
 def frontier_text(result: Frontier, *, terminal: bool) -> str:
@@ -50,6 +51,22 @@ def _repeats(result: Frontier) -> list[RenderableType]:
     return [grid, ""]
 
 
+def picked_word(result: Frontier) -> str:
+    """Return what the chosen point is called: it is picked only where the test rows do not leave its limit open."""
+    return (
+        "Picked" if result.verdict in (None, "pass") else f"Not picked ({result.verdict}), the surest point"
+    )
+
+
+def judged_told(result: Frontier) -> str:
+    """Say how sure the point was, and what the test rows say of it."""
+    chance = None if result.chosen is None else result.chances[result.chosen]
+    return (
+        f"Predicted chance of keeping the limit {result.limit:g}: {chance or 0.0:.2f}. On the test rows: "
+        f"{result.verdict}: {as_options(result.reason)}"
+    )
+
+
 def _parts(result: Frontier) -> list[RenderableType]:
     from rich.table import Table
 
@@ -65,7 +82,7 @@ def _parts(result: Frontier) -> list[RenderableType]:
         mark = "◉" if place == result.chosen else "●" if place in result.front else "·"
         axes = result.axes(point)
         if axes is None:
-            grid.add_row("✗", point.name, plain(f"failed: {point.error}", "red"), "")
+            grid.add_row("✗", point.name, plain(f"failed: {as_options(point.error)}", "red"), "")
             continue
         x, y = axes
         cells = [measured(one.value, one.interval) for one in (y, x)]
@@ -78,10 +95,11 @@ def _parts(result: Frontier) -> list[RenderableType]:
     parts += _repeats(result)
     if result.chosen is not None:
         parts += [
-            plain(f"Picked: {result.points[result.chosen].name}", "bold"),
+            plain(f"{picked_word(result)}: {result.points[result.chosen].name}", "bold"),
             plain(f"{result.rule}; {train:,} rows to learn from"),
+            *([plain(judged_told(result), "bold")] if result.verdict is not None else []),
             plain(f"On {test:,} test rows, beside the baseline:"),
             "",
             *change_tables(result.changes, ("baseline", "picked"), result.confidence),
         ]
-    return [*parts, *(plain(f"· {note}") for note in result.notes)]
+    return [*parts, *(plain(f"· {as_options(note)}") for note in result.notes)]

@@ -7,7 +7,7 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, Any
 
-from fairkit.escaping import visible
+from fairkit.support.escaping import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fairkit_cli.fields import as_options
 from fairkit_cli.text.numbers import number
 from fairkit_cli.text.plain import plain, to_text
 
@@ -51,7 +52,7 @@ def _rule(plan: RulePlan) -> list[RenderableType]:
         grid.add_row("all", f"{plan.rows:,}", f"{sum(group.denominator for group in plan.groups):,}")
         parts.append(grid)
         parts += [Text(line) for line in _sentences(plan)]
-    return [*parts, *(Text(f"· {note}") for note in plan.notes)]
+    return [*parts, *(Text(f"· {as_options(note)}") for note in plan.notes)]
 
 
 def _sentences(plan: RulePlan) -> list[str]:

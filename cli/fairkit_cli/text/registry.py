@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairkit.escaping import visible
+from fairkit.support.escaping import visible
 from fairkit_cli.text.numbers import measured
 
 if TYPE_CHECKING:
@@ -74,6 +74,8 @@ def certificate(one: Certificate) -> list[str]:
         f"  data {report.data.name}  {report.data.rows} rows  content {report.data.sha256[:16]}",
         f"  verdict: {report.verdict or 'no policy'}",
     ]
+    if one.model_sha256 is None:
+        lines.append(f"  no model was seen: about the {one.model_name}")
     lines += [f"  setting: {text}" for text in one.unusual_settings]
     lines += [f"  number {place.number} of key {place.keyid[:16]}" for place in one.sequence]
     if one.mitigation is not None:

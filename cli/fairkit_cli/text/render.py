@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairkit.escaping import visible
+from fairkit.support.escaping import visible
+from fairkit_cli.fields import as_options
 from fairkit_cli.text.numbers import interval, number
 from fairkit_cli.text.plain import plain, to_text
-from fairkit_cli.text.view import ReportView, about_many, disparities, group_table, report_view, survives
+from fairkit_cli.text.view import (
+    ReportView,
+    about_many,
+    disparities,
+    group_table,
+    report_view,
+    rule_for,
+    survives,
+)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -26,8 +35,10 @@ def table(report: Report, *, terminal: bool) -> str:
 
 
 def _parts(report: Report) -> list[RenderableType]:
+    from fairkit_cli.text.conditions import conditions
     from fairkit_cli.text.evidence import evidence
     from fairkit_cli.text.pairs import pairs
+    from fairkit_cli.text.subgroups import subgroups
 
     view = report_view(report)
     parts: list[RenderableType] = [_verdict(view), _subject(view)]
@@ -35,6 +46,8 @@ def _parts(report: Report) -> list[RenderableType]:
     parts += _bars(report)
     for sensitive in report.data.groups:
         parts += _groups(report, sensitive)
+    parts += subgroups(report)
+    parts += conditions(report)
     parts += _others(report)
     parts += pairs(report)
     parts += evidence(report)
@@ -54,7 +67,7 @@ def _verdict(view: ReportView) -> Text:
     text.append(f": {view.summary}")
     for rule in view.rules:
         text.append(f"\n  {_MARKS[rule.verdict]} ", style=_COLOURS[rule.verdict])
-        text.append(visible(rule.reason))
+        text.append(visible(as_options(rule.reason)))
     return text
 
 
@@ -88,12 +101,12 @@ def _bars(report: Report) -> list[RenderableType]:
     grid.add_column("value", justify="right", no_wrap=True)
     grid.add_column("interval", justify="right", no_wrap=True)
     grid.add_column(f"0{'·' * (BAR_WIDTH - 6)}{number(scale):>5}", no_wrap=True)
-    limits = {(rule.metric, rule.sensitive): rule.maximum for rule in report.policy}
     for finding in shown:
-        limit = limits.get((finding.metric, finding.sensitive), limits.get((finding.metric, None)))
+        rule = rule_for(report, finding)
+        limit = None if rule is None else rule.maximum
         grid.add_row(
             finding.metric + (f" ({finding.parameters['class']})" if "class" in finding.parameters else ""),
-            finding.sensitive or "-",
+            finding.place or "-",
             number(finding.value),
             interval(finding.interval) + (" ✓" if survives(finding) else ""),
             _bar(finding, scale, limit),
@@ -143,7 +156,9 @@ def _others(report: Report) -> list[RenderableType]:
     """What other auditors than `group` found."""
     from rich.table import Table
 
-    found = [finding for finding in report.findings if finding.auditor != "group"]
+    from fairkit_cli.text.subgroups import listed_apart
+
+    found = [one for one in report.findings if one.auditor != "group" and not listed_apart(one)]
     if not found:
         return []
     grid = Table(box=None, pad_edge=False, title_justify="left", title="Other findings")

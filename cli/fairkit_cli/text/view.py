@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from fairkit.plugins.headlines import headlines
 from fairkit.results.evidence import Failure, evidence_of
+from fairkit_cli.fields import as_options
 
 if TYPE_CHECKING:
     from fairkit.results.comparisons import Change, Outcome
@@ -47,6 +48,7 @@ def metric_name(finding: Finding) -> str:
 def rule_for(report: Report, finding: Finding) -> RuleResult | None:
     """Return the policy's rule on a finding: the one that names its sensitive column, else the general one."""
     of_metric = [rule for rule in report.policy if rule.metric == finding.metric]
+    of_metric = [rule for rule in of_metric if rule.within == finding.within]
     named = [rule for rule in of_metric if rule.sensitive == finding.sensitive]
     return next(iter(named or [rule for rule in of_metric if rule.sensitive is None]), None)
 
@@ -77,17 +79,19 @@ def _summary(report: Report) -> str:
 
 
 def _missing(report: Report) -> tuple[str, ...]:
-    """Return what is said about rows without a sensitive value, column by column."""
-    return tuple(f.notes[0] for f in report.findings if f.metric == "missing_group_share" and f.notes)
+    """Return what comes before the numbers: warnings, and rows without a sensitive value, column by column."""
+    gaps = (f.notes[0] for f in report.findings if f.metric == "missing_group_share" and f.notes)
+    return (*report.warnings, *gaps)
 
 
 def _subject(report: Report) -> str:
     dropped = f", {report.data.dropped_rows:,} left out" if report.data.dropped_rows else ""
+    weighted = f", weighted by {report.data.weights!r}" if report.data.weights is not None else ""
     digest = f" {report.model.sha256[:12]}" if report.model.sha256 else ""
     adjusted = f", adjusted for many rules ({report.adjustment})" if report.adjustment else ""
     return (
         f"{report.model.name}{digest} ({report.model.task}) on {report.data.name} {report.data.sha256[:12]}, "
-        f"{report.data.rows:,} rows{dropped}{adjusted}"
+        f"{report.data.rows:,} rows{dropped}{weighted}{adjusted}"
     )
 
 
@@ -96,12 +100,12 @@ def _notes(report: Report) -> tuple[str, ...]:
     shown = [*disparities(report), *(f for f in report.findings if f.auditor != "group")]
     notes = [*report.model.notes, *report.data.notes]
     for finding in shown:
-        place = f"{finding.sensitive}: " if finding.sensitive and finding.auditor == "group" else ""
+        place = f"{finding.place}: " if finding.sensitive and finding.auditor == "group" else ""
         notes += [f"{place}{note}" for note in finding.notes]
     for finding in report.findings:  # a metric that failed has no place among the disparities
         notes += finding.notes if finding.auditor == "group" and evidence_of(finding, Failure) else ()
     notes += [f"Not loaded: {reason}" for reason in report.environment.get("plugins_not_loaded", ())]
-    return tuple(dict.fromkeys(notes))
+    return tuple(map(as_options, dict.fromkeys(notes)))
 
 
 def disparities(report: Report) -> list[Finding]:
@@ -111,18 +115,20 @@ def disparities(report: Report) -> list[Finding]:
         finding
         for finding in report.findings
         if finding.auditor == "group"
+        and finding.plain
         and finding.sensitive is not None
         and finding.value is not None
         and shown.lists(finding.metric, report.model.task)
     ]
-    asked = {(rule.metric, rule.sensitive) for rule in report.policy}
+    asked = {(rule.metric, rule.sensitive, rule.within) for rule in report.policy}
     chosen += [
         finding
         for finding in report.findings
         if finding not in chosen
         and finding.sensitive is not None
         and finding.value is not None
-        and {(finding.metric, finding.sensitive), (finding.metric, None)} & asked
+        and finding.reference is None
+        and {(finding.metric, place, finding.within) for place in (finding.sensitive, None)} & asked
     ]
     chosen.sort(key=lambda finding: -(finding.value or 0))
     return chosen[:MOST_DISPARITIES]
@@ -151,6 +157,7 @@ def group_table(report: Report, sensitive: str) -> tuple[list[GroupRow], list[st
         finding.metric.removesuffix("_difference"): finding
         for finding in report.findings
         if finding.sensitive == sensitive
+        and finding.plain
         and finding.metric.endswith("_difference")
         and "class" not in finding.parameters
     }
@@ -210,3 +217,78 @@ def _most(changes: Sequence[Change]) -> list[Change]:
 def change_name(one: Change) -> str:
     """Name a change's metric."""
     return f"{one.metric} (class {one.parameters['class']})" if "class" in one.parameters else one.metric
+
+
+@dataclass(frozen=True, slots=True)
+class PooledRow:
+    """A disparity as a whole and inside strata; `agreement` is the p-value of the test that the strata agree."""
+
+    metric: str
+    whole: float | None
+    value: float | None
+    interval: tuple[float, float] | None
+    agreement: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stratified:
+    """What is shown of one sensitive column inside the strata of a column.
+
+    `strata` is the finding whose strata are shown.
+    """
+
+    sensitive: str
+    within: str
+    rows: tuple[PooledRow, ...]
+    strata: Finding | None
+
+
+_REFERRED = ("impact_ratio", "standardized_mean_difference", "odds_ratio")
+
+
+def against(report: Report) -> dict[tuple[str, str], list[Finding]]:
+    """Return the findings against a reference group that are shown, by column and reference."""
+    shown = headlines()
+    found: dict[tuple[str, str], list[Finding]] = {}
+    for one in report.findings:
+        listed = one.metric in _REFERRED or shown.lists(one.metric, report.model.task)
+        if (
+            one.reference is not None
+            and not one.within
+            and listed
+            and one.groups
+            and "class" not in one.parameters
+        ):
+            found.setdefault((str(one.sensitive), one.reference), []).append(one)
+    return found
+
+
+def inside(report: Report) -> list[Stratified]:
+    """Return what is shown of strata."""
+    shown, task = headlines(), report.model.task
+    found: dict[tuple[str, str], list[Finding]] = {}
+    for one in report.findings:
+        listed = one.metric == "odds_ratio" or shown.lists(one.metric, task)
+        if one.within and one.reference is None and listed and "class" not in one.parameters:
+            found.setdefault((str(one.sensitive), "+".join(one.within)), []).append(one)
+    whole = {
+        (f.metric, f.sensitive): f.value for f in report.findings if f.plain and "class" not in f.parameters
+    }
+    return [
+        Stratified(
+            sensitive,
+            within,
+            tuple(
+                PooledRow(f.metric, whole.get((f.metric, sensitive)), f.value, f.interval, _agreement(f))
+                for f in findings
+            ),
+            next((finding for finding in findings if finding.strata), None),
+        )
+        for (sensitive, within), findings in found.items()
+    ]
+
+
+def _agreement(finding: Finding) -> str:
+    """Return the p-value of the test that the strata agree."""
+    told = finding.evidence.get("homogeneity")
+    return f"p = {told['p_value']:.2g}" if isinstance(told, Mapping) else "-"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from fairkit.engines.base import add, threads
 from fairkit.engines.parts import pick
 from fairkit.onnx.model import OnnxModel
-from fairkit.timings import phase
+from fairkit.support.timings import phase
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Batch, Dataset

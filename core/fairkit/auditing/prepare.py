@@ -10,17 +10,20 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Self
 
 from fairkit import plugins
+from fairkit.auditing.sense import Sense, judged
 from fairkit.auditors import AuditContext, Auditor, measured
 from fairkit.engines.local import LocalEngine
 from fairkit.errors import DataError, ParameterError
+from fairkit.models.scorer import Recorded
 from fairkit.parameters.declare import parse_parameters
 from fairkit.planning.advice import advised
 from fairkit.progress import Progress, no_progress
-from fairkit.results.findings import Finding, Report
+from fairkit.results.findings import DataInfo, Finding, Report
 from fairkit.results.policy import Adjustment, Rule, judge
-from fairkit.timings import phase
+from fairkit.support.timings import phase
 
 if TYPE_CHECKING:
+    from fairkit.auditing.measure import Reader
     from fairkit.data.dataset import Batch, Dataset
     from fairkit.engines.base import Engine
     from fairkit.metrics import Metric
@@ -91,7 +94,7 @@ class Asked:
         """Prepare the audit of one model, which is number `place` of those that score the rows together."""
         context = AuditContext(
             dataset=data,
-            scorer=scorer,
+            scorer=Recorded.of(scorer, data),
             metrics=self.metrics,
             confidence=self.confidence,
             seed=self.seed,
@@ -108,7 +111,8 @@ class Asked:
         for reader in readers:
             with plugins.blame(reader.owner, f"the auditor {reader.auditor.name!r} prepared"):
                 reader.auditor.begin(context)
-        return Audit(asked=self, context=context, readers=tuple(readers))
+        sense = Sense.of(scorer, data, place)
+        return Audit(asked=self, context=context, watching=tuple(readers), sense=sense, scorer=scorer)
 
 
 @dataclass(frozen=True)
@@ -150,25 +154,31 @@ class Audit:
 
     asked: Asked
     context: AuditContext
-    readers: tuple[Watching, ...]
+    watching: tuple[Watching, ...]
+    sense: Sense
+    scorer: Scorer
 
     @property
-    def scorer(self) -> Scorer:
-        """The model bound to the data."""
-        return self.context.scorer
+    def readers(self) -> tuple[Reader, ...]:
+        """Who looks at the scored rows: the auditors, and what asks whether the predictions make sense."""
+        return (*self.watching, self.sense)
 
     def report(self, totals: Sequence[Any]) -> Report:
         """Turn the readers' totals into findings, and judge them."""
         asked, context = self.asked, self.context
         findings: list[Finding] = []
-        for reader, total in zip(self.readers, totals, strict=True):
+        *parts, seen = totals
+        for reader, total in zip(self.watching, parts, strict=True):
             blamed = plugins.blame(reader.owner, f"the auditor {reader.auditor.name!r} made its findings")
             with blamed, phase("intervals"):
                 findings += reader.auditor.findings(total, context)
+        sense = judged(self.sense, seen, self.scorer, context.dataset)
+        if sense.doubt is not None:
+            findings = [dataclasses.replace(f, inconclusive=f.inconclusive or sense.doubt) for f in findings]
         results, verdict = judge(
             asked.policy, findings, confidence=asked.confidence, adjustment=asked.adjustment
         )
-        if asked.policy:
+        if asked.policy and context.dataset.roles.cluster is None:  # more rows are not more clusters
             wrong, alone = 1 - asked.confidence, asked.adjustment in (None, "holm")
             level = asked.confidence if alone else 1 - wrong / len(asked.policy)
             results, findings = advised(
@@ -176,14 +186,15 @@ class Audit:
             )
         return Report(
             model=context.scorer.info,
-            data=context.dataset.info(),
+            data=_with_notes(context.dataset.info(), _left_out(context)),
             findings=tuple(findings),
             policy=results,
             verdict=verdict,
             seed=asked.seed,
             confidence=asked.confidence,
             adjustment=asked.adjustment,
-            environment=_environment(asked.used, asked.failures, context.scorer),
+            environment=_environment(asked.used, asked.failures, self.scorer),
+            warnings=(*sense.warnings, *context.dataset.profile.warnings),
         )
 
 
@@ -194,7 +205,7 @@ def _choose_auditors(
     for owner in parameters:
         if owner not in names:
             raise ParameterError(
-                f"parameters are given for the auditor {owner!r}, which is not asked for; add --auditor {owner}"
+                f"parameters are given for the auditor {owner!r}, which is not asked for; name it in `auditors` too"
             )
     others, failures = plugins.third_party()
     used: dict[str, plugins.Plugin] = {}
@@ -212,7 +223,12 @@ def _check_tasks(auditors: Sequence[Auditor], scorer: Scorer) -> None:
         if scorer.task not in auditor.tasks:
             raise ParameterError(
                 f"the auditor {auditor.name!r} looks at {' and '.join(sorted(auditor.tasks))} models; "
-                f"this task is {scorer.task} (--task overrides)"
+                f"this task is {scorer.task} (`task` overrides)"
+            )
+        if auditor.asks and getattr(scorer, "recorded", False):
+            raise ParameterError(
+                f"the auditor {auditor.name!r} asks the model about rows that are not in the table, and no model was "
+                "given: the predictions are columns of the table"
             )
 
 
@@ -222,12 +238,30 @@ def _check_rows(auditors: Sequence[Auditor], data: Dataset) -> None:
     if needy and not data.profile.complete:
         raise DataError(
             f"{data.name}: no row has a value in every sensitive column, which the auditor {needy[0]!r} needs; "
-            "leave a column out, or keep missing values as a group (--missing group)"
+            "leave a column out, or keep missing values as a group (`missing=group`)"
         )
 
 
 def _owner(auditor: Auditor, used: Sequence[plugins.Plugin]) -> plugins.Found:
     return next(plugin.found for plugin in used if type(auditor) in plugin.auditors)
+
+
+def _with_notes(info: DataInfo, notes: Sequence[str]) -> DataInfo:
+    return dataclasses.replace(info, notes=(*info.notes, *notes))
+
+
+def _left_out(context: AuditContext) -> list[str]:
+    """Say what was not measured because there are no outcomes."""
+    if context.dataset.roles.label is not None:
+        return []
+    task = "binary" if context.scorer.task == "multiclass" else context.scorer.task
+    names = [metric.name for metric in context.metrics if metric.outcome and task in metric.tasks]
+    if not names:
+        return []
+    return [
+        "There is no label, so nothing that compares with outcomes was measured: "
+        f"{', '.join(names)}, and what is made of them."
+    ]
 
 
 def _environment(used: Sequence[plugins.Plugin], failures: Sequence[str], scorer: Scorer) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fairkit import plugins
 from fairkit.auditing.measure import score_once
 from fairkit.auditing.prepare import Asked
-from fairkit.auditing.subject import as_model
+from fairkit.auditing.subject import prepared
 from fairkit.data.dataset import need_dataset
 from fairkit.engines.opening import opened
 from fairkit.models.scorer import ModelOptions
@@ -25,7 +25,7 @@ def audit(
     model: Any,
     data: Dataset,
     *,
-    auditors: Sequence[str] = ("group",),
+    auditors: Sequence[str] = plugins.DEFAULT_AUDITORS,
     parameters: Mapping[str, Mapping[str, Any]] | None = None,
     policy: Sequence[Rule] = (),
     adjustment: Adjustment | None = None,
@@ -84,6 +84,6 @@ def audit(
     )
     with opened(engine, scheduler) as running:
         running.check(*plugins.needs_of(asked.used))
-        data.learn(running.total)
-        one = asked.about(as_model(model).bind(data, options or ModelOptions()), data, running, progress)
+        (subject,) = prepared([model], data, running.total)
+        one = asked.about(subject.bind(data, options or ModelOptions()), data, running, progress)
         return one.report(score_once(running, data, [one.scorer], one.readers, progress))

@@ -5,27 +5,67 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fairkit.models.scorer import PythonModel
+from fairkit.errors import ModelError
+from fairkit.models.columns import PredictedColumns
+from fairkit.models.python import PythonModel
 from fairkit.onnx.model import OnnxModel
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fairkit.data.dataset import Dataset
+    from fairkit.data.profile import Total
     from fairkit.models.scorer import Model
 
 
-def as_model(model: Any) -> Model:
+def prepared(models: Sequence[Any], data: Dataset, total: Total) -> list[Model]:
+    """Make the first pass over the rows, with what the models must know of them; return the models.
+
+    Parameters
+    ----------
+    models
+        See `as_model`.
+    data
+        The table.
+    total
+        Runs a function where the rows are (see `Dataset.learn`).
+
+    Raises
+    ------
+    FairkitError
+        A model or the data cannot be used.
+    """
+    found = [as_model(model, data) for model in models]
+    for model in found:
+        data.note(getattr(model, "noted", ()))
+    data.learn(total)
+    return found
+
+
+def as_model(model: Any, data: Dataset | None = None) -> Model:
     """Return anything that can be audited as a model.
 
     Parameters
     ----------
     model
-        A path, bytes or a proto of an ONNX model; an `OnnxModel`; an object with ``bind``; or an estimator
-        with ``predict`` and perhaps ``predict_proba``.
+        A path, bytes or a proto of an ONNX model; an `OnnxModel`; an object with ``bind``; an estimator
+        with ``predict`` and perhaps ``predict_proba``; or None for the predictions that are columns of the data.
+    data
+        What None refers to.
 
     Raises
     ------
     ModelError
-        It is none of these.
+        It is none of these, or the data names no predictions.
     """
+    if model is None:
+        named = None if data is None else data.roles.predictions
+        if named is None:
+            raise ModelError(
+                "there is no model, and the data names no predictions: name the columns that hold them with "
+                "`predictions`"
+            )
+        return PredictedColumns.of(named)
     if hasattr(model, "bind"):
         bindable: Model = model
         return bindable

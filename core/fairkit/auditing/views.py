@@ -74,8 +74,9 @@ def _classes(
     assert predictions.predicted is not None  # noqa: S101 -- multi-class scorers predict classes
     classes = scorer.classes
     favorable = dataset.roles.favorable
-    label = np.asarray(batch.label)
-    index = np.select([label == value for value in classes], list(range(len(classes))), -1)
+    index = np.full(len(batch), -1)
+    if batch.label is not None:
+        index = np.select([batch.label == value for value in classes], list(range(len(classes))), -1)
     right = (predictions.predicted == index).astype(np.float64)
     yield None, Rows(outcome=np.ones(len(batch)), decision=right, weights=batch.weights)
     for place, value in enumerate(classes):

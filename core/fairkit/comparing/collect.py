@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.auditing.views import views
-from fairkit.comparing.joint import contributions, joint_sums
+from fairkit.comparing.joint import contributions, joint_buckets, joint_sums
 from fairkit.comparing.records import DrawnScores
+from fairkit.data.clusters import BUCKETS
 from fairkit.statistics import Rows, Scores, Sums
 
 if TYPE_CHECKING:
@@ -38,17 +39,21 @@ class RankedRows:
         Shape [n]; no weights where all count the same.
     groups
         By sensitive column, each row's group, shape [n]; under None zeros.
+    clusters
+        The bucket of each row's cluster, shape [n]; None: rows are independent.
     """
 
     scores: tuple[DrawnScores, DrawnScores]
     outcome: Array
     weights: Array | None
     groups: dict[str | None, NDArray[np.int64]]
+    clusters: NDArray[np.int64] | None = None
 
     @classmethod
     def joined(cls, parts: Sequence[RankedRows]) -> RankedRows:
         """Put batches together."""
         weights = [part.weights for part in parts if part.weights is not None]
+        clusters = [part.clusters for part in parts if part.clusters is not None]
         first, second = (
             DrawnScores(
                 np.concatenate([part.scores[model].values for part in parts]), parts[0].scores[model].shares
@@ -60,6 +65,7 @@ class RankedRows:
             np.concatenate([part.outcome for part in parts]),
             np.concatenate(weights) if weights else None,
             {name: np.concatenate([part.groups[name] for part in parts]) for name in parts[0].groups},
+            np.concatenate(clusters) if clusters else None,
         )
 
 
@@ -70,12 +76,15 @@ class PairTotals:
     Attributes
     ----------
     sums
-        Joint sums by class, sensitive column and statistic.
+        Joint sums by class, sensitive column (or column | strata) and statistic.
+    buckets
+        The same by group and bucket of clusters, where rows depend on each other.
     ranked
         By class, the rows, a part for each batch.
     """
 
     sums: dict[tuple[Class, str | None, str], Sums] = field(default_factory=dict)
+    buckets: dict[tuple[Class, str | None, str], Array] = field(default_factory=dict)
     ranked: dict[Class, list[RankedRows]] = field(default_factory=dict)
 
     def __add__(self, other: PairTotals) -> PairTotals:
@@ -85,7 +94,10 @@ class PairTotals:
             sums[key] = found if have is None else have + found
         labels = dict.fromkeys([*self.ranked, *other.ranked])
         ranked = {label: [*self.ranked.get(label, ()), *other.ranked.get(label, ())] for label in labels}
-        return PairTotals(sums, ranked)
+        buckets = dict(self.buckets)
+        for key, more in other.buckets.items():
+            buckets[key] = buckets[key] + more if key in buckets else more
+        return PairTotals(sums, buckets, ranked)
 
     def classes(self) -> list[Class]:
         """Return the classes in order, None first."""
@@ -173,11 +185,29 @@ def _add(
         parts = contributions(metric, first), contributions(metric, second)
         for sensitive, (codes, n_groups) in splits.items():
             total.sums[label, sensitive, key] = joint_sums(*parts, first.weights, codes, n_groups)
+            if batch.clusters is not None:
+                key_of = label, sensitive, key
+                total.buckets[key_of] = _by_bucket(parts, first.weights, codes, batch.clusters, n_groups)
     scores = _scores(first), _scores(second)
     if scores[0] is not None and scores[1] is not None:
         groups = {sensitive: codes for sensitive, (codes, _) in splits.items()}
-        rows = RankedRows((scores[0], scores[1]), first.outcome, first.weights, groups)
+        pair = scores[0], scores[1]
+        rows = RankedRows(pair, first.outcome, first.weights, groups, batch.clusters)
         total.ranked[label] = [rows]
+
+
+def _by_bucket(
+    parts: tuple[Array, Array],
+    weights: Array | None,
+    codes: NDArray[np.int64],
+    buckets: NDArray[np.int64],
+    n_groups: int,
+) -> Array:
+    """Sum by group and bucket the rows that have a group."""
+    known = codes >= 0
+    cells = codes[known] * BUCKETS + buckets[known]
+    kept = None if weights is None else weights[known]
+    return joint_buckets(parts[0][known], parts[1][known], kept, cells, n_groups * BUCKETS)
 
 
 def _scores(rows: Rows) -> DrawnScores | None:
@@ -189,4 +219,13 @@ def _scores(rows: Rows) -> DrawnScores | None:
 def _splits(batch: Batch, data: Dataset) -> Iterator[tuple[str | None, tuple[NDArray[np.int64], int]]]:
     yield None, (np.zeros(len(batch), dtype=np.int64), 1)
     for sensitive, codes in batch.groups.items():
-        yield sensitive, (codes, len(data.group_names(sensitive)))
+        groups = len(data.group_names(sensitive))
+        yield sensitive, (codes, groups)
+        for within, strata in batch.strata.items():
+            cells = np.where(codes >= 0, strata * groups + codes, -1)
+            yield inside(sensitive, within), (cells, len(data.stratum_names(within)) * groups)
+
+
+def inside(sensitive: str, within: str) -> str:
+    """Name the sums of a sensitive column inside strata."""
+    return f"{sensitive} | {within}"

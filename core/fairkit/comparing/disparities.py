@@ -148,9 +148,11 @@ def change(forms: Forms, paired: Paired, confidence: float, *, directions: bool 
     for model in (0, 1):
         gap = forms.values[model, top[model]] - forms.values[model]
         slopes = forms.slopes[model] - forms.slopes[model, top[model]]
-        noise = np.sqrt(np.maximum((slopes**2) @ paired.covariance[:, model, model], 0))
+        noise = np.sqrt(_of_model(paired, slopes, model))
         seen.append(np.flatnonzero(gap <= screen * noise))
-        error = np.sqrt((forms.slopes[model, top[model]] ** 2) @ paired.covariance[:, model, model])
+        variance = (forms.slopes[model, top[model]] ** 2) @ paired.covariance[:, model, model]
+        error = np.sqrt(np.maximum(variance, 0))  # rounding leaves less than 0 where everybody scores alike
+        error = np.sqrt(_of_model(paired, forms.slopes[model, top[model]], model))
         clear.append(not directions or bool(forms.values[model, top[model]] > screen * error))
     upper, lower = (_offset(forms, paired, seen[1 - m], seen[1 - m], z * (1 - 2 * m)) for m in (0, 1))
     if clear[0]:
@@ -164,12 +166,51 @@ def change(forms: Forms, paired: Paired, confidence: float, *, directions: bool 
 
 def _offset(forms: Forms, paired: Paired, p: NDArray[np.intp], q: NDArray[np.intp], z: float) -> Array:
     """Return x_p(B) - x_q(A) + z times its standard error."""
-    a, b = forms.slopes[0, q], forms.slopes[1, p]
-    c = paired.covariance
-    variance = (a**2) @ c[:, 0, 0] - 2 * (a * b) @ c[:, 0, 1] + (b**2) @ c[:, 1, 1]
-    return np.asarray(forms.values[1, p] - forms.values[0, q] + z * np.sqrt(np.maximum(variance, 0)))
+    variance = paired.variance(-forms.slopes[0, q], forms.slopes[1, p])
+    return np.asarray(forms.values[1, p] - forms.values[0, q] + z * np.sqrt(variance))
+
+
+def _of_model(paired: Paired, slopes: Array, model: int) -> Array:
+    """Return the variance of forms of one model's values."""
+    nothing = np.zeros_like(slopes)
+    return paired.variance(*((slopes, nothing) if model == 0 else (nothing, slopes)))
 
 
 def mirrored(found: Difference) -> Difference:
     """Turn the sign, for a minimum that was written as a maximum."""
     return Difference(-found.first, -found.second, -found.high, -found.low)
+
+
+def within_strata(paired: Paired, weights: Array, groups: int) -> Forms:
+    """Return the pooled difference of every ordered pair of groups: Σ W_s (v_as - v_bs) over strata with both.
+
+    Parameters
+    ----------
+    paired
+        Of places in the order of strata, then groups; a place that is not known has the value NaN.
+    weights
+        Of the numbers in every place, from which Mantel and Haenszel's weights are made, shape [S G].
+    groups
+        How many groups there are.
+    """
+    strata = paired.values.shape[1] // groups
+    known = np.isfinite(paired.values).all(axis=0).reshape(strata, groups)
+    mass = weights.reshape(strata, groups)
+    slopes = []
+    for a, b in itertools.permutations(range(groups), 2):
+        with np.errstate(all="ignore"):
+            shared = np.where(
+                known[:, a] & known[:, b], mass[:, a] * mass[:, b] / (mass[:, a] + mass[:, b]), 0.0
+            )
+        shared = np.nan_to_num(shared)
+        if shared.sum() > 0:
+            form = np.zeros((strata, groups))
+            form[:, a], form[:, b] = shared / shared.sum(), -shared / shared.sum()
+            slopes.append(form.ravel())
+    both = np.array(slopes).reshape(len(slopes), strata * groups)
+    return Forms(np.nan_to_num(paired.values) @ both.T, np.stack([both, both]))
+
+
+def against(paired: Paired, place: int, reference: int) -> Forms:
+    """Return the one signed difference of a place from another."""
+    return _stacked(paired, [(place, reference)])

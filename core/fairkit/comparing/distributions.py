@@ -182,10 +182,26 @@ def _units(
 ) -> tuple[list[NDArray[np.int64]], Array]:
     """Put rows together that are in the same bins: their columns, and the root of their summed squared weights."""
     columns = [*bins, groups[:, None]]
-    table, place = np.unique(np.hstack(columns), axis=0, return_inverse=True)
-    spread = np.sqrt(np.bincount(place.ravel(), weights**2, len(table)))
+    table, place = distinct_rows(np.hstack(columns))
+    spread = np.sqrt(np.bincount(place, weights**2, len(table)))
     ends = np.cumsum([part.shape[1] for part in columns])[:-1]
     return [np.ascontiguousarray(part) for part in np.split(table, ends, axis=1)], spread
+
+
+def distinct_rows(rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the distinct rows of nonnegative numbers in lexicographic order, and which of them each row is.
+
+    As ``numpy.unique`` along the first axis does, which takes ten times as long: here each row is one number.
+    """
+    most, code = 1, np.zeros(len(rows), dtype=np.int64)
+    for column in rows.T:
+        count = int(column.max(initial=0)) + 1
+        if most * count >= 1 << 62:
+            known, code = np.unique(code, return_inverse=True)
+            most = len(known)
+        most, code = most * count, code * count + column
+    _, first, place = np.unique(code, return_index=True, return_inverse=True)
+    return rows[first], place
 
 
 def _signed(process: _Process, moved: Array) -> tuple[Array, Array]:

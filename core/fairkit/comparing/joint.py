@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairkit.comparing.records import Paired
+from fairkit.data.clusters import BUCKETS
 from fairkit.intervals import student
 from fairkit.metrics import Rate
 from fairkit.statistics import Confusion, Sums
@@ -105,6 +106,45 @@ def paired(metric: Metric, sums: Sums, z: float) -> Paired:
     return Paired(values, covariance)
 
 
+def joint_buckets(
+    first: Array, second: Array, weights: Array | None, cells: NDArray[np.int64], n_cells: int
+) -> Array:
+    """Sum the contributions of two models by group and bucket of clusters, shape [n_cells, 2m].
+
+    Parameters
+    ----------
+    first, second, weights
+        As in `joint_sums`.
+    cells, n_cells
+        Each row's group and bucket as one number, and how many there are.
+    """
+    parts = np.hstack([first, second])
+    weighted = parts if weights is None else parts * weights[:, None]
+    return np.stack([np.bincount(cells, column, n_cells) for column in weighted.T], axis=1)
+
+
+def dependent(metric: Metric, sums: Sums, buckets: Array, z: float) -> Paired:
+    """Turn joint sums into both models' numbers, with the noise of buckets of clusters.
+
+    Parameters
+    ----------
+    metric, sums, z
+        As in `paired`.
+    buckets
+        The sums by group and bucket, shape [G, B, 2m].
+    """
+    plain = paired(metric, sums, z)
+    width = sums.first.shape[1] // 2
+    pull = np.empty((2, *buckets.shape[:2]))
+    for model in (0, 1):
+        part = slice(model * width, (model + 1) * width)
+        _, slopes = _gradient(metric, sums.first[:, part], sums.second[:, part, part])
+        pull[model] = np.einsum("gi,gbi->gb", slopes, buckets[:, :, part])
+    count = (buckets != 0).any(axis=2).sum(axis=1).astype(np.float64)
+    factor = np.sqrt(count / np.maximum(count - 1, 1)) * student(z, count) / z
+    return Paired(plain.values, plain.covariance, pull * factor[:, None])
+
+
 def _gradient(metric: Metric, first: Array, second: Array) -> tuple[Array, Array]:
     """Return the value and its slopes in the sums, by central differences of a thousandth of their noise."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -126,6 +166,7 @@ def paired_areas(
     weights: Array | None,
     groups: NDArray[np.int64],
     n_groups: int,
+    clusters: NDArray[np.int64] | None = None,
 ) -> Paired:
     """Return both models' areas under the ROC curve in every group, with DeLong's covariance.
 
@@ -137,6 +178,8 @@ def paired_areas(
         1 where favorable, shape [n].
     weights, groups, n_groups
         As in `joint_sums`.
+    clusters
+        The bucket of each row's cluster, shape [n]; None: rows are independent.
 
     References
     ----------
@@ -144,6 +187,7 @@ def paired_areas(
     """
     values, covariance = np.full((2, n_groups), np.nan), np.full((n_groups, 2, 2), np.nan)
     every = np.ones_like(outcome) if weights is None else weights
+    pull = None if clusters is None else np.full((2, n_groups, BUCKETS), np.nan)
     for g in range(n_groups):
         mine = groups == g
         good, weight = outcome[mine] > 0.5, every[mine]
@@ -154,7 +198,9 @@ def paired_areas(
             own = scores[model]
             values[model, g], influence[model] = _area(own.values[mine], own.shares, good, weight)
         covariance[g] = influence @ influence.T
-    return Paired(values, covariance)
+        if pull is not None and clusters is not None:
+            pull[:, g] = [np.bincount(clusters[mine], one, BUCKETS) for one in influence]
+    return Paired(values, covariance, pull)
 
 
 def _area(score: Array, shares: Array, good: NDArray[np.bool_], weight: Array) -> tuple[float, Array]:

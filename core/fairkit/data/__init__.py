@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairkit.faces import lazy_names
+from fairkit.support.faces import lazy_names
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Batch, Dataset, load_data

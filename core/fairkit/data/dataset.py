@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.data.arrow import as_arrow, as_numpy
+from fairkit.data.clusters import buckets_of
+from fairkit.data.conditions import check_conditions
 from fairkit.data.parts import Elsewhere
+from fairkit.data.predictions import PredictionRoles
 from fairkit.data.profile import (
     BATCH_ROWS,
     Profile,
@@ -21,11 +24,19 @@ from fairkit.data.profile import (
     total_here,
     used_rows,
 )
-from fairkit.data.roles import Missing, Roles, Sensitive, require_columns, same_value
+from fairkit.data.proxies import probabilities_of
+from fairkit.data.roles import (
+    Missing,
+    Roles,
+    Sensitive,
+    proxy_of,
+    require_columns,
+    same_value,
+)
 from fairkit.data.sources import Source, open_source
 from fairkit.errors import DataError, did_you_mean
 from fairkit.results.findings import DataInfo
-from fairkit.timings import each, phase
+from fairkit.support.timings import each, phase
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,6 +64,12 @@ class Batch:
         Whether the label is the favorable value, shape [n], bool; None where there is no such value.
     weights
         Sample weights, shape [n], nonnegative; None where all count the same.
+    strata
+        For each column inside which groups are compared, the stratum's index for every row, shape [n].
+    clusters
+        The bucket of each row's cluster, shape [n] (see `fairkit.data.clusters`); None where rows are independent.
+    probabilities
+        For each proxy, the groups' probabilities, shape [n, K]; NaN in rows that have none.
     """
 
     rows: NDArray[np.int64]
@@ -62,6 +79,9 @@ class Batch:
     weights: NDArray[np.float64] | None
     _arrow: pa.RecordBatch
     _cache: dict[str, NDArray[Any]] = field(default_factory=dict)
+    strata: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
+    clusters: NDArray[np.int64] | None = None
+    probabilities: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -75,12 +95,22 @@ class Batch:
             There is no such column.
         """
         if name not in self._cache:
-            names = self._arrow.schema.names
-            if name not in names:
-                hint = did_you_mean(name, names, what="columns")
-                raise DataError(f"there is no column {name!r} in the data. {hint}")
-            self._cache[name] = as_numpy(self._arrow.column(names.index(name)))
+            self._cache[name] = as_numpy(self.arrow(name))
         return self._cache[name]
+
+    def arrow(self, name: str) -> pa.Array:
+        """Return a column as Arrow holds it: text, numbers or booleans, null where missing.
+
+        Raises
+        ------
+        DataError
+            There is no such column.
+        """
+        names = self._arrow.schema.names
+        if name not in names:
+            hint = did_you_mean(name, names, what="columns")
+            raise DataError(f"there is no column {name!r} in the data. {hint}")
+        return self._arrow.column(names.index(name))
 
     def columns(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
         """Return several columns by name."""
@@ -95,6 +125,9 @@ class Batch:
             favorable=None if self.favorable is None else self.favorable[keep],
             weights=None if self.weights is None else self.weights[keep],
             _arrow=self._arrow.filter(as_arrow(keep)),
+            strata={name: codes[keep] for name, codes in self.strata.items()},
+            clusters=None if self.clusters is None else self.clusters[keep],
+            probabilities={name: shares[keep] for name, shares in self.probabilities.items()},
         )
 
 
@@ -109,8 +142,10 @@ class Dataset:
         self.source = source
         self.roles = roles
         self._coders: dict[str, GroupCoder] = {}
+        self._strata: dict[str, GroupCoder] = {}
         self._profile: Profile | None = None
         self._start = 0
+        self._noted: tuple[str, ...] = ()
         self.published: str | None = None
         """The content digest that the table should have, where its publisher's is known; another one is a note."""
 
@@ -160,10 +195,26 @@ class Dataset:
         """
         if self._profile is None:
             bins, notes = choose_bins(self.source, self.roles)
-            tally = take_tally(self.source, self.roles, bins, total)
+            tally = take_tally(self.source, self.roles, bins, total, self._noted)
             self._profile = tally.profile(self.name, notes)
-            self._coders = tally.coders
+            self._coders, self._strata = tally.coders, tally.strata
         return self._profile
+
+    def note(self, columns: Sequence[str]) -> None:
+        """Ask the first pass for the distinct values of columns: see `fairkit.data.profile.Profile`.
+
+        A first pass that was made without them is made again.
+
+        Raises
+        ------
+        DataError
+            There is no such column.
+        """
+        require_columns(columns, self.columns, role="prediction", table=self.name)
+        more = [name for name in dict.fromkeys(columns) if name not in self._noted]
+        if more:
+            self._noted += tuple(more)
+            self._profile = None
 
     def without_rows(self) -> Dataset:
         """Return a dataset that knows groups and labels, and whose rows are read part by part only."""
@@ -174,7 +225,8 @@ class Dataset:
         """Return a part of the table, whose first row is number `start`, with the whole table's groups and profile."""
         self.learn()
         view = Dataset(source, self.roles)
-        view._coders, view._profile, view._start = self._coders, self._profile, start
+        view._coders, view._strata = self._coders, self._strata
+        view._profile, view._start = self._profile, start
         return view
 
     @property
@@ -192,6 +244,11 @@ class Dataset:
         """Return the groups' names; a batch's group indices point into this list."""
         self.profile  # noqa: B018 -- raises before the pass that finds the groups
         return self._coders[sensitive].names
+
+    def stratum_names(self, within: str) -> list[str]:
+        """Return the strata's names; a batch's indices of strata point into this list."""
+        self.profile  # noqa: B018 -- raises before the pass that finds the strata
+        return self._strata[within].names
 
     def batches(
         self, columns: Sequence[str] = (), rows: int = BATCH_ROWS, *, partial: bool = False
@@ -238,6 +295,8 @@ class Dataset:
             groups=profile.groups,
             notes=(*profile.notes, *self._unpublished()),
             missing=profile.missing,
+            weights=self.roles.weights,
+            joined=profile.joined,
         )
 
     def _unpublished(self) -> list[str]:
@@ -251,6 +310,8 @@ class Dataset:
     def _role_columns(self) -> list[str]:
         roles = self.roles
         named = [roles.label, roles.weights, *(c for split in roles.sensitive for c in split.columns)]
+        named += [roles.cluster, *(c for split in roles.within for c in split.columns)]
+        named += [c for text in roles.sensitive_probability for c in proxy_of(text)[1]]
         return list(dict.fromkeys(column for column in named if column is not None))
 
     @phase("read")
@@ -273,7 +334,16 @@ class Dataset:
             favorable=favorable,
             weights=weights,
             _arrow=used,
+            strata={name: coder.encode(used) for name, coder in self._strata.items()},
+            clusters=self._clusters(used, start + np.flatnonzero(keep)),
+            probabilities=probabilities_of(used, self.roles, self.name),
         )
+
+    def _clusters(self, arrow: pa.RecordBatch, rows: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        if self.roles.cluster is None:
+            return None
+        key = int(self.profile.sha256[:16], 16)
+        return buckets_of(arrow.column(arrow.schema.names.index(self.roles.cluster)), rows, key)
 
     def _favorable_cell(self) -> Any:
         """The label's value, in the column's own type, that means favorable."""
@@ -305,6 +375,13 @@ def load_data(
     drop: Sequence[str] = (),
     weights: str | None = None,
     missing: Missing = "drop",
+    predictions: PredictionRoles | Mapping[str, Any] | None = None,
+    join: Any = None,
+    on: Sequence[str] | str | None = None,
+    reference: Sequence[str] | str = (),
+    within: Sequence[str] | str = (),
+    cluster: str | None = None,
+    sensitive_probability: Sequence[str] | str = (),
     name: str | None = None,
 ) -> Dataset:
     """Return a table with its roles.
@@ -313,7 +390,8 @@ def load_data(
     ----------
     data
         A CSV or Parquet file, a folder of such files or a glob (``"loans/*.parquet"``), a pandas or polars data
-        frame, a pyarrow Table, a dict of arrays, or a Dask DataFrame (see `fairkit.engines`).
+        frame, a pyarrow Table, a DuckDB relation or anything else with the Arrow C stream interface (read into memory),
+        a dict of arrays, or a Dask DataFrame (see `fairkit.engines`).
     label
         The outcome column.
     favorable
@@ -330,6 +408,27 @@ def load_data(
     missing
         ``"drop"``: rows without a sensitive value are in no group of that column, and are counted; methods that
         train leave them out. ``"group"``: they are a group.
+    predictions
+        Columns with somebody's predictions, by kind: ``{"decision": "approved", "score": "p"}``, or
+        ``{"class": "tier", "probability": {"gold": "p_gold", ...}}``, or ``{"prediction": "amount"}`` (see
+        `fairkit.PredictedColumns`). They are no features; ``fairkit.audit(None, data)`` audits them.
+    join
+        Another table (as `data`), whose columns each row takes by its key: sensitive columns, say, or the label. It
+        must have one row for each key and is held in memory; rows without a match have nothing in these columns. They
+        are features only for a model that names them.
+    on
+        The key's columns; ``"person_id=id"`` where the other table calls it ``id``.
+    reference
+        Compare every group of a sensitive column with this one, besides: ``"sex=male"``, ``"sex=@largest"``,
+        ``"sex=@highest"`` (the group with the highest rate of favorable decisions).
+    within
+        Columns whose values are strata, written as sensitive ones: every disparity is also measured inside the
+        strata and pooled over them. A missing value is a stratum.
+    cluster
+        The column of ids: rows with one id depend on each other. A row without an id stands alone.
+    sensitive_probability
+        Group probabilities in place of a sensitive column: ``"race=p_white,p_black,p_asian"``. They are in [0, 1] and
+        add up to 1 in every row; rows without any are left out and counted.
     name
         What to call a data frame in the report.
 
@@ -344,6 +443,14 @@ def load_data(
         No such file or column; see also `Dataset.learn`.
     """
     source = open_source(data, name)
+    lookup = None
+    if join is not None or on is not None:
+        from fairkit.data.join import joined, looked_up
+
+        wished = [sensitive] if isinstance(sensitive, str) else list(sensitive)
+        named = [label, weights, *wished, *(features or ())]
+        lookup = looked_up(join, on, source, named)
+        source = joined(source, lookup)
     if missing not in ("drop", "group"):
         raise DataError(f"missing={missing!r} is not understood; it is 'drop' or 'group'")
     columns = source.columns
@@ -358,6 +465,9 @@ def load_data(
         raise DataError(f"the sensitive column {max(names, key=names.count)!r} is named twice; name it once")
     if label is not None and label in {column for split in splits for column in split.columns}:
         raise DataError(f"column {label!r} cannot be the label and a sensitive column at once")
+    predicted = PredictionRoles.of(predictions) if isinstance(predictions, Mapping) else predictions
+    if predicted is not None:
+        require_columns(predicted.columns, columns, role="prediction", table=source.name)
     roles = Roles(
         label=label,
         favorable=favorable,
@@ -366,5 +476,17 @@ def load_data(
         drop=tuple(drop),
         weights=weights,
         missing=missing,
+        predictions=predicted,
+        join=None if lookup is None else lookup.role,
+        joined=() if lookup is None else lookup.columns,
+        reference=_listed(reference),
+        within=tuple(Sensitive.parse(text, columns, "within") for text in _listed(within)),
+        cluster=cluster,
+        sensitive_probability=_listed(sensitive_probability),
     )
+    check_conditions(roles, columns, source.name)
     return Dataset(source, roles)
+
+
+def _listed(value: Sequence[str] | str) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 MAX_GROUPS = 10_000
 """More groups than this are a mistake (an identifier, say), not groups."""
 
+_MANY = {"group": "groups", "stratum": "strata"}
+
 
 def quartile_edges(values: NDArray[Any], most: int) -> tuple[float, ...] | None:
     """Return the quartiles as bin edges; None for text or for at most `most` distinct values."""
@@ -32,7 +34,7 @@ def quartile_edges(values: NDArray[Any], most: int) -> tuple[float, ...] | None:
     return tuple(float(edge) for edge in edges if edge > finite.min())
 
 
-class _ColumnCoder:
+class ColumnCoder:
     """One column's values or bins, numbered as they appear."""
 
     def __init__(self, column: str, edges: tuple[float, ...] | None) -> None:
@@ -41,11 +43,13 @@ class _ColumnCoder:
         self.reset()
 
     def reset(self) -> None:
+        """Forget what was seen."""
         self.index: dict[str, int] = {}
         if self.edges is not None:
             self.index = {name: i for i, name in enumerate(bin_names(self.edges))}
 
     def codes(self, arrow: pa.RecordBatch) -> NDArray[np.int64]:
+        """Return each row's place in `index`, which grows with new values, shape [n]."""
         column = arrow.column(arrow.schema.names.index(self.column))
         return self._values(column) if self.edges is None else self._bins(column)
 
@@ -91,16 +95,23 @@ class GroupCoder:
     """Turns the columns of one way to split people into group indices.
 
     `learn` sees every batch once and counts; after `finish`, `encode` gives indices into `names`, and `unknown`
-    is the number of rows that belong to no group.
+    is the number of rows that belong to no group. Strata are coded as groups are, with messages of their own.
     """
 
-    def __init__(self, split: Sensitive, missing: Missing) -> None:
+    def __init__(
+        self, split: Sensitive, missing: Missing, role: Literal["group", "stratum"] = "group"
+    ) -> None:
         self.split = split
         self.missing = missing
+        self.role = role
         self.names: list[str] = []
         self.unknown = 0
-        self._columns = [_ColumnCoder(c, e) for c, e in zip(split.columns, split.edges, strict=True)]
+        self._columns = [ColumnCoder(c, e) for c, e in zip(split.columns, split.edges, strict=True)]
         self.reset()
+
+    @property
+    def _called(self) -> str:
+        return "the sensitive column" if self.role == "group" else "the `within` column"
 
     def reset(self) -> None:
         """Forget what was learned."""
@@ -143,7 +154,7 @@ class GroupCoder:
     def _check_count(self) -> None:
         if len(self._counts) > MAX_GROUPS:
             raise DataError(
-                f"the sensitive column {self.split.name!r} has more than {MAX_GROUPS} groups; "
+                f"{self._called} {self.split.name!r} has more than {MAX_GROUPS} {_MANY[self.role]}; "
                 "is it an identifier? Bin it (column:edge:edge) or leave it out"
             )
 
@@ -170,8 +181,12 @@ class GroupCoder:
         if len(cells) < 2:
             only = self._name(cells[0]) if cells else "none"
             raise DataError(
-                f"{table}: the sensitive column {self.split.name!r} has one group only ({only}); "
-                "a comparison needs two"
+                f"{table}: {self._called} {self.split.name!r} has one {self.role} only ({only}); "
+                + (
+                    "a comparison needs two"
+                    if self.role == "group"
+                    else "leave `within` out, or name another column"
+                )
             )
         self.names = [self._name(cell) for cell in cells]
         shape = [len(coder.index) for coder in self._columns]

@@ -14,7 +14,10 @@ import numpy as np
 from fairkit.data.arrow import as_arrow, as_numpy
 from fairkit.data.digest import TableDigest
 from fairkit.data.groups import GroupCoder, quartile_edges
-from fairkit.data.roles import same_value, value_text
+from fairkit.data.ids import Ids
+from fairkit.data.proxies import probabilities_of
+from fairkit.data.repeats import RowCopies
+from fairkit.data.roles import HIGHEST, LARGEST, reference_of, same_value, value_text
 from fairkit.errors import DataError, did_you_mean
 
 if TYPE_CHECKING:
@@ -43,7 +46,11 @@ class Profile:
     """What one pass over the table found: digest, sizes, label values.
 
     `rows` have a label and a weight; of those, `missing` counts the rows without a group by sensitive column, and
-    `complete` those that have a group in every one.
+    `complete` those that have a group in every one. `values` has the distinct values of the columns of which they
+    were asked for (see `Dataset.note`), with their rows; None for a column with too many. `warnings` are what a
+    reader must know of the rows before the numbers. `strata` has the rows of each
+    stratum by the column inside which groups are compared; `clusters` is the number of clusters, exact below 4,096,
+    where their column is named.
     """
 
     sha256: str
@@ -55,6 +62,11 @@ class Profile:
     notes: tuple[str, ...]
     missing: Mapping[str, int] = field(default_factory=dict)
     complete: int = 0
+    values: Mapping[str, Mapping[Any, int] | None] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    joined: Mapping[str, Any] = field(default_factory=dict)
+    strata: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    clusters: int | None = None
 
 
 class Tally:
@@ -70,16 +82,31 @@ class Tally:
         The part's name, for messages.
     start
         The number of its first row.
+    noted
+        Columns whose distinct values are counted.
     """
 
     def __init__(
-        self, columns: Sequence[str], roles: Roles, bins: Bins, *, table: str, start: int = 0
+        self,
+        columns: Sequence[str],
+        roles: Roles,
+        bins: Bins,
+        *,
+        table: str,
+        start: int = 0,
+        noted: Sequence[str] = (),
+        matches: Any = None,
     ) -> None:
         self.roles, self.table = roles, table
         self.digest = TableDigest(columns, start)
-        self.coders = {name: GroupCoder(split, roles.missing) for name, split in bins.items()}
+        self.copies = RowCopies.of(columns)
+        self.own, self.matches = list(columns), matches
+        self.coders = {s.name: GroupCoder(bins[s.name], roles.missing) for s in roles.sensitive}
+        self.strata = {s.name: GroupCoder(bins[s.name], "group", "stratum") for s in roles.within}
+        self.ids = Ids.nothing()
         self.used, self.complete = 0, 0
         self.labels: Counter[Any] = Counter()
+        self.noted: dict[str, Counter[Any]] = {name: Counter() for name in noted}
         self.label_low, self.label_high = math.inf, -math.inf
         self.label_numeric = False
 
@@ -91,14 +118,25 @@ class Tally:
         DataError
             A label or weight is infinite, a weight is negative, or there are too many groups.
         """
-        self.digest.update(arrow)
+        own = arrow if self.matches is None else arrow.select(self.own)
+        self.digest.update(own)
+        self.copies.update(own)
+        if self.matches is not None:
+            self.matches = self.matches + self.matches.of(arrow)
         used, _ = used_rows(arrow, self.roles)
         self.used += used.num_rows
         self.complete += int(complete_rows(used, self.roles).sum())
-        for coder in self.coders.values():
+        for coder in (*self.coders.values(), *self.strata.values()):
             coder.learn(used)
+        for name, counts in self.noted.items():
+            _count(counts, used.column(used.schema.names.index(name)))
+        if self.roles.cluster is not None:
+            ids = used.column(used.schema.names.index(self.roles.cluster))
+            self.ids = self.ids + Ids.of(ids, self.ids.level)
+        if self.roles.sensitive_probability:
+            probabilities_of(used, self.roles, self.table)
         if self.roles.label is not None:
-            self._count_labels(used.column(used.schema.names.index(self.roles.label)))
+            _count(self.labels, used.column(used.schema.names.index(self.roles.label)))
             self._add_label(cells(used, self.roles.label))
         if self.roles.weights is not None:
             self._check_weights(cells(used, self.roles.weights))
@@ -106,25 +144,22 @@ class Tally:
     def __add__(self, other: Tally) -> Tally:
         joined = copy.copy(self)
         joined.digest = self.digest + other.digest
+        joined.copies = self.copies + other.copies
+        joined.matches = None if self.matches is None else self.matches + other.matches
         joined.used = self.used + other.used
         joined.complete = self.complete + other.complete
-        joined.coders = copy.deepcopy(self.coders)
+        joined.coders, joined.strata = copy.deepcopy((self.coders, self.strata))
         for name, coder in joined.coders.items():
             coder.merge(other.coders[name])
-        joined.labels = Counter(self.labels)
-        if len(joined.labels) <= MAX_CLASSES:
-            joined.labels.update(other.labels)
+        joined.labels = _both(self.labels, other.labels)
+        joined.noted = {name: _both(counts, other.noted[name]) for name, counts in self.noted.items()}
+        for name, coder in joined.strata.items():
+            coder.merge(other.strata[name])
+        joined.ids = self.ids + other.ids
         joined.label_low = min(self.label_low, other.label_low)
         joined.label_high = max(self.label_high, other.label_high)
         joined.label_numeric = self.label_numeric or other.label_numeric
         return joined
-
-    def _count_labels(self, label: pa.Array) -> None:
-        import pyarrow.compute as pc
-
-        if len(self.labels) <= MAX_CLASSES:
-            for entry in pc.value_counts(label).to_pylist():
-                self.labels[entry["values"]] += entry["counts"]
 
     def _add_label(self, label: NDArray[Any]) -> None:
         if label.dtype.kind in "if" and len(label):
@@ -161,6 +196,7 @@ class Tally:
         """
         if self.digest.rows == 0:
             raise DataError(f"{table} has a header but no rows")
+        joined = {} if self.matches is None else self.matches.told(table)
         if self.used == 0:
             raise DataError(
                 f"{table}: none of the {self.digest.rows} rows has a label; a row without one is of no use"
@@ -171,8 +207,9 @@ class Tally:
         if len(self.labels) <= MAX_CLASSES:
             classes = tuple(sorted(self.labels, key=lambda v: (isinstance(v, str), v)))
         self._check_label(classes, table)
-        for coder in self.coders.values():
+        for coder in (*self.coders.values(), *self.strata.values()):
             coder.finish(table)
+        self._check_references(table)
         return Profile(
             sha256=self.digest.hexdigest(),
             rows=self.used,
@@ -183,7 +220,34 @@ class Tally:
             notes=tuple(notes),
             missing={name: coder.unknown for name, coder in self.coders.items() if coder.unknown},
             complete=self.complete,
+            joined=joined,
+            warnings=(
+                *([] if self.matches is None else self.matches.warnings(table)),
+                *self.copies.warnings([str(self.roles.cluster)]),
+            ),
+            values={n: dict(c) if len(c) <= MAX_CLASSES else None for n, c in self.noted.items()},
+            strata={name: coder.sizes() for name, coder in self.strata.items()},
+            clusters=self._clusters(table),
         )
+
+    def _clusters(self, table: str) -> int | None:
+        if self.roles.cluster is None:
+            return None
+        count = self.ids.count
+        if count < 2:
+            raise DataError(
+                f"{table}: the `cluster` column {self.roles.cluster!r} has {'one value' if count else 'no values'}: "
+                "if all rows depend on each other, nothing can be said about their noise; name another column"
+            )
+        return count
+
+    def _check_references(self, table: str) -> None:
+        for text in self.roles.reference:
+            column, group = reference_of(text, list(self.coders))
+            names = self.coders[column].names
+            if group not in (*names, LARGEST, HIGHEST):
+                hint = did_you_mean(group, names, what=f"groups of {column!r}")
+                raise DataError(f"{table}: `reference` {text!r} names a group that has no rows. {hint}")
 
     def _check_label(self, classes: Sequence[Any], table: str) -> None:
         name = self.roles.label
@@ -204,11 +268,28 @@ class Tally:
         )
 
 
-def take_tally(source: Source, roles: Roles, bins: Bins, total: Total) -> Tally:
+def _count(counts: Counter[Any], column: pa.Array) -> None:
+    """Count the values of a column, until there are too many; NaN is a missing value."""
+    import pyarrow.compute as pc
+
+    if len(counts) <= MAX_CLASSES:
+        for entry in pc.value_counts(column).to_pylist():
+            value = entry["values"]
+            counts[None if isinstance(value, float) and math.isnan(value) else value] += entry["counts"]
+
+
+def _both(one: Counter[Any], other: Counter[Any]) -> Counter[Any]:
+    joined = Counter(one)
+    if len(joined) <= MAX_CLASSES:
+        joined.update(other)
+    return joined
+
+
+def take_tally(source: Source, roles: Roles, bins: Bins, total: Total, noted: Sequence[str] = ()) -> Tally:
     """Make the first pass over a table, and again where a column of a CSV file turns out to be wider."""
     while True:
         try:
-            tally: Tally = total(tally_of, source, roles, bins)
+            tally: Tally = total(tally_of, source, roles, bins, noted)
         except DataError as error:
             if not source.widen(str(error.__cause__ or error)):
                 raise
@@ -216,9 +297,20 @@ def take_tally(source: Source, roles: Roles, bins: Bins, total: Total) -> Tally:
             return tally
 
 
-def tally_of(source: Source, start: int, roles: Roles, bins: Bins) -> Tally:
+def tally_of(source: Source, start: int, roles: Roles, bins: Bins, noted: Sequence[str] = ()) -> Tally:
     """Make the first pass over a piece of a table, whose first row is number `start`."""
-    found = Tally(source.columns, roles, bins, table=source.name, start=start)
+    part = source.parts[0] if source.parts else None
+    own: Sequence[str] = getattr(part, "own", source.columns)  # the digest is that of the table itself
+    matches = getattr(part, "matches", None)
+    found = Tally(
+        own,
+        roles,
+        bins,
+        table=source.name,
+        start=start,
+        noted=noted,
+        matches=None if matches is None else matches(),
+    )
     for batch in source.batches(source.columns, BATCH_ROWS):
         found.add(batch)
     return found
@@ -232,7 +324,7 @@ def total_here(function: Callable[..., Any], source: Source, *shared: Any) -> An
 def choose_bins(source: Source, roles: Roles) -> tuple[Bins, list[str]]:
     """Bin numeric sensitive columns that have many values, at the quartiles of the first rows; say so."""
     bins, notes = {}, []
-    for split in roles.sensitive:
+    for split in (*roles.sensitive, *roles.within):
         binned = split
         for column, edges in zip(split.columns, split.edges, strict=True):
             if edges is not None:

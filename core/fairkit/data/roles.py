@@ -6,14 +6,20 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from fairkit.errors import DataError, did_you_mean
+
+if TYPE_CHECKING:
+    from fairkit.data.predictions import PredictionRoles
 
 MISSING_GROUP = "(missing)"
 """The group of the rows whose sensitive value is missing, where such rows are kept."""
 
 Missing = Literal["drop", "group"]
+
+LARGEST, HIGHEST = "@largest", "@highest"
+"""In place of a reference group: the one with the most rows, the one with the highest rate of favorable decisions."""
 
 
 def value_text(value: Any) -> str:
@@ -71,7 +77,7 @@ class Sensitive:
         return "+".join(parts)
 
     @classmethod
-    def parse(cls, text: str, columns: Iterable[str]) -> Self:
+    def parse(cls, text: str, columns: Iterable[str], role: str = "sensitive") -> Self:
         """Read ``sex``, ``age:25:60`` or ``sex+race``.
 
         Parameters
@@ -80,6 +86,8 @@ class Sensitive:
             What the user wrote. A column whose own name holds ``+`` or ``:`` is taken by its full name.
         columns
             The table's columns.
+        role
+            What the columns are for, in messages.
 
         Raises
         ------
@@ -95,7 +103,7 @@ class Sensitive:
             name, *bounds = [part] if part in known else part.split(":")
             if name not in known:
                 hint = did_you_mean(name, known, what="columns")
-                raise DataError(f"there is no sensitive column {name!r} in the data. {hint}")
+                raise DataError(f"there is no {role} column {name!r} in the data. {hint}")
             names.append(name)
             edges.append(_parse_edges(part, bounds) if bounds else None)
         return cls(tuple(names), tuple(edges))
@@ -126,6 +134,26 @@ def bin_names(edges: Sequence[float]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Joined:
+    """How columns of another table came to the rows.
+
+    Attributes
+    ----------
+    on
+        The columns of the key; ``person_id=id`` where the other table calls it ``id``.
+    sha256
+        The digest of the other table's content.
+    """
+
+    on: tuple[str, ...]
+    sha256: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the form of a certificate's settings."""
+        return {"on": list(self.on), "sha256": self.sha256}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Roles:
     """Who is what in a table.
 
@@ -146,6 +174,18 @@ class Roles:
     missing
         ``drop`` leaves rows without a sensitive value out of that column's groups and counts them; ``group`` makes
         them a group.
+    predictions
+        Columns that hold somebody's predictions; they are no features.
+    join, joined
+        How other columns came from another table, and which; a model gets them only where it names them.
+    reference
+        Groups that the others of their column are compared with: ``sex=male``, ``sex=@largest``, ``sex=@highest``.
+    within
+        Columns whose values are strata: disparities are measured inside them and pooled.
+    cluster
+        The column of ids: rows with one id depend on each other.
+    sensitive_probability
+        Columns of group probabilities in place of a sensitive column: ``race=p_white,p_black``.
     """
 
     label: str | None = None
@@ -155,12 +195,21 @@ class Roles:
     drop: tuple[str, ...] = ()
     weights: str | None = None
     missing: Missing = "drop"
+    predictions: PredictionRoles | None = None
+    join: Joined | None = None
+    joined: tuple[str, ...] = ()
+    reference: tuple[str, ...] = ()
+    within: tuple[Sensitive, ...] = ()
+    cluster: str | None = None
+    sensitive_probability: tuple[str, ...] = ()
 
     def feature_names(self, columns: Sequence[str]) -> tuple[str, ...]:
         """The columns that a model gets, in order."""
         if self.features is not None:
             return self.features
-        out = {self.label, self.weights, *self.drop}
+        predicted = () if self.predictions is None else self.predictions.columns
+        probabilities = (column for text in self.sensitive_probability for column in proxy_of(text)[1])
+        out = {self.label, self.weights, self.cluster, *self.drop, *self.joined, *predicted, *probabilities}
         return tuple(column for column in columns if column not in out)
 
     def to_dict(self) -> dict[str, Any]:
@@ -173,7 +222,59 @@ class Roles:
             "drop": list(self.drop),
             "weights": self.weights,
             "missing": self.missing,
+            "predictions": None if self.predictions is None else self.predictions.to_dict(),
+            "join": None if self.join is None else self.join.to_dict(),
+            "reference": list(self.reference),
+            "within": [split.text for split in self.within],
+            "cluster": self.cluster,
+            "sensitive_probability": list(self.sensitive_probability),
         }
+
+
+def reference_of(text: str, columns: Sequence[str]) -> tuple[str, str]:
+    """Split ``sex=male`` into a sensitive column and the group that the others are compared with.
+
+    Parameters
+    ----------
+    text
+        What the user wrote; `LARGEST` and `HIGHEST` stand for a group.
+    columns
+        The names of the ways to split people.
+
+    Raises
+    ------
+    DataError
+        The text has another form, or there is no such sensitive column.
+    """
+    found = [name for name in columns if text.startswith(f"{name}=")]
+    if found:
+        name = max(found, key=len)
+        return name, text[len(name) + 1 :]
+    name, equals, _ = text.partition("=")
+    if not equals:
+        raise DataError(
+            f"`reference` {text!r} is not understood; write COLUMN=GROUP, as in sex=male or sex=@largest"
+        )
+    hint = did_you_mean(name, columns, what="sensitive columns")
+    raise DataError(f"`reference` {text!r} names {name!r}, which is no sensitive column. {hint}")
+
+
+def proxy_of(text: str) -> tuple[str, tuple[str, ...]]:
+    """Split ``race=p_white,p_black`` into a name and the columns of group probabilities.
+
+    Raises
+    ------
+    DataError
+        The text has another form, or fewer than two columns, or one twice.
+    """
+    name, equals, listed = text.partition("=")
+    columns = tuple(part.strip() for part in listed.split(",") if part.strip())
+    if not equals or not name.strip() or len(columns) < 2 or len(set(columns)) < len(columns):
+        raise DataError(
+            f"`sensitive_probability` {text!r} is not understood; write NAME=COLUMN,COLUMN with a column of "
+            "probabilities for each group, as in race=p_white,p_black,p_asian"
+        )
+    return name.strip(), columns
 
 
 def require_columns(names: Iterable[str | None], columns: Sequence[str], *, role: str, table: str) -> None:

@@ -81,9 +81,7 @@ class Source:
     def split(self, most: int) -> Source:
         """Cut large Parquet files at their row groups into parts of about `most` rows."""
         parts = [
-            piece
-            for part in self.parts
-            for piece in (part.split(most) if isinstance(part, ParquetPart) else [part])
+            piece for part in self.parts for piece in (part.split(most) if hasattr(part, "split") else [part])
         ]
         return self if len(parts) == len(self.parts) else Source(self.name, self.types, tuple(parts))
 
@@ -95,7 +93,7 @@ class Source:
     def widen(self, message: str) -> bool:
         """Make the column that a CSV conversion error names one type wider; False if it names none."""
         found = _CONVERSION.search(message)
-        if found is None or not any(isinstance(part, CsvPart) for part in self.parts):
+        if found is None or not any(isinstance(getattr(part, "part", part), CsvPart) for part in self.parts):
             return False
         import pyarrow as pa
 
@@ -214,16 +212,16 @@ def _open_memory(data: Any, name: str) -> Source:
             table = data
         elif isinstance(data, dict):
             table = pa.table(data)
-        elif hasattr(data, "to_parquet") and hasattr(data, "dtypes"):
+        elif type(data).__module__.partition(".")[0] == "pandas":
             table = pa.Table.from_pandas(data, preserve_index=False)
         elif hasattr(data, "__arrow_c_stream__"):
             table = pa.table(data)
         else:
             raise DataError(
-                f"data of type {type(data).__name__} is not understood; give a path, a pandas or polars "
-                "data frame, a pyarrow Table, or a dict of arrays"
+                f"data of type {type(data).__name__} is not understood; give a path, a pandas or polars data frame, a "
+                "DuckDB relation, a pyarrow Table, anything else with the Arrow C stream interface, or a dict of arrays"
             )
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError) as error:
+    except Exception as error:  # whatever the library of the frame raises
         if isinstance(error, DataError):
             raise
         reason = str(error).strip().splitlines()[0]

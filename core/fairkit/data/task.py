@@ -50,7 +50,7 @@ def choose_task(dataset: Dataset, wished: Task | None, n_scores: int | None = No
         shown = " or ".join(repr(value_text(value)) for value in values[:5])
         raise DataError(
             f"which value of {roles.label!r} is good for the person? "
-            f"Say so with favorable ({shown}): --favorable {value_text(values[-1])!r}"
+            f"Say so with `favorable` ({shown}), as in `favorable={value_text(values[-1])}`"
         )
     if task == "regression" and roles.label is not None and dataset.profile.label_range is None:
         raise DataError(f"the label {roles.label!r} holds text; a regression needs numbers")

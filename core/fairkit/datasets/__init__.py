@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fairkit.data.dataset import Dataset, load_data
+from fairkit.datasets.admissions import admissions_table
 from fairkit.datasets.catalog import RECIPES
 from fairkit.datasets.fetch import Recipe, content_digest, locate
 from fairkit.datasets.loans import LoansTruth, loans_table, loans_truth
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LoansTruth",
     "acs_income",
+    "admissions",
     "adult",
     "communities_crime",
     "compas",
@@ -51,7 +53,7 @@ LOANS_ROLES: dict[str, Any] = {
 
 def names() -> list[str]:
     """List the data sets that `load` knows."""
-    return [*RECIPES, "loans"]
+    return [*RECIPES, "admissions", "loans"]
 
 
 def load(name: str, **roles: Any) -> Dataset:
@@ -75,8 +77,8 @@ def load(name: str, **roles: Any) -> Dataset:
     DataError
         There is no such data set, or it is neither in FAIRKIT_DATA nor can it be downloaded.
     """
-    if name == "loans":
-        return loans(**roles)
+    if name in ("admissions", "loans"):
+        return admissions(**roles) if name == "admissions" else loans(**roles)
     recipe = _recipe(name)
     data = load_data(locate(recipe), **{**recipe.roles, **roles})
     data.published = recipe.content
@@ -97,8 +99,8 @@ def table(name: str) -> pa.Table:
     DataError
         As `load`.
     """
-    if name == "loans":
-        return loans_table()
+    if name in ("admissions", "loans"):
+        return admissions_table() if name == "admissions" else loans_table()
     import warnings
 
     import pyarrow.parquet as pq
@@ -160,6 +162,12 @@ def credit_default(**roles: Any) -> Dataset:
 def acs_income(**roles: Any) -> Dataset:
     """ACSIncome 2018, 665,800 rows: an income above 50,000 dollars is favorable. Split by sex and race."""
     return load("acs_income", **roles)
+
+
+def admissions(**roles: Any) -> Dataset:
+    """Berkeley's graduate admissions of 1973, 4,526 rows of decisions without an outcome. Split by sex."""
+    usual: dict[str, Any] = {"name": "admissions", "sensitive": ["sex"], "within": ["department"]}
+    return load_data(admissions_table(), **{**usual, **roles})
 
 
 def loans(rows: int = 10_000, seed: int = 0, **roles: Any) -> Dataset:

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from fairkit.errors import DataError, FairkitError, MissingExtraError
-from fairkit.files import replacing
+from fairkit.support.files import replacing
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -85,7 +85,7 @@ def _client(distributed: Any, scheduler: str) -> Iterator[Any]:
     except (OSError, ValueError, TimeoutError) as error:
         raise EngineError(
             f"no Dask scheduler answers at {scheduler} ({type(error).__name__}); is it running, and is the address "
-            "right? It looks like tcp://10.0.0.1:8786. Without --scheduler the work is done on this machine"
+            "right? It looks like tcp://10.0.0.1:8786. Without `scheduler` the work is done on this machine"
         ) from error
     with client:
         try:

@@ -104,7 +104,9 @@ class DaskEngine:
     def counts(self, source: Source) -> tuple[int, ...]:
         """Return the rows of every part; those of CSV files are counted where they are, which settles types too."""
         if source.counts is None:
-            if len(source.parts) and not any(isinstance(part, FramePart) for part in source.parts):
+            if len(source.parts) and not any(
+                isinstance(getattr(part, "part", part), FramePart) for part in source.parts
+            ):
                 source.parts = source.split(PART_ROWS).parts
             known = [part.rows() for part in source.parts]
             source.counts = tuple(n for n in known if n is not None)
@@ -141,8 +143,9 @@ class DaskEngine:
     ) -> list[Any]:
         futures = []
         for part, start, own in zip(source.parts, starts, each, strict=False):
-            frame = self.client.compute(part.delayed) if isinstance(part, FramePart) else part
-            place = parts.Place(source.of(part).name, source.types, start)
+            inner = getattr(part, "part", part)
+            frame = self.client.compute(inner.delayed) if isinstance(inner, FramePart) else part
+            place = parts.Place(source.of(part).name, source.types, start, getattr(part, "around", None))
             futures.append(self._submit(function.__name__, parts.call, function, frame, place, *own, *shared))
         return futures
 

@@ -47,5 +47,5 @@ def opened(engine: Engine | str | None, scheduler: str | None = None) -> Iterato
             yield DaskEngine(client)
         return
     if scheduler is not None and (engine is None or engine.here):
-        raise ParameterError(f"the scheduler {scheduler} is for an engine: add --engine dask")
+        raise ParameterError(f"the scheduler {scheduler} is for an engine: add `engine=dask`")
     yield engine or LocalEngine()

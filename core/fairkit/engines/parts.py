@@ -30,16 +30,20 @@ class Place:
         The table's columns and types.
     start
         The number of the part's first row.
+    wrap
+        Makes a part of one whose rows were made on the worker.
     """
 
     name: str
     types: dict[str, pa.DataType]
     start: int = 0
+    wrap: Callable[[Part], Part] | None = None
 
     def open(self, part: Any) -> Source:
         """Return the part, or a data frame in its place, as a table."""
         if not hasattr(part, "read"):
             part = frame_part(part, self.name)
+            part = part if self.wrap is None else self.wrap(part)
         return Source(self.name, self.types, (part,))
 
 

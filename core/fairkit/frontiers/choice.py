@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from fairkit.errors import ParameterError
+from fairkit.intervals import two_sided
 
 if TYPE_CHECKING:
     from fairkit.frontiers.points import Point
@@ -19,22 +22,31 @@ class Choice:
     Attributes
     ----------
     limit
-        The best performance among points whose disparity is at most this.
+        The best performance among points that will surely keep this limit on the test rows: at most this, or at least
+        this where more of the disparity's metric is better, as of a ratio.
+    sure
+        With a limit: the chance that the audit of the test rows passes, in (0, 1).
     alpha
         Without a limit: the largest α · performance + (1 - α) · (1 - disparity), in [0, 1].
     """
 
     limit: float | None = None
     alpha: float = 0.75
+    sure: float = 0.95
 
     def __post_init__(self) -> None:
         if not 0 <= self.alpha <= 1:
             raise ParameterError(f"alpha={self.alpha} is not between 0 and 1")
+        if not 0 < self.sure < 1:
+            raise ParameterError(f"`sure` is a chance above 0 and below 1, not {self.sure}")
 
     def told(self) -> str:
         """Say it in words."""
         if self.limit is not None:
-            return f"best performance with a disparity of at most {self.limit:g} on the validation rows"
+            return (
+                f"best performance among points that keep the limit {self.limit:g} on the test rows with a predicted "
+                f"chance of at least {self.sure:g}"
+            )
         return f"largest {self.alpha:g} · performance + {1 - self.alpha:g} · (1 - disparity) on the validation rows"
 
 
@@ -67,7 +79,42 @@ def _scores(point: Point, axes: tuple[str, str]) -> tuple[float, float] | tuple[
     return (-x.value if x.better == "higher" else x.value), (-y.value if y.better == "lower" else y.value)
 
 
-def pick(points: Sequence[Point], axes: tuple[str, str], choice: Choice) -> tuple[int | None, str]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """How many rows points are measured on, and how many the pick will be judged on; at which confidence."""
+
+    validation: int
+    test: int
+    confidence: float = 0.95
+
+
+def chance(point: Point, axis: str, choice: Choice, rows: Judged) -> float | None:
+    """Return the chance that the whole interval on the test rows keeps the limit; None without a limit or a number.
+
+    The validation interval says how far the number may be off there, and by the root of the rows how wide its interval
+    will be on the test rows: with the reach r on the limit's side, s = r / z, t² = validation / test rows,
+    P(limit kept) = P(|x| + t r ≤ limit) for x ~ N(value, s² (1 + t²)). A point without an interval keeps no limit.
+    """
+    measure = point.measures.get(axis)
+    if choice.limit is None or measure is None:
+        return None
+    if measure.interval is None:
+        return 0.0
+    low, high = measure.interval
+    upward = measure.better == "higher"
+    reach = max(measure.value - low if upward else high - measure.value, 1e-12)
+    wide = math.sqrt(rows.validation / rows.test)
+    spread = reach / two_sided(rows.confidence) * math.sqrt(1 + wide**2)
+    normal = NormalDist(measure.value, spread)
+    if upward:
+        return 1 - normal.cdf(choice.limit + wide * reach)
+    room = choice.limit - wide * reach
+    return max(normal.cdf(room) - normal.cdf(-room), 0.0)
+
+
+def pick(
+    points: Sequence[Point], axes: tuple[str, str], choice: Choice, rows: Judged
+) -> tuple[int | None, str]:
     """Pick a point by rule.
 
     Returns
@@ -81,11 +128,13 @@ def pick(points: Sequence[Point], axes: tuple[str, str], choice: Choice) -> tupl
     if choice.limit is None:
         a = choice.alpha
         return max(known, key=lambda i: (a * known[i][1] + (1 - a) * (1 - known[i][0]), -i)), ""
-    kept = [i for i in known if known[i][0] <= choice.limit]
+    chances = {i: chance(points[i], axes[0], choice, rows) or 0.0 for i in known}
+    kept = [i for i in known if chances[i] >= choice.sure]
     if kept:
         return max(kept, key=lambda i: (known[i][1], -known[i][0], -i)), ""
-    least = min(known, key=lambda i: (known[i][0], -known[i][1], i))
+    surest = max(known, key=lambda i: (round(chances[i], 6), -known[i][0], known[i][1], -i))
     return (
-        least,
-        f"No point keeps the limit {choice.limit:g}: the one with the smallest disparity was picked.",
+        surest,
+        f"No point keeps the limit {choice.limit:g} with a chance of {choice.sure:g}: this is the surest one, with a "
+        f"chance of {chances[surest]:.2f}.",
     )

@@ -98,7 +98,7 @@ def point_key(plugin: str, parameters: Mapping[str, Any], family: str = "") -> s
 def measures_of(report: Report) -> dict[str, Measure]:
     """Keep of a report what a frontier may draw or pick by."""
     return {
-        finding.metric if finding.sensitive is None else f"{finding.metric}:{finding.sensitive}": Measure(
+        finding.metric if finding.sensitive is None else f"{finding.metric}:{finding.place}": Measure(
             value=finding.value, interval=finding.interval, better=finding.better
         )
         for finding in report.findings

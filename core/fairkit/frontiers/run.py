@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,8 @@ from fairkit.data.table import Table
 from fairkit.engines.local import LocalEngine
 from fairkit.engines.opening import opened
 from fairkit.errors import ParameterError, did_you_mean
-from fairkit.frontiers.choice import Choice, pareto, pick
+from fairkit.frontiers.choice import Choice, Judged, chance, pareto, pick
+from fairkit.frontiers.record import Frontier
 from fairkit.frontiers.schedule import Runner
 from fairkit.frontiers.state import State
 from fairkit.frontiers.sweeps import Sweep, is_whole
@@ -30,89 +30,14 @@ from fairkit.mitigation.split import split_dataset
 from fairkit.models.scorer import ModelOptions
 from fairkit.onnx.model import OnnxModel
 from fairkit.progress import Progress, no_progress
+from fairkit.results.policy import Rule, judge
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit.engines.base import Engine
-    from fairkit.frontiers.points import Measure, Point
+    from fairkit.frontiers.points import Point
     from fairkit.results.comparisons import Change
-    from fairkit.results.findings import Report
-
-SCHEMA = "fairkit.frontier/1"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Frontier:
-    """All points with the front among them, and the chosen one on test rows.
-
-    Attributes
-    ----------
-    performance, disparity
-        The names of the two axes: ``accuracy``, ``demographic_parity_difference:sex``.
-    points
-        In the order in which they were asked for; the first is the baseline.
-    front
-        Places of the points that no other one beats on both axes, by disparity.
-    chosen
-        The picked point's place; None where no point is done.
-    rule
-        How it was picked.
-    test
-        Its audit on the test rows, and the paired differences from the baseline there.
-    model
-        Its file.
-    rows
-        Of training, validation and test.
-    notes
-        What a reader must know.
-    repeats
-        Where trainings were repeated: by place of a point of the front, its (disparity, performance) over trainings,
-        the point's own first.
-    """
-
-    performance: str
-    disparity: str
-    points: tuple[Point, ...]
-    front: tuple[int, ...]
-    chosen: int | None
-    rule: str
-    test: Report | None = None
-    changes: tuple[Change, ...] = ()
-    model: bytes | None = None
-    rows: tuple[int, int, int] = (0, 0, 0)
-    confidence: float = 0.95
-    seed: int = 0
-    notes: tuple[str, ...] = ()
-    repeats: Mapping[int, tuple[tuple[float, float], ...]] = field(default_factory=dict)
-
-    def axes(self, point: Point) -> tuple[Measure, Measure] | None:
-        """Return a point's disparity and performance; None where it has not both."""
-        x, y = point.measures.get(self.disparity), point.measures.get(self.performance)
-        return None if x is None or y is None else (x, y)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form, schema ``fairkit.frontier/1``."""
-        return {
-            "schema": SCHEMA,
-            "performance": self.performance,
-            "disparity": self.disparity,
-            "points": [point.to_dict() for point in self.points],
-            "front": list(self.front),
-            "chosen": self.chosen,
-            "rule": self.rule,
-            "test": None if self.test is None else self.test.to_dict(),
-            "changes": [change.to_dict() for change in self.changes],
-            "rows": dict(zip(("train", "validation", "test"), self.rows, strict=True)),
-            "confidence": self.confidence,
-            "seed": self.seed,
-            "notes": list(self.notes),
-        } | ({} if not self.repeats else {"repeats": self._repeated()})
-
-    def _repeated(self) -> list[dict[str, Any]]:
-        return [
-            {"point": place, "disparity": [x for x, _ in values], "performance": [y for _, y in values]}
-            for place, values in self.repeats.items()
-        ]
+    from fairkit.results.findings import Report, VerdictName
 
 
 def frontier(
@@ -129,6 +54,7 @@ def frontier(
     seed: int = 0,
     jobs: int | None = None,
     threads: int | None = None,
+    parameters: Mapping[str, Mapping[str, Any]] | None = None,
     confidence: float = 0.95,
     repeats: int = 1,
     state: str | Path | None = None,
@@ -152,7 +78,8 @@ def frontier(
         The metric of the vertical axis; by default accuracy, and mean_squared_error in regression.
     disparity
         ``METRIC`` or ``METRIC:COLUMN`` of the horizontal axis; by default demographic_parity_difference
-        (statistical_parity_ks in regression) of the first sensitive column.
+        (statistical_parity_ks in regression) of the first sensitive column. A headline of another auditor, such as
+        ``subgroup_difference``, is measured by that.
     choice
         How to pick.
     budget
@@ -165,6 +92,9 @@ def frontier(
         Points at a time; by default as many as there are cores.
     threads
         For each training; by default the cores are shared among the jobs.
+    parameters
+        Parameters by auditor: where `disparity` is not the group audit's, as ``subgroup_difference``, of the auditor
+        that measures it.
     confidence
         Of the intervals.
     repeats
@@ -196,7 +126,7 @@ def frontier(
     need_dataset(data)
     check_repeats(repeats)
     if not sweeps:
-        raise ParameterError("name at least one method: --plugin NAME")
+        raise ParameterError("name at least one method with `sweeps`")
     for sweep in sweeps:
         _check(sweep)
     if jobs is not None and engine is not None:
@@ -212,7 +142,8 @@ def frontier(
         rest, held = (data, test) if test is not None else split_dataset(data, holdout, seed)
         learning, validation = split_dataset(rest, holdout, seed + 1)
         table = Table.from_dataset(learning)
-        axes = _axes(table, data, performance, disparity)
+        own = own_auditor(disparity)
+        axes = _axes(table, data, performance, disparity, alone=own is not None)
         setup = Setup(
             table=table,
             validation=Rows.of(validation),
@@ -220,6 +151,8 @@ def frontier(
             threads=threads or (max(1, cores // processes) if running.here else None),
             learner=learner,
             confidence=confidence,
+            auditors=plugins.DEFAULT_AUDITORS if own is None else (*plugins.DEFAULT_AUDITORS, own),
+            parameters={own: dict((parameters or {}).get(own, {}))} if own else {},
         )
         about = {
             "train": learning.sha256,
@@ -229,6 +162,7 @@ def frontier(
             "confidence": confidence,
             "roles": str(table.roles),
             "version": version("fairkit"),
+            **({"audited": {own: str(setup.parameters[own])}} if own else {}),
         }
         kept = State(None if state is None else Path(state), about)
         runner = Runner(setup, kept, running, progress)
@@ -279,11 +213,23 @@ def _check(sweep: Sweep) -> None:
             )
 
 
-def _axes(table: Table, data: Dataset, performance: str | None, disparity: str | None) -> tuple[str, str]:
+def own_auditor(disparity: str | None) -> str | None:
+    """Return the auditor that measures a disparity besides `group`, if it is not between the groups of a column."""
+    if disparity is None or ":" in disparity:
+        return None
+    from fairkit.plugins.headlines import auditor_of
+
+    names = {f"{metric.name}_difference" for metric in plugins.installed_metrics()[0]}
+    return None if disparity in names else auditor_of(disparity)
+
+
+def _axes(
+    table: Table, data: Dataset, performance: str | None, disparity: str | None, *, alone: bool
+) -> tuple[str, str]:
     regression = table.task == "regression"
     upright = performance or ("mean_squared_error" if regression else "accuracy")
     flat = disparity or ("statistical_parity_ks" if regression else "demographic_parity_difference")
-    if ":" in flat:
+    if ":" in flat or alone:
         return flat, upright
     if not data.roles.sensitive:
         raise ParameterError("a frontier needs a sensitive column; name it with `sensitive`")
@@ -310,9 +256,10 @@ def _tested(
     best = OnnxModel(chosen, "chosen")
     told: dict[str, Any] = {"confidence": setup.confidence, "seed": setup.seed}
     if baseline is None:
+        told |= {"auditors": setup.auditors, "parameters": setup.parameters}
         return audit(best, held, **told, options=options, progress=progress, engine=engine), ()
     both = [OnnxModel(baseline, BASELINE), best]
-    asked = Asked.of(("group",), None, **told)
+    asked = Asked.of(setup.auditors, setup.parameters, **told)
     reports, comparison = audit_beside(engine, both, held, asked, [options, options], progress)
     return reports[1], comparison.changes[0]
 
@@ -327,9 +274,12 @@ def _result(
     setup: Setup,
     progress: Progress,
 ) -> Frontier:
-    chosen, remark = pick(points, axes, choice)
+    rows = (len(setup.table), setup.validation.table.num_rows, held.learn(engine.total).rows)
+    judged = Judged(validation=rows[1], test=rows[2], confidence=setup.confidence)
+    chosen, remark = pick(points, axes, choice, judged)
     model = None if chosen is None else kept.model(points[chosen])
     report, changes = _tested(engine, [kept.model(points[0]), model], held, setup, progress)
+    verdict, reason = _judged(report, axes[0], choice)
     failed = sum(point.status == "failed" for point in points)
     notes = [remark] if remark else []
     if failed:
@@ -344,8 +294,29 @@ def _result(
         test=report,
         changes=changes,
         model=model,
-        rows=(len(setup.table), setup.validation.table.num_rows, held.learn(engine.total).rows),
+        rows=rows,
+        limit=choice.limit,
+        chances=tuple(chance(point, axes[0], choice, judged) for point in points),
+        verdict=verdict,
+        reason=reason,
+        sure=not remark,
         confidence=setup.confidence,
         seed=setup.seed,
         notes=tuple(notes),
     )
+
+
+def _judged(report: Report | None, axis: str, choice: Choice) -> tuple[VerdictName | None, str]:
+    """Judge the pick's disparity on the test rows by the limit, as an audit does."""
+    if report is None or choice.limit is None:
+        return None, ""
+    metric, _, column = axis.partition(":")
+    upward = report.find(metric, column or None).better == "higher"
+    rule = Rule(
+        metric=metric,
+        sensitive=column or None,
+        maximum=None if upward else choice.limit,
+        minimum=choice.limit if upward else None,
+    )
+    results, verdict = judge([rule], report.findings, confidence=report.confidence)
+    return verdict, results[0].reason

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from fairkit.errors import DataError
-from fairkit.escaping import json_text
-from fairkit.files import check_writable, write_atomic
 from fairkit.frontiers.points import Measure, Point
+from fairkit.support.escaping import json_text
+from fairkit.support.files import check_writable, write_atomic
 
 SCHEMA = "fairkit.frontier-state/2"
 

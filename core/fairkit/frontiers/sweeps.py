@@ -36,10 +36,10 @@ class Bounds:
         numbers = _numbers(parts[:2])
         if numbers is None or len(numbers) != 2 or len(parts) > 2 + log or not numbers[0] < numbers[1]:
             raise ParameterError(
-                f"--search {key}={text} is not understood; write {key}=LOW:HIGH or LOW:HIGH:log"
+                f"`search` {key}={text} is not understood; write {key}=LOW:HIGH or LOW:HIGH:log"
             )
         if log and numbers[0] <= 0:
-            raise ParameterError(f"--search {key}={text}: a log scale needs bounds above 0")
+            raise ParameterError(f"`search` {key}={text}: a log scale needs bounds above 0")
         return cls(low=numbers[0], high=numbers[1], log=log)
 
 
@@ -72,7 +72,7 @@ class Sweep:
             )
         if math.prod(len(values) for values in self.vary.values()) > MOST_POINTS:
             raise ParameterError(
-                f"{self.plugin}: more than {MOST_POINTS} combinations; vary less, or use --search"
+                f"{self.plugin}: more than {MOST_POINTS} combinations; vary less, or use `search`"
             )
 
     def settings(self) -> list[dict[str, Any]]:
@@ -95,7 +95,7 @@ def parse_values(text: str, key: str) -> list[Any]:
         values = [part.strip() for part in text.split(",")]
         if not all(values):
             raise ParameterError(
-                f"--vary {key}={text} has an empty value; write {key}=A,B,C or {key}=LOW:HIGH:N"
+                f"`vary` {key}={text} has an empty value; write {key}=A,B,C or {key}=LOW:HIGH:N"
             )
         return list(dict.fromkeys(values))
     parts = text.split(":")
@@ -103,12 +103,12 @@ def parse_values(text: str, key: str) -> list[Any]:
     numbers = _numbers(parts[:3])
     if numbers is None or len(parts) not in (3, 4) or (len(parts) == 4 and not log):
         raise ParameterError(
-            f"--vary {key}={text} is no range; write {key}=LOW:HIGH:N or {key}=LOW:HIGH:N:log"
+            f"`vary` {key}={text} is no range; write {key}=LOW:HIGH:N or {key}=LOW:HIGH:N:log"
         )
     low, high, count = numbers
     if count < 2 or count != int(count) or not low < high or (log and low <= 0):
         raise ParameterError(
-            f"--vary {key}={text}: a range has LOW < HIGH (above 0 with log) and N of 2 or more"
+            f"`vary` {key}={text}: a range has LOW < HIGH (above 0 with log) and N of 2 or more"
         )
     n = int(count)
     if log:

@@ -13,7 +13,7 @@ from fairkit.engines.base import threads
 from fairkit.errors import FairkitError
 from fairkit.frontiers.points import Measure, Point, measures_of, point_key
 from fairkit.models.scorer import ModelOptions
-from fairkit.timings import phase
+from fairkit.support.timings import phase
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -91,6 +91,8 @@ class Setup:
     learner: str | None
     confidence: float
     base: bytes | None = field(default=None, repr=False)
+    auditors: tuple[str, ...] = ("group",)
+    parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def parity_rows(self) -> Table:
         """Return training rows, evenly spread, on which each exported file is compared with its model."""
@@ -200,6 +202,12 @@ def measure(setup: Setup, content: bytes) -> dict[str, Measure]:
     options = ModelOptions(task=setup.table.task)
     data = setup.validation.dataset()
     report = audit(
-        OnnxModel(content, "point"), data, confidence=setup.confidence, seed=setup.seed, options=options
+        OnnxModel(content, "point"),
+        data,
+        auditors=setup.auditors,
+        parameters=setup.parameters,
+        confidence=setup.confidence,
+        seed=setup.seed,
+        options=options,
     )
     return measures_of(report)

@@ -163,7 +163,13 @@ class Encoder:
                 f"the fair metric needs the column{'s' * (len(absent) > 1)} {', '.join(map(repr, absent))}, "
                 f"which the data does not have. {hint}"
             )
-        return np.column_stack([column.encode(np.asarray(columns[column.name])) for column in self.columns])
+        out = np.empty((len(columns[self.names[0]]), len(self.features)))
+        start = 0
+        for column in self.columns:
+            end = start + len(column.features)
+            out[:, start:end] = column.encode(np.asarray(columns[column.name]))
+            start = end
+        return out
 
     def to_dict(self) -> list[dict[str, Any]]:
         """Return plain JSON values."""

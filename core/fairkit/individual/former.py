@@ -9,7 +9,7 @@ import numpy as np
 from fairkit.errors import MissingExtraError
 from fairkit.individual.encode import Encoder
 from fairkit.individual.metric import FairMetric
-from fairkit.timings import phase
+from fairkit.support.timings import phase
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -137,6 +137,6 @@ def _excess_at(solution: Solution, rows: Ints, eta: float) -> Floats:
     """φ_j(η) - R_jj of some rows."""
     problem = solution.problem
     queries, place = np.unique(problem.query[rows], return_inverse=True)
-    lines = problem.answers(eta, queries, solution.lines.answer[queries])
+    lines = problem.answers_near(solution.bracket, eta, queries)
     excess: Floats = lines.at(eta)[place] - problem.own[rows]
     return excess

@@ -12,7 +12,7 @@ from fairkit.individual.design import Design
 from fairkit.individual.encode import Columns, Encoder, Floats, distinct
 from fairkit.individual.metric import FairMetric
 from fairkit.individual.predict import logistic_directions, ridge_direction
-from fairkit.timings import phase
+from fairkit.support.timings import phase
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

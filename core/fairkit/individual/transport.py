@@ -25,7 +25,7 @@ from fairkit.individual.search.dual import Lines
 from fairkit.individual.search.duplicates import group_maxima, same_rows
 from fairkit.individual.search.problem import Problem, Solution
 from fairkit.individual.search.tree import Floats, Ints, SupportTree, bounding_coordinates, build_tree
-from fairkit.timings import phase
+from fairkit.support.timings import phase
 
 __all__ = ["Solution", "Support", "Transport"]
 
@@ -196,7 +196,7 @@ def check_coordinates(z: Floats) -> None:
     if not np.isfinite(z).all():
         row, column = np.argwhere(~np.isfinite(z))[0]
         raise DataError(f"coordinate {column} of row {row} is {z[row, column]}, not a finite number")
-    if np.abs(z).max(initial=0.0) > LARGEST:
+    if max(z.max(initial=0.0), -z.min(initial=0.0)) > LARGEST:
         column = int(np.abs(z).max(axis=0).argmax())
         raise DataError(f"coordinate {column} reaches beyond {LARGEST:g}: scale the column, or leave it out")
 

@@ -64,9 +64,9 @@ def base_model(method: Mitigator, model: Any) -> OnnxModel | None:
         A post-processing method without a model, or another one with one.
     """
     if method.stage == "post" and model is None:
-        raise ParameterError(f"{method.name} repairs a given model: name it with --model BASE.onnx")
+        raise ParameterError(f"{method.name} repairs a given model: name it with `model`")
     if method.stage != "post" and model is not None:
-        raise ParameterError(f"{method.name} trains its own model: leave out --model")
+        raise ParameterError(f"{method.name} trains its own model: leave out `model`")
     if model is None:
         return None
     from fairkit.onnx.model import OnnxModel

@@ -56,7 +56,7 @@ def learn_spread(
         isinstance(engine, DaskEngine) and isinstance(method, TrainsInParts) and "dask" in method.engines
     ):
         raise ParameterError(
-            f"{method.name} trains on one machine only: leave out --engine. {did_you_mean(method.name, ['fairgbm'])}"
+            f"{method.name} trains on one machine only: leave out `engine`. {did_you_mean(method.name, ['fairgbm'])}"
         )
     method.learner(run)  # refused before rows are read
     engine.check(*plugins.needs_of(_plugins(method)))

@@ -16,7 +16,7 @@ from fairkit.onnx.model import OnnxModel
 from fairkit.onnx.write.export import export_bytes
 from fairkit.parameters.declare import parameters_to_dict
 from fairkit.progress import no_progress
-from fairkit.timings import phase
+from fairkit.support.timings import phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import FairkitError, ParameterError
+from fairkit.plugins import DEFAULT_AUDITORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,7 +68,7 @@ def check_repeats(repeats: int, *, here: bool = True) -> None:
     if repeats < 1:
         raise ParameterError(f"repeats={repeats} is below 1; 1 trains once, 5 shows how far retraining goes")
     if repeats > 1 and not here:
-        raise ParameterError("repeats train on this machine only; leave out --engine, or --repeats")
+        raise ParameterError("repeats train on this machine only; leave out `engine`, or `repeats`")
 
 
 def drawn_anew(table: Table, seed: int) -> Table:
@@ -114,7 +115,7 @@ def gathered(reports: Sequence[Report]) -> tuple[Repeated, ...]:
         {
             (f.metric, f.sensitive): f.value
             for f in report.findings
-            if f.auditor == "group" and f.value is not None and "class" not in f.parameters
+            if f.auditor in DEFAULT_AUDITORS and f.value is not None and "class" not in f.parameters
         }
         for report in reports
     ]

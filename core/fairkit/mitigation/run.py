@@ -14,8 +14,10 @@ from fairkit.comparing.beside import audit_beside
 from fairkit.data.dataset import Dataset, need_dataset
 from fairkit.data.table import Table
 from fairkit.engines.opening import opened
-from fairkit.files import check_writable, write_atomic
 from fairkit.fitted import Attaches, FittedModel, MeasuresItself, NamesAudits, Run
+from fairkit.mitigation.aftermath import is_randomized, record, sensitive_inputs
+from fairkit.mitigation.alike import CONSTANT, below_majority, treats_all_alike
+from fairkit.mitigation.asked import check_policy
 from fairkit.mitigation.choose import as_mitigator, base_model
 from fairkit.mitigation.cluster import learn_spread
 from fairkit.mitigation.learned import fit_files, foreign, learn_here, training
@@ -25,7 +27,9 @@ from fairkit.models.scorer import ModelOptions
 from fairkit.onnx.model import OnnxModel
 from fairkit.onnx.read.safety import digest
 from fairkit.parameters.declare import parameters_to_dict
+from fairkit.plugins import DEFAULT_AUDITORS
 from fairkit.progress import no_progress
+from fairkit.support.files import check_writable, write_atomic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,6 +42,7 @@ if TYPE_CHECKING:
     from fairkit.results.comparisons import Change
     from fairkit.results.findings import Report
     from fairkit.results.policy import Rule
+    from fairkit.results.searches import Search
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +70,14 @@ class MitigationResult:
         What the method itself measured on the held-out rows.
     repeats
         Group metrics over several trainings, where they were asked for.
+    is_constant
+        Whether the model decides all people alike; the command then ends with exit code 3.
+    search
+        What a search under a policy tried, where the method was found by one.
+    randomized
+        Whether some decisions of the file are drawn by chance.
+    reads
+        The sensitive columns that the file reads.
     """
 
     plugin: str
@@ -80,6 +93,10 @@ class MitigationResult:
     notes: tuple[str, ...] = ()
     held_out: Mapping[str, Any] = field(default_factory=dict)
     repeats: tuple[Repeated, ...] = ()
+    is_constant: bool = False
+    search: Search | None = None
+    randomized: bool = False
+    reads: tuple[str, ...] = ()
 
     @property
     def sha256(self) -> str:
@@ -119,7 +136,17 @@ class MitigationResult:
             "changes": [change.to_dict() for change in self.changes],
             "details": dict(self.details),
             "notes": list(self.notes),
-        } | ({"repeats": [one.to_dict() for one in self.repeats]} if self.repeats else {})
+            "is_constant": self.is_constant,
+        } | self._more()
+
+    def _more(self) -> dict[str, Any]:
+        """Return what only some results have."""
+        found = record(self.randomized, self.reads, self.changes)
+        if self.repeats:
+            found["repeats"] = [one.to_dict() for one in self.repeats]
+        if self.search is not None:
+            found["search"] = self.search.to_dict()
+        return found
 
 
 def mitigate(
@@ -201,6 +228,7 @@ def mitigate(
     need_dataset(data)
     if output is not None:
         check_writable(Path(output))
+    check_policy(policy, data)
     method = as_mitigator(plugin, parameters)
     base = base_model(method, model)
     run = Run(seed=seed, threads=threads, learner=learner, progress=progress)
@@ -208,7 +236,7 @@ def mitigate(
         check_repeats(repeats, here=running.here)
         learn = learn_here if running.here else learn_spread
         learned = learn(running, method, data, test, holdout, task, run, base)
-        result = _measured(running, learned, method, policy, confidence, run)
+        result = measured(running, learned, method, policy, confidence, run)
         if repeats > 1:
             result = _repeated(running, result, learned, method, base, run, repeats, confidence)
     if output is not None:
@@ -216,7 +244,7 @@ def mitigate(
     return result
 
 
-def _measured(
+def measured(
     engine: Engine, learned: Learned, method: Mitigator, policy: Sequence[Rule], confidence: float, run: Run
 ) -> MitigationResult:
     """Audit before and after, and compare, in one pass over the held-out rows."""
@@ -225,7 +253,13 @@ def _measured(
     held = _held_out(fitted, learned.compared, table, confidence)
     with TemporaryDirectory() as folder:
         auditors = fitted.audits(Path(folder)) if isinstance(fitted, NamesAudits) else {}
-        asked = Asked.of(("group", *auditors), auditors, policy=policy, confidence=confidence, seed=run.seed)
+        asked = Asked.of(
+            (*DEFAULT_AUDITORS, *auditors),
+            auditors,
+            policy=policy,
+            confidence=confidence,
+            seed=run.seed,
+        )
         (before, after), comparison = audit_beside(
             engine,
             [learned.baseline, learned.model],
@@ -235,6 +269,8 @@ def _measured(
             run.progress,
             compared=learned.compared,
         )
+    constant = treats_all_alike(fitted, table, after)
+    alarms = (CONSTANT,) if constant else below_majority(table, after)
     return MitigationResult(
         plugin=method.name,
         parameters=parameters_to_dict(method.parameters),
@@ -246,8 +282,11 @@ def _measured(
         train_rows=len(table),
         test_rows=before.data.rows,
         changes=comparison.changes[0],
-        notes=(*fitted.notes, *learned.notes, *held.pop("notes", ())),
+        notes=(*alarms, *fitted.notes, *learned.notes, *held.pop("notes", ())),
         held_out=held,
+        is_constant=constant,
+        randomized=is_randomized(fitted, learned.model),
+        reads=sensitive_inputs(learned.model, table),
     )
 
 

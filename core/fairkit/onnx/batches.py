@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from fairkit.timings import peak_memory
+from fairkit.support.timings import peak_memory
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

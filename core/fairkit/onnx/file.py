@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from fairkit.errors import ModelError
+from fairkit.onnx.arrange import Arranged, has_large_trees
 from fairkit.onnx.batches import Batches
 from fairkit.onnx.read import safety
 from fairkit.onnx.read.feeds import GraphInput
@@ -54,6 +55,7 @@ class OnnxFile:
         self._threads = threads
         self._session: Any = None
         self._batches = Batches()
+        self._large_trees = has_large_trees(self.proto)
         self._inputs: list[GraphInput] | None = None
         self._owner = os.getpid()
         if started is not None:
@@ -185,13 +187,26 @@ class OnnxFile:
         fixed = self.batch
         rows = len(next(iter(feeds.values())))
         if fixed is None:
-            parts = self._batches.each(feeds, lambda some: self._run(names, some))
-            if len(parts) == 1:
-                return dict(zip(names, parts[0], strict=True))
-        else:
-            parts = [self._run(names, _cut(feeds, start, fixed)) for start in range(0, rows, fixed)]
+            return dict(zip(names, self._run_arranged(names, feeds), strict=True))
+        parts = [self._run(names, _cut(feeds, start, fixed)) for start in range(0, rows, fixed)]
         columns = zip(*parts, strict=True)
         return {name: _join(values, rows) for name, values in zip(names, columns, strict=True)}
+
+    def _run_arranged(self, names: list[str], feeds: Mapping[str, NDArray[Any]]) -> list[Any]:
+        """Run a graph of large trees on each distinct row once, rows that are alike together."""
+        arranged = Arranged.of(feeds) if self._large_trees else None
+        if arranged is None:
+            return self._run_batches(names, feeds)
+        found = [arranged.restore(values) for values in self._run_batches(names, arranged.take(feeds))]
+        # an output that is not one value for each row is not understood here: the rows as they are
+        return found if all(values is not None for values in found) else self._run_batches(names, feeds)
+
+    def _run_batches(self, names: list[str], feeds: Mapping[str, NDArray[Any]]) -> list[Any]:
+        parts = self._batches.each(feeds, lambda some: self._run(names, some))
+        if len(parts) == 1:
+            return parts[0]
+        rows = len(next(iter(feeds.values())))
+        return [_join(values, rows) for values in zip(*parts, strict=True)]
 
     def run_in_parts(
         self, feeds: Mapping[str, NDArray[Any]], outputs: Sequence[str], size: int

@@ -137,7 +137,9 @@ def parse_parameters(cls: type[T], values: Mapping[str, Any], *, owner: str) -> 
             _check_range(fields[name], given[name], owner=owner)
     missing = [name for name, field in fields.items() if _required(field) and name not in given]
     if missing:
-        raise ParameterError(f"{owner} needs {' and '.join(missing)}: give it with --set {missing[0]}=VALUE")
+        raise ParameterError(
+            f"{owner} needs {' and '.join(missing)}: give the parameter `{missing[0]}=VALUE`"
+        )
     return cls(**given)
 
 

@@ -19,6 +19,7 @@ from fairkit.planning.results import two_digits
 from fairkit.planning.run import limit_of
 from fairkit.planning.search import distance, quantile, search, unit_error, variances
 from fairkit.planning.targets import target_of
+from fairkit.plugins import DEFAULT_AUDITORS
 from fairkit.results.findings import MoreRows
 from fairkit.results.policy import judge
 
@@ -65,11 +66,14 @@ def advised(
     for rule, result in zip(rules, results, strict=True):
         chosen = [
             place for place, f in enumerate(findings)
-            if f.metric == rule.metric and rule.sensitive in (None, f.sensitive)
+            if f.metric == rule.metric and rule.sensitive in (None, f.sensitive) and f.plain and not rule.within
         ]  # fmt: skip
         for place in chosen:
             shown[place] = _with_detectable(shown[place], rule, findings, metrics, confidence)
         found = [findings[place] for place in chosen]
+        if not found:  # what would decide a comparison inside strata is not known
+            advice.append(result)
+            continue
         advice.append(_advise(rule, result, found, findings, metrics, confidence, seed))
     return tuple(advice), shown
 
@@ -95,7 +99,7 @@ def _made_of(
     finding: Finding, findings: Sequence[Finding], metrics: Sequence[type[Metric]]
 ) -> tuple[Target, Truth] | None:
     """Return what a finding is made of, where it is made of rates and their denominators are known."""
-    if finding.value is None or finding.auditor != "group" or "class" in finding.parameters:
+    if finding.value is None or finding.auditor not in DEFAULT_AUDITORS or "class" in finding.parameters:
         return None
     try:
         target = target_of(finding.metric, metrics)

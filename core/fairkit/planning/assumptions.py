@@ -41,11 +41,11 @@ def assumed(rule: Rule, target: Target, groups: Any, assume: Any, base: Any) -> 
         if told is None:
             if target.kind != "difference":
                 raise ParameterError(
-                    f"a plan for {rule.metric!r} needs the groups' {rate.name}: --assume 0.3, or group=0.3,group=0.35"
+                    f"a plan for {rule.metric!r} needs the groups' {rate.name}: `assume=0.3`, or group=0.3,group=0.35"
                 )
             told = _WORST
             notes.append(
-                f"{rate.name} is taken to be 1/2 in every group, the worst case; --assume says better."
+                f"{rate.name} is taken to be 1/2 in every group, the worst case; `assume` says better."
             )
         rates.append(_by_group(told, names, f"the assumed {rate.name}"))
     bases = np.stack([_base(rate, base, names) for rate in target.rates])
@@ -70,7 +70,7 @@ def _shares(rule: Rule, target: Target, groups: Any) -> dict[str, float]:
         chosen = groups.get(rule.sensitive) if rule.sensitive else next(iter(groups.values()))
     if not chosen:
         raise ParameterError(
-            f"a plan for {rule.metric!r} needs the groups' shares: --groups female=0.45,male=0.55"
+            f"a plan for {rule.metric!r} needs the groups' shares: `groups=female=0.45,male=0.55`"
         )
     shares = {str(name): float(share) for name, share in chosen.items()}
     if len(shares) < 2 or not all(np.isfinite(s) and s > 0 for s in shares.values()):
@@ -101,7 +101,7 @@ def _base(rate: type[Rate], base: Any, names: tuple[str, ...]) -> Array:
         return np.ones(len(names))
     if base is None:
         raise ParameterError(
-            f"a plan for {rate.name} needs --base, the share of rows with the favorable outcome "
+            f"a plan for {rate.name} needs `base`, the share of rows with the favorable outcome "
             "(for precision: with the favorable decision)"
         )
     share = _by_group(base, names, "the base share")
@@ -161,6 +161,10 @@ def _finding(metric: str, sensitive: str | None, findings: Any) -> Finding | Non
     chosen = [
         f
         for f in findings
-        if f.metric == metric and f.groups and f.sensitive == sensitive and "class" not in f.parameters
+        if f.metric == metric
+        and f.groups
+        and f.sensitive == sensitive
+        and not {"class", "probabilities"} & set(f.parameters)
+        and f.plain
     ]
     return chosen[0] if len(chosen) == 1 else None

@@ -108,7 +108,7 @@ def decided(
         stacked.append(rate().estimate(totals, rng))
     for draw in range(draws):
         part = slice(draw * groups, (draw + 1) * groups)
-        estimates = [_some(estimate, part) for estimate in stacked]
+        estimates = [some_of(estimate, part) for estimate in stacked]
         if enough[draw] and all(np.isfinite(e.values).all() for e in estimates):
             shares[limit.verdict(*target.interval(estimates, confidence))] += 1 / draws
         else:
@@ -116,7 +116,9 @@ def decided(
     return shares
 
 
-def _some(estimate: Estimate, part: slice) -> Estimate:
+def some_of(estimate: Estimate, part: slice) -> Estimate:
+    """Return the estimate of some of the groups."""
+
     def limits(z: float) -> tuple[Array, Array]:
         low, high = estimate.limits(z)
         return low[part], high[part]

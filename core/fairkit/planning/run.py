@@ -85,7 +85,7 @@ def plan(
     """
     if not rules:
         raise PolicyError(
-            "there is no rule to plan for; give one, as in --max demographic_parity_difference:sex=0.05"
+            "there is no rule to plan for; give one, as in `max=demographic_parity_difference:sex=0.05`"
         )
     if not 0 < power < 1:
         raise ParameterError(f"power={power} is not between 0 and 1; 0.8 is usual")

@@ -14,7 +14,7 @@ from fairkit import hookspecs
 from fairkit.errors import FairkitError, PluginError, did_you_mean
 from fairkit.learners.sources import add_source
 from fairkit.plugins.loading import load_found, one_line
-from fairkit.plugins.records import FILE, FILES, Found, Kind, Plugin, Row
+from fairkit.plugins.records import FILE, FILES, Found, Plugin, Row
 
 if TYPE_CHECKING:
     from fairkit.auditors import Auditor
@@ -23,28 +23,6 @@ if TYPE_CHECKING:
 
 DEFAULT_AUDITORS = ("group",)
 """What an audit runs where nothing else is asked for."""
-
-__all__ = [
-    "DEFAULT_AUDITORS",
-    "FILE",
-    "FILES",
-    "Found",
-    "Kind",
-    "Plugin",
-    "Row",
-    "blame",
-    "explain_all",
-    "find",
-    "find_auditor",
-    "installed_metrics",
-    "listed_once",
-    "load",
-    "metrics_of",
-    "needs_of",
-    "owner_of",
-    "third_party",
-]
-
 
 _listed: ContextVar[list[Found] | None] = ContextVar("listed", default=None)
 

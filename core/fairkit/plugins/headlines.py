@@ -56,6 +56,22 @@ def headlines() -> Headlines:
     return Headlines({cls.name: cls for cls in metrics}, joint)
 
 
+def auditor_of(finding: str) -> str | None:
+    """Return the auditor, other than `group`, that declares a finding as its own among its headlines; None: nobody."""
+    from fairkit.errors import PluginError
+    from fairkit.plugins.finding import find, load
+
+    for found in find():
+        try:
+            auditors = load(found.name).auditors
+        except PluginError:
+            continue
+        for cls in auditors:
+            if cls.name != "group" and finding in cls.headlines:
+                return cls.name
+    return None
+
+
 def _between(cls: type[Metric]) -> str:
     return f"{cls.alias or cls.name}_difference"
 

@@ -45,6 +45,17 @@ class Change:
     interval: Interval | None
     better: Better
     outcome: Outcome
+    reference: str | None = None
+    within: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> str | None:
+        """Between which groups, in the words of `Finding.place`; None over all rows."""
+        if self.sensitive is None:
+            return None
+        against = "" if self.reference is None else f" against {self.reference}"
+        inside = f" | {'+'.join(self.within)}" if self.within else ""
+        return f"{self.sensitive}{against}{inside}"
 
     @property
     def difference(self) -> float | None:
@@ -57,6 +68,8 @@ class Change:
             "metric": self.metric,
             "sensitive": self.sensitive,
             "group": self.group,
+            **({} if self.reference is None else {"reference": self.reference}),
+            **({"within": list(self.within)} if self.within else {}),
             "parameters": dict(self.parameters),
             "before": self.before,
             "after": self.after,
@@ -95,6 +108,8 @@ class Comparison:
         group: str | None = None,
         model: int = 1,
         label: str | None = None,
+        reference: str | None = None,
+        within: str = "",
     ) -> Change:
         """Look one change up; `model` counts from 1, the first that is compared; `label` is a class of several.
 
@@ -105,7 +120,8 @@ class Comparison:
         """
         for one in self.changes[model - 1]:
             told = (one.metric, one.sensitive, one.group, one.parameters.get("class"))
-            if told == (metric, sensitive, group, label):
+            where = (one.reference, "+".join(one.within))
+            if (*told, *where) == (metric, sensitive, group, label, reference, within):
                 return one
         raise ParameterError(f"the comparison has no {metric!r} for {sensitive!r} in group {group!r}")
 

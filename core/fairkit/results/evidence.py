@@ -10,7 +10,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+
+from fairkit.results.conditions import is_conditions
 
 if TYPE_CHECKING:
     from fairkit.results.findings import Finding
@@ -144,6 +146,73 @@ class Flips(Evidence):
 
 
 @dataclass(frozen=True, slots=True)
+class GroupsSearched(Evidence):
+    """How many groups a search looked at: the finding is about all of them, or about one that it found."""
+
+    key = "groups_searched"
+    count: int
+
+    @classmethod
+    def read(cls, value: Any) -> Self | None:
+        """Read a number."""
+        return cls(value) if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions(Evidence):
+    """What describes a group (see `fairkit.results.conditions`)."""
+
+    key = "conditions"
+    conditions: tuple[Mapping[str, Any], ...]
+
+    @classmethod
+    def read(cls, value: Any) -> Self | None:
+        """Read ``[{"column": ..., "value": ...}, {"column": ..., "low": ..., "high": ...}, ...]``."""
+        return cls(tuple(value)) if is_conditions(value) else None
+
+
+@dataclass(frozen=True, slots=True)
+class ShareCurve(Evidence):
+    """No group of at least a share of the rows differs by more than a bound: pairs of both, by share."""
+
+    key = "share_curve"
+    points: tuple[tuple[float, float], ...]
+
+    @classmethod
+    def read(cls, value: Any) -> Self | None:
+        """Read ``[share, bound, share, bound, ...]``."""
+        numbers = _numbers(value)
+        if numbers is None or len(numbers) % 2:
+            return None
+        return cls(tuple(zip(numbers[::2], numbers[1::2], strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class Covers(Evidence):
+    """Which part of each listed group's rows is in each other one: row i is of group i."""
+
+    key = "covers"
+    parts: tuple[tuple[float, ...], ...]
+
+    @classmethod
+    def read(cls, value: Any) -> Self | None:
+        """Read K · K numbers, row by row."""
+        numbers = _numbers(value)
+        size = round(len(numbers or ()) ** 0.5)
+        if numbers is None or size * size != len(numbers):
+            return None
+        return cls(tuple(numbers[i : i + size] for i in range(0, len(numbers), size)))
+
+
+def _numbers(value: Any) -> tuple[float, ...] | None:
+    """Return a list of numbers; None where it is empty or something else."""
+    whole = isinstance(value, Sequence) and not isinstance(value, str) and len(value) > 0
+    if not whole or not all(isinstance(one, int | float) and not isinstance(one, bool) for one in value):
+        return None
+    return tuple(float(one) for one in value)
+
+
+@dataclass(frozen=True, slots=True)
 class LowestGroup(Evidence):
     """The group whose value is the lowest."""
 
@@ -176,76 +245,22 @@ class Failure(Evidence):
         return cls(str(value))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TradeoffPoint:
-    """One model: disparity `x` and performance or loss `y`, with their intervals."""
-
-    name: str
-    x: float
-    x_interval: tuple[float, float]
-    y: float
-    y_interval: tuple[float, float]
-    chosen: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tradeoff(Evidence):
-    """The models that a method learned in one run along a parameter, on held-out rows.
-
-    Attributes
-    ----------
-    x_title, y_title
-        What is on the axes.
-    better
-        Whether a higher or a lower `y` is better.
-    points
-        In the order in which they were learned.
-    """
-
-    key = "frontier"
-    x_title: str
-    y_title: str
-    better: Literal["higher", "lower"]
-    points: tuple[TradeoffPoint, ...]
-
-    @classmethod
-    def read(cls, value: Any) -> Self | None:
-        """Read ``{"chosen", "points": [{"bound" | "rho", "test": {"disparity", "loss" | "performance"}}]}``."""
-        if not isinstance(value, Mapping) or not isinstance(value.get("points"), Sequence):
-            return None
-        tested = [point for point in value["points"] if point.get("test")]
-        if not tested:
-            return None
-        gains = "performance" in tested[0]["test"]
-        name = str(value.get("performance" if gains else "loss", "loss")).replace("_", " ")
-        return cls(
-            x_title="disparity",
-            y_title=name if gains else f"{name} loss",
-            better="higher" if gains and "error" not in name else "lower",
-            points=tuple(
-                _point(point, value.get("chosen"), "performance" if gains else "loss") for point in tested
-            ),
-        )
-
-
-def _point(point: Mapping[str, Any], chosen: Any, y: str) -> TradeoffPoint:
-    parameter = "rho" if "rho" in point else "bound"
-    level, found = point[parameter], point["test"]
-    shown = "unconstrained" if level is None else f"{level:g}"
-    low, high = found["disparity_interval"]
-    bottom, top = found[f"{y}_interval"]
-    return TradeoffPoint(
-        name=shown if parameter == "bound" else f"rho = {shown}",
-        x=found["disparity"],
-        x_interval=(low, high),
-        y=found[y],
-        y_interval=(bottom, top),
-        chosen=level is not None and level == chosen,
-    )
-
-
 BUILT_IN = frozenset(
     kind.key
-    for kind in (Histogram, Curves, CurveBands, Calibration, Pairs, Flips, LowestGroup, HighestGroup, Failure)
+    for kind in (
+        Histogram,
+        Curves,
+        CurveBands,
+        Calibration,
+        Pairs,
+        Flips,
+        GroupsSearched,
+        Conditions,
+        ShareCurve,
+        Covers,
+        LowestGroup,
+        HighestGroup,
+        Failure,
+    )
 )
 """The keys that fairkit shows itself; those of plugins are shown by their `fairkit.charts.EvidenceChart`."""

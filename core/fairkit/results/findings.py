@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
@@ -70,6 +70,46 @@ class GroupValue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StratumValue:
+    """One stratum's part of a finding that is pooled over strata.
+
+    `value` is the number between the two groups that the finding is about, with the sign of their order there: negative
+    where the stratum says the opposite. `few` marks strata with too few rows of a group to be read by themselves; they
+    count in the pooled number all the same.
+    """
+
+    stratum: str
+    rows: int
+    value: float | None
+    interval: Interval | None = None
+    few: bool = False
+    groups: tuple[GroupValue, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "stratum": self.stratum,
+            "rows": self.rows,
+            "value": _number(self.value),
+            "interval": _interval(self.interval),
+            "few": self.few,
+            "groups": [{"group": g.group, "rows": g.rows, "value": _number(g.value)} for g in self.groups],
+        }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote."""
+        return cls(
+            stratum=record["stratum"],
+            rows=record["rows"],
+            value=record["value"],
+            interval=_read_interval(record.get("interval")),
+            few=record.get("few", False),
+            groups=tuple(GroupValue.from_dict(group) for group in record.get("groups", ())),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One measured number with its interval, parameters and evidence.
 
@@ -93,6 +133,12 @@ class Finding:
         Sentences that a reader must know to use the number.
     inconclusive
         Why no verdict may be made from this finding (a group is too small, say); None where one may.
+    reference
+        The group that the others are compared with; None for disparities between all groups.
+    within
+        The columns whose strata the groups are compared in; empty where they are compared as a whole.
+    strata
+        The number in each stratum.
     interval_at
         The interval as a function of the confidence in (0, 1), for adjustments for multiplicity. Not serialised.
     upper_at
@@ -111,16 +157,39 @@ class Finding:
     evidence: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     inconclusive: str | None = None
+    reference: str | None = None
+    within: tuple[str, ...] = ()
+    strata: tuple[StratumValue, ...] = ()
     interval_at: Callable[[float], Interval | None] | None = field(default=None, compare=False, repr=False)
     upper_at: Callable[[float], float | None] | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         """Return the number and its interval on one line; `repr` gives everything."""
-        place = f" of {self.sensitive}" if self.sensitive else ""
+        place = f" of {self.place}" if self.sensitive else ""
         place += f" ({self.parameters['class']})" if "class" in self.parameters else ""
         value = "not defined" if self.value is None else f"{self.value:.4g}"
         ends = "" if self.interval is None else f" [{self.interval[0]:.4g}, {self.interval[1]:.4g}]"
         return f"{self.metric}{place}: {value}{ends}"
+
+    @property
+    def place(self) -> str | None:
+        """Between which groups, in words: ``sex``, ``sex against male``, ``sex | department``; None over all rows."""
+        if self.sensitive is None:
+            return None
+        against = "" if self.reference is None else f" against {self.reference}"
+        inside = f" | {'+'.join(self.within)}" if self.within else ""
+        return f"{self.sensitive}{against}{inside}"
+
+    @property
+    def plain(self) -> bool:
+        """Whether it compares all groups with each other, and as a whole."""
+        return self.reference is None and not self.within
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What tells this number from every other one of a report, in any version of it: a tuple that can be hashed."""
+        told = tuple(sorted((name, _fixed(value)) for name, value in self.parameters.items()))
+        return (self.auditor, self.metric, self.sensitive, self.reference, self.within, told)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form of the report schema."""
@@ -137,6 +206,9 @@ class Finding:
             "evidence": dict(self.evidence),
             "notes": list(self.notes),
             "inconclusive": self.inconclusive,
+            **({} if self.reference is None else {"reference": self.reference}),
+            **({"within": list(self.within)} if self.within else {}),
+            **({"strata": [stratum.to_dict() for stratum in self.strata]} if self.strata else {}),
         }
 
     @classmethod
@@ -155,7 +227,17 @@ class Finding:
             evidence=record["evidence"],
             notes=tuple(record["notes"]),
             inconclusive=record.get("inconclusive"),
+            reference=record.get("reference"),
+            within=tuple(record.get("within", ())),
+            strata=tuple(StratumValue.from_dict(stratum) for stratum in record.get("strata", ())),
         )
+
+
+def _fixed(value: Any) -> Any:
+    """Return a JSON value as one that can be hashed."""
+    if isinstance(value, Mapping):
+        return tuple(sorted((key, _fixed(one)) for key, one in value.items()))
+    return tuple(map(_fixed, value)) if isinstance(value, list | tuple) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +282,7 @@ class RuleResult:
     """A policy rule and what became of it.
 
     Exactly one of `maximum` and `minimum` is set. `reason` is a sentence with the numbers that decided. `more_rows`
-    says how many more rows would decide an inconclusive rule; `support` is that of the rule.
+    says how many more rows would decide an inconclusive rule; `support` and `within` are those of the rule.
     """
 
     metric: str
@@ -211,6 +293,12 @@ class RuleResult:
     reason: str
     more_rows: MoreRows | None = None
     support: int | None = None
+    within: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> str | None:
+        """Between which groups, in the words of `Finding.place`."""
+        return self.sensitive if not self.within else f"{self.sensitive} | {'+'.join(self.within)}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form: metric, sensitive, max or min, verdict, reason, and more_rows where there is advice."""
@@ -222,6 +310,7 @@ class RuleResult:
             "verdict": self.verdict,
             "reason": self.reason,
             **({} if self.support is None else {"support": self.support}),
+            **({"within": list(self.within)} if self.within else {}),
             **({} if self.more_rows is None else {"more_rows": self.more_rows.to_dict()}),
         }
 
@@ -236,6 +325,7 @@ class RuleResult:
             verdict=record["verdict"],
             reason=record.get("reason", ""),
             support=record.get("support"),
+            within=tuple(record.get("within", ())),
             more_rows=None if record.get("more_rows") is None else MoreRows(**record["more_rows"]),
         )
 
@@ -245,7 +335,9 @@ class ModelInfo:
     """The audited model: its name, the SHA-256 of its bytes (None for an object in memory), its task.
 
     `outputs` says which of its outputs were audited: ``score`` and ``decision`` are names (or None), and
-    ``threshold`` is there where scores of at least that much are the decisions.
+    ``threshold`` is there where scores of at least that much are the decisions. `endpoint` is there where a server
+    answered: ``url``, ``model``, ``version``, ``platform``, and the digest of the model's metadata. `predictions` says
+    which columns of the table were audited where there was no model; it is empty where there was one.
     """
 
     name: str
@@ -253,11 +345,19 @@ class ModelInfo:
     task: str
     notes: tuple[str, ...] = ()
     outputs: Mapping[str, Any] = field(default_factory=dict)
+    endpoint: Mapping[str, Any] = field(default_factory=dict)
+    predictions: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def unseen(self) -> bool:
+        """Whether no model file was seen: a table's predictions were audited, or a server's answers."""
+        return bool(self.predictions or self.endpoint)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
         record = {"name": self.name, "sha256": self.sha256, "task": self.task, "notes": list(self.notes)}
-        return record | ({"outputs": dict(self.outputs)} if self.outputs else {})
+        told = {"outputs": self.outputs, "endpoint": self.endpoint, "columns": self.predictions}
+        return record | {key: dict(value) for key, value in told.items() if value}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
@@ -268,6 +368,8 @@ class ModelInfo:
             task=record["task"],
             notes=tuple(record.get("notes", ())),
             outputs=dict(record.get("outputs", {})),
+            endpoint=dict(record.get("endpoint", {})),
+            predictions=dict(record.get("columns", {})),
         )
 
 
@@ -275,7 +377,9 @@ class ModelInfo:
 class DataInfo:
     """The audited data: its name, content digest, rows used, rows left out, and the groups' sizes.
 
-    `missing` counts, by sensitive column, the used rows that are in no group because their value is missing.
+    `missing` counts, by sensitive column, the used rows that are in no group because their value is missing. `weights`
+    is the column of sample weights; None where all rows count the same. `joined` says which other table gave columns:
+    name, sha256, on, columns, rows, used, matched and unmatched; empty where none did.
     """
 
     name: str
@@ -285,6 +389,8 @@ class DataInfo:
     groups: Mapping[str, Mapping[str, int]]
     notes: tuple[str, ...] = ()
     missing: Mapping[str, int] = field(default_factory=dict)
+    weights: str | None = None
+    joined: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -295,7 +401,10 @@ class DataInfo:
             "dropped_rows": self.dropped_rows,
             "groups": {name: dict(sizes) for name, sizes in self.groups.items()},
             "notes": list(self.notes),
-        } | ({"missing": dict(self.missing)} if self.missing else {})
+            **({"missing": dict(self.missing)} if self.missing else {}),
+            **({} if self.weights is None else {"weights": self.weights}),
+            **({"joined": dict(self.joined)} if self.joined else {}),
+        }
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
@@ -308,12 +417,27 @@ class DataInfo:
             groups=record["groups"],
             notes=tuple(record.get("notes", ())),
             missing=record.get("missing", {}),
+            weights=record.get("weights"),
+            joined=record.get("joined", {}),
         )
+
+
+def _whole(findings: list[Finding]) -> list[Finding]:
+    return [finding for finding in findings if not finding.within]
+
+
+def _unreferred(findings: list[Finding]) -> list[Finding]:
+    """Return the findings between all groups, where there are such; some metrics have a reference always."""
+    return [finding for finding in findings if finding.reference is None] or findings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Everything that one audit found: the JSON of schema ``fairkit.report/1``."""
+    """Everything that one audit found: the JSON of schema ``fairkit.report/1``.
+
+    `warnings` are sentences that a reader must see before the numbers: about the table's rows, and about predictions
+    that make no sense.
+    """
 
     model: ModelInfo
     data: DataInfo
@@ -324,6 +448,7 @@ class Report:
     confidence: float = 0.95
     adjustment: str | None = None
     environment: Mapping[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """Return a line for the model, the data and the verdict, and one for each finding."""
@@ -338,6 +463,8 @@ class Report:
         *,
         auditor: str | None = None,
         parameters: Mapping[str, Any] | None = None,
+        reference: str | None = None,
+        within: str | Sequence[str] = (),
     ) -> Finding:
         """Look one finding up.
 
@@ -352,6 +479,10 @@ class Report:
         parameters
             What the finding's parameters hold, such as ``{"class": "b"}`` or ``{"epsilon": 0.1}``; without
             them a finding over all classes comes before those of single classes.
+        reference
+            The group that the others are compared with; without it a finding between all groups comes first.
+        within
+            The columns of the strata, as ``"department"`` or several.
 
         Raises
         ------
@@ -363,6 +494,11 @@ class Report:
             for finding in self.findings
             if finding.metric == metric and auditor in (None, finding.auditor)
         ]
+        inside = tuple(within.split("+")) if isinstance(within, str) else tuple(within)
+        named = [f for f in named if f.within == inside] if any(inside) else _whole(named)
+        named = (
+            [f for f in named if f.reference == reference] if reference is not None else _unreferred(named)
+        )
         if not named:
             hint = did_you_mean(metric, {finding.metric for finding in self.findings}, what="metrics")
             raise DataError(f"the report has no finding {metric!r}. {hint}")
@@ -392,7 +528,7 @@ class Report:
         """Return the JSON form, schema ``fairkit.report/1``."""
         return {
             "schema": SCHEMA,
-            "model": self.model.to_dict(),
+            **_subject(self.model),
             "data": self.data.to_dict(),
             "findings": [finding.to_dict() for finding in self.findings],
             "policy": [rule.to_dict() for rule in self.policy],
@@ -401,6 +537,7 @@ class Report:
             "confidence": self.confidence,
             "adjustment": self.adjustment,
             "environment": dict(self.environment),
+            **({"warnings": list(self.warnings)} if self.warnings else {}),
         }
 
     @classmethod
@@ -415,7 +552,7 @@ class Report:
         if record.get("schema") != SCHEMA:
             raise DataError(f"not a {SCHEMA} record: its schema is {record.get('schema')!r}")
         return cls(
-            model=ModelInfo.from_dict(record["model"]),
+            model=_read_subject(record),
             data=DataInfo.from_dict(record["data"]),
             findings=tuple(Finding.from_dict(finding) for finding in record["findings"]),
             policy=tuple(RuleResult.from_dict(rule) for rule in record["policy"]),
@@ -424,4 +561,20 @@ class Report:
             confidence=record["confidence"],
             adjustment=record.get("adjustment"),
             environment=record["environment"],
+            warnings=tuple(record.get("warnings", ())),
         )
+
+
+def _subject(model: ModelInfo) -> dict[str, Any]:
+    """Return what was audited: the model, or, where none was seen, the predictions in the table."""
+    if model.predictions:
+        return {"model": None, "predictions": model.to_dict()}
+    return {"model": model.to_dict()}
+
+
+def _read_subject(record: Mapping[str, Any]) -> ModelInfo:
+    """Read what `_subject` wrote: a model has no columns, predictions and endpoints have no digest."""
+    if record["model"] is None:
+        return replace(ModelInfo.from_dict(record["predictions"]), sha256=None)
+    model = replace(ModelInfo.from_dict(record["model"]), predictions={})
+    return replace(model, sha256=None) if model.endpoint else model

@@ -35,6 +35,8 @@ class Rule:
     support
         For how many people as possible replacements the limit is meant (`performance_gap`, `dif`); None: for those of
         the audit, whose number must then have stopped climbing.
+    within
+        The columns inside whose strata the groups are compared; empty: groups as a whole.
     """
 
     metric: str
@@ -42,6 +44,7 @@ class Rule:
     maximum: float | None = None
     minimum: float | None = None
     support: int | None = None
+    within: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         limits = [limit for limit in (self.maximum, self.minimum) if limit is not None]
@@ -52,32 +55,43 @@ class Rule:
     def parse(cls, text: str, kind: Literal["max", "min"]) -> Self:
         """Read ``METRIC:SENSITIVE=X``, ``METRIC=X`` or, with a support size, ``METRIC@SIZE=X``.
 
+        ``METRIC:SENSITIVE|COLUMN=X`` is about the strata of a column, ``COLUMN+COLUMN`` about those of several.
+
         Raises
         ------
         PolicyError
             The text has another form.
         """
         name, equals, number = text.rpartition("=")
-        metric, _, sensitive = name.partition(":")
+        metric, _, groups = name.partition(":")
+        sensitive, bar, inside = groups.partition("|")
         metric, at, size = metric.partition("@")
         support = int(size) if size.isdecimal() else None
         try:
             limit = float(number)
         except ValueError:
             limit = math.nan
-        if not equals or not metric or not math.isfinite(limit) or (at and not support):
+        within = tuple(inside.split("+")) if bar else ()
+        odd = (at and not support) or (bar and not (sensitive and all(within)))
+        if not equals or not metric or not math.isfinite(limit) or odd:
             raise PolicyError(
                 f"the policy rule --{kind} {text!r} is not understood; "
                 f"write METRIC:COLUMN=NUMBER, as in --{kind} demographic_parity_difference:sex=0.1"
             )
         bounds = {"maximum": limit} if kind == "max" else {"minimum": limit}
-        return cls(metric=metric, sensitive=sensitive or None, support=support, **bounds)
+        return cls(metric=metric, sensitive=sensitive or None, support=support, within=within, **bounds)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the form of a configuration file."""
         limit = {"max": self.maximum} if self.maximum is not None else {"min": self.minimum}
         support = {} if self.support is None else {"support": self.support}
-        return {"metric": self.metric, "sensitive": self.sensitive, **limit, **support}
+        within = {"within": list(self.within)} if self.within else {}
+        return {"metric": self.metric, "sensitive": self.sensitive, **limit, **support, **within}
+
+    @property
+    def place(self) -> str | None:
+        """Between which groups, in the words of `Finding.place`."""
+        return self.sensitive if not self.within else f"{self.sensitive} | {'+'.join(self.within)}"
 
 
 def verdict_of(verdicts: Sequence[VerdictName]) -> VerdictName | None:
@@ -134,7 +148,13 @@ def judge(
 
 
 def _matching(rule: Rule, findings: Sequence[Finding]) -> list[Finding]:
-    named = [finding for finding in findings if finding.metric == rule.metric]
+    named = [f for f in findings if f.metric == rule.metric and f.within == rule.within]
+    named = [f for f in named if f.reference is None] or named
+    if not named and rule.within and any(finding.metric == rule.metric for finding in findings):
+        raise PolicyError(
+            f"the policy asks {rule.metric!r} inside the strata of {'+'.join(rule.within)!r}, which were not looked "
+            "at; name the column as `within`"
+        )
     if not named:
         hint = did_you_mean(rule.metric, {finding.metric for finding in findings}, what="metrics")
         raise PolicyError(f"the policy names the metric {rule.metric!r}, which was not measured. {hint}")
@@ -216,6 +236,7 @@ def _worst(rule: Rule, judged: Sequence[tuple[VerdictName, str]]) -> RuleResult:
         verdict=verdict,
         reason=reason,
         support=rule.support,
+        within=rule.within,
     )
 
 
@@ -287,7 +308,7 @@ def _other_support(rule: Rule, finding: Finding, support: Any) -> str:
         raise PolicyError(f"{rule.metric!r} has no support size; leave @{rule.support} out of the rule")
     return (
         f"the rule on {rule.metric} is meant for {rule.support:,} people as possible replacements, and this number is "
-        f"about {support:,}: audit with --set {finding.auditor}.support={rule.support}"
+        f"about {support:,}: audit with the parameter `{finding.auditor}.support={rule.support}`"
     )
 
 
@@ -312,5 +333,5 @@ def _usable_interval(rule: Rule, finding: Finding, confidence: float) -> tuple[I
 
 def _what(finding: Finding) -> str:
     extra = ", ".join(f"{key} {value}" for key, value in finding.parameters.items() if key == "class")
-    where = f" for {finding.sensitive}" if finding.sensitive else ""
+    where = f" for {finding.place}" if finding.sensitive else ""
     return f"{finding.metric}{where}{f' ({extra})' if extra else ''}"

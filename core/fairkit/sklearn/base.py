@@ -7,9 +7,9 @@ import inspect
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from fairkit.files import write_atomic
 from fairkit.onnx.write.export import serialised
 from fairkit.parameters.declare import current_names, parse_parameters
+from fairkit.support.files import write_atomic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

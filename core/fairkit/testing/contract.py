@@ -11,6 +11,7 @@ from fairkit import plugins
 from fairkit.errors import ParameterError, did_you_mean
 from fairkit.testing import (
     auditor_checks,
+    capability_checks,
     chart_checks,
     learner_checks,
     metric_checks,
@@ -22,7 +23,7 @@ from fairkit.testing import (
 from fairkit.testing.require import ContractError
 
 if TYPE_CHECKING:
-    from fairkit.plugins.finding import Plugin
+    from fairkit.plugins.records import Plugin
 
 __all__ = ["Check", "ContractError", "Outcome", "checks_for", "run_checks"]
 
@@ -184,7 +185,7 @@ def _all_checks(plugin: Plugin, settings: Mapping[str, Any]) -> Iterator[Check]:
         ),
         (
             plugin.mitigators,
-            mitigator_checks.CHECKS,
+            (*mitigator_checks.CHECKS, *capability_checks.CHECKS),
             lambda cls: mitigator_checks.Trained(cls, _own(cls, settings)),
         ),
         (plugin.learners, learner_checks.CHECKS, learner_checks.Taught),

@@ -20,7 +20,7 @@ from fairkit.promotions import PromotionCheck
 from fairkit.testing.require import require
 
 if TYPE_CHECKING:
-    from fairkit.plugins.finding import Plugin
+    from fairkit.plugins.records import Plugin
 
 HEAVY = (
     "jax",

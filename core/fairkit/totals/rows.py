@@ -65,3 +65,10 @@ class Statistic(ABC):
     @abstractmethod
     def collect(self, rows: Rows, groups: NDArray[np.int64], n_groups: int) -> Any:
         """Total the rows by group; the result has ``+`` and ``pooled()``."""
+
+    def first_sums(self, rows: Rows, groups: NDArray[np.int64], n_groups: int) -> NDArray[np.float64]:
+        """Sum what the rows contribute, by group, shape [n_groups, m]: of many small groups that is all that is kept.
+
+        By default the attribute `first` of what `collect` returns.
+        """
+        return np.asarray(self.collect(rows, groups, n_groups).first, dtype=np.float64)

@@ -103,6 +103,8 @@ class ScoreTable:
         The most distinct scores that are kept.
     n_groups
         How many groups there are.
+    budget
+        At most so many cells of score and group, but 64 scores at least.
     """
 
     def __init__(
@@ -113,9 +115,10 @@ class ScoreTable:
         n_groups: int,
         raws: tuple[_Raw, ...] = (),
         counted: _Counted | None = None,
+        budget: int = EXACT_CELLS,
     ) -> None:
-        self.low, self.high, self.limit, self.n_groups = low, high, limit, n_groups
-        self._raws, self._done = raws, counted
+        self.low, self.high, self.limit, self.n_groups, self.budget = low, high, limit, n_groups, budget
+        self._state = raws, counted
 
     def __getstate__(self) -> dict[str, Any]:
         """Count the rows before the table goes to another process: totals travel, rows do not."""
@@ -155,10 +158,11 @@ class ScoreTable:
         return counted.least < counted.most
 
     def __add__(self, other: ScoreTable) -> ScoreTable:
-        both = [part for part in (self._done, other._done) if part is not None]
+        (mine, one), (theirs, two) = self._state, other._state
+        both = [part for part in (one, two) if part is not None]
         done = self._merged(*both) if len(both) == 2 else next(iter(both), None)
-        total = ScoreTable(self.low, self.high, self.limit, self.n_groups, self._raws + other._raws, done)
-        if sum(len(raw.scores) for raw in total._raws) > _WAITING:
+        total = ScoreTable(self.low, self.high, self.limit, self.n_groups, mine + theirs, done, self.budget)
+        if sum(len(raw.scores) for raw in mine + theirs) > _WAITING:
             total._counted()
         return total
 
@@ -168,7 +172,19 @@ class ScoreTable:
         mass = counted.mass.sum(axis=1, keepdims=True)
         squares = mass if counted.squares is counted.mass else counted.squares.sum(axis=1, keepdims=True)
         one = _Counted(counted.least, counted.most, mass, squares, counted.shift, counted.keys)
-        return ScoreTable(self.low, self.high, self.limit, 1, (), one)
+        return ScoreTable(self.low, self.high, self.limit, 1, (), one, self.budget)
+
+    def regrouped(self, groups: int) -> ScoreTable:
+        """Add up every K-th group: [U, K groups, 2] becomes [U, groups, 2]."""
+        counted = self._counted()
+
+        def folded(part: Array) -> Array:
+            return np.asarray(part.reshape(len(part), -1, groups, 2).sum(axis=1))
+
+        mass = folded(counted.mass)
+        squares = mass if counted.squares is counted.mass else folded(counted.squares)
+        one = _Counted(counted.least, counted.most, mass, squares, counted.shift, counted.keys)
+        return ScoreTable(self.low, self.high, self.limit, groups, (), one, self.budget)
 
     def histogram(self, bins: int) -> tuple[Array, Array]:
         """Return a coarse histogram: edges [bins + 1] and masses [bins, G, 2], for charts."""
@@ -182,20 +198,24 @@ class ScoreTable:
 
     @property
     def _cells(self) -> int:
-        return int(min(CELLS, max(EXACT_CELLS // self.n_groups, 64)))
+        return int(min(CELLS, max(self.budget // self.n_groups, 64)))
 
     def _counted(self) -> _Counted:
-        """Count the rows that wait: distinct scores where they are few enough, else in cells."""
-        if self._raws:
-            raw, self._raws = _joined(self._raws), ()
-            done = self._done
+        """Count the rows that wait: distinct scores where they are few enough, else in cells.
+
+        What waits and what is counted change together, in one step: a worker's threads may ask for it at once.
+        """
+        raws, done = self._state
+        if raws:
+            raw = _joined(raws)
             found = None if done is not None and done.shift is not None else _distinct(raw.scores, self.limit)
             fresh = self._in_cells(raw, done) if found is None else _by_score(raw, *found)
-            self._done = fresh if done is None else self._merged(done, fresh)
-        if self._done is None:
+            done = fresh if done is None else self._merged(done, fresh)
+        if done is None:
             nothing = np.empty((0, self.n_groups, 2))
-            self._done = _Counted(np.empty(0), np.empty(0), nothing, nothing)
-        return self._done
+            done = _Counted(np.empty(0), np.empty(0), nothing, nothing)
+        self._state = (), done
+        return done
 
     def _merged(self, one: _Counted, two: _Counted) -> _Counted:
         if one.shift is None and two.shift is None:
@@ -268,8 +288,10 @@ def _on(
 class Scores(Statistic):
     """The score table, for distances between distributions, ROC curves and calibration."""
 
-    def __init__(self, low: float = 0.0, high: float = 1.0, limit: int = EXACT_SCORES) -> None:
-        self.low, self.high, self.limit = low, high, limit
+    def __init__(
+        self, low: float = 0.0, high: float = 1.0, limit: int = EXACT_SCORES, budget: int = EXACT_CELLS
+    ) -> None:
+        self.low, self.high, self.limit, self.budget = low, high, limit, budget
 
     key = "scores"
 
@@ -277,11 +299,11 @@ class Scores(Statistic):
         """Note the rows; they are counted when the table is read or many wait."""
         assert rows.score is not None  # noqa: S101 -- the auditor asks only where there are scores
         cells = (2 * groups + (rows.outcome > 0.5)).astype(np.int32)
-        limit = max(min(self.limit, EXACT_CELLS // n_groups), 1)
+        limit = max(min(self.limit, self.budget // n_groups), 1)
         raw = _Raw(rows.score, cells, rows.weights, n_groups)
         if rows.members is not None and rows.shares is not None:
             raw = _drawn(raw, rows.members, rows.shares)
-        return ScoreTable(self.low, self.high, limit, n_groups, (raw,))
+        return ScoreTable(self.low, self.high, limit, n_groups, (raw,), None, self.budget)
 
 
 def _drawn(raw: _Raw, members: Array, shares: Array) -> _Raw:

@@ -1,5 +1,7 @@
 """Certificates: a signed statement that this model, on this data, has these findings.
 
+Where no model was seen, the findings are about decisions in the table, and the statement's subject is the table.
+
 A certificate is an in-toto Statement v1 in a DSSE envelope. Its predicate is the audit's report
 (schema ``fairkit.report/1``) with what is needed to judge and repeat it: the settings of the audit, the
 mitigation that made the model, the digests of fair metrics, and the time.
@@ -9,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,17 +20,15 @@ from fairkit_registry.errors import CertificateError, ContradictionError, Verifi
 from fairkit_registry.evidence import dsse, predicate
 from fairkit_registry.evidence.diagnosis import explain_refusal
 from fairkit_registry.evidence.sequence import Place
+from fairkit_registry.evidence.statement import PAYLOAD_TYPE, STATEMENT_TYPE, read_limited
 from fairkit_registry.jsonio import StrictJsonError, canonical, read_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from datetime import datetime
 
     from fairkit_registry.evidence.keys import PublicKey
 
-PAYLOAD_TYPE = "application/vnd.in-toto+json"
-STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 LARGEST_CERTIFICATE = 16 << 20
 """Bytes of the largest certificate that is read."""
 
@@ -43,7 +42,8 @@ class Certificate:
     sha256
         Digest of the certificate file.
     model_sha256, model_name
-        The subject: digest and name of the ONNX file.
+        The subject: digest and name of the ONNX file. The digest is None where no model was seen: the subject is then
+        the table, and the name says which of its columns were audited.
     report
         The findings, the policy and its verdict.
     settings
@@ -65,7 +65,7 @@ class Certificate:
     """
 
     sha256: str
-    model_sha256: str
+    model_sha256: str | None
     model_name: str
     report: Report
     settings: Mapping[str, Any]
@@ -88,7 +88,10 @@ class Certificate:
         """Return a summary for people and programs; the findings are in `report`."""
         return {
             "sha256": self.sha256,
-            "model": {"name": self.model_name, "sha256": self.model_sha256},
+            "model": None
+            if self.model_sha256 is None
+            else {"name": self.model_name, "sha256": self.model_sha256},
+            **({"predictions": dict(self.report.model.predictions)} if self.model_sha256 is None else {}),
             "data": self.report.data.to_dict(),
             "verdict": self.report.verdict,
             "policy": [rule.to_dict() for rule in self.report.policy],
@@ -99,75 +102,6 @@ class Certificate:
             "keyids": list(self.keyids),
             "verified": self.verified,
         }
-
-
-def issue(
-    report: Report,
-    secrets: Sequence[Ed25519PrivateKey],
-    *,
-    settings: Mapping[str, Any],
-    mitigation: Mapping[str, Any] | None = None,
-    fair_metrics: Sequence[Mapping[str, Any]] = (),
-    audited_at: datetime | None = None,
-    sequence: Sequence[Place] = (),
-    table_statements: Sequence[bytes] = (),
-) -> bytes:
-    """Sign a report.
-
-    Parameters
-    ----------
-    report
-        What an audit of an ONNX file gave.
-    secrets
-        The keys to sign with, at least one.
-    settings
-        What the audit was told; `fairkit_registry.evidence.recompute` repeats it from this.
-    mitigation
-        ``{"plugin", "parameters", "base": {"sha256"} | None}``.
-    fair_metrics
-        ``{"auditor", "sha256"}`` for each fair metric that was used.
-    audited_at
-        When the audit was made; by default now.
-    sequence
-        The certificate's number for each key.
-    table_statements
-        Signed statements about the table, to go with the certificate.
-
-    Returns
-    -------
-    bytes
-        The certificate file. The same report, settings, time and key give the same bytes.
-
-    Raises
-    ------
-    CertificateError
-        The report is about an object in memory, which has no digest, or there is no key.
-    """
-    if report.model.sha256 is None:
-        raise CertificateError("only a model in a file can be certified: save it as ONNX and audit the file")
-    if not secrets:
-        raise CertificateError("a certificate needs a key: fairkit key new PATH makes one")
-    try:
-        body = predicate.build(
-            report,
-            settings=settings,
-            mitigation=mitigation,
-            fair_metrics=fair_metrics,
-            audited_at=audited_at or datetime.now(UTC),
-            sequence=[place.to_dict() for place in sequence],
-            table_statements=[read_object(raw) for raw in table_statements],
-        )
-        statement = {
-            "_type": STATEMENT_TYPE,
-            "subject": [{"name": report.model.name, "digest": {"sha256": report.model.sha256}}],
-            "predicateType": predicate.TYPE,
-            "predicate": body,
-        }
-        payload = canonical(statement)
-    except (ValueError, TypeError) as error:
-        raise CertificateError(f"the report cannot be written as JSON: {error}") from None
-    predicate.check(read_object(payload), full=True)  # nothing is signed that would be refused later
-    return dsse.sign(payload, PAYLOAD_TYPE, secrets).to_bytes() + b"\n"
 
 
 def read(raw: bytes, *, full: bool = False) -> Certificate:
@@ -254,9 +188,14 @@ def check_model(certificate: Certificate, model_sha256: str | None) -> None:
     VerificationError
         It is.
     """
+    if model_sha256 is not None and certificate.model_sha256 is None:
+        at = certificate.report.model.endpoint.get("url")
+        table = f"predictions in the table {certificate.report.data.name}: no model"
+        about = f"answers of {at}: no file of the model" if at else table
+        raise VerificationError(f"the certificate is about {about} was seen, so it says nothing about any")
     if model_sha256 not in (None, certificate.model_sha256):
         raise VerificationError(
-            f"the certificate is about another model: it names SHA-256 {certificate.model_sha256[:16]}..., "
+            f"the certificate is about another model: it names SHA-256 {str(certificate.model_sha256)[:16]}..., "
             f"the file given has {str(model_sha256)[:16]}...: the model was changed, or the two do not "
             "belong together"
         )
@@ -286,17 +225,12 @@ def read_file(path: str | Path) -> bytes:
     CertificateError
         It is missing, or too large to be one.
     """
-    path = Path(path)
-    try:
-        with path.open("rb") as handle:
-            raw = handle.read(LARGEST_CERTIFICATE + 1)
-    except OSError as error:
-        raise CertificateError(f"cannot read the certificate {path}: {error.strerror or error}") from None
-    if len(raw) > LARGEST_CERTIFICATE:
-        raise CertificateError(
-            f"{path} is too large to be a certificate (more than {LARGEST_CERTIFICATE >> 20} MiB)"
-        )
-    return raw
+    return read_limited(
+        Path(path),
+        LARGEST_CERTIFICATE,
+        what="certificate",
+        too_large=f"a certificate (more than {LARGEST_CERTIFICATE >> 20} MiB)",
+    )
 
 
 def _check_payload_type(envelope: dsse.Envelope) -> None:
@@ -322,16 +256,18 @@ def _interpret(
         table_statements = tuple(canonical(one) for one in body.get("tableStatements", ()))
     except (DataError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise CertificateError(f"the certificate's report cannot be read: {error!r}") from None
-    if report.model.sha256 != digest:
+    about = report.data.sha256 if report.model.unseen else report.model.sha256
+    if about != digest:
         raise VerificationError(
-            "the certificate contradicts itself: its subject and its report name two models"
+            "the certificate contradicts itself: its subject and its report name two "
+            f"{'tables' if report.model.unseen else 'models'}"
         )
     if full and verified:
         check_statement(report, body["settings"])
     return Certificate(
         sha256=hashlib.sha256(raw).hexdigest(),
-        model_sha256=digest,
-        model_name=name,
+        model_sha256=report.model.sha256,
+        model_name=report.model.name if report.model.unseen else name,
         report=report,
         settings=body["settings"],
         mitigation=body["mitigation"],

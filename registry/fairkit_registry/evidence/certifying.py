@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit_registry.blobs import is_digest
 from fairkit_registry.errors import CertificateError
-from fairkit_registry.evidence.certificate import check_statement, issue
+from fairkit_registry.evidence.certificate import check_statement
+from fairkit_registry.evidence.issuing import issue
 from fairkit_registry.evidence.keys import public_half
 from fairkit_registry.evidence.tables import read_statement
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from fairkit.data.dataset import Dataset
+    from fairkit.endpoints import EndpointModel
     from fairkit.engines.base import Engine
     from fairkit.onnx.model import OnnxModel
     from fairkit.progress import Progress
@@ -30,7 +32,7 @@ METRIC_DIGEST = "metric_sha256"
 
 
 def certify(
-    model: OnnxModel,
+    model: OnnxModel | EndpointModel | None,
     dataset: Dataset,
     settings: AuditSettings,
     secrets: Sequence[Ed25519PrivateKey],
@@ -47,7 +49,8 @@ def certify(
     Parameters
     ----------
     model, dataset
-        What to audit on what.
+        What to audit on what. None: the predictions in the table's own columns, which the settings name. The
+        certificate is then about the table, as it is for an endpoint's answers.
     settings
         How; they go into the certificate, so that anybody can repeat the audit.
     secrets
@@ -75,7 +78,7 @@ def certify(
     FairkitError
         The audit cannot be made.
     """
-    if model.external:
+    if model is not None and model.external:
         raise CertificateError(
             f"{model.name} keeps weights in other files, which its digest does not cover; save it as one file: "
             "onnx.save_model(onnx.load(path), out, save_as_external_data=False)"
@@ -90,7 +93,7 @@ def certify(
             report,
             secrets,
             settings=settings.to_dict(),
-            mitigation=mitigation_of(model.settings),
+            mitigation=None if model is None else mitigation_of(model.settings),
             fair_metrics=fair_metrics_of(report),
             audited_at=audited_at,
             sequence=places,
@@ -122,7 +125,7 @@ def check_table(raw: bytes, sha256: str) -> None:
 
 
 def mitigation_of(embedded: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Read from a model's own metadata which mitigation made it: plugin, parameters, base model's digest.
+    """Read from a model's own metadata which mitigation made it: plugin, parameters, base model's digest, search.
 
     It is what the file says about itself; the signature vouches that the file says so.
     """
@@ -135,7 +138,8 @@ def mitigation_of(embedded: Mapping[str, Any]) -> dict[str, Any] | None:
         "parameters": dict(parameters) if isinstance(parameters, Mapping) else {},
         "base": {"sha256": base} if isinstance(base, str) and is_digest(base) else None,
     }
-    return record | {key: told[key] for key in ("learner", "seed", "fairkit") if told.get(key) is not None}
+    record |= {key: told[key] for key in ("learner", "seed", "fairkit") if told.get(key) is not None}
+    return record | ({"search": dict(told["search"])} if isinstance(told.get("search"), Mapping) else {})
 
 
 def fair_metrics_of(report: Report) -> list[dict[str, str]]:

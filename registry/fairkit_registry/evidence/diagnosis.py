@@ -52,8 +52,9 @@ def _changed_payload(payload: bytes) -> str | None:
         for number, (was, now) in enumerate(zip(stated["findings"], actual["findings"], strict=True)):
             if was != now:
                 return f"the finding {_name(body['findings'][number])} was changed after it was signed"
-        same_model = statement["subject"][0]["digest"]["sha256"] == body["model"]["sha256"]
-        if stated["rest"] != actual["rest"] or not same_model:
+        about = body["data"] if body["model"] is None else body["model"]
+        same_subject = statement["subject"][0]["digest"]["sha256"] == about["sha256"]
+        if stated["rest"] != actual["rest"] or not same_subject:
             return "the statement was changed after it was signed"
     except (StrictJsonError, KeyError, TypeError, IndexError, AttributeError):
         return "the payload was changed after it was signed (it is no longer a fairness statement)"

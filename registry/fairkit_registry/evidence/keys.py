@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fairkit.files import check_writable, write_atomic
+from fairkit.support.files import check_writable, write_atomic
 from fairkit_registry.errors import KeyFileError, RegistryError
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+from fairkit.results.conditions import is_conditions
 from fairkit_registry.errors import CertificateError
 from fairkit_registry.evidence import charts
 from fairkit_registry.jsonio import fingerprint
@@ -26,6 +27,9 @@ _PAIR_KEYS = frozenset(
     {"from", "to", "row", "rows", "distance", "gain", "loss", "weight", "count", "probability"}
 )
 """What may stand in an item of a list in evidence: row numbers and measurements, never a row's values."""
+
+_CONDITION_KEYS = frozenset({"column", "value", "low", "high"})
+"""What a condition is made of: it describes a group of many people, and is not a row's value."""
 
 
 def time_text(moment: datetime) -> str:
@@ -128,9 +132,16 @@ def _public(value: Any, dropped: set[str], where: str) -> Any:
         plain = {k: v for k, v in value.items() if v is None or isinstance(v, bool | int | float | str)}
         dropped |= {f"{where}.{key}" for key in value if key not in plain}
         return plain
+    if where in ("conditions", "within") and is_conditions(value):
+        return [_condition(item) for item in value]
     if isinstance(value, list | tuple):
         return [_public_item(item, dropped, where) for item in value]
     return None
+
+
+def _condition(item: Mapping[str, Any]) -> dict[str, Any]:
+    scalars = {k: v for k, v in item.items() if v is None or isinstance(v, bool | int | float | str)}
+    return {key: value for key, value in scalars.items() if key in _CONDITION_KEYS}
 
 
 def _public_item(item: Any, dropped: set[str], where: str) -> Any:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from fairkit_registry.evidence.certificate import Certificate
 
 TOLERANCE = 1e-9
+EFFORT = ("evaluations", "looks_per_row")
+"""How much work a search was: no statement about the model, and another version may do it in less."""
 ROUNDED = 2e-5
 """For what charts are drawn from, which is kept to five digits."""
 _SHOWN = 8
@@ -27,7 +29,7 @@ _SHOWN = 8
 
 def recompute(
     certificate: Certificate,
-    model: str | Path | bytes,
+    model: str | Path | bytes | None,
     dataset: Dataset,
     *,
     progress: Progress | None = None,
@@ -39,7 +41,7 @@ def recompute(
     certificate
         From `certificate.verify`.
     model
-        The ONNX file.
+        The ONNX file; None where no model was seen.
     dataset
         The table, opened with `AuditSettings.open_data`.
     progress
@@ -59,6 +61,12 @@ def recompute(
         The audit cannot be repeated here.
     """
     again = _settings(certificate).run(model, dataset, progress=progress)
+    then, now = (report.model.endpoint.get("metadata_sha256") for report in (certificate.report, again))
+    if then != now:
+        raise VerificationError(
+            f"another model answers at {again.model.endpoint.get('url')} now: the digest of its metadata is "
+            f"{str(now)[:16]}..., and {str(then)[:16]}... was signed"
+        )
     differences = list(compare_reports(certificate.report, again))
     if differences:
         shown = "; ".join(differences[:_SHOWN])
@@ -115,7 +123,8 @@ def _forget_what_was_not_kept(then: list[dict[str, Any]], now: list[dict[str, An
 def _differences(then: Any, now: Any, where: str, tolerance: float = TOLERANCE) -> Iterator[str]:
     if isinstance(then, Mapping) and isinstance(now, Mapping):
         for key in sorted(set(then) | set(now)):
-            if key != "notes":  # sentences quote rounded numbers; the numbers themselves are compared
+            # sentences quote rounded numbers; the numbers themselves are compared
+            if key != "notes" and key not in EFFORT:
                 allowed = ROUNDED if key in charts.COMPACT else tolerance
                 yield from _differences(then.get(key), now.get(key), f"{where} {key}", allowed)
     elif isinstance(then, list | tuple) and isinstance(now, list | tuple) and len(then) == len(now):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from fairkit.files import write_atomic
+from fairkit.support.files import write_atomic
 from fairkit_registry.errors import RegistryError
 
 if TYPE_CHECKING:

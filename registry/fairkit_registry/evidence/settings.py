@@ -25,7 +25,7 @@ class AuditSettings:
     Attributes
     ----------
     data
-        Roles of the columns: label, favorable, sensitive (with bins), features, drop, weights, missing.
+        Roles of the columns: label, favorable, sensitive (with bins), features, drop, weights, missing, predictions.
     model
         What the user said about the model (`fairkit.models.ModelOptions`).
     auditors
@@ -36,6 +36,8 @@ class AuditSettings:
         Rules, and the adjustment for their number.
     confidence, seed
         Of the intervals; for the random draws.
+    endpoint
+        The server whose model was audited: ``url``, ``model``, ``version``; empty for a file.
     """
 
     data: Mapping[str, Any]
@@ -46,6 +48,7 @@ class AuditSettings:
     adjustment: str | None = None
     confidence: float = 0.95
     seed: int = 0
+    endpoint: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form, as it stands in a certificate."""
@@ -58,7 +61,7 @@ class AuditSettings:
             "adjustment": self.adjustment,
             "confidence": self.confidence,
             "seed": self.seed,
-        }
+        } | ({"endpoint": dict(self.endpoint)} if self.endpoint else {})
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
@@ -73,17 +76,17 @@ class AuditSettings:
         from fairkit.models.scorer import ModelOptions
 
         known = {each.name for each in dataclasses.fields(cls)}
-        odd = set(record) ^ known
+        odd = (set(record) ^ known) - {"endpoint"}
         for part, kind in (("data", Roles), ("model", ModelOptions)):
-            odd |= set(record.get(part, ())) - {each.name for each in dataclasses.fields(kind)}
+            odd |= set(record.get(part, ())) - ({each.name for each in dataclasses.fields(kind)} - {"joined"})
         if odd:
             raise CertificateError(
                 f"the certificate's settings are not those of this version of fairkit: {', '.join(sorted(odd))}"
             )
         return cls(**{**record, "auditors": tuple(record["auditors"]), "policy": tuple(record["policy"])})
 
-    def open_data(self, data: str | Path | Any) -> Dataset:
-        """Return a table with the roles that the audit gave it.
+    def open_data(self, data: str | Path | Any, join: str | Path | Any = None) -> Dataset:
+        """Return a table with the roles that the audit gave it, and the columns of the other table where it had one.
 
         Raises
         ------
@@ -92,7 +95,38 @@ class AuditSettings:
         """
         from fairkit.data.dataset import load_data
 
-        return load_data(data, **self.data)
+        told = dict(self.data)
+        asked = told.pop("join", None)
+        if (asked is None) != (join is None):
+            raise CertificateError(
+                "the audit had no other table: leave `join` out"
+                if asked is None
+                else f"the audit took columns of another table by {', '.join(asked['on'])}: name that table with `join`"
+            )
+        if asked is None:
+            return load_data(data, **told)
+        opened = load_data(data, **told, join=join, on=asked["on"])
+        found = opened.roles.join
+        if found is None or found.sha256 != asked["sha256"]:
+            raise CertificateError(
+                f"the joined table is not that of the audit, which names the content {asked['sha256'][:16]}..."
+            )
+        return opened
+
+    def answering(self) -> Any:
+        """Return the model behind the endpoint.
+
+        Raises
+        ------
+        FairkitError
+            It cannot be reached, or its address cannot be used.
+        """
+        from fairkit.endpoints import EndpointModel, EndpointSettings
+
+        told = {key: self.endpoint.get(key) for key in ("url", "model", "version")}
+        if not all(value is None or isinstance(value, str) for value in told.values()):
+            raise CertificateError("the certificate's endpoint has no address and name that are text")
+        return EndpointModel(EndpointSettings(**told))  # type: ignore[arg-type]
 
     def run(
         self,
@@ -103,7 +137,7 @@ class AuditSettings:
         engine: Engine | str | None = None,
         scheduler: str | None = None,
     ) -> Report:
-        """Audit a model (a path, or an `OnnxModel`) with these settings.
+        """Audit a model (a path, or an `OnnxModel`; None: the predictions in the table, or the endpoint) so.
 
         Raises
         ------
@@ -115,7 +149,7 @@ class AuditSettings:
         from fairkit.progress import no_progress
 
         return audit(
-            model,
+            self.answering() if model is None and self.endpoint else model,
             dataset,
             auditors=self.auditors,
             parameters=self.parameters,
@@ -140,4 +174,5 @@ def read_rule(record: Mapping[str, Any]) -> Any:
         maximum=record.get("max"),
         minimum=record.get("min"),
         support=record.get("support"),
+        within=tuple(record.get("within", ())),
     )

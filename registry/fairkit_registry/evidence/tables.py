@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fairkit_registry.errors import CertificateError, VerificationError
 from fairkit_registry.evidence import dsse
 from fairkit_registry.evidence.predicate import read_time, time_text
+from fairkit_registry.evidence.statement import PAYLOAD_TYPE, STATEMENT_TYPE, read_limited, statement
 from fairkit_registry.jsonio import StrictJsonError, canonical, read_object
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
     from fairkit_registry.evidence.keys import PublicKey
 
-PAYLOAD_TYPE = "application/vnd.in-toto+json"
-STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 TYPE = "https://fairkit.dev/signed-data/v1"
 """The predicate type. It is a name; nothing is ever fetched from it."""
 
@@ -97,18 +96,16 @@ def sign_table(
     bytes
         An in-toto Statement in a DSSE envelope, as JSON.
     """
-    statement = {
-        "_type": STATEMENT_TYPE,
-        "subject": [{"name": name, "digest": {"sha256": sha256}}],
-        "predicateType": TYPE,
-        "predicate": {
-            "rows": rows,
-            "columns": list(columns),
-            "purpose": purpose,
-            "signedAt": time_text(signed_at or datetime.now(UTC)),
-        },
+    predicate = {
+        "rows": rows,
+        "columns": list(columns),
+        "purpose": purpose,
+        "signedAt": time_text(signed_at or datetime.now(UTC)),
     }
-    return dsse.sign(canonical(statement), PAYLOAD_TYPE, secrets).to_bytes() + b"\n"
+    return (
+        dsse.sign(canonical(statement(name, sha256, TYPE, predicate)), PAYLOAD_TYPE, secrets).to_bytes()
+        + b"\n"
+    )
 
 
 def read_statement(raw: bytes) -> TableStatement:
@@ -154,14 +151,7 @@ def read_file(path: str | Path) -> bytes:
     CertificateError
         It is missing, too large, or no statement about a table.
     """
-    path = Path(path)
-    try:
-        with path.open("rb") as handle:
-            raw = handle.read(LARGEST + 1)
-    except OSError as error:
-        raise CertificateError(f"cannot read the statement {path}: {error.strerror or error}") from None
-    if len(raw) > LARGEST:
-        raise CertificateError(f"{path} is too large to be a statement about a table")
+    raw = read_limited(Path(path), LARGEST, what="statement", too_large="a statement about a table")
     try:
         read_statement(raw)
     except CertificateError as error:
@@ -173,13 +163,13 @@ def _interpret(envelope: dsse.Envelope, keyids: tuple[str, ...]) -> TableStateme
     if envelope.payload_type != PAYLOAD_TYPE:
         raise CertificateError(f"no statement about a table: its payload type is {envelope.payload_type!r}")
     try:
-        statement = read_object(envelope.payload)
-        if statement.get("_type") != STATEMENT_TYPE or statement.get("predicateType") != TYPE:
+        read = read_object(envelope.payload)
+        if read.get("_type") != STATEMENT_TYPE or read.get("predicateType") != TYPE:
             raise CertificateError(
-                f"no statement about a table: its predicate is of type {statement.get('predicateType')!r}; "
+                f"no statement about a table: its predicate is of type {read.get('predicateType')!r}; "
                 "`fairkit sign-data TABLE` makes one"
             )
-        (subject,), body = statement["subject"], statement["predicate"]
+        (subject,), body = read["subject"], read["predicate"]
         found = TableStatement(
             name=_text(subject["name"]),
             sha256=_text(subject["digest"]["sha256"]),

@@ -11,7 +11,7 @@ import tarfile
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-from fairkit.files import replacing
+from fairkit.support.files import replacing
 from fairkit_registry import names
 from fairkit_registry.evidence.keys import PublicKey, parse_public
 from fairkit_registry.jsonio import canonical

@@ -6,7 +6,7 @@ import json
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from fairkit.escaping import json_text
+from fairkit.support.escaping import json_text
 from fairkit_registry.evidence.predicate import time_text
 from fairkit_registry.exchange.cards import CAVEATS, Card
 

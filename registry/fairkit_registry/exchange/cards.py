@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fairkit.escaping import markdown as escaped
+from fairkit.support.escaping import markdown as escaped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -31,7 +31,7 @@ class Event:
     at
         When, UTC.
     action
-        ``add``, ``certify``, ``alias``, ``promote``, ``remove-alias`` or ``import``.
+        ``add``, ``certify``, ``alias``, ``promote``, ``demote``, ``remove-alias`` or ``import``.
     name
         The model it is about.
     body

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fairkit.files import write_atomic
+from fairkit.support.files import write_atomic
 from fairkit_registry.errors import RegistryError, TamperedError
 
 if TYPE_CHECKING:

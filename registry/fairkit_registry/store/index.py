@@ -2,87 +2,23 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import secrets
 import sqlite3
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from fairkit.files import explain, sync_folder
+from fairkit.support.files import explain, sync_folder
 from fairkit_registry.errors import RegistryError, TamperedError
+from fairkit_registry.store import schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-APPLICATION_ID = 0x66616972  # "fair"
 BUSY_SECONDS = 30.0
 OLDEST_SQLITE = (3, 37, 0)
 """The first with STRICT tables."""
-
-MIGRATIONS: tuple[str, ...] = (
-    """
-    CREATE TABLE blobs (
-        digest TEXT PRIMARY KEY CHECK (length(digest) = 64),
-        size INTEGER NOT NULL CHECK (size >= 0),
-        kind TEXT NOT NULL
-    ) STRICT, WITHOUT ROWID;
-
-    CREATE TABLE versions (
-        name TEXT NOT NULL,
-        version INTEGER NOT NULL CHECK (version >= 1),
-        model TEXT NOT NULL REFERENCES blobs (digest),
-        filename TEXT NOT NULL,
-        parent_name TEXT,
-        parent_version INTEGER,
-        notes TEXT NOT NULL,
-        tags TEXT NOT NULL,
-        origin TEXT,
-        added_at TEXT NOT NULL,
-        PRIMARY KEY (name, version),
-        FOREIGN KEY (parent_name, parent_version) REFERENCES versions (name, version)
-    ) STRICT, WITHOUT ROWID;
-    CREATE INDEX versions_by_model ON versions (model);
-    CREATE INDEX versions_by_origin ON versions (name, origin) WHERE origin IS NOT NULL;
-
-    CREATE TABLE certificates (
-        name TEXT NOT NULL,
-        version INTEGER NOT NULL,
-        digest TEXT NOT NULL REFERENCES blobs (digest),
-        added_at TEXT NOT NULL,
-        PRIMARY KEY (name, version, digest),
-        FOREIGN KEY (name, version) REFERENCES versions (name, version)
-    ) STRICT, WITHOUT ROWID;
-
-    CREATE TABLE aliases (
-        name TEXT NOT NULL,
-        alias TEXT NOT NULL,
-        policy TEXT NOT NULL,
-        version INTEGER,
-        certificate TEXT REFERENCES blobs (digest),
-        changed_at TEXT NOT NULL,
-        PRIMARY KEY (name, alias),
-        FOREIGN KEY (name, version) REFERENCES versions (name, version)
-    ) STRICT, WITHOUT ROWID;
-
-    CREATE TABLE events (
-        seq INTEGER PRIMARY KEY CHECK (seq >= 1),
-        at TEXT NOT NULL,
-        action TEXT NOT NULL,
-        name TEXT,
-        body TEXT NOT NULL,
-        previous TEXT NOT NULL,
-        digest TEXT NOT NULL UNIQUE
-    ) STRICT;
-    CREATE INDEX events_by_name ON events (name, seq);
-    CREATE TRIGGER events_stay BEFORE UPDATE ON events
-        BEGIN SELECT RAISE (ABORT, 'the event log is append-only'); END;
-    CREATE TRIGGER events_remain BEFORE DELETE ON events
-        BEGIN SELECT RAISE (ABORT, 'the event log is append-only'); END;
-    """,
-)
-"""Each entry takes the schema from version i to i+1; entries are only ever appended."""
 
 
 def _translate(error: sqlite3.Error, path: Path) -> RegistryError:
@@ -106,16 +42,6 @@ def _translate(error: sqlite3.Error, path: Path) -> RegistryError:
             f"{path} is damaged ({text}); restore the registry from a backup or from exports."
         )
     return RegistryError(f"{path}: {text}")
-
-
-def _statements(script: str) -> Iterator[str]:
-    """Split a script, because `executescript` would commit the transaction it stands in."""
-    pending = ""
-    for line in script.splitlines(keepends=True):
-        pending += line
-        if line.rstrip().endswith(";") and sqlite3.complete_statement(pending):
-            yield pending
-            pending = ""
 
 
 def _check_sqlite() -> None:
@@ -162,7 +88,7 @@ def create(path: Path, scratch: Path) -> None:
         try:
             # Set here, where nobody else is: turning WAL on later would fail beside other processes.
             connection.execute("PRAGMA journal_mode = WAL")
-            _upgrade(connection)
+            schema.upgrade(connection)
         finally:
             connection.close()
         _place(temporary, path)
@@ -183,61 +109,6 @@ def _place(temporary: Path, path: Path) -> None:
         if not path.exists():
             temporary.replace(path)
     temporary.unlink(missing_ok=True)
-
-
-_SCHEMA = "SELECT type || ' ' || name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
-
-
-@functools.cache
-def _own_schema(migrations: tuple[str, ...]) -> dict[str, str]:
-    """Return the SQL of every table, index and trigger that these migrations (all that there are) make."""
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    try:
-        _upgrade(connection)
-        return dict(connection.execute(_SCHEMA).fetchall())
-    finally:
-        connection.close()
-
-
-def _schema_version(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("PRAGMA user_version").fetchone()[0])
-
-
-def _upgrade(connection: sqlite3.Connection) -> None:
-    """Bring the schema to the newest version in one transaction."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        for step in MIGRATIONS[_schema_version(connection) :]:  # another process may have been faster
-            for statement in _statements(step):
-                connection.execute(statement)
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
-        connection.execute("COMMIT")
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
-
-
-def _strange_cells(connection: sqlite3.Connection) -> list[str]:
-    """Find cells of another type than our schema has: somebody wrote the tables anew, without our constraints."""
-    ours = sqlite3.connect(":memory:", isolation_level=None)
-    try:
-        _upgrade(ours)
-        tables = [name for (name,) in ours.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
-        columns = [
-            (table, name, kind.lower(), needed or place)
-            for table in tables
-            for _, name, kind, needed, _, place in ours.execute(f"PRAGMA table_info({table})")
-        ]
-    finally:
-        ours.close()
-    found = []
-    for table, name, kind, needed in columns:
-        wrong = f"typeof({name}) <> '{kind}'" + ("" if needed else f" AND {name} IS NOT NULL")
-        # the names are those of our own schema
-        if connection.execute(f"SELECT 1 FROM {table} WHERE {wrong} LIMIT 1").fetchone():  # noqa: S608
-            found.append(f"{table}: a row has a value in {name} that is no {kind}")
-    return found
 
 
 class Index:
@@ -294,17 +165,17 @@ class Index:
         return connection
 
     def _check_schema(self) -> None:
-        if self._connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+        if self._connection.execute("PRAGMA application_id").fetchone()[0] != schema.APPLICATION_ID:
             raise RegistryError(f"{self.path} is the database of another program, not of a fairkit registry")
-        version = _schema_version(self._connection)
-        if version > len(MIGRATIONS):
+        version = schema.schema_version(self._connection)
+        if version > len(schema.MIGRATIONS):
             raise RegistryError(
                 f"{self.path} was written by a newer fairkit (schema {version}; this one knows "
-                f"{len(MIGRATIONS)}): "
-                "upgrade fairkit"
+                f"{len(schema.MIGRATIONS)}): "
+                "schema.upgrade fairkit"
             )
-        if version < len(MIGRATIONS):
-            _upgrade(self._connection)
+        if version < len(schema.MIGRATIONS):
+            schema.upgrade(self._connection)
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
@@ -357,8 +228,8 @@ class Index:
         A view in place of a table could show one row to a check and another one to what follows.
         """
         with self.read() as connection:
-            found = dict(connection.execute(_SCHEMA).fetchall())
-        own = _own_schema(MIGRATIONS)
+            found = dict(connection.execute(schema.SCHEMA).fetchall())
+        own = schema.own_schema(schema.MIGRATIONS)
         odd = sorted(name for name in {*found, *own} if found.get(name) != own.get(name))
         return [f"{self.path}: {name} is not the table, index or trigger that it should be" for name in odd]
 
@@ -370,7 +241,7 @@ class Index:
                 f"{row['table']}: a row refers to a missing row of {row['parent']}"
                 for row in connection.execute("PRAGMA foreign_key_check")
             ]
-            found += _strange_cells(connection)
+            found += schema.strange_cells(connection)
         return [f"{self.path}: {text}" for text in found]
 
     def close(self) -> None:

@@ -42,7 +42,7 @@ class Replayed:
             self.aliases[f"{name}@{body['alias']}"] = (policy, *held[1:3], event.at)
         elif event.action == "remove-alias":
             self.aliases.pop(f"{name}@{body['alias']}", None)
-        elif event.action == "promote":
+        elif event.action in ("promote", "demote"):
             policy = self.aliases.get(f"{name}@{body['alias']}", (None,))[0]
             self.aliases[f"{name}@{body['alias']}"] = (policy, body["version"], body["certificate"], event.at)
 

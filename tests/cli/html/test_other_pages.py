@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 import fairkit
 from fairkit.comparing.run import compare
 from fairkit.frontiers.points import Measure, Point
-from fairkit.frontiers.run import Frontier
-from fairkit.models.scorer import PredictedColumns
+from fairkit.frontiers.record import Frontier
+from fairkit.models.columns import PredictedColumns
 from fairkit_cli.html.comparison import comparison_page
 from fairkit_cli.html.frontier import frontier_page
 from fairkit_cli.main import app

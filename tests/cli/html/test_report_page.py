@@ -16,10 +16,10 @@ import pyarrow as pa
 import pytest
 
 import fairkit
-from fairkit.escaping import visible
-from fairkit.models.scorer import PredictedColumns
+from fairkit.models.columns import PredictedColumns
 from fairkit.results.findings import DataInfo, Finding, GroupValue, ModelInfo, Report, RuleResult
 from fairkit.results.policy import Rule
+from fairkit.support.escaping import visible
 from fairkit_cli.html import charts
 from fairkit_cli.html.bands import band, heights
 from fairkit_cli.html.charts import ForestRow, forest

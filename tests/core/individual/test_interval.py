@@ -64,3 +64,26 @@ def test_few_rows_have_no_interval():
     assert found.interval(0.95) is None
     assert found.upper_bound(0.95) is None
     assert found.gap >= 0.0
+
+
+@pytest.mark.parametrize("kind", ["losses", "outputs"])
+def test_answers_near_a_solution_are_those_of_the_search(kind):
+    """At the ends of the bracket, inside it, beyond it, and at 0."""
+    support, values, labels = population(6_000)
+    problem = support.losses(values, labels) if kind == "losses" else support.outputs(values[1])
+    solution = problem.solve(0.1)
+    queries = np.arange(0, len(problem.where), 3)
+    seen = [eta for eta, _ in solution.bracket.seen if np.isfinite(eta)]
+    for eta in (*seen, *(solution.eta * np.array([0.97, 0.999, 1.0, 1.001, 1.03, 2.0]))):
+        near = problem.answers_near(solution.bracket, eta, queries)
+        asked = problem.answers(eta, queries, solution.lines.answer[queries])
+        np.testing.assert_allclose(near.at(eta), asked.at(eta), rtol=0, atol=1e-12)
+
+
+def test_few_rows_are_asked_again_near_a_solution():
+    support, values, labels = population(6_000)
+    problem = support.losses(values, labels)
+    solution = problem.solve(0.1)
+    for eta in solution.eta * np.array([0.97, 1.03]):
+        _, unsettled = solution.bracket.known(eta, np.arange(len(problem.where)))
+        assert len(unsettled) < len(problem.where) / 4

@@ -182,7 +182,7 @@ def test_numbered_classes_for_text_labels(approved: int, people: pd.DataFrame) -
     report = fairkit.audit(proto, _data(people, features=NUMBERS))
     proba = model.predict_proba(_matrix(people))[:, approved]
     _same(report, people, Expected(model.predict(_matrix(people)) == approved, proba))
-    told = [note for note in report.model.notes if "--favorable-class" in note]
+    told = [note for note in report.model.notes if "(`favorable_class` overrides)" in note]
     assert len(told) == 1
     assert f"class {approved}" in told[0]
 

@@ -41,7 +41,8 @@ def test_the_same_numbers_come_out(tmp_path):
     )
     proto = graph(body.replace("label = Cast<to = 7>(male)", ""), "float[N,1] probability")
     path = _file(tmp_path, proto)
-    inside, outside = (fairkit.audit(model, data()) for model in (path, proto))
+    options = fairkit.ModelOptions(score_kind="logit")
+    inside, outside = (fairkit.audit(model, data(), options=options) for model in (path, proto))
     assert [f.to_dict() for f in inside.findings] == [f.to_dict() for f in outside.findings]
     assert inside.environment["sandbox"][:2] == ["a process of its own", "a limit of time"]
     assert "sandbox" not in outside.environment
@@ -98,7 +99,8 @@ def test_a_segmentation_fault_is_a_sentence(tmp_path):
     """com.microsoft::Inverse of [n, 1] ended the whole command with a signal and no word."""
     path = _file(tmp_path, graph("score = com.microsoft.Inverse(age)", "float[N,1] score"))
     with pytest.raises(
-        ModelError, match=r"com\.microsoft::Inverse, which is not of the ONNX standard.*--allow-domain"
+        ModelError,
+        match=r"com\.microsoft::Inverse, which is not of the ONNX standard.*`domains=com.microsoft`",
     ):
         _scored(path, Limits())
     with pytest.raises(ModelError, match=r"crashed while scoring 600 rows \(SIG|fails on the data|NaN"):
@@ -125,7 +127,8 @@ def _loop() -> onnx.ModelProto:
 
 def test_a_loop_without_end_is_stopped(tmp_path):
     with pytest.raises(
-        ModelError, match=r"took more than 0\.7 seconds for scoring 600 rows and was stopped.*--timeout"
+        ModelError,
+        match=r"took more than 0\.7 seconds for scoring 600 rows and was stopped.*`timeout=SECONDS`",
     ):
         _scored(_file(tmp_path, _loop()), Limits(timeout=0.7))
 
@@ -151,7 +154,7 @@ def _filled(size: str) -> str:
 
 def test_too_much_memory_is_a_sentence(tmp_path):
     body = f"{_filled('1500000000, 1')} sum = ReduceSum<keepdims = 0>(big) score = Add(age, sum)"
-    with pytest.raises(ModelError, match=r"needs more memory than the 500 MB .*--memory"):
+    with pytest.raises(ModelError, match=r"needs more memory than the 500 MB .*`memory=8GB`"):
         _scored(_file(tmp_path, graph(body, "float[N,1] score")), Limits(memory=500 << 20))
 
 

@@ -13,7 +13,7 @@ from fairkit.errors import DataError, ParameterError
 from fairkit.mitigators import Groups, Run, Table
 from fairkit.onnx.session import open_session
 from fairkit.onnx.write.runtime import run_columns
-from fairkit.results.evidence import Tradeoff
+from fairkit.results.tradeoff import Tradeoff
 from fairkit_cli.html.comparison import mitigation_page
 from fairkit_fair_regression.plugin import FairRegression
 
@@ -430,9 +430,7 @@ def test_a_group_too_small_for_the_grid_is_told():
     small = table.take(
         np.concatenate([np.flatnonzero(table.groups["g"].codes == 0)[:100], _first_b(table, 12)])
     )
-    _fails(
-        {}, r"group 'b' has 12 rows .* fewer than the 40 thresholds.*--set grid=12", small, error=DataError
-    )
+    _fails({}, r"group 'b' has 12 rows .* fewer than the 40 thresholds.*`grid=12`", small, error=DataError)
     FairRegression.with_values({"grid": 12, "iterations": 2}).fit(small, Run(learner="linear", threads=1))
     empty = dataclasses.replace(table, groups={"g": Groups(None, ("a", "b", "c"), table.groups["g"].codes)})
     _fails({}, "group 'c' has no training rows", empty, error=DataError)

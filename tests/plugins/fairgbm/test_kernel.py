@@ -8,15 +8,13 @@ import pytest
 from fairkit_fairgbm import kernel
 from fairkit_fairgbm.constraints import Constraints, Multipliers, make_cells
 
-K = np.e - 1
-
 
 def proxies(scores, labels):
     """Value of each rate's proxy, and the rows that it is over."""
     return {
-        "fnr": (np.log1p(K * np.exp(-scores)), labels == 1),
-        "fpr": (np.log1p(K * np.exp(scores)), labels == 0),
-        "positive_rate": (np.log1p(K * np.exp(scores)), labels >= 0),
+        "fnr": (2.5 / (1 + np.exp(scores)), labels == 1),
+        "fpr": (2.5 / (1 + np.exp(-scores)), labels == 0),
+        "positive_rate": (2.5 / (1 + np.exp(-scores)), labels >= 0),
     }
 
 
@@ -127,8 +125,19 @@ def test_extreme_scores_stay_finite():
     assert np.isfinite(gradient).all()
     assert np.isfinite(hessian).all()
     assert np.isfinite(loss)
-    assert gradient[0] == pytest.approx(-2)  # loss and error proxy both pull a lost positive up
-    assert gradient[1] == pytest.approx(1)  # the positive proxy pushes it down
+    assert gradient[0] == pytest.approx(-1)  # the loss pulls a lost positive up; the proxy's slope has faded
+    assert gradient[1] == pytest.approx(0, abs=1e-30)
+
+
+def test_a_proxy_adds_a_bounded_newton_step():
+    scores = np.linspace(-30, 30, 800)
+    labels = np.tile([0.0, 1.0], 400)
+    cells = make_cells(np.zeros(800, dtype=np.int64), labels, ["a"])
+    gradient, hessian, _ = run(scores, cells, None, np.full(2, 3.0), np.full(2, 2.0))
+    plain, _, _ = run(scores, cells, None, np.zeros(2), None)
+    np.testing.assert_allclose(
+        np.abs(gradient.astype(float) - plain), 2.5 * hessian * np.where(labels, 1.0, 5.0), atol=1e-6
+    )
 
 
 def test_sums_do_not_depend_on_threads():

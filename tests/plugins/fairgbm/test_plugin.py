@@ -251,5 +251,27 @@ def test_targets_that_cannot_be_met_train_and_say_so():
     model = fit(global_fpr=0.001, global_fnr=0.001, constraint=())
     assert any("No round meets the constraints" in note for note in model.notes)
     assert len(model.choice.rounds) == 1
-    path = model.details["validation"]["violation"]
-    assert path[model.choice.rounds[0] - 1] == min(path)
+    assert any("they are violated by" in note for note in model.notes)
+    assert 0.01 < model.predict(table().columns).decision_probability.mean() < 0.99
+
+
+def small_group(count):
+    rows = table(1500, groups=3)
+    few = np.flatnonzero((rows.groups["sex"].codes == 2) & (rows.target == 1))
+    return rows.take(np.setdiff1d(np.arange(len(rows)), few[count:]))
+
+
+def test_a_small_training_group_is_refused_or_left_out_as_asked():
+    rows, held = small_group(9), table(1500, seed=3, groups=3)
+    with pytest.raises(DataError, match=r"min_group=30 favorable labels .* 's2' \(9\); merge"):
+        fit(rows, validation=held, small_groups="error")
+    left = fit(rows, validation=held)
+    assert any("fewer than 30 favorable labels" in note and "'s2' (9)" in note for note in left.notes)
+    rates = np.array(left.details["validation"]["rates"])
+    assert (rates[:, 0, 2] == -1).all()  # its rate is never followed
+    assert np.array(left.details["multipliers"])[:, 2].max() == 0
+    assert np.array(left.details["multipliers"])[:, :2].max() > 0
+    lower = fit(rows, validation=held, min_group=9)
+    assert (np.array(lower.details["validation"]["rates"]) >= 0).all()
+    with pytest.raises(DataError, match="fewer than two groups have min_group=900"):
+        fit(rows, validation=held, min_group=900)

@@ -14,7 +14,7 @@ from fairkit_fairgbm.trainer import Moment
 FNR = Constraints(("fnr",), (0.05,))
 
 
-def moment(error, rates, loss=None, violation=None, constraints=FNR):
+def moment(error, rates, loss=None, violation=None, constraints=FNR, accepted=0.3):
     found = Rates(np.array([rates], dtype=float), np.empty(0))
     worst = constraints.worst(found) if violation is None else violation
     return Moment(
@@ -24,28 +24,43 @@ def moment(error, rates, loss=None, violation=None, constraints=FNR):
         violation=worst,
         gap=constraints.gap(found),
         excess=worst,
+        accepted=accepted,
     )
 
 
-def test_best_is_the_least_loss_among_those_that_hold():
+def test_best_is_the_least_error_plus_violation():
     path = [
-        moment(0.3, [0.2, 0.2]),
-        moment(0.2, [0.21, 0.2]),
+        moment(0.3, [0.2, 0.2], loss=0.1),
+        moment(0.2, [0.21, 0.2], loss=9.0),
         moment(0.1, [0.3, 0.1]),
         moment(0.25, [0.2, 0.2]),
     ]
-    choice = choose_best(path)
+    choice = choose_best(path)  # .2 + 0, against .1 + .15
     assert choice.rounds == (2,)
     assert choice.notes == ()
+    path[2] = moment(0.1, [0.24, 0.1])
+    assert choose_best(path).rounds == (3,)  # .1 + .09
 
 
-def test_best_is_the_least_violating_where_none_holds_and_says_so():
+def test_where_no_round_holds_it_says_so():
     path = [moment(0.1, [0.5, 0.1]), moment(0.2, [0.3, 0.1]), moment(0.1, [0.4, 0.1])]
     choice = choose_best(path)
     assert choice.rounds == (2,)
-    assert "No round meets the constraints" in choice.notes[0]
-    assert "round 2" in choice.notes[0]
-    assert "0.15" in choice.notes[0]
+    assert choice.notes == ("No round meets the constraints on the validation rows.",)
+
+
+def test_a_round_that_decides_all_alike_is_never_chosen_while_another_exists():
+    path = [
+        moment(0.24, [0.0, 0.0], accepted=0.0),
+        moment(0.3, [0.6, 0.1]),
+        moment(0.2, [1, 1], accepted=1.0),
+    ]
+    assert choose_best(path).rounds == (2,)
+    assert choose_mixture(path, FNR).rounds == (2,)
+    constant = choose_best(path[:1])
+    assert constant.rounds == (1,)
+    assert "decides all people alike" in constant.notes[0]
+    assert choose_mixture(path[:1], FNR) == constant
 
 
 def test_a_mixture_of_two_beats_every_single_round():
@@ -108,7 +123,7 @@ def test_targets_enter_the_mixture():
 
     def with_rate(error, rate):
         found = Rates(np.empty((0, 2)), np.array([rate]))
-        return Moment(error, error, found, constraints.worst(found), 0.0, constraints.worst(found))
+        return Moment(error, error, found, constraints.worst(found), 0.0, constraints.worst(found), 0.3)
 
     choice = choose_mixture([with_rate(0.1, 0.2), with_rate(0.3, 0.0)], constraints)
     assert choice.weights == pytest.approx((0.5, 0.5))

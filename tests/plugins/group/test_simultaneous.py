@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 import fairkit
 from fairkit.metrics import CONFUSION
-from fairkit.models.scorer import PredictedColumns
+from fairkit.models.columns import PredictedColumns
 from fairkit.results.findings import Finding
 from fairkit.results.policy import Rule, judge
 from fairkit.statistics import Rows

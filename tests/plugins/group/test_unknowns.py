@@ -9,7 +9,7 @@ import pytest
 
 import fairkit
 from fairkit.metrics import CONFUSION
-from fairkit.models.scorer import PredictedColumns
+from fairkit.models.columns import PredictedColumns
 from fairkit.results.policy import Rule
 from fairkit.statistics import Moments, Rows, Scores
 from fairkit_group.allocation import allocated, distance_bounds
@@ -144,7 +144,7 @@ def test_independent_errors_hide_a_share_of_a_difference():
 
 @pytest.mark.parametrize("text", ["sex", "sex=0", "sex=0.5", "sex=x", "=0.1", "sex=0.1:odd"])
 def test_a_label_error_that_is_not_understood_is_refused(text):
-    with pytest.raises(fairkit.ParameterError, match=r"--label-error sex=0\.1"):
+    with pytest.raises(fairkit.ParameterError, match=r"`label_error=sex=0\.1`"):
         LabelError.parse(text)
 
 

@@ -16,6 +16,8 @@ torch = pytest.importorskip("torch")
 from fairkit_individual.torch_models import TorchClassifier  # noqa: E402 -- after torch is known to be there
 
 FEATURES = ["age", "hours", "male"]
+FAVORABLE = fairkit.ModelOptions(favorable_class=1, score_kind="logit")
+"""The networks are drawn, not trained: their scores do not tell what they are about."""
 
 
 def people(n=400, seed=0):
@@ -58,16 +60,20 @@ def exported(module):
     return stream.getvalue()
 
 
-def audit(model, data, **how):
+def audit(model, data, options=None, **how):
     parameters = {"dif": {"method": "gradient", "epsilon": [0.05]} | how}
-    return fairkit.audit(model, data, auditors=["dif"], parameters=parameters)
+    return fairkit.audit(model, data, auditors=["dif"], parameters=parameters, options=options)
 
 
 def test_a_network_is_searched_outside_the_sample_and_both_numbers_are_told():
     data = dataset(people())
-    found = audit(exported(net()), data).find("dif")
+    found = audit(exported(net()), data, FAVORABLE).find("dif")
     plain = fairkit.audit(
-        exported(net()), data, auditors=["dif"], parameters={"dif": {"epsilon": [0.05]}}
+        exported(net()),
+        data,
+        auditors=["dif"],
+        parameters={"dif": {"epsilon": [0.05]}},
+        options=FAVORABLE,
     ).find("dif")
     assert found.evidence["restricted"] == pytest.approx(plain.value)
     assert found.value == max(found.evidence["restricted"], found.evidence["gradient"])
@@ -84,7 +90,7 @@ def test_the_number_of_a_linear_model_is_known():
     module = torch.nn.Linear(3, 1)
     module.weight.data, module.bias.data = torch.tensor([[0.05, 0.1, 0.3]]), torch.tensor([-6.0])
     how = {"fair_metric": "euclidean", "columns": ["age", "hours", "male"]}
-    found = audit(exported(module), data, **how).find("dif")
+    found = audit(exported(module), data, FAVORABLE, **how).find("dif")
     # E (w t)^2 under E |t|^2 = ε
     assert found.evidence["gradient"] == pytest.approx(0.05 * (0.05**2 + 0.1**2 + 0.3**2), rel=0.02)
     assert found.evidence["gradient"] <= 0.05 * (0.05**2 + 0.1**2 + 0.3**2) * (1 + 1e-6)
@@ -92,7 +98,7 @@ def test_the_number_of_a_linear_model_is_known():
 
 def test_a_torch_module_and_its_file_get_the_same_number():
     data, module = dataset(people()), net()
-    from_file = audit(exported(module), data).find("dif").value
+    from_file = audit(exported(module), data, FAVORABLE).find("dif").value
     model = TorchClassifier(module, FEATURES, ["no", "yes"])
     assert audit(model, data).find("dif").value == pytest.approx(from_file, rel=1e-3)
 
@@ -194,7 +200,7 @@ def test_a_metric_that_the_features_do_not_give_is_refused_by_column(tmp_path):
     metric = learn.euclidean({name: columns[name] for name in ("age", "height")})
     metric.save(tmp_path / "metric.json")
     with pytest.raises(ModelError, match="reads 'hours', 'male', which the metric does not have"):
-        audit(exported(net()), dataset(columns), fair_metric=str(tmp_path / "metric.json"))
+        audit(exported(net()), dataset(columns), FAVORABLE, fair_metric=str(tmp_path / "metric.json"))
 
 
 def test_estimators_without_a_gradient_are_refused():

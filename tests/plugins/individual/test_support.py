@@ -9,9 +9,9 @@ import pytest
 
 import fairkit
 from fairkit import Rule
-from fairkit.config import read_config
 from fairkit.individual.transport import Support
-from fairkit.models.scorer import PredictedColumns
+from fairkit.models.columns import PredictedColumns
+from fairkit_cli.config import read_config
 
 pytest.importorskip("numba")
 
@@ -22,6 +22,12 @@ def _people(n: int, seed: int = 0) -> dict[str, np.ndarray]:
     z = rng.normal(size=(n, 3))
     score = 1 / (1 + np.exp(-2 * z[:, 0] - rng.normal(size=n)))
     return {"a": z[:, 0], "b": z[:, 1], "c": z[:, 2], "y": rng.integers(0, 2, n), "score": score}
+
+
+def _apart(columns):
+    """Two crowds of equal people, far from each other, with a score each: nobody near is treated otherwise."""
+    side = np.arange(400) % 2
+    columns |= {"a": 1e6 * side, "b": np.zeros(400), "c": np.zeros(400), "score": np.where(side, 0.6, 0.4)}
 
 
 def _audit(columns, *rules: Rule, auditor: str = "restricted-dro", adjustment=None, **given):
@@ -54,7 +60,7 @@ def test_a_number_that_breaks_the_limit_fails_though_it_climbs():
 
 def test_a_model_without_jumps_passes():
     columns = _people(400)
-    columns["score"] = np.full(400, 0.5)
+    _apart(columns)
     report = _audit(columns, Rule(metric="performance_gap", maximum=1), epsilon=0.01)
     assert not report.findings[0].evidence["climbs"]
     assert report.verdict == "pass"
@@ -66,7 +72,7 @@ def test_a_rule_is_for_the_number_of_people_that_it_names():
     assert rule.support == 200
     other = _audit(columns, rule)
     assert other.verdict == "inconclusive"
-    assert "--set restricted-dro.support=200" in other.policy[0].reason
+    assert "the parameter `restricted-dro.support=200`" in other.policy[0].reason
     same = _audit(columns, rule, support=200)
     assert same.verdict == "pass"
     assert same.findings[0].parameters["support"] == same.findings[0].parameters["queries"] == 200
@@ -150,7 +156,7 @@ def test_several_rules_on_a_gap_are_decided_under_an_adjustment():
         report = _audit(_people(400), *rules, adjustment=adjustment)
         assert [rule.verdict for rule in report.policy] == ["fail", "fail"]
     columns = _people(400)
-    columns["score"] = np.full(400, 0.5)
+    _apart(columns)
     wide = [Rule(metric="performance_gap", maximum=1), Rule(metric="performance_gap", maximum=2)]
     assert _audit(columns, *wide, epsilon=0.01, adjustment="bonferroni").verdict == "pass"
 

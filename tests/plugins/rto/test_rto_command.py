@@ -74,7 +74,8 @@ def test_a_repaired_file_comes_out(folder, plugin):
     ("arguments", "options", "message"),
     [
         ((), {"model": None}, "name it with --model"),
-        ((), {"model": "label.onnx"}, "gives labels only"),
+        ((), {"model": "label.onnx"}, "labels are -1 and 1"),
+        (("--set", "favorable_class=1"), {"model": "label.onnx"}, "gives labels only"),
         ((), {"model": "logit.onnx"}, "--set score_kind=logit"),
         ((), {"model": "none.onnx"}, "no model file"),
         ((), {"data": "small.parquet"}, "fewer than min_group=30"),

@@ -139,3 +139,19 @@ def test_covariance_pairs_the_groups_of_each_subgroup():
     assert constraint.shares == pytest.approx((3 / 5, 1 / 3, 1.0))
     rates = np.array([0.2, 0.7, 0.5, 0.1, 0.9])
     assert constraint.violation(rates) == pytest.approx(max(0.24 * 0.5, 2 / 9 * 0.4))
+
+
+def test_equal_opportunity_looks_around_the_groups_own_true_positive_rates():
+    """A quarter is favorable, but a model with a true positive rate of .7 is not levelled down to that quarter."""
+    rng = np.random.default_rng(1)
+    n = 12_000
+    codes = rng.integers(0, 2, n)
+    favorable = (rng.random(n) < np.where(codes == 1, 0.3, 0.18)).astype(float)
+    margins = np.where(favorable > 0, 1.0 + 0.4 * codes, -2.6) + rng.normal(0, 1.6, n)
+    rows = ScoredRows(scores=1 / (1 + np.exp(-margins)), codes=codes, names=("a", "b"), favorable=favorable)
+    own = rows.take(favorable > 0).rates((margins[favorable > 0] >= 0).astype(float))
+    assert own.min() > 0.65
+    folds = rows.folds(5, np.random.default_rng(0))
+    choice = choose(EqualRates(), rows, folds, Wishes(favorable_only=True))
+    assert own.min() - 0.1 < choice.setting.rho < own.max() + 0.05
+    assert choice.accuracy > rows.accuracy((margins >= 0).astype(float)) - 0.01

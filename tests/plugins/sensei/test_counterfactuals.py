@@ -63,7 +63,7 @@ def test_several_flips_are_drawn_in_turn():
 @pytest.mark.parametrize(
     ("flip", "values", "says"),
     [
-        ([], {}, "name them, as in --set sensitive="),
+        ([], {}, "name them, as in the parameter `sensitive="),
         (["sexx"], {}, "reads no column 'sexx'"),
         (["age"], {}, "60 distinct values"),
         (["sex"], {"sex": "f"}, "one combination"),

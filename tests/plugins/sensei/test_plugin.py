@@ -17,7 +17,7 @@ from fairkit.individual import learn  # noqa: E402
 from fairkit.mitigation.split import split_dataset  # noqa: E402
 from fairkit.mitigators import Run, Table  # noqa: E402
 from fairkit.onnx.write.export import export  # noqa: E402
-from fairkit.results.evidence import Tradeoff  # noqa: E402
+from fairkit.results.tradeoff import Tradeoff  # noqa: E402
 from fairkit.testing.samples import sample_data  # noqa: E402
 from fairkit_sensei import SenSeI  # noqa: E402
 
@@ -210,7 +210,7 @@ def test_adult_in_a_small_form(public_data, seed, summed):
     train, test = split_dataset(data, 0.3, seed)
     table = Table.from_dataset(train)
     strength = {"strength": 0.1 / len(table)} if summed else {}
-    method = SenSeI(SenSeI.Parameters(epochs=4, rate=0.005, batch=128, **strength))
+    method = SenSeI(SenSeI.Parameters(rho=(5.0,), epochs=4, rate=0.005, batch=128, **strength))
     flips = {"sensitive": ["relationship"], "values": {"relationship": ["Husband", "Wife"]}}
     how = {"consistency": flips, "dif": {"epsilon": [0.1], "queries": 200, "pairs": 0, **strength}}
     before, after = (

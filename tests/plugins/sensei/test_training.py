@@ -15,7 +15,7 @@ from fairkit_sensei import fit_network  # noqa: E402
 from fairkit_sensei.architecture import fully_connected  # noqa: E402
 from fairkit_sensei.batches import BalancedBatches  # noqa: E402
 from fairkit_sensei.losses import loss_for  # noqa: E402
-from fairkit_sensei.records import Rows, Settings  # noqa: E402
+from fairkit_sensei.records import Rows, Settings, usual_rho  # noqa: E402
 from fairkit_sensei.training import train  # noqa: E402
 
 
@@ -269,7 +269,10 @@ def test_settings_and_parameters_have_the_same_defaults():
     for field in dataclasses.fields(Settings):
         if field.name in shown and field.name != "rho":
             assert shown[field.name] == field.default, field.name
-    assert shown["rho"] == (Settings().rho,)
+    assert shown["rho"] is None
+    assert usual_rho(39_000) == usual_rho(20_000) == Settings().rho
+    assert 0.3 < usual_rho(5_800) < 0.5
+    assert usual_rho(100) == 0.3
 
 
 def test_small_tables_get_smaller_batches_and_more_epochs():

@@ -10,7 +10,7 @@ from fairkit.errors import DataError
 from fairkit.mitigators import Run
 from fairkit.onnx.write.rules import GroupColumn, GroupKeys, GroupRule
 from fairkit.scored_rows import ScoredRows
-from fairkit_threshold_optimizer import ThresholdOptimizer, mixtures, roc_hull
+from fairkit_threshold_optimizer import ThresholdOptimizer, curve, mixtures, roc_hull, sharp_thresholds
 
 CONSTRAINTS = {
     "demographic_parity": "demographic_parity",
@@ -174,3 +174,42 @@ def test_a_group_without_the_outcome_that_is_needed():
         with pytest.raises(DataError, match="group 'b' has no rows with one of the outcomes"):
             ThresholdOptimizer.with_values({"constraint": constraint}).solve(rows, None, Run())
     ThresholdOptimizer.with_values({}).solve(rows, None, Run())
+
+
+def scored(rows=3_000, seed=0):
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, 2, rows)
+    scores = np.clip(rng.beta(2, 3, rows) + 0.12 * codes, 0, 1)
+    favorable = (rng.random(rows) < scores).astype(float)
+    return ScoredRows(scores=scores, codes=codes, names=("a", "b"), favorable=favorable)
+
+
+@pytest.mark.parametrize("tolerance", [0.0, 0.03])
+@pytest.mark.parametrize("constraint", ["demographic_parity", "equal_opportunity"])
+def test_sharp_thresholds_are_the_best_pair_of_all(constraint, tolerance):
+    """On a few hundred rows, against every pair of thresholds."""
+    rows = scored(240)
+    parts = [rows.take(rows.codes == group) for group in (0, 1)]
+    curves = [curve(part.scores, part.favorable, part.row_weights) for part in parts]
+    rates = [one.measures(constraint)[0] for one in curves]
+    gains = [one.accepted_good - one.accepted_bad for one in curves]
+    chosen = sharp_thresholds(curves, constraint, tolerance)
+    gap = abs(rates[0][chosen[0]] - rates[1][chosen[1]])
+    assert gap <= tolerance + 0.02  # steps of a group of 120 rows
+    allowed = np.abs(rates[0][:, None] - rates[1][None, :]) <= max(gap, tolerance) + 1e-9
+    best = np.where(allowed, gains[0][:, None] + gains[1][None, :], -np.inf).max()
+    assert gains[0][chosen[0]] + gains[1][chosen[1]] >= best - 3
+
+
+def test_without_chance_every_decision_is_certain_and_costs_little():
+    rows = scored(20_000)
+    values = {}
+    for drawn in (True, False):
+        method = ThresholdOptimizer.with_values({"tolerance": 0.01, "randomized": drawn})
+        found = method.solve(rows, None, Run())
+        values[drawn] = found.details["expected_accuracy_on_fit_rows"]
+        sharp = all(len(row) == 1 and row[0].weight == 1 and row[0].width == 0 for row in found.pieces)
+        assert sharp or drawn
+        gap = np.ptp(list(found.details["rates"]["selection_rate"].values()))
+        assert gap <= 0.0105
+    assert values[True] - values[False] < 0.002

@@ -66,6 +66,8 @@ class Bracket:
         Where M was smallest so far, and M there: an upper bound by weak duality.
     evaluations
         Queries answered, over all evaluations, divided by the number of queries.
+    seen
+        Every η that was evaluated, with the answers of all queries there.
     """
 
     eta_low: float
@@ -75,6 +77,26 @@ class Bracket:
     eta: float
     value: float
     evaluations: float = 0.0
+    seen: tuple[tuple[float, Lines], ...] = ()
+
+    def known(self, eta: float, queries: Ints) -> tuple[Lines, Ints]:
+        """Return what the evaluations say about some queries at any η.
+
+        Returns
+        -------
+        lines : Lines
+            The better of the answers at the nearest values below and above η.
+        unsettled : array of int
+            Places among `queries` whose answer may be a better one; that of the others is the best, since φ_j is
+            convex and touches the line at both values.
+        """
+        below = max((each for each in self.seen if each[0] <= eta), key=lambda each: each[0], default=None)
+        above = min((each for each in self.seen if each[0] >= eta), key=lambda each: each[0], default=None)
+        if below is None or above is None:
+            return self.low.take(queries), np.arange(len(queries))
+        low, high = below[1].take(queries), above[1].take(queries)
+        better = np.flatnonzero(high.at(eta) > low.at(eta))
+        return low.put(better, high.take(better)), np.flatnonzero(low.cost != high.cost)
 
 
 def minimise(
@@ -127,11 +149,12 @@ def _step(evaluate: Evaluate, weights: Floats, epsilon: float, bracket: Bracket,
     value = eta * epsilon + float(weights @ lines.at(eta))
     slope = epsilon - float(weights @ lines.cost)
     work = bracket.evaluations + len(open_queries) / max(len(weights), 1)
+    seen = (*bracket.seen, (eta, lines))
     if value < bracket.value:
         bracket = replace(bracket, eta=eta, value=value)
     if slope >= 0.0:
-        return replace(bracket, eta_high=eta, high=lines, evaluations=work)
-    return replace(bracket, eta_low=eta, low=lines, evaluations=work)
+        return replace(bracket, eta_high=eta, high=lines, evaluations=work, seen=seen)
+    return replace(bracket, eta_low=eta, low=lines, evaluations=work, seen=seen)
 
 
 def _exchanges(weights: Floats, bracket: Bracket) -> tuple[Ints, Floats, Floats]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from fairkit.errors import ParameterError
 from fairkit.individual.search.dual import Bracket, Lines, minimise, model_minimum, shares
-from fairkit.timings import phase
+from fairkit.support.timings import phase
 
 if TYPE_CHECKING:
     from fairkit.individual.search.tree import Floats, Ints
@@ -205,17 +205,34 @@ class Problem(ABC):
         stay = self.staying().take(queries)
         low = self.answers(0.0, queries, stay.answer)
         free = np.flatnonzero(low.cost == 0.0)  # a larger reward at no distance: better than to stay
+        high = stay.put(free, low.take(free))
         start = Bracket(
             eta_low=0.0,
             eta_high=np.inf,
             low=low,
-            high=stay.put(free, low.take(free)),
+            high=high,
             eta=0.0,
             value=float(weights @ low.reward),
+            seen=((0.0, low), (np.inf, high)),
         )
         if trials is None:
             trials = _around(eta, 0.15) if eta else []
         return minimise(evaluate, weights, epsilon, start, tolerance=tolerance, trials=trials)
+
+    def answers_near(self, bracket: Bracket, eta: float, queries: Ints) -> Lines:
+        """Answer some query classes at an η near those at which all were answered; few have to be asked again.
+
+        Parameters
+        ----------
+        bracket
+            Of all query classes.
+        eta, queries
+            As for `answers`.
+        """
+        lines, unsettled = bracket.known(eta, queries)
+        if not len(unsettled):
+            return lines
+        return lines.put(unsettled, self.answers(eta, queries[unsettled], lines.answer[unsettled]))
 
     def _pilot(self, epsilon: float, eta: float | None) -> tuple[list[float], float]:
         """Find η on every k-th query of the tree's order; give values to try, nearest first, and the work."""
@@ -233,7 +250,7 @@ class Problem(ABC):
         error = float(np.sqrt(weights @ (lines.cost - weights @ lines.cost) ** 2 / len(sample)))
         near = weights @ self.answers(bracket.eta / 1.1, sample, lines.answer).cost
         far = weights @ self.answers(bracket.eta * 1.1, sample, lines.answer).cost
-        width = np.clip(2.0 * error * 0.2 / max(near - far, 1e-300), 0.003, 0.5)
+        width = np.clip(4.0 * error * 0.2 / max(near - far, 1e-300), 0.003, 0.5)
         return _around(bracket.eta, float(width)), work + 2.0 * len(sample) / m
 
 

@@ -329,15 +329,18 @@ def _write_box(
         half[at - leaves, c] = np.float32(width * (1.0 + 2.0**-22) + np.float64(slack[0, c]))
 
 
-@numba.njit(cache=True, parallel=True)
+@numba.njit(cache=True)
 def _pack(z: Floats, first: Ints, slack: Singles, centre: Singles, half: Singles) -> None:
-    """Fill the boxes level by level; lanes without rows keep a negative half-width until the end."""
+    """Fill the boxes level by level; lanes without rows keep a negative half-width until the end.
+
+    One thread: for several it takes six times as long to compile, and no less to run.
+    """
     n, d = z.shape
     leaves = first[1]
     half[:, :] = -1.0
     blocks = -(-n // FANOUT)
     for level in range(1, len(first) - 1):
-        for b in numba.prange(blocks):
+        for b in range(blocks):
             low, high = np.full(d, np.inf), np.full(d, -np.inf)
             if level == 1:
                 _leaf_box(z, b, low, high)

@@ -10,6 +10,7 @@ import numpy as np
 from fairkit.errors import ModelError
 from fairkit.onnx.read.runner import digest_generator
 from fairkit.onnx.read.statics import batch_readers, draws
+from fairkit.support.timings import phase
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -67,6 +68,7 @@ class Lone:
                 "draws from an input"
             )
 
+    @phase("score")
     def examine(
         self, arrays: Mapping[str, NDArray[Any]], found: Predictions, rows: NDArray[np.int64]
     ) -> list[str]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.models.scorer import ModelOptions, Predictions
-    from fairkit.onnx.file import OnnxFile
+    from fairkit.onnx.read.graph import Graph
     from fairkit.onnx.read.outputs import GraphOutput, Reading
     from fairkit.onnx.read.rivals import Rival
 
@@ -45,7 +45,7 @@ class Witness:
 
     def examine(
         self,
-        model: OnnxFile,
+        model: Graph,
         values: Mapping[str, Any],
         found: Predictions,
         drawn: NDArray[np.float64] | None,
@@ -115,7 +115,7 @@ class Witness:
             self._bounds[0] = max(self._bounds[0], float(found.score[~taken].max()))
 
     def _score_and_label(
-        self, model: OnnxFile, values: Mapping[str, Any], found: Predictions, options: ModelOptions
+        self, model: Graph, values: Mapping[str, Any], found: Predictions, options: ModelOptions
     ) -> list[str]:
         """Compare the audited decisions with the audited scores."""
         label, score = self.settled.label, self.settled.score
@@ -130,22 +130,14 @@ class Witness:
     def _decisions(self, label: str, score: str, found: Predictions, options: ModelOptions) -> list[str]:
         if self.settled.task != "binary" or found.score is None or found.decision is None:
             return []
-        rows, cut = crossed(found.score, found.decision) if self.settled.chance is None else (0, 0.5)
+        rows = crossed(found.score, found.decision)[0] if self.settled.chance is None else 0
         if rows and not self.ours and options.decision_output is None:
             raise self._no_threshold(rows, len(found.score))
         if rows:
             self._follows = False  # the user has named this decision although no threshold explains it
             told = f"On {rows:,} of the first {len(found.score):,} rows no threshold of {score!r} explains "
             return [f"{told}the output {label!r}, which is audited as the decision."]
-        half = (found.score >= 0.5) != (found.decision >= 0.5)
-        apart = int((half & (np.abs(found.score - 0.5) > ROUNDING)).sum())
-        if not apart or self.ours:
-            return []
-        return [
-            f"On {apart:,} of the first {len(found.score):,} rows the output {label!r} decides otherwise than "
-            f"{score!r} >= 0.5 (it follows a threshold of about {cut:.3g}). The output {label!r} is audited "
-            "as the decision (--threshold 0.5 audits the other)."
-        ]
+        return []
 
     def _unused_label(self, values: Mapping[str, Any], found: Predictions) -> list[str]:
         label = self.settled.label
@@ -153,7 +145,7 @@ class Witness:
         rival = compare_rival(label, values[label.name], self.settled, found, None)
         return [self._overruled(rival, _rows_of(found))] if rival.rows else []
 
-    def _classes(self, model: OnnxFile, found: Predictions, options: ModelOptions) -> list[str]:
+    def _classes(self, model: Graph, found: Predictions, options: ModelOptions) -> list[str]:
         label, score = self.settled.label, self.settled.score
         assert label is not None and score is not None  # noqa: PT018, S101 -- asked for
         if found.probabilities is None or found.predicted is None:
@@ -165,7 +157,7 @@ class Witness:
         told = f"{of} the output {label.name!r} is not the class that {score.name!r} finds most probable"
         if options.decision_output is None and not _one_classifier(model, label.name, score.name):
             raise ModelError(
-                f"{self.name}: {told[0].lower()}{told[1:]}; say which is served: --decision-output {label.name}"
+                f"{self.name}: {told[0].lower()}{told[1:]}; say which is served: `decision_output={label.name}`"
             )
         return [f"{told}. The output {label.name!r} is audited."]
 
@@ -176,13 +168,13 @@ class Witness:
     def _contradiction(self, rival: Rival, rows: int) -> ModelError:
         settled = self.settled
         audited = settled.served["decision" if rival.decides else "score"] or settled.served["score"]
-        option = "--decision-output" if rival.decides and settled.cut is None else "--score-output"
-        other = "--decision-output" if rival.decides else "--score-output"
+        named = "decision_output" if rival.decides and settled.cut is None else "score_output"
+        other = "decision_output" if rival.decides else "score_output"
         what = "decide otherwise" if rival.decides else "give other scores"
         return ModelError(
             f"{self.name} contradicts itself: the outputs {audited!r} and {rival.name!r} {what} on {rival.rows:,} of "
-            f"{rows:,} rows. Say which one is served: {option} {audited}{_and_cut(settled, option)}, or "
-            f"{other} {rival.name}"
+            f"{rows:,} rows. Say which one is served: `{named}={audited}`{_and_cut(settled, named)}, or "
+            f"`{other}={rival.name}`"
         )
 
     def _no_threshold(self, rows: int, of: int) -> ModelError:
@@ -191,12 +183,12 @@ class Witness:
         return ModelError(
             f"{self.name} contradicts itself: on at least {rows:,} of {of:,} rows the output {label.name!r} decides "
             f"otherwise than any threshold of the output {score.name!r}. Say which one is served: "
-            f"--decision-output {label.name}, or --score-output {score.name} --threshold 0.5"
+            f"`decision_output={label.name}`, or `score_output={score.name}` with `threshold=0.5`"
         )
 
 
-def _and_cut(settled: Reading, option: str) -> str:
-    return f" --threshold {settled.cut:g}" if settled.cut is not None and option == "--score-output" else ""
+def _and_cut(settled: Reading, named: str) -> str:
+    return f" with `threshold={settled.cut:g}`" if settled.cut is not None and named == "score_output" else ""
 
 
 def _named(rival: Rival, options: ModelOptions, settled: Reading) -> bool:
@@ -207,7 +199,7 @@ def _named(rival: Rival, options: ModelOptions, settled: Reading) -> bool:
     return options.decision_output is not None
 
 
-def _one_classifier(model: OnnxFile, label: str, score: str) -> bool:
+def _one_classifier(model: Graph, label: str, score: str) -> bool:
     """Whether one support vector classifier gives both, which votes for the one and fits the other."""
     graph = model.proto.graph
     voters = [

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.errors import DataError, ModelError, did_you_mean
+from fairkit.errors import DataError, ModelError
+from fairkit.models.renamed import check_renamed, no_column
+from fairkit.onnx.read.overflow import check_range
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -80,7 +82,13 @@ class Feed:
 
 
 def match_inputs(
-    inputs: Sequence[GraphInput], columns: Sequence[str], features: Sequence[str], *, given: bool, table: str
+    inputs: Sequence[GraphInput],
+    columns: Sequence[str],
+    features: Sequence[str],
+    *,
+    given: bool,
+    table: str,
+    rename: Mapping[str, str] | None = None,
 ) -> tuple[list[Feed], list[str]]:
     """Find the columns for every input.
 
@@ -97,6 +105,8 @@ def match_inputs(
         Whether the user (or the model's metadata) named the features.
     table
         The table's name, for messages.
+    rename
+        By column, the model's name for it.
 
     Returns
     -------
@@ -108,12 +118,14 @@ def match_inputs(
     DataError
         A column is missing or ambiguous, or the number of features is not the model's.
     """
+    check_renamed(rename, [graph_input.name for graph_input in inputs], columns)
+    renamed = {new: old for old, new in (rename or {}).items()}
     feeds: dict[str, Feed] = {}
     for graph_input in inputs:
         # a lone input may hold all the features that were named, whatever it is called
         whole = len(inputs) == 1 and given and graph_input.width in (None, len(features))
         if graph_input.width in (1, None) and not whole:
-            column = _column_for(graph_input.name, columns)
+            column = renamed.get(graph_input.name) or _column_for(graph_input.name, columns)
             if column is not None:
                 feeds[graph_input.name] = Feed(graph_input, (column,))
     left = [graph_input for graph_input in inputs if graph_input.name not in feeds]
@@ -156,9 +168,9 @@ def _fill(
     """Assign to the unmatched inputs the features in order."""
     narrow = [graph_input for graph_input in left if graph_input.width == 1]
     if narrow and (matched or 1 < len(left) == len(narrow)):
-        missing = narrow[0].name
-        hint = did_you_mean(missing, columns, what="columns")
-        raise DataError(f"{table} has no column for the model's input {missing!r}. {hint}")
+        used = {column for feed in matched.values() for column in feed.columns}
+        free = [column for column in columns if column not in used]
+        raise DataError(no_column(table, [graph_input.name for graph_input in narrow], columns, free))
     widths = [graph_input.width for graph_input in left]
     if widths.count(None) == 1:
         widths[widths.index(None)] = len(features) - sum(width for width in widths if width is not None)
@@ -190,6 +202,8 @@ def _convert(values: NDArray[Any], column: str, graph_input: GraphInput, dtype: 
                 f"the model's input {graph_input.name!r} takes whole numbers, but column {column!r} holds "
                 f"{int(odd.sum())} missing or fractional values in a batch of {len(values)} rows; fill or round them"
             )
+    if np.issubdtype(dtype, np.floating) and values.dtype.kind in "if":
+        check_range(values, column, graph_input.name, dtype)
     return values.astype(dtype, copy=False)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from fairkit.data.roles import same_value, value_text
+from fairkit.data.roles import value_text
 from fairkit.errors import ModelError, did_you_mean
 from fairkit.models.scorer import ModelOptions, Predictions, ScoreKind, check_scores
 from fairkit.onnx.sandbox.wire import Maps
@@ -93,7 +93,7 @@ def choose_score_output(outputs: Sequence[GraphOutput], options: ModelOptions) -
         chosen = by_name[options.score_output]
         if chosen.shape == "label" and options.task != "regression":
             raise ModelError(
-                f"the output {chosen.name!r} holds labels, not scores; name it with --decision-output {chosen.name}"
+                f"the output {chosen.name!r} holds labels, not scores; name it with `decision_output={chosen.name}`"
             )
         return None if chosen.shape == "label" else chosen
     numeric = [output for output in outputs if output.shape != "label"]
@@ -107,7 +107,7 @@ def choose_score_output(outputs: Sequence[GraphOutput], options: ModelOptions) -
     if numeric:
         names = ", ".join(output.name for output in numeric)
         raise ModelError(
-            f"several outputs could hold the scores ({names}); say which with --score-output {numeric[0].name}"
+            f"several outputs could hold the scores ({names}); say which with `score_output={numeric[0].name}`"
         )
     return None
 
@@ -124,10 +124,10 @@ def guess_kind(
     if values.ndim == 1:
         if within:
             return "probability", "The model's scores lie in [0, 1] and are read as probabilities."
-        return "logit", "The model's scores leave [0, 1] and are read as logits (--score-kind overrides)."
+        return "logit", "The model's scores leave [0, 1] and are read as logits (`score_kind` overrides)."
     if within and np.abs(values.sum(axis=1) - 1).max() < 1e-3:
         return "probability", None
-    return "logit", "The model's scores do not sum to 1 and are read as logits (--score-kind overrides)."
+    return "logit", "The model's scores do not sum to 1 and are read as logits (`score_kind` overrides)."
 
 
 def probabilities(values: NDArray[np.float64], kind: ScoreKind) -> NDArray[np.float64]:
@@ -146,7 +146,7 @@ def probabilities(values: NDArray[np.float64], kind: ScoreKind) -> NDArray[np.fl
     if values.min() < -1e-5 or values.max() > 1 + 1e-5:
         raise ModelError(
             f"the model's scores leave [0, 1] (they reach {values.min():.4g} and {values.max():.4g}) and are no "
-            "probabilities; if they are logits say so with --score-kind logit"
+            "probabilities; if they are logits say so with `score_kind=logit`"
         )
     return np.clip(values, 0, 1)
 
@@ -294,102 +294,3 @@ def _index(label: NDArray[Any], places: Mapping[str, int]) -> NDArray[np.int64]:
             )
         codes.append(places[text])
     return np.asarray(codes, dtype=np.int64)[inverse]
-
-
-def favorable_column(
-    classes: Sequence[Any],
-    label_values: Sequence[Any],
-    favorable: Any,
-    scores: NDArray[np.float64],
-    is_favorable: NDArray[np.bool_] | None,
-) -> tuple[int, str]:
-    """Find which score column belongs to the favorable label.
-
-    The classes that the model names decide; where they are numbers 0..K-1 and the label's values are not,
-    the order of the label's values; where that could be read two ways, which column ranks the favorable
-    rows higher.
-
-    Parameters
-    ----------
-    classes
-        The model's class labels, one for each score column.
-    label_values
-        The label's distinct values in order.
-    favorable
-        The favorable value.
-    scores
-        Shape [n, K], a first batch.
-    is_favorable
-        Shape [n]; None where the data has no label.
-
-    Returns
-    -------
-    int, str
-        The column, and the sentence that tells the user.
-
-    Raises
-    ------
-    ModelError
-        It cannot be told.
-    """
-    named = [place for place, value in enumerate(classes) if same_value(value, favorable)]
-    by_name = named[0] if len(named) == 1 and _same_kind(classes, label_values) else None
-    if by_name is not None:
-        return by_name, f"The model's class {value_text(classes[by_name])!r} is the favorable label."
-    ordered = [i for i, value in enumerate(label_values) if same_value(value, favorable)]
-    by_order = ordered[0] if ordered and len(label_values) == len(classes) else None
-    if by_order is not None and (by_order == 1 or len(classes) > 2):
-        told = (
-            f"class {value_text(classes[by_order])} of the model stands for the favorable label {favorable!r}"
-        )
-        return by_order, f"By the order of the label's values, {told} (--favorable-class overrides)."
-    if len(classes) == 2 and is_favorable is not None:
-        return _by_ranking(classes, scores, is_favorable, favorable)
-    raise ModelError(
-        f"which of the model's classes {[value_text(c) for c in classes]} is the favorable label {favorable!r}? "
-        "Say which column it is, from 0, with --favorable-class"
-    )
-
-
-def _same_kind(classes: Sequence[Any], label_values: Sequence[Any]) -> bool:
-    """Whether the model's classes are the label's values, or there is no label to compare with."""
-    texts = {value_text(value) for value in classes}
-    return (
-        not label_values
-        or {value_text(value) for value in label_values} <= texts
-        or _flags(texts, label_values)
-    )
-
-
-def _flags(texts: set[str], label_values: Sequence[Any]) -> bool:
-    return texts <= {"0", "1", "True", "False"} and all(isinstance(value, bool) for value in label_values)
-
-
-def _by_ranking(
-    classes: Sequence[Any], scores: NDArray[np.float64], is_favorable: NDArray[np.bool_], favorable: Any
-) -> tuple[int, str]:
-    """Choose the column that ranks favorable rows higher, if that is clear."""
-    higher = ranks_higher(scores[:, 1], is_favorable)
-    if higher is not None:
-        place = int(higher)
-        told = f"class {value_text(classes[place])} ranks the rows with label {favorable!r} higher"
-        return place, f"The model's {told} and is read as the favorable one (--favorable-class overrides)."
-    raise ModelError(
-        f"which of the model's two classes is the favorable label {favorable!r}? "
-        "Its scores do not tell; say which column it is with --favorable-class 0 or 1"
-    )
-
-
-def ranks_higher(scores: NDArray[np.float64], is_favorable: NDArray[np.bool_]) -> bool | None:
-    """Tell whether favorable rows score higher: the area under the ROC curve is 4 standard errors from one half.
-
-    None where it is not.
-    """
-    values, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
-    n1, n0 = int(is_favorable.sum()), int((~is_favorable).sum())
-    if not n1 or not n0 or len(values) < 2:
-        return None
-    area = (ranks[is_favorable].sum() - n1 * (n1 + 1) / 2) / (n1 * n0)
-    error = np.sqrt((n1 + n0 + 1) / (12 * n1 * n0))
-    return None if abs(area - 0.5) <= 4 * error else bool(area > 0.5)

@@ -11,14 +11,14 @@ from fairkit.errors import ModelError
 from fairkit.onnx.read import outputs as reading
 from fairkit.onnx.read.feeds import RANDOM_INPUT
 from fairkit.onnx.read.members import MEMBER_SCORES, member_weights, misdrawn
-from fairkit.timings import phase
+from fairkit.support.timings import phase
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.models.scorer import Columns
-    from fairkit.onnx.file import OnnxFile
     from fairkit.onnx.read.feeds import Feed
+    from fairkit.onnx.read.graph import Graph
 
 ROUNDING = 1e-6
 """A draw that is nearer to the chance may fall on either side of it by rounding."""
@@ -35,7 +35,7 @@ class Runner:
         Whether the file is fairkit's own, so that its input ``u`` is a draw.
     """
 
-    def __init__(self, model: OnnxFile, feeds: Sequence[Feed], *, ours: bool) -> None:
+    def __init__(self, model: Graph, feeds: Sequence[Feed], *, ours: bool) -> None:
         self.model = model
         self.feeds = feeds
         self.ours = ours
@@ -99,7 +99,7 @@ class Runner:
             raise ModelError(
                 f"{self.model.name} does not decide as it says: on {int(wrong.sum()):,} of {len(wrong):,} rows the "
                 f"output {settled.label.name!r} is not u < {settled.chance.name}. Name the output that is served: "
-                "--decision-output NAME, or --score-output NAME --threshold P"
+                "`decision_output=NAME`, or `score_output=NAME` with `threshold=P`"
             )
         return 1 - decided if settled.place == 0 else decided
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import ModelError
 from fairkit.onnx.read.nodes import walk
-from fairkit.timings import phase
+from fairkit.support.timings import phase
 
 if TYPE_CHECKING:
     import onnx
@@ -129,7 +129,7 @@ def check_operators(model: onnx.ModelProto, name: str, allowed: Collection[str] 
                 raise ModelError(
                     f"{name} uses the operator {node.domain}::{node.op_type}, which is not of the ONNX standard; "
                     "its code is not checked as the standard's is. If you trust it, allow it: "
-                    f"--allow-domain {node.domain}"
+                    f"`domains={node.domain}`"
                 )
     sizes: dict[tuple[str, str], int] = {}
     if _unfolded(model.graph.node, functions, sizes, ()) > MOST_NODES:

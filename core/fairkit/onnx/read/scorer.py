@@ -9,33 +9,33 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import DataError, ModelError
-from fairkit.models.scorer import Columns, ModelOptions, Predictions, check_scores
+from fairkit.models.renamed import encoded
+from fairkit.models.scorer import Columns, ModelOptions, NotFiniteError, Predictions, check_scores
 from fairkit.onnx.read import outputs as reading
 from fairkit.onnx.read.alone import Lone
 from fairkit.onnx.read.contradictions import Witness
-from fairkit.onnx.read.feeds import RANDOM_INPUT, Feed, absent, match_inputs
+from fairkit.onnx.read.feeds import RANDOM_INPUT, Feed, GraphInput, absent, match_inputs
 from fairkit.onnx.read.members import MEMBER_SCORES
+from fairkit.onnx.read.overflow import explained
 from fairkit.onnx.read.runner import Runner
 from fairkit.onnx.read.served import is_ours
 from fairkit.onnx.read.settle import settle
 from fairkit.onnx.read.triggers import constant_inputs
 from fairkit.results.findings import ModelInfo
-from fairkit.timings import phase
+from fairkit.support.timings import phase
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit.data.task import Task
-    from fairkit.onnx.file import OnnxFile
+    from fairkit.onnx.read.graph import Graph
 
 _FIRST_ROWS = 4_096
 _MIXTURE = "A randomized model: all its members are audited with their weights, exactly, not draws from them."
 
 
-def bind(
-    model: OnnxFile, dataset: Dataset, options: ModelOptions, *, only_scores: bool = False
-) -> OnnxScorer:
+def bind(model: Graph, dataset: Dataset, options: ModelOptions, *, only_scores: bool = False) -> OnnxScorer:
     """Do what `OnnxModel.bind` says; `only_scores`: nobody will use the model's decisions, whatever they say."""
-    runner, notes = _open(model, dataset)
+    runner, notes = runner_of(model, dataset, options)
     notes += [model.remark] if model.remark else []
     columns = runner.columns
     batch = next(dataset.batches(columns, rows=_FIRST_ROWS))
@@ -48,7 +48,10 @@ def bind(
         for name, kind in model.outputs
         if (described := reading.describe(name, kind, first[name])) is not None
     ]
-    settled, classes, told = settle(model, found, first, dataset, options, batch.favorable)
+    try:
+        settled, classes, told = settle(model, found, first, dataset, options, batch)
+    except NotFiniteError as error:
+        raise explained(error, model.proto, cells) from error
     if runner.shares is not None:
         told = [*told, _MIXTURE]
     read = {*settled.wanted, *runner.extra}
@@ -59,6 +62,7 @@ def bind(
     scorer = OnnxScorer(
         runner, settled, ModelInfo(name=model.name, sha256=model.sha256, task=settled.task), classes
     )
+    scorer.told = options.favorable_class is not None or options.classes is not None
     understood = scorer.understand(first)
     if not only_scores:
         told += witness.examine(model, first, understood, runner.drawn(first, settled), options)
@@ -71,14 +75,32 @@ def bind(
     return scorer
 
 
-def _open(model: OnnxFile, dataset: Dataset) -> tuple[Runner, list[str]]:
-    """Match the inputs with columns; ``u`` is a draw only in a file of ours."""
+def runner_of(
+    model: Graph, dataset: Dataset, options: ModelOptions | None = None
+) -> tuple[Runner, list[str]]:
+    """Match the inputs with columns, and say what was guessed; ``u`` is a draw only in a file of ours.
+
+    Raises
+    ------
+    DataError
+        A column is missing or ambiguous.
+    """
     ours = is_ours(model.proto)
     plain = [i for i in model.inputs if not (ours and i.name == RANDOM_INPUT)]
     features, given = _features(model, dataset)
     try:
-        feeds, notes = match_inputs(plain, dataset.columns, features, given=given, table=dataset.name)
+        feeds, notes = match_inputs(
+            plain,
+            dataset.columns,
+            features,
+            given=given,
+            table=dataset.name,
+            rename=options.rename if options else None,
+        )
     except DataError as error:
+        hint = _encoded(plain, features, dataset)
+        if hint:
+            raise DataError(f"{error}{hint}") from error
         if ours or RANDOM_INPUT not in {graph_input.name for graph_input in plain}:
             raise
         raise DataError(
@@ -86,6 +108,19 @@ def _open(model: OnnxFile, dataset: Dataset) -> tuple[Runner, list[str]]:
             "so in their metadata.)"
         ) from error
     return Runner(model, feeds, ours=ours), notes
+
+
+def _encoded(inputs: Sequence[GraphInput], features: Sequence[str], dataset: Dataset) -> str:
+    """Say that the inputs look like the features after a one-hot encoding, where they do."""
+    widths = [one.width for one in inputs if one.width is not None]
+    if len(inputs) != 1 or not widths or widths[0] == len(features):
+        return ""
+    batch = next(dataset.batches(features, rows=_FIRST_ROWS))
+    cells = {name: batch.column(name) for name in features}
+    levels = {
+        n: len(set(values.tolist()) - {None}) for n, values in cells.items() if values.dtype.kind == "O"
+    }
+    return encoded(widths[0], features, levels)
 
 
 def _unread(first: Mapping[str, Any], found: Sequence[reading.GraphOutput]) -> list[str]:
@@ -109,8 +144,14 @@ class OnnxScorer:
         self.shares = runner.shares
         self.witness: Witness | None = None
         self.lone: Lone | None = None
+        self.told = False
         self._runner = runner
         self._reading = settled
+
+    @property
+    def ours(self) -> bool:
+        """Whether the file is fairkit's own: its decisions need not follow one threshold of the score."""
+        return self._runner.ours
 
     @property
     def reading(self) -> reading.Reading:
@@ -139,7 +180,10 @@ class OnnxScorer:
         """
         arrays = self._runner.arrays(columns)
         values = self.model.run(arrays, self.wanted)
-        found = self.understand(values)
+        try:
+            found = self.understand(values)
+        except NotFiniteError as error:
+            raise explained(error, self.model.proto, columns) from error
         drawn = self._runner.drawn(values, self._reading)
         if self.witness is not None:
             self.witness.check(values, found, drawn)
@@ -172,7 +216,7 @@ class OnnxScorer:
         )
 
 
-def _features(model: OnnxFile, dataset: Dataset) -> tuple[tuple[str, ...], bool]:
+def _features(model: Graph, dataset: Dataset) -> tuple[tuple[str, ...], bool]:
     """The features in order: the user's, else the model's own, else all columns without another role."""
     embedded = model.settings.get("features")
     if dataset.roles.features is None and embedded and set(embedded) <= set(dataset.columns):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import onnx
 
     from fairkit.models.scorer import ModelOptions
-    from fairkit.onnx.file import OnnxFile
+    from fairkit.onnx.read.graph import Graph
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ def is_ours(proto: onnx.ModelProto) -> bool:
 
 
 def choose_served(
-    model: OnnxFile, found: Sequence[GraphOutput], first: Mapping[str, Any], options: ModelOptions
+    model: Graph, found: Sequence[GraphOutput], first: Mapping[str, Any], options: ModelOptions
 ) -> Served:
     """Find the outputs to audit.
 
@@ -99,7 +99,7 @@ def _label(
     if chosen.shape != "column" or not is_flag(first[name]):
         raise ModelError(
             f"the output {name!r} holds scores, not decisions; audit decisions made from it with "
-            f"--score-output {name} --threshold 0.5"
+            f"`score_output={name}` with `threshold=0.5`"
         )
     return replace(chosen, shape="label")
 

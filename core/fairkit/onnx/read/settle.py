@@ -10,28 +10,31 @@ import numpy as np
 
 from fairkit.data.roles import same_value, value_text
 from fairkit.data.task import Task, choose_task
-from fairkit.errors import DataError, ModelError, did_you_mean
+from fairkit.errors import ModelError
+from fairkit.models.classes import check_signs, favorable_column, line_up, ranks_higher
 from fairkit.models.scorer import ModelOptions, check_scores
 from fairkit.onnx.read import outputs as reading
 from fairkit.onnx.read import safety
+from fairkit.onnx.read.logits import check_logits
+from fairkit.onnx.read.pairing import classes_by_labels
 from fairkit.onnx.read.served import Served, choose_served, is_ours
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.data.dataset import Dataset
-    from fairkit.onnx.file import OnnxFile
+    from fairkit.data.dataset import Batch, Dataset
+    from fairkit.onnx.read.graph import Graph
 
 _RANDOMIZED = "A randomized model: its decision probabilities are audited, exactly, not draws from them."
 
 
 def settle(
-    model: OnnxFile,
+    model: Graph,
     found: Sequence[reading.GraphOutput],
     first: Mapping[str, Any],
     dataset: Dataset,
     options: ModelOptions,
-    favorable: NDArray[np.bool_] | None,
+    batch: Batch,
 ) -> tuple[reading.Reading, tuple[Any, ...], list[str]]:
     """Decide what the outputs mean from the first batch.
 
@@ -57,31 +60,49 @@ def settle(
     if task == "binary" and (served.chance is not None or _is_ours(model, score, label, options)):
         return _ours(settled, model, dataset, options, first)
     told = [] if told_kind is None else [told_kind]
-    classes = _model_classes(model, score, label, first)
+    classes = _model_classes(model, score, label, first, dataset.profile.label_values)
     if task == "regression":
         return _regression(settled, model), (), told
     if task == "multiclass":
-        settled, order, more = _multiclass(settled, classes, dataset)
+        evidence = values if values is not None else _one_hot(label, first, classes)
+        settled, order, more = _multiclass(settled, classes, dataset, options, evidence, batch)
         return settled, order, told + more
+    favorable = batch.favorable
+    if options.favorable_class is None:
+        check_signs(classes, dataset.profile.label_values)
     marked = None if label is None or score is not None else _marked(label, first, classes[-1])
     settled, more = _binary(settled, classes, dataset, options, values, marked, favorable)
+    if told_kind is not None and kind == "logit" and values is not None and settled.cut is not None:
+        assert score is not None  # noqa: S101 -- values are a score's
+        check_logits(values, settled.place, favorable, model.proto.graph, score.name)
     return settled, (), told + more
+
+
+def _one_hot(
+    label: reading.GraphOutput | None, first: Mapping[str, Any], classes: Sequence[Any]
+) -> NDArray[np.float64]:
+    """Return 1 where the label output gives the class, shape [n, K]."""
+    assert label is not None  # noqa: S101 -- a reading has scores or labels
+    given = np.array([value_text(value) for value in reading.as_matrix(label, first[label.name]).tolist()])
+    return np.column_stack([given == value_text(value) for value in classes]).astype(np.float64)
 
 
 def _refuse_unused(options: ModelOptions, task: Task, served: Served) -> None:
     """Refuse options that would be ignored."""
     if task != "binary":
         options.refuse(["threshold", "favorable_class"], f"this is a {task} task")
+    if task != "multiclass":
+        options.refuse(["classes"], f"this is a {task} task; favorable_class says which class is favorable")
     if task == "regression":
         options.refuse(
-            ["decision_output"], "a regression has no decisions; name the output with --score-output"
+            ["decision_output"], "a regression has no decisions; name the output with `score_output`"
         )
     if served.score is None:
         options.refuse(["threshold", "score_kind"], "the model gives no scores")
 
 
 def _is_ours(
-    model: OnnxFile,
+    model: Graph,
     score: reading.GraphOutput | None,
     label: reading.GraphOutput | None,
     options: ModelOptions,
@@ -93,7 +114,7 @@ def _is_ours(
 
 def _ours(
     settled: reading.Reading,
-    model: OnnxFile,
+    model: Graph,
     dataset: Dataset,
     options: ModelOptions,
     first: Mapping[str, Any],
@@ -107,7 +128,7 @@ def _ours(
     return replace(settled, place=place, positive=place), (), told + turned
 
 
-def _own_place(model: OnnxFile, dataset: Dataset, options: ModelOptions) -> tuple[int, list[str]]:
+def _own_place(model: Graph, dataset: Dataset, options: ModelOptions) -> tuple[int, list[str]]:
     """1, or 0 where the user or the metadata says that a decision of 1 is not the favorable one."""
     if options.favorable_class is not None:
         if options.favorable_class not in (0, 1):
@@ -118,14 +139,15 @@ def _own_place(model: OnnxFile, dataset: Dataset, options: ModelOptions) -> tupl
     if theirs is None or same_value(theirs, ours) or not any(same_value(theirs, value) for value in values):
         return 1, []
     told = f"The model decides for {value_text(theirs)!r} and is turned to the favorable label {value_text(ours)!r}"
-    return 0, [f"{told} (--favorable-class 1 leaves it as it is)."]
+    return 0, [f"{told} (`favorable_class=1` leaves it as it is)."]
 
 
 def _model_classes(
-    model: OnnxFile,
+    model: Graph,
     score: reading.GraphOutput | None,
     label: reading.GraphOutput | None,
     first: Mapping[str, Any],
+    known: Sequence[Any],
 ) -> list[Any]:
     """The model's class labels: from a ZipMap, from the graph's classifier, from its labels, else 0..K-1."""
     if score is not None and score.shape == "map":
@@ -135,7 +157,11 @@ def _model_classes(
     if named and width in (None, 1, len(named)):
         return named
     if width is not None and width > 1:
-        return list(range(width))
+        told = None
+        if label is not None and score is not None:
+            labels = reading.as_matrix(label, first[label.name])
+            told = classes_by_labels(reading.as_matrix(score, first[score.name]), labels, known)
+        return list(range(width)) if told is None else told
     if label is not None:
         values = np.unique(reading.as_matrix(label, first[label.name]).astype(str)).tolist()
         kind = np.asarray(first[label.name]).dtype.kind
@@ -149,13 +175,13 @@ def _model_classes(
     return [0, 1]
 
 
-def _regression(settled: reading.Reading, model: OnnxFile) -> reading.Reading:
+def _regression(settled: reading.Reading, model: Graph) -> reading.Reading:
     if settled.score is None and settled.label is None:
         raise ModelError(f"{model.name} gives no number to audit")
     if settled.score is not None and settled.score.width != 1:
         raise ModelError(
             f"{model.name} gives {settled.score.width} numbers a row, but the label is a regression target; "
-            "name the output with --score-output, or the task with --task"
+            "name the output with `score_output`, or the task with `task`"
         )
     return settled
 
@@ -181,7 +207,7 @@ def _binary(
                 f"favorable_class={place}, but the model scores {values.shape[1]} classes, from 0"
             )
     else:
-        found, sentence = reading.favorable_column(classes, label_values, favorable, values, is_favorable)
+        found, sentence = favorable_column(classes, label_values, favorable, values, is_favorable)
         place, told = found, [sentence]
     return replace(settled, place=place, positive=_label_for(settled, classes, place)), told
 
@@ -214,7 +240,7 @@ def _single(
     if settled.score is None and positive is None:
         raise ModelError(
             f"the model's labels {classes} do not tell which is the favorable label {favorable!r}; "
-            "relabel the data as the model was trained, or say --favorable-class"
+            "relabel the data as the model was trained, or say `favorable_class`"
         )
     label = settled.label if positive is not None else None
     return replace(settled, place=place, positive=positive, label=label), told
@@ -234,19 +260,28 @@ def _bare(
     """
     what = "label" if settled.score is None else "score"
     if len(label_values) != 2 or same_value(label_values[1], favorable):
-        told = f"The model's {what} is read as that of the favorable label (--favorable-class 0 reverses it)."
+        if (
+            evidence is not None
+            and is_favorable is not None
+            and ranks_higher(evidence, is_favorable) is False
+        ):
+            raise ModelError(
+                f"the model's {what} is lower for the rows with the favorable label {value_text(favorable)!r}: is it "
+                "about the other label? Say so with `favorable_class`: 0 if it is, 1 if it is about the favorable one"
+            )
+        told = f"The model's {what} is read as that of the favorable label (`favorable_class=0` reverses it)."
         return 1, [told]
     higher = None
     if evidence is not None and is_favorable is not None:
-        higher = reading.ranks_higher(evidence, is_favorable)
+        higher = ranks_higher(evidence, is_favorable)
     other = value_text(label_values[1])
     if higher is None and not same_value(label_values[1], 1):
         higher = True
     if higher:
         told = f"The model's {what} is read as that of the favorable label {favorable!r}, not of {other!r}"
-        return 1, [f"{told} (--favorable-class 0 reverses it)."]
+        return 1, [f"{told} (`favorable_class=0` reverses it)."]
     told = f"The model's {what} is read as that of {other!r} and turned to the favorable label {favorable!r}"
-    return 0, [f"{told} (--favorable-class 1 leaves it as it is)."]
+    return 0, [f"{told} (`favorable_class=1` leaves it as it is)."]
 
 
 def _marked(label: reading.GraphOutput, first: Mapping[str, Any], value: Any) -> NDArray[np.float64] | None:
@@ -262,23 +297,25 @@ def _label_for(settled: reading.Reading, classes: list[Any], place: int) -> Any:
 
 
 def _multiclass(
-    settled: reading.Reading, classes: list[Any], dataset: Dataset
+    settled: reading.Reading,
+    classes: list[Any],
+    dataset: Dataset,
+    options: ModelOptions,
+    evidence: NDArray[np.float64],
+    batch: Batch,
 ) -> tuple[reading.Reading, tuple[Any, ...], list[str]]:
     """Line the model's classes up with the label's values."""
-    label_values = list(dataset.profile.label_values) or list(classes)
+    known = dataset.profile.label_values
+    label_values = list(known or options.classes or classes)
     texts = [value_text(value) for value in label_values]
-    told: list[str] = []
-    if {value_text(value) for value in classes} <= set(texts) or not dataset.profile.label_values:
-        places = tuple(texts.index(value_text(value)) for value in classes)
-    elif len(classes) == len(texts) and [value_text(c) for c in classes] == [
-        str(i) for i in range(len(classes))
-    ]:
-        places = tuple(range(len(texts)))
-        told = [f"The model's classes 0 to {len(texts) - 1} are read as {', '.join(texts)}, in this order."]
+    labels = None
+    if batch.label is not None:
+        labels = np.select([batch.label == value for value in known], list(range(len(known))), -1)
+    said = options.classes
+    if not known and said is None:
+        places, told = tuple(range(len(texts))), list[str]()
     else:
-        unknown = next(value_text(value) for value in classes if value_text(value) not in texts)
-        hint = did_you_mean(unknown, texts, what=f"values of {dataset.roles.label!r}")
-        raise DataError(f"the model's class {unknown!r} is not among the label's values. {hint}")
+        places, told = line_up(classes, label_values, said, evidence, labels)
     if settled.score is not None and len(places) != len(texts):
         absent = ", ".join(text for i, text in enumerate(texts) if i not in places)
         raise ModelError(

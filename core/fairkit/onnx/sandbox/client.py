@@ -21,7 +21,7 @@ import numpy as np
 from fairkit.errors import ModelError
 from fairkit.onnx.sandbox import wire
 from fairkit.onnx.sandbox.limits import shown_bytes
-from fairkit.timings import phase
+from fairkit.support.timings import phase
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -177,7 +177,7 @@ class SandboxedSession:
         except TimeoutError:
             raise self._fail(
                 f"{self._name} took more than {self._limits.timeout:g} seconds for {doing} and was stopped. If it is "
-                "to take so long, allow more: --timeout SECONDS"
+                "to take so long, allow more: `timeout=SECONDS`"
             ) from None
         except EOFError:
             raise self._dead(doing) from None
@@ -192,7 +192,7 @@ class SandboxedSession:
         if answer.get("memory") or any(sign in text for sign in _MEMORY):
             raise self._fail(
                 f"{self._name} needs more memory than the {shown_bytes(self._limits.bytes())} that it may take, while "
-                f"{doing}. If it is to take so much, allow more: --memory 8GB"
+                f"{doing}. If it is to take so much, allow more: `memory=8GB`"
             )
         raise RuntimeError(text)
 
@@ -204,7 +204,7 @@ class SandboxedSession:
             seconds = self._limits.timeout
             return self._fail(
                 f"{self._name} computed for more than {seconds:g} seconds on every core while {doing} and was stopped. "
-                "If it is to take so long, allow more: --timeout SECONDS"
+                "If it is to take so long, allow more: `timeout=SECONDS`"
             )
         more = ", most likely for its memory" if name == "SIGKILL" else ""
         return self._fail(

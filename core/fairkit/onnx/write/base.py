@@ -13,7 +13,7 @@ from fairkit.onnx.read.feeds import RANDOM_INPUT
 from fairkit.onnx.write.compose import COMPOSED, ScoreHead, compose
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import onnx
     from numpy.typing import NDArray
@@ -53,9 +53,9 @@ class BaseModel:
 
             self._scorer = bind(model, _label_sample(table), options, only_scores=True)
         except ModelError as error:
-            raise ModelError(_as_settings(str(error))) from error
+            raise ModelError(_as_parameters(str(error))) from error
         self.head = self._head(options)
-        self.notes = tuple(map(_as_settings, self._scorer.info.notes))
+        self.notes = tuple(map(_as_parameters, self._scorer.info.notes))
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -91,11 +91,15 @@ class BaseModel:
         The base's own outputs are left out: whoever went on reading them would serve decisions that the rule
         has not repaired.
         """
+        return self.extended(lambda proto: compose(proto, self.head, rule, inputs=self.column_inputs))
+
+    def extended(self, extend: Callable[[onnx.ModelProto], onnx.ModelProto]) -> onnx.ModelProto:
+        """Return a copy of the model's graph, extended by a function, with the outputs of a repaired model only."""
         proto = type(self.model.proto)()
         proto.CopyFrom(self.model.proto)
         self._load_tensors(proto)
         self._state_shapes(proto)
-        composed = compose(proto, self.head, rule, inputs=self.column_inputs)
+        composed = extend(proto)
         kept = [entry for entry in composed.graph.output if entry.name in COMPOSED]
         del composed.graph.output[:]
         composed.graph.output.extend(kept)
@@ -119,12 +123,12 @@ class BaseModel:
             raise ModelError(
                 f"{name} gives labels only, and a rule needs a score: a probability of the favorable label, "
                 "or a logit. Export the model with its probabilities (skl2onnx writes them as the output "
-                "'probabilities'), or name the output with --set score_output=NAME"
+                "'probabilities'), or name the output with the parameter `score_output=NAME`"
             )
         if reading.kind == "logit" and options.score_kind != "logit":
             raise ModelError(
                 f"the scores in {name}'s output {reading.score.name!r} leave [0, 1] or do not sum to 1, so "
-                "that they are no probabilities; if they are logits, say so with --set score_kind=logit"
+                "that they are no probabilities; if they are logits, say so with the parameter `score_kind=logit`"
             )
         return ScoreHead(
             output=reading.score.name,
@@ -178,13 +182,6 @@ def _free_name(name: str, taken: Mapping[str, Any]) -> str:
     return name
 
 
-def _as_settings(text: str) -> str:
-    """Name the options of an audit as the parameters that they are of a method: ``--set score_kind=logit``."""
-    for option, values, name, example in (
-        ("--score-output", r"\S+", "score_output", "NAME"),
-        ("--score-kind", "logit|probability", "score_kind", "KIND"),
-        ("--favorable-class", r"\d+", "favorable_class", "K"),
-    ):
-        text = re.sub(rf"{option} ({values})", rf"--set {name}=\1", text)
-        text = text.replace(option, f"--set {name}={example}")
-    return text
+def _as_parameters(text: str) -> str:
+    """Name the fields of an audit as the parameters that they are of a method."""
+    return re.sub(r"(`(?:score_output|score_kind|favorable_class)(?:=[^`]*)?`)", r"the parameter \1", text)

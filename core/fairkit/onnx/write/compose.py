@@ -87,10 +87,10 @@ def compose(
     ModelError
         The model is randomized already, gives labels only, or has a name in the way.
     """
-    _refuse_randomized(model)
+    refuse_randomized(model)
     graph = Appender(model)
     group = _group(graph, rule.keys, inputs or {})
-    score = graph.cast(_adjusted(graph, _score(graph, head), rule, group), np.float32)
+    score = graph.cast(_adjusted(graph, favorable_score(graph, head), rule, group), np.float32)
     chance = graph.cast(_chance(graph, graph.cast(score, np.float64), rule, group), np.float32)
     decided = graph.node("Less", [graph.input(RANDOM_INPUT, np.float32), chance])
     graph.output(SCORE, score, np.float32)
@@ -99,7 +99,8 @@ def compose(
     return graph.finish()
 
 
-def _refuse_randomized(model: onnx.ModelProto) -> None:
+def refuse_randomized(model: onnx.ModelProto) -> None:
+    """Raise ModelError where a model decides by chance, or has the name of the draws in the way."""
     outputs = {output.name for output in model.graph.output}
     inputs = {entry.name for entry in model.graph.input}
     if RANDOM_INPUT in inputs and DECISION_PROBABILITY in outputs:
@@ -113,16 +114,16 @@ def _refuse_randomized(model: onnx.ModelProto) -> None:
         )
 
 
-def _score(graph: Appender, head: ScoreHead) -> str:
-    """Add the probability of the favorable label, [n, 1], double."""
+def favorable_score(graph: Appender, head: ScoreHead) -> str:
+    """Add the probability of the favorable label, [n, 1], double, and return its name."""
     tensor, place = _score_tensor(graph.graph, head)
     matrix = graph.reshape(graph.cast(tensor, np.float64), [-1, head.width])
     if head.width == 1:
-        value = _sigmoid(graph, matrix) if head.kind == "logit" else _clipped(graph, matrix)
+        value = sigmoid(graph, matrix) if head.kind == "logit" else clipped(graph, matrix)
         return value if place else graph.node("Sub", [graph.constant([[1.0]]), value])
     if head.kind == "logit":
         matrix = graph.node("Softmax", [matrix], axis=1)
-    return _clipped(graph, graph.node("Gather", [matrix, graph.constant([place], np.int64)], axis=1))
+    return clipped(graph, graph.node("Gather", [matrix, graph.constant([place], np.int64)], axis=1))
 
 
 def _score_tensor(graph: onnx.GraphProto, head: ScoreHead) -> tuple[str, int]:
@@ -139,12 +140,13 @@ def _score_tensor(graph: onnx.GraphProto, head: ScoreHead) -> tuple[str, int]:
     return maker.input[0], labels.index(sorted(labels)[head.place])
 
 
-def _sigmoid(graph: Appender, logit: str) -> str:
+def sigmoid(graph: Appender, logit: str) -> str:
+    """Add 1 / (1 + exp(-logit)) in double, and return its name."""
     half = graph.node("Tanh", [graph.node("Mul", [logit, graph.constant([[0.5]])])])
     return graph.node("Mul", [graph.node("Add", [half, graph.constant([[1.0]])]), graph.constant([[0.5]])])
 
 
-def _clipped(graph: Appender, value: str) -> str:
+def clipped(graph: Appender, value: str) -> str:
     """Bring into [0, 1]; NaN stays NaN."""
     return graph.node("Min", [graph.node("Max", [value, graph.constant([[0.0]])]), graph.constant([[1.0]])])
 
@@ -167,13 +169,11 @@ def _chance(graph: Appender, score: str, rule: GroupRule, group: str) -> str:
     total = graph.node("MatMul", [weighted, graph.constant(np.ones((thresholds.shape[1], 1)))])
     # a NaN score must not pass for a decision, whatever its comparisons give
     no_score = graph.node("Mul", [score, graph.constant([[0.0]])])
-    return graph.node("Add", [_clipped(graph, total), no_score])
+    return graph.node("Add", [clipped(graph, total), no_score])
 
 
 def _pieces(graph: Appender, above: str, widths: np.ndarray[Any, Any], group: str) -> str:
-    sloped = _clipped(
-        graph, graph.node("Div", [above, _row(graph, np.where(widths > 0, widths, 1.0), group)])
-    )
+    sloped = clipped(graph, graph.node("Div", [above, _row(graph, np.where(widths > 0, widths, 1.0), group)]))
     if (widths > 0).all():
         return sloped
     reached = graph.node("Not", [graph.node("Less", [above, graph.constant([[0.0]])])])
@@ -191,7 +191,7 @@ def _row(graph: Appender, table: np.ndarray[Any, Any], group: str) -> str:
 def _group(graph: Appender, keys: GroupKeys, inputs: Mapping[str, str]) -> str:
     """Each row's group, [n]: the number of the combination of cells, looked up."""
     strides = np.cumprod([1, *reversed(keys.shape[1:])])[::-1]
-    parts = [_column_codes(graph, column, inputs.get(column.name)) for column in keys.columns]
+    parts = [column_codes(graph, column, inputs.get(column.name)) for column in keys.columns]
     total = ""
     for part, stride in zip(parts, strides.tolist(), strict=True):
         scaled = graph.node("Mul", [part, graph.constant([stride], np.int64)])
@@ -199,7 +199,7 @@ def _group(graph: Appender, keys: GroupKeys, inputs: Mapping[str, str]) -> str:
     return graph.node("Gather", [graph.constant(keys.lookup(), np.int64), total], axis=0)
 
 
-def _column_codes(graph: Appender, column: GroupColumn, given: str | None) -> str:
+def column_codes(graph: Appender, column: GroupColumn, given: str | None) -> str:
     """Add the cells' numbers, [n], int64."""
     own = {entry.name: entry for entry in graph.graph.input}.get(given or column.name)
     if own is None:

@@ -15,7 +15,7 @@ from fairkit.onnx.session import open_session
 from fairkit.onnx.write.estimators import add_estimator, score_estimator
 from fairkit.onnx.write.graph import GraphBuilder
 from fairkit.onnx.write.runtime import run_columns
-from fairkit.timings import phase
+from fairkit.support.timings import phase
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

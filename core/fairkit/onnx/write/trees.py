@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fairkit.onnx.write.graph import GraphBuilder
+    from fairkit.onnx.write.graph import GraphWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +212,7 @@ def _sklearn_tree(tree: Any, classifier: bool, scale: float) -> Tree:
 
 
 def add_ensemble(
-    graph: GraphBuilder,
+    graph: GraphWriter,
     matrix: str,
     trees: Sequence[Tree],
     *,

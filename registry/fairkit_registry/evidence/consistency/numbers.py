@@ -34,7 +34,7 @@ def check_number(finding: Finding, report: Report, asked: frozenset[str]) -> Ite
         The auditors that the settings name.
     """
     yield from _auditor(finding, asked)
-    yield from _place(finding.value, finding.interval)
+    yield from check_place(finding.value, finding.interval)
     if not about(finding.confidence, report.confidence):
         yield f"its confidence is {finding.confidence:g}, the audit's is {report.confidence:g}"
     fact = facts().get(finding.metric) if finding.auditor == GROUP else None
@@ -42,7 +42,7 @@ def check_number(finding: Finding, report: Report, asked: frozenset[str]) -> Ite
         yield from _range(finding, fact)
     yield from _bounds(finding)
     for group in finding.groups:
-        for text in _place(group.value, group.interval):
+        for text in check_place(group.value, group.interval):
             yield f"group {group.group}: {text}"
         if group.rows > report.data.rows:
             yield f"group {group.group} has {group.rows:,} rows, the data have {report.data.rows:,}"
@@ -56,7 +56,7 @@ def _auditor(finding: Finding, asked: frozenset[str]) -> Iterator[str]:
         yield f"it is a metric of the auditor {owner!r}, not of {finding.auditor!r}"
 
 
-def _place(value: float | None, interval: Interval | None) -> Iterator[str]:
+def check_place(value: float | None, interval: Interval | None) -> Iterator[str]:
     """Check a number and its interval: finite, in order, the number inside."""
     if value is not None and not math.isfinite(value):
         yield f"its value {value} is not finite"

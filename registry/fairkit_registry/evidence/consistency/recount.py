@@ -29,6 +29,11 @@ CHART_ROUNDING = 1e-3
 """Score charts keep five digits."""
 
 
+def plain(finding: Finding) -> bool:
+    """Tell whether a number compares all groups with each other, as a whole, and by a column of groups."""
+    return finding.plain and "probabilities" not in finding.parameters
+
+
 def known(finding: Finding) -> list[float]:
     """Return the values of the groups that have one."""
     return [group.value for group in finding.groups if group.value is not None]

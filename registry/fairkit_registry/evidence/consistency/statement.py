@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import FairkitError
 from fairkit_registry.evidence.consistency import recount
+from fairkit_registry.evidence.consistency.conditions import check_condition
 from fairkit_registry.evidence.consistency.facts import GROUP, facts
 from fairkit_registry.evidence.consistency.numbers import about, check_number, check_unknowns
 
@@ -42,26 +44,32 @@ def _contradictions(report: Report, settings: Mapping[str, Any]) -> Iterator[str
     asked = frozenset(settings.get("auditors", ()))
     weighted = settings.get("data", {}).get("weights") is not None
     least = _of_group(settings, "min_group")
+    whole, dependent = report, settings.get("data", {}).get("cluster") is not None
+    report = dataclasses.replace(report, findings=tuple(f for f in report.findings if recount.plain(f)))
+    for finding in whole.findings:
+        if not recount.plain(finding):
+            for text in check_condition(finding, whole, settings.get("data", {})):
+                yield f"{_name(finding)}: {text}"
     for finding in report.findings:
         for text in (
             *check_number(finding, report, asked),
             *recount.check_disparity(finding),
             *recount.check_groups(finding, report, least),
-            *recount.check_width(finding),
+            *(() if dependent else recount.check_width(finding)),
             *recount.check_chart(finding, weighted=weighted),
             *check_unknowns(finding),
         ):
             yield f"{_name(finding)}: {text}"
-    yield from _twice(report)
+    yield from _twice(whole)
     yield from _left_out(report)
     yield from recount.check_pooled(report, weighted=weighted)
     yield from recount.check_odds(report)
     yield from recount.check_missing(report, _of_group(settings, "missing_share"))
-    yield from _policy(report, settings)
+    yield from _policy(whole, settings)
 
 
 def _name(finding: Finding) -> str:
-    return f"{finding.auditor}/{finding.metric}" + (f"/{finding.sensitive}" if finding.sensitive else "")
+    return f"{finding.auditor}/{finding.metric}" + (f"/{finding.place}" if finding.sensitive else "")
 
 
 def _of_group(settings: Mapping[str, Any], key: str) -> float:
@@ -86,12 +94,36 @@ def _settings(report: Report, settings: Mapping[str, Any]) -> Iterator[str]:
     task = settings.get("model", {}).get("task")
     if task not in (None, report.model.task):
         yield f"the settings have the task {task}, the report {report.model.task}"
+    told = settings.get("data", {}).get("predictions") or {}
+    if dict(told) != dict(report.model.predictions):
+        yield (
+            f"the settings read predictions from {_columns(told)}, the report is about "
+            f"{_columns(report.model.predictions)}"
+        )
+    asked = {key: value for key, value in settings.get("endpoint", {}).items() if key in ("url", "model")}
+    if asked != {key: report.model.endpoint.get(key) for key in asked} or bool(asked) != bool(
+        report.model.endpoint
+    ):
+        yield (
+            f"the settings ask {asked.get('url', 'no endpoint')}, the report is about "
+            f"{report.model.endpoint.get('url', 'no endpoint')}"
+        )
+    joined = (settings.get("data", {}).get("join") or {}).get("sha256")
+    if joined != report.data.joined.get("sha256"):
+        yield (
+            f"the settings join the table {str(joined)[:16]}, the report is about columns of "
+            f"{str(report.data.joined.get('sha256'))[:16]}"
+        )
     stated = settings.get("data", {}).get("sensitive")
     if isinstance(stated, list | tuple) and len(stated) != len(report.data.groups):
         yield (
             f"the settings have the sensitive columns {', '.join(map(str, stated)) or 'none'}, the data have groups of "
             f"{', '.join(report.data.groups) or 'none'}"
         )
+
+
+def _columns(predictions: Mapping[str, Any]) -> str:
+    return f"the columns {json.dumps(dict(predictions), sort_keys=True)}" if predictions else "a model"
 
 
 def _twice(report: Report) -> Iterator[str]:
@@ -152,6 +184,7 @@ def _judged(rule: RuleResult, report: Report) -> RuleResult | str:
             maximum=rule.maximum,
             minimum=rule.minimum,
             support=rule.support,
+            within=rule.within,
         )
         return judge([plain], report.findings, confidence=report.confidence)[0][0]
     except FairkitError as error:
@@ -159,8 +192,8 @@ def _judged(rule: RuleResult, report: Report) -> RuleResult | str:
 
 
 def _rule(rule: RuleResult) -> str:
-    return rule.metric if rule.sensitive is None else f"{rule.metric}:{rule.sensitive}"
+    return rule.metric if rule.sensitive is None else f"{rule.metric}:{rule.place}"
 
 
 def _limits(rule: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(rule.get(key) for key in ("metric", "sensitive", "max", "min", "support"))
+    return tuple(rule.get(key) for key in ("metric", "sensitive", "max", "min", "support", "within"))

@@ -15,7 +15,7 @@ NAME = "fairkit.toml"
 MOST_SHOWN = 80
 """Characters of a wrong value in a message."""
 
-Kind = Literal["text", "number", "integer", "value", "names", "path"]
+Kind = Literal["text", "number", "integer", "value", "names", "path", "columns", "flag"]
 
 KEYS: Mapping[str, Mapping[str, Kind]] = {
     "data": {
@@ -27,8 +27,14 @@ KEYS: Mapping[str, Mapping[str, Kind]] = {
         "drop": "names",
         "weights": "text",
         "missing": "text",
+        "reference": "names",
+        "within": "names",
+        "cluster": "text",
+        "sensitive_probability": "names",
         "train": "path",
         "test": "path",
+        "predictions": "columns",
+        "join": "columns",
     },
     "audit": {
         "auditors": "names",
@@ -43,6 +49,15 @@ KEYS: Mapping[str, Mapping[str, Kind]] = {
         "score_kind": "text",
         "favorable_class": "integer",
         "threshold": "number",
+        "classes": "names",
+        "rename": "columns",
+    },
+    "endpoint": {
+        "url": "text",
+        "model_name": "text",
+        "model_version": "text",
+        "timeout": "number",
+        "rate": "number",
     },
     "sandbox": {"memory": "value", "timeout": "number", "allow_domain": "names"},
     "mitigate": {
@@ -52,14 +67,29 @@ KEYS: Mapping[str, Mapping[str, Kind]] = {
         "learner": "text",
         "seed": "integer",
         "repeats": "integer",
+        "sure": "number",
+        "budget": "number",
+        "methods": "names",
+        "blind": "flag",
+        "deterministic": "flag",
     },
     "registry": {"path": "path", "witness": "names"},
+    "watch": {
+        "id": "text",
+        "day": "text",
+        "horizon": "integer",
+        "selective": "value",
+        "review_rows": "integer",
+        "run_length": "integer",
+        "since": "text",
+    },
     "policy": {
         "metric": "text",
         "sensitive": "text",
         "max": "number",
         "min": "number",
         "support": "integer",
+        "within": "names",
     },
 }
 """The tables of the file, their keys, and what each key takes (see `KINDS`)."""
@@ -71,6 +101,8 @@ KINDS: Mapping[Kind, str] = {
     "value": "text, a number, true or false",
     "names": "a list of texts",
     "path": "a path",
+    "columns": "a table of columns",
+    "flag": "true or false",
 }
 """What the keys take, in words."""
 
@@ -88,7 +120,7 @@ class Config:
     ----------
     path
         The file; None where there is none. Relative paths in it start from its folder.
-    data, audit, model, sandbox, mitigate, registry
+    data, audit, model, endpoint, sandbox, mitigate, registry, watch
         The tables of these names, without the tables inside them.
     auditors, mitigators
         Parameters by auditor and by plugin: the tables ``[audit.NAME]`` and ``[mitigate.NAME]``.
@@ -100,9 +132,11 @@ class Config:
     data: Mapping[str, Any] = field(default_factory=dict)
     audit: Mapping[str, Any] = field(default_factory=dict)
     model: Mapping[str, Any] = field(default_factory=dict)
+    endpoint: Mapping[str, Any] = field(default_factory=dict)
     sandbox: Mapping[str, Any] = field(default_factory=dict)
     mitigate: Mapping[str, Any] = field(default_factory=dict)
     registry: Mapping[str, Any] = field(default_factory=dict)
+    watch: Mapping[str, Any] = field(default_factory=dict)
     auditors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     mitigators: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     policy: tuple[Rule, ...] = ()
@@ -219,6 +253,8 @@ def _checked(
 
 def _fits(value: Any, kind: Kind) -> bool:
     number = isinstance(value, int | float) and not isinstance(value, bool)
+    if kind == "columns":
+        return isinstance(value, Mapping)
     if kind == "names":
         return isinstance(value, str) or (
             isinstance(value, list) and all(isinstance(one, str) for one in value)
@@ -227,8 +263,10 @@ def _fits(value: Any, kind: Kind) -> bool:
         return number and abs(value) < _LARGEST
     if kind == "integer":
         return number and isinstance(value, int) and abs(value) < _LARGEST
-    if kind == "value":
-        return isinstance(value, str | bool) or (number and abs(value) < _LARGEST)
+    if kind in ("flag", "value"):
+        return isinstance(value, bool) or (
+            kind == "value" and (isinstance(value, str) or (number and abs(value) < _LARGEST))
+        )
     return isinstance(value, str) and (kind == "text" or "\0" not in value)
 
 
@@ -249,4 +287,5 @@ def _rule(rule: Any, where: str) -> Rule:
         maximum=None if "max" not in rule else float(rule["max"]),
         minimum=None if "min" not in rule else float(rule["min"]),
         support=rule.get("support"),
+        within=tuple([rule["within"]] if isinstance(rule.get("within"), str) else rule.get("within", ())),
     )

@@ -1,0 +1,339 @@
+"""Which method for which goal: accuracy at a disparity of at most .02, .05 and .10.
+
+Data sets x constraints x sensitive columns x methods. Rows are split at random into train (60 %), validation (20 %)
+and test (20 %), evenly in every group and class. Rules on scores are fitted to the validation scores of one LightGBM;
+the others train on the training rows. Of each method's settings the one with the highest validation accuracy whose
+validation disparity is within the limit is taken, and its test accuracy and test disparity are reported, beside
+error-parity's and fairlearn's on the same rows and scores.
+
+    FAIRKIT_DATA=... python benchmarks/quality.py --data adult compas --splits 3 --output quality.json
+    python benchmarks/quality.py --table quality.json
+
+error-parity needs an older numpy: `--error-parity PYTHON` names the interpreter of an environment that has it. Results
+are written after every cell, and cells that are in the file already are skipped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import tempfile
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from fairgbm_common import COMPAS, folder
+
+import fairkit
+from fairkit.errors import FairkitError
+from fairkit.mitigation.choose import find_mitigator
+from fairkit.mitigation.split import stratified
+from fairkit.mitigators import Run, Table
+
+LIMITS = (0.02, 0.05, 0.10)
+TOLERANCES = (0.0, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1)
+FEW = (0.0, 0.02, 0.05, 0.1)
+CONSTRAINTS = ("demographic_parity", "equal_opportunity", "equalized_odds")
+LEAST = 30
+"""Rows of a group that a rate must be over to count in a disparity."""
+DATA = {
+    "adult": {"label": "income", "favorable": ">50K", "drop": ["split", "fnlwgt"]},
+    "acs_income": {"label": "PINCP", "favorable": 1, "drop": ["row_index", "split"]},
+    "credit_default": {"label": "default_payment_next_month", "favorable": 0, "drop": ["ID"]},
+    "compas": {"label": "two_year_recid", "favorable": 0, "features": [*COMPAS]},
+    "german": {"label": "class", "favorable": 1},
+}
+COLUMNS = {
+    "adult": {"sex": "sex", "race": "race3"},
+    "acs_income": {"sex": "SEX", "race": "race4"},
+    "credit_default": {"sex": "SEX"},
+    "compas": {"sex": "sex", "race": "race3"},
+    "german": {"age": "age:26"},
+}
+"""Of race the largest values, the others together; credit default and German have none."""
+LARGEST = {"adult": ("White", "Black"), "compas": ("African-American", "Caucasian"), "acs_income": (1, 2, 6)}
+
+
+def load(name, rows, sensitive):
+    table = pq.read_table(folder() / f"{name}.parquet")
+    table = table if rows is None else table.slice(0, rows)
+    roles = dict(DATA[name])
+    if sensitive.startswith("race"):
+        source = "RAC1P" if name == "acs_income" else "race"
+        kept = [str(value) if value in LARGEST[name] else "other" for value in table[source].to_pylist()]
+        table = table.append_column(sensitive, pa.array(kept))
+    return Table.from_dataset(fairkit.load_data(table, name=name, sensitive=sensitive, **roles))
+
+
+def three(table, seed):
+    groups = table.only_groups()
+    rng = np.random.default_rng(seed)
+
+    def cells(part):
+        return 2 * part.only_groups().codes + part.target.astype(int)
+
+    held = stratified(2 * groups.codes + table.target.astype(int), 0.4, rng)
+    rest = table.take(held)
+    half = stratified(cells(rest), 0.5, rng)
+    return table.take(~held), rest.take(~half), rest.take(half)
+
+
+def measured(chance, table, constraint):
+    """Accuracy, and the disparity as audits report it, of groups with enough rows."""
+    y, codes = table.target, table.only_groups().codes
+
+    def gap(mask):
+        rates = [
+            chance[mask & (codes == g)].mean()
+            for g in range(codes.max() + 1)
+            if (mask & (codes == g)).sum() >= LEAST
+        ]
+        return max(rates) - min(rates) if len(rates) > 1 else 0.0
+
+    every = {
+        "demographic_parity": [y >= 0],
+        "equal_opportunity": [y == 1],
+        "equalized_odds": [y == 1, y == 0],
+    }
+    return float(np.where(y == 1, chance, 1 - chance).mean()), float(
+        max(gap(mask) for mask in every[constraint])
+    )
+
+
+def rule_points(name, constraint, tolerances, scores, val, test, run):
+    for tolerance in tolerances:
+        method = find_mitigator(name).with_values(
+            {"constraint": constraint, "tolerance": tolerance, "min_group": LEAST}
+        )
+        rule, _ = method.learn(scores[0], val, run)
+        yield tuple(
+            rule.probability(s, rule.keys.codes(t.columns)) for s, t in zip(scores, (val, test), strict=True)
+        )
+
+
+def trained_points(name, settings, train, val, test, run):
+    for values in settings:
+        model = find_mitigator(name).with_values(values).fit(train, run, validation=val)
+        yield tuple(model.predict(t.columns).decision_probability for t in (val, test))
+
+
+def fairlearn_points(constraint, scores, val, test):
+    """Fairlearn's ThresholdOptimizer has no tolerance: one point."""
+    from fairlearn.postprocessing import ThresholdOptimizer
+    from sklearn.base import BaseEstimator
+
+    class Scored(BaseEstimator):
+        fitted_ = True
+
+        def fit(self, *_):
+            return self
+
+        def predict(self, X):
+            return np.asarray(X)[:, 0]
+
+    names = {"equal_opportunity": "true_positive_rate_parity"}
+    post = ThresholdOptimizer(
+        estimator=Scored(),
+        constraints=names.get(constraint, constraint),
+        prefit=True,
+        predict_method="predict",
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        post.fit(scores[0][:, None], val.target.astype(int), sensitive_features=val.only_groups().codes)
+        yield tuple(
+            post._pmf_predict(s[:, None], sensitive_features=t.only_groups().codes)[:, 1]
+            for s, t in zip(scores, (val, test), strict=True)
+        )
+
+
+WORKER = """
+import sys, numpy as np
+from error_parity import RelaxedThresholdOptimizer
+d = np.load(sys.argv[1]); constraint = sys.argv[2]; out = {}
+for k, tol in enumerate(map(float, sys.argv[4:])):
+    r = RelaxedThresholdOptimizer(predictor=lambda X: X[:, 0], constraint=constraint, tolerance=tol, seed=0)
+    r.fit(d["sv"][:, None], d["yv"].astype(int), group=d["gv"])
+    for part in "vt":
+        draws = [r.predict(d["s" + part][:, None], group=d["g" + part]) for _ in range(25)]
+        out[f"{part}{k}"] = np.mean(draws, axis=0)
+np.savez(sys.argv[3], **out)
+"""
+
+
+def error_parity_points(python, constraint, tolerances, scores, val, test):
+    names = {"equal_opportunity": "true_positive_rate_parity"}
+    with tempfile.TemporaryDirectory() as place:
+        given, found = Path(place) / "in.npz", Path(place) / "out.npz"
+        groups = [t.only_groups().codes for t in (val, test)]
+        np.savez(given, sv=scores[0], st=scores[1], yv=val.target, gv=groups[0], gt=groups[1])
+        words = [
+            python,
+            "-c",
+            WORKER,
+            str(given),
+            names.get(constraint, constraint),
+            str(found),
+            *map(str, tolerances),
+        ]
+        subprocess.run(words, check=True, capture_output=True)
+        with np.load(found) as out:
+            for place_, _ in enumerate(tolerances):
+                yield out[f"v{place_}"], out[f"t{place_}"]
+
+
+def methods(constraint, base, parts, run, python):
+    """Each method's name and points (chances on validation and test rows)."""
+    train, val, test = parts
+    scores = [base.predict(t.columns).score for t in (val, test)]
+    tolerances = [{"constraint": constraint, "tolerance": t} for t in FEW]
+    found = {
+        "unconstrained": lambda: [tuple((s >= 0.5).astype(float) for s in scores)],
+        "threshold-optimizer": lambda: rule_points(
+            "threshold-optimizer", constraint, TOLERANCES, scores, val, test, run
+        ),
+        "linear-post": lambda: trained_points(
+            "linear-post", [one | {"min_group": 5} for one in tolerances], train, val, test, run
+        ),
+        "linear-post, blind": lambda: trained_points(
+            "linear-post",
+            [one | {"read_group": False, "min_group": 5} for one in tolerances],
+            train,
+            val,
+            test,
+            run,
+        ),
+        "fairgbm": lambda: trained_points(
+            "fairgbm", [one | {"small_groups": "unconstrained"} for one in tolerances], train, val, test, run
+        ),
+        "fairlearn": lambda: fairlearn_points(constraint, scores, val, test),
+    }
+    if constraint != "equalized_odds":
+        found["rto"] = lambda: rule_points("rto", constraint, TOLERANCES, scores, val, test, run)
+    if constraint == "demographic_parity":
+        settings = [{"strength": s} for s in (0.5, 0.75, 1.0)]
+        found["reweigh"] = lambda: trained_points("reweigh", settings, train, val, test, run)
+    if python:
+        found["error-parity"] = lambda: error_parity_points(python, constraint, TOLERANCES, scores, val, test)
+    return found
+
+
+def cell(name, rows, column, constraint, seed, python):
+    """Give the records of one data set, column, constraint and split."""
+    table = load(name, rows, column)
+    parts = three(table, seed)
+    run = Run(seed=seed, threads=1)
+    base = find_mitigator("fairgbm")().baseline(parts[0], run)
+    for method, points in methods(constraint, base, parts, run, python).items():
+        begun, record = time.process_time(), {"method": method}
+        children = resource_seconds()
+        try:
+            seen = [
+                (*measured(v, parts[1], constraint), *measured(t, parts[2], constraint)) for v, t in points()
+            ]
+            record["points"] = [[round(x, 5) for x in point] for point in seen]
+        except (FairkitError, subprocess.CalledProcessError, ValueError) as error:
+            record["refused"] = str(error)[:200]
+        record["seconds"] = round(time.process_time() - begun + resource_seconds() - children, 2)
+        yield record
+
+
+def resource_seconds():
+    import resource
+
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def chosen(points, limit):
+    """The test accuracy and disparity of the point that validation rows choose under a limit."""
+    within = [point for point in points if point[1] <= limit]
+    return max(within)[2:] if within else None
+
+
+def hypervolume(points, floor, most=0.1):
+    """The area that test points dominate, of accuracy above `floor` and disparity below `most`; 1 for a perfect one."""
+    area, below = 0.0, most
+    for accuracy, gap in sorted(((p[2], p[3]) for p in points), reverse=True):
+        if gap < below and accuracy > floor:
+            area += (below - gap) * (accuracy - floor)
+            below = gap
+    return area / (most * (1 - floor))
+
+
+def tabulate(path):
+    """Markdown: for each data set, column and constraint the methods' accuracy (disparity) under every limit."""
+    records = json.loads(Path(path).read_text())
+    for constraint in CONSTRAINTS:
+        print(
+            f"\n### {constraint}\n\n| data, column | method | "
+            + " | ".join(f"<= {x:.2f}" for x in LIMITS)
+            + " | volume | CPU s |"
+        )
+        print("| --- | --- |" + " --- |" * (len(LIMITS) + 2))
+        for key in dict.fromkeys((r["data"], r["column"]) for r in records):
+            own = [r for r in records if (r["data"], r["column"]) == key and r["constraint"] == constraint]
+            for method in dict.fromkeys(r["method"] for r in own):
+                runs = [r for r in own if r["method"] == method]
+                cells = []
+                for limit in LIMITS:
+                    found = [chosen(r["points"], limit) for r in runs if "points" in r]
+                    kept = [one for one in found if one]
+                    told = "-" if not kept else "{:.3f} ({:.3f})".format(*np.mean(kept, axis=0))
+                    cells.append(told + (f" {len(kept)}/{len(runs)}" if 0 < len(kept) < len(runs) else ""))
+                volumes = [hypervolume(r["points"], r["majority"]) for r in runs if "points" in r]
+                volume = f"{np.mean(volumes):.3f}" if volumes else "refused"
+                seconds = np.mean([r["seconds"] for r in runs])
+                print(
+                    f"| {key[0]}, {key[1]} | {method} | "
+                    + " | ".join(cells)
+                    + f" | {volume} | {seconds:.1f} |"
+                )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", nargs="*", default=list(DATA))
+    parser.add_argument("--splits", type=int, default=3)
+    parser.add_argument("--rows", type=int, default=None, help="of ACSIncome, 60000 or 200000")
+    parser.add_argument("--error-parity", default=None, metavar="PYTHON")
+    parser.add_argument("--output", default="quality.json")
+    parser.add_argument("--table", default=None)
+    given = parser.parse_args()
+    if given.table:
+        tabulate(given.table)
+        return
+    target = Path(given.output)
+    records = json.loads(target.read_text()) if target.exists() else []
+    done = {(r["data"], r["column"], r["constraint"], r["split"]) for r in records}
+    for seed in range(given.splits):
+        for name in given.data:
+            rows = (given.rows or 60_000) if name == "acs_income" else None
+            shown = f"{name} {rows}" if rows else name
+            for told, column in COLUMNS[name].items():
+                for constraint in CONSTRAINTS:
+                    if (shown, told, constraint, seed) in done:
+                        continue
+                    table = load(name, rows, column)
+                    majority = float(max(table.target.mean(), 1 - table.target.mean()))
+                    about = {
+                        "data": shown,
+                        "column": told,
+                        "constraint": constraint,
+                        "split": seed,
+                        "majority": majority,
+                    }
+                    records += [
+                        about | record
+                        for record in cell(name, rows, column, constraint, seed, given.error_parity)
+                    ]
+                    target.write_text(json.dumps(records, indent=1))
+                    print(shown, told, constraint, seed, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""What `fairkit compare` compares besides models on one table: two reports or certificates, or two tables."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fairkit.errors import DataError, ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from fairkit.data.dataset import Dataset
+    from fairkit.results.comparisons import Comparison
+    from fairkit.results.findings import Report
+    from fairkit_cli import options as opt
+
+
+def is_report(path: str) -> bool:
+    """Tell whether a file is a report or a certificate: JSON, which no ONNX model begins as."""
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(64).lstrip()[:1] == b"{"
+    except OSError:
+        return False
+
+
+def of_reports(paths: Sequence[str]) -> Comparison:
+    """Compare two reports or certificates.
+
+    Raises
+    ------
+    FairkitError
+        There are not two of them, or one is neither.
+    """
+    from fairkit.comparing.reports import compare_reports
+
+    if len(paths) != 2 or not all(map(is_report, paths)):
+        raise ParameterError(
+            "give two reports or certificates, the earlier one first, and no models among them"
+        )
+    return compare_reports(*map(_read, paths))
+
+
+def _read(path: str) -> Report:
+    from fairkit.results.findings import Report
+    from fairkit.results.schema import validate_report
+
+    raw = Path(path).read_bytes()
+    try:
+        record = json.loads(raw)
+    except (ValueError, RecursionError):
+        raise DataError(f"{path} is neither a report nor a certificate: it is not valid JSON") from None
+    if "payload" in record:
+        from fairkit_registry.evidence.certificate import read
+
+        return read(raw, full=True).report
+    validate_report(record)
+    return Report.from_dict(record)
+
+
+def of_tables(
+    models: Sequence[Any],
+    before: Dataset,
+    after: Dataset,
+    settings: opt.AuditSettings,
+    engine: Mapping[str, Any],
+) -> Comparison:
+    """Compare a model on one table with the same model on another.
+
+    Raises
+    ------
+    ParameterError
+        There is not one model.
+    """
+    from fairkit.auditing.run import audit
+    from fairkit.comparing.reports import compare_reports
+
+    if len(models) != 1:
+        raise ParameterError(
+            "--against compares one model on two tables; give one model, or one --predictions"
+        )
+    reports = [audit(models[0], data, **settings.arguments(), **engine) for data in (before, after)]
+    return compare_reports(*reports)

@@ -1,0 +1,85 @@
+"""The command's words for what core names: an option for a field, ``--set`` for the parameter of a plugin."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+OPTIONS = {
+    "anyway": "--anyway",
+    "assume": "--assume",
+    "auditors": "--auditor",
+    "base": "--base",
+    "batch": "--batch",
+    "blind": "--blind",
+    "budget": "--budget",
+    "classes": "--classes",
+    "day": "--day",
+    "cluster": "--cluster",
+    "decision_output": "--decision-output",
+    "deterministic": "--deterministic",
+    "domains": "--allow-domain",
+    "drop": "--drop",
+    "endpoint_timeout": "--endpoint-timeout",
+    "engine": "--engine",
+    "favorable": "--favorable",
+    "favorable_class": "--favorable-class",
+    "favorable_decision": "--predictions decision=COL,favorable=V",
+    "features": "--features",
+    "groups": "--groups",
+    "holdout": "--holdout",
+    "id": "--id",
+    "jobs": "--jobs",
+    "join": "--join",
+    "label": "--label",
+    "label_error": "--label-error",
+    "learner": "--learner",
+    "max": "--max",
+    "memory": "--memory",
+    "methods": "--methods",
+    "missing": "--missing",
+    "model": "--model",
+    "model_name": "--model-name",
+    "model_version": "--model-version",
+    "on": "--on",
+    "plugin": "--plugin",
+    "predictions": "--predictions",
+    "reference": "--reference",
+    "rename": "--rename",
+    "repeats": "--repeats",
+    "rows": "--rows",
+    "scheduler": "--scheduler",
+    "score_kind": "--score-kind",
+    "score_output": "--score-output",
+    "search": "--search",
+    "sensitive": "--sensitive",
+    "sensitive_probability": "--sensitive-probability",
+    "state": "--state",
+    "sure": "--sure",
+    "sweeps": "--plugin",
+    "task": "--task",
+    "test": "--test",
+    "threshold": "--threshold",
+    "timeout": "--timeout",
+    "vary": "--vary",
+    "within": "--within",
+}
+"""The option for every field that core's messages name in backticks; core has no other words for them."""
+
+_PARAMETER = re.compile(r"the parameter `([\w.+-]+)=([^`\n]*)`")
+_FIELD = re.compile(rf"`({'|'.join(OPTIONS)})(?:=([^`\n]*))?`")
+
+
+def as_options(text: str) -> str:
+    """Put what people type in place of what core names in backticks.
+
+    `label` becomes ``--label``, `score_output=p` becomes ``--score-output p``, and the parameter `rho=2` becomes
+    ``--set rho=2``. A value is quoted for the shell where it has to be: names of outputs come from the model.
+    """
+    text = _PARAMETER.sub(lambda found: f"--set {found[1]}={shlex.quote(found[2])}", text)
+    return _FIELD.sub(_option, text)
+
+
+def _option(found: re.Match[str]) -> str:
+    option, value = OPTIONS[found[1]], found[2]
+    return option if value is None else f"{option} {shlex.quote(value)}"

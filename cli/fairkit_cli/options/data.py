@@ -1,0 +1,226 @@
+"""The data of a command: its options, and the dataset that they and the configuration file name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fairkit.errors import ParameterError
+from fairkit_cli.options.declare import DATA, option
+
+if TYPE_CHECKING:
+    from fairkit.data.dataset import Dataset
+    from fairkit.data.predictions import PredictionRoles
+    from fairkit_cli.config import Config
+
+DataFile = Annotated[
+    str | None,
+    option(
+        "--data", "FILE", "The data: a CSV or Parquet file, a folder of such files, or a glob pattern.", DATA
+    ),
+]
+Label = Annotated[str | None, option("--label", "COL", "The outcome column.", DATA)]
+Favorable = Annotated[
+    str | None,
+    option("--favorable", "V", "The label's value that is good for the person, such as approved.", DATA),
+]
+SensitiveColumns = Annotated[
+    list[str] | None,
+    option(
+        "--sensitive",
+        "A,B",
+        "Sensitive columns. A+B adds an intersection, age:25:60 bins a number at 25 and 60.",
+        DATA,
+    ),
+]
+Features = Annotated[
+    list[str] | None,
+    option(
+        "--features",
+        "A,B",
+        "The columns that the model gets, in its order. Default: by name, else all but the label.",
+        DATA,
+    ),
+]
+Drop = Annotated[
+    list[str] | None,
+    option("--drop", "A,B", "Columns that the model does not get.", DATA),
+]
+Weights = Annotated[
+    str | None,
+    option("--weights", "COL", "The column of sample weights.", DATA),
+]
+MissingValues = Annotated[
+    str | None,
+    option(
+        "--missing",
+        "drop|group",
+        "Rows without a sensitive value: in no group of that column (default), or a group of their own.",
+        DATA,
+    ),
+]
+
+
+Join = Annotated[
+    str | None,
+    option("--join", "FILE", "Another table with more columns, such as sensitive ones; needs --on.", DATA),
+]
+On = Annotated[
+    list[str] | None,
+    option(
+        "--on", "COL", "The key of --join, one row for each; COL=OTHER where it has another name there.", DATA
+    ),
+]
+PredictionColumns = Annotated[
+    list[str] | None,
+    option(
+        "--predictions",
+        "KIND=COL,...",
+        "Columns of the data to audit in place of a model: decision=, score=, probability=, class= or prediction=.",
+        DATA,
+    ),
+]
+
+
+References = Annotated[
+    list[str] | None,
+    option(
+        "--reference",
+        "SENSITIVE=GROUP",
+        "Compare every group with this one, too; sex=@largest, sex=@highest (repeatable).",
+        DATA,
+    ),
+]
+Within = Annotated[
+    list[str] | None,
+    option(
+        "--within",
+        "COL",
+        "Measure every disparity inside the strata of a column, and pooled over them, too (repeatable).",
+        DATA,
+    ),
+]
+Cluster = Annotated[
+    str | None,
+    option("--cluster", "COL", "The column of ids: rows with one id depend on each other.", DATA),
+]
+SensitiveProbability = Annotated[
+    list[str] | None,
+    option(
+        "--sensitive-probability",
+        "NAME=COL,COL",
+        "Columns of group probabilities in place of a sensitive column (repeatable).",
+        DATA,
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConditionOptions:
+    """How groups are compared, as it was typed; None where nothing was."""
+
+    reference: References = None
+    within: Within = None
+    cluster: Cluster = None
+    sensitive_probability: SensitiveProbability = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataOptions:
+    """The data options of a command as they were typed; None where nothing was."""
+
+    data: DataFile = None
+    label: Label = None
+    favorable: Favorable = None
+    sensitive: SensitiveColumns = None
+    features: Features = None
+    drop: Drop = None
+    weights: Weights = None
+    missing: MissingValues = None
+    join: Join = None
+    on: On = None
+
+
+def load_dataset(
+    typed: DataOptions,
+    config: Config,
+    embedded: Mapping[str, Any] | None = None,
+    *,
+    file: str = "path",
+    predictions: PredictionRoles | None = None,
+    conditions: ConditionOptions | None = None,
+) -> Dataset:
+    """Load the data: options win over the configuration file, which wins over the model's metadata.
+
+    Parameters
+    ----------
+    typed
+        The command's options.
+    config
+        The configuration file.
+    embedded
+        The data settings that the model carries (see `OnnxModel.settings`). Its features are not taken from
+        here: the model finds them by itself.
+    file
+        The key of the file in ``[data]``: ``path``, ``train`` or ``test``.
+    predictions
+        Columns that are audited in place of a model.
+    conditions
+        The options of a command that compares groups under conditions.
+
+    Raises
+    ------
+    FairkitError
+        No data is named, or what is named cannot be used.
+    """
+    from fairkit.data.dataset import load_data
+
+    carried, asked = embedded or {}, conditions or ConditionOptions()
+    path = typed.data or (str(config.file(config.data[file])) if config.data.get(file) else None)
+    if path is None:
+        raise ParameterError("which data? Give --data FILE (CSV or Parquet), or [data] path in fairkit.toml")
+
+    told = config.data.get("join", {})
+
+    def setting(key: str, value: Any) -> Any:
+        if value is not None:
+            return value
+        return config.data[key] if key in config.data else carried.get(key)
+
+    return load_data(
+        path,
+        label=setting("label", typed.label),
+        favorable=setting("favorable", typed.favorable),
+        sensitive=listed(setting("sensitive", split_names(typed.sensitive))),
+        features=split_names(typed.features) or config.data.get("features"),
+        drop=listed(setting("drop", split_names(typed.drop))),
+        weights=setting("weights", typed.weights),
+        missing=setting("missing", typed.missing) or "drop",
+        predictions=predictions,
+        join=typed.join or (str(config.file(told["path"])) if told.get("path") else None),
+        on=split_names(typed.on) or listed(told.get("on")) or None,
+        reference=listed(setting("reference", asked.reference)),
+        within=listed(setting("within", split_names(asked.within))),
+        cluster=setting("cluster", asked.cluster),
+        sensitive_probability=listed(setting("sensitive_probability", asked.sensitive_probability)),
+    )
+
+
+def split_names(items: Sequence[str] | None) -> list[str] | None:
+    """Split ``["a,b", "c"]`` into names; None stays None."""
+    if items is None:
+        return None
+    return [name.strip() for item in items for name in item.split(",") if name.strip()]
+
+
+def listed(value: Any) -> list[str]:
+    """Return a setting of the configuration file as a list: one name, several, or none."""
+    if value is None:
+        return []
+    return [value] if isinstance(value, str) else list(value)
+
+
+def first_known(*values: Any) -> Any:
+    """Return the first that is not None: what was typed, what the configuration file says, the default."""
+    return next(value for value in values if value is not None)

@@ -1,0 +1,51 @@
+"""How a command declares an option: one line each, in a panel of its help."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import typer
+
+from fairkit.errors import ParameterError, did_you_mean
+
+DATA = "Data"
+ENGINE = "Engine"
+SANDBOX = "Sandbox"
+MODEL = "Model"
+POLICY = "Policy"
+OUTPUT = "Output"
+
+
+def option(name: str, metavar: str, help_text: str, panel: str | None = None, **more: Any) -> Any:
+    """Declare an option that takes a value.
+
+    Parameters
+    ----------
+    name
+        As it is typed: ``--label``.
+    metavar
+        What stands for the value in the help.
+    help_text
+        A whole sentence: what it does, its unit, its default.
+    panel
+        The panel of the help that shows it.
+    **more
+        What else `typer.Option` takes: ``min``, ``hidden``.
+    """
+    return typer.Option(name, metavar=metavar, help=help_text, rich_help_panel=panel, **more)
+
+
+def formats(*known: str) -> Any:
+    """Declare ``--format`` of a command that knows these formats (``NAME`` or ``NAME: what it is``)."""
+    names = [text.partition(":")[0] for text in known]
+
+    def check(value: str) -> str:
+        if value not in names:
+            hint = did_you_mean(value, names, what="formats")
+            raise ParameterError(f"--format: there is no format {value!r}. {hint}")
+        return value
+
+    told = [re.sub(r"(\w+): (.*)", r"\1 (\2)", text) for text in known]
+    help_text = f"How the result is written: {', '.join(told[:-1])} or {told[-1]}."
+    return typer.Option("--format", metavar="NAME", help=help_text, callback=check, rich_help_panel=OUTPUT)

@@ -1,0 +1,96 @@
+"""Where a model answers that is no file, and how it is asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Annotated
+
+from fairkit.errors import ParameterError
+from fairkit_cli.options.data import first_known
+from fairkit_cli.options.declare import option
+
+if TYPE_CHECKING:
+    from fairkit.endpoints.client import EndpointSettings
+    from fairkit_cli.config import Config
+
+PANEL = "Endpoint"
+
+Endpoint = Annotated[
+    str | None,
+    option(
+        "--endpoint",
+        "URL",
+        "Audit the model behind this server (KServe, Triton, MLServer), as http://host:8000.",
+        PANEL,
+    ),
+]
+ModelName = Annotated[str | None, option("--model-name", "NAME", "The model's name on the server.", PANEL)]
+ModelVersion = Annotated[
+    str | None,
+    option("--model-version", "VERSION", "Its version there. Default: the server chooses.", PANEL),
+]
+EndpointTimeout = Annotated[
+    float | None,
+    option("--endpoint-timeout", "SECONDS", "The longest that one answer may take. Default: 60.", PANEL),
+]
+EndpointRate = Annotated[
+    float | None,
+    option("--endpoint-rate", "NUMBER", "The most requests in a second. Default: no limit.", PANEL),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskingOptions:
+    """How a server is asked; None: the default."""
+
+    model_name: ModelName = None
+    model_version: ModelVersion = None
+    endpoint_timeout: EndpointTimeout = None
+    endpoint_rate: EndpointRate = None
+
+    def settings(self, url: str, config: Config) -> EndpointSettings:
+        """Return the settings: options win over the configuration file.
+
+        Raises
+        ------
+        ParameterError
+            The address, the name or a limit cannot be used.
+        """
+        from fairkit.endpoints.client import EndpointSettings
+
+        told = config.endpoint
+        name = self.model_name or told.get("model_name")
+        if not name:
+            raise ParameterError("an endpoint serves models by name; say which one with --model-name")
+        return EndpointSettings(
+            url=url,
+            model=name,
+            version=self.model_version or told.get("model_version"),
+            timeout=float(first_known(self.endpoint_timeout, told.get("timeout"), 60.0)),
+            rate=told.get("rate") if self.endpoint_rate is None else self.endpoint_rate,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointOptions(AskingOptions):
+    """A server whose model is audited, and how it is asked."""
+
+    endpoint: Endpoint = None
+
+    @property
+    def typed(self) -> bool:
+        """Whether any option of an endpoint was typed."""
+        return any(getattr(self, field.name) is not None for field in fields(self))
+
+    def chosen(self, config: Config) -> EndpointSettings | None:
+        """Return the settings; None where no server is named.
+
+        Raises
+        ------
+        ParameterError
+            The address, the name or a limit cannot be used, or is given without a server.
+        """
+        url = self.endpoint or config.endpoint.get("url")
+        if url is None and self.typed:
+            raise ParameterError("--model-name and the other options of an endpoint need --endpoint URL")
+        return None if url is None else self.settings(url, config)

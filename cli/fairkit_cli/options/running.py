@@ -1,0 +1,104 @@
+"""Where a command works, and what the processes of models may take there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fairkit.errors import ParameterError
+from fairkit_cli.options.data import first_known, listed, split_names
+from fairkit_cli.options.declare import ENGINE, SANDBOX, option
+
+if TYPE_CHECKING:
+    from fairkit.onnx.sandbox.limits import Limits
+    from fairkit_cli.config import Config
+
+EngineName = Annotated[
+    str | None,
+    option(
+        "--engine",
+        "NAME",
+        "Where the work runs: dask spreads it over processes or machines. Default: this process.",
+        ENGINE,
+    ),
+]
+SchedulerAddress = Annotated[
+    str | None,
+    option(
+        "--scheduler",
+        "ADDRESS",
+        "The address of a Dask scheduler, as tcp://host:8786. Default: a cluster on this machine.",
+        ENGINE,
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """Where the work is done; None: in this process."""
+
+    engine: EngineName = None
+    scheduler: SchedulerAddress = None
+
+    def arguments(self) -> dict[str, Any]:
+        """Return keyword arguments for `fairkit.audit`."""
+        return {"engine": self.engine, "scheduler": self.scheduler}
+
+
+Memory = Annotated[
+    str | None,
+    option(
+        "--memory",
+        "SIZE",
+        "The most memory that a model may take, as 2GB. Default: what is free, less a tenth.",
+        SANDBOX,
+    ),
+]
+Timeout = Annotated[
+    float | None,
+    option(
+        "--timeout",
+        "SECONDS",
+        "The longest that a model may take to load, or for one batch. Default: 300.",
+        SANDBOX,
+    ),
+]
+AllowedDomains = Annotated[
+    list[str] | None,
+    option(
+        "--allow-domain",
+        "DOMAIN",
+        "Also run operators of this domain, as com.microsoft (repeatable). Default: ai.onnx and ai.onnx.ml.",
+        SANDBOX,
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxOptions:
+    """What the process of a model may take; None: the default."""
+
+    memory: Memory = None
+    timeout: Timeout = None
+    allow_domain: AllowedDomains = None
+
+    def limits(self, config: Config) -> Limits:
+        """Return the limits: options win over the configuration file.
+
+        Raises
+        ------
+        ParameterError
+            A size or a time cannot be used.
+        """
+        from fairkit.onnx.sandbox.limits import TIMEOUT, Limits, read_bytes
+
+        told = config.sandbox
+        memory = self.memory or told.get("memory")
+        timeout = first_known(self.timeout, told.get("timeout"), TIMEOUT)
+        if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+            raise ParameterError(f"[sandbox] timeout={timeout!r} is no number of seconds")
+        return Limits(
+            memory=None if memory is None else read_bytes(str(memory)),
+            timeout=float(timeout),
+            domains=tuple(split_names(self.allow_domain) or listed(told.get("allow_domain"))),
+        )

@@ -1,0 +1,80 @@
+"""How a search under a policy is asked for, on the command line and in the configuration file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fairkit_cli.options.data import first_known, listed, split_names
+from fairkit_cli.options.declare import POLICY, option
+
+if TYPE_CHECKING:
+    from fairkit_cli.config import Config
+
+Sure = Annotated[
+    float | None,
+    option(
+        "--sure",
+        "P",
+        "With a policy: pick the most accurate model whose predicted chance of passing is at least P. Default: 0.95.",
+        POLICY,
+    ),
+]
+Budget = Annotated[
+    float | None,
+    option("--budget", "MINUTES", "With a policy: how long the search may take. Default: 5 minutes.", POLICY),
+]
+Methods = Annotated[
+    list[str] | None,
+    option("--methods", "A,B", "With a policy: the methods to try. Default: all that can meet it.", POLICY),
+]
+Blind = Annotated[
+    bool | None,
+    typer.Option(
+        "--blind", help="With a policy: the model decides without the group.", rich_help_panel=POLICY
+    ),
+]
+Deterministic = Annotated[
+    bool | None,
+    typer.Option(
+        "--deterministic", help="With a policy: no decision is drawn by chance.", rich_help_panel=POLICY
+    ),
+]
+Anyway = Annotated[
+    bool | None,
+    typer.Option(
+        "--anyway",
+        help="Search also where the test rows are too few for any model to pass with a chance of one half.",
+        rich_help_panel=POLICY,
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchOptions:
+    """The options of a search as they were typed; None where nothing was."""
+
+    sure: Sure = None
+    budget: Budget = None
+    methods: Methods = None
+    blind: Blind = None
+    deterministic: Deterministic = None
+    anyway: Anyway = None
+
+    def typed(self) -> list[str]:
+        """Return the options that were given, as they are typed."""
+        return [f"--{name}" for name in self.__slots__ if getattr(self, name) is not None]
+
+    def arguments(self, config: Config) -> dict[str, Any]:
+        """Return keyword arguments for `fairkit.repair`; options win over the configuration file."""
+        table = config.mitigate
+        return {
+            "sure": first_known(self.sure, table.get("sure"), 0.95),
+            "budget": first_known(self.budget, table.get("budget"), 5.0),
+            "methods": split_names(self.methods) or listed(table.get("methods")) or None,
+            "blind": bool(first_known(self.blind, table.get("blind"), False)),
+            "deterministic": bool(first_known(self.deterministic, table.get("deterministic"), False)),
+            "anyway": bool(self.anyway),
+        }

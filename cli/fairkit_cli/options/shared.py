@@ -1,0 +1,42 @@
+"""Options that stand alone in several commands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fairkit_cli.options.declare import OUTPUT, formats, option
+
+Confidence = Annotated[
+    float | None,
+    option("--confidence", "C", "The confidence of every interval, between 0 and 1. Default: 0.95."),
+]
+Seed = Annotated[int | None, option("--seed", "N", "The seed of every random draw. Default: 0.")]
+Assignments = Annotated[
+    list[str] | None,
+    option(
+        "--set", "KEY=VALUE", "A parameter of a plugin; repeatable. `fairkit plugins show NAME` lists them."
+    ),
+]
+TableFormat = Annotated[str, formats("table", "json")]
+PageFormat = Annotated[str, formats("table", "json", "html")]
+ReportFormat = Annotated[str, formats("table", "json", "junit", "html")]
+VersionFormat = Annotated[
+    str,
+    formats("table", "json", "markdown: a model card", "cyclonedx: a bill of materials", "html: its audit"),
+]
+Output = Annotated[
+    Path | None,
+    option("--output", "FILE", "Write the result to this file instead of standard output.", OUTPUT),
+]
+ConfigFile = Annotated[
+    Path | None,
+    option("--config", "FILE", "The configuration file. Default: the nearest fairkit.toml, here or above."),
+]
+
+SigningKeys = Annotated[list[Path], option("--key", "FILE", "Secret key to sign with (repeatable).")]
+InsecureKey = Annotated[
+    bool, typer.Option("--insecure-key", help="Sign with a key that other users of this machine can read.")
+]

@@ -1,0 +1,130 @@
+"""The options of `fairkit watch`: columns, and what becomes of alarms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fairkit_cli.options.data import Favorable, Label, MissingValues, SensitiveColumns, Weights
+from fairkit_cli.options.declare import DATA, option
+
+ALARMS = "Alarms"
+
+IdColumn = Annotated[
+    str | None, option("--id", "COL", "The column by which later labels name a decision.", DATA)
+]
+DayColumn = Annotated[
+    str | None,
+    option(
+        "--day",
+        "COL",
+        "The column of the day, or one day (2026-11-21) for all rows. Default: a day in the file's name.",
+        DATA,
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchedColumns:
+    """The columns of decisions' tables as they were typed; None where nothing was."""
+
+    label: Label = None
+    favorable: Favorable = None
+    sensitive: SensitiveColumns = None
+    weights: Weights = None
+    missing: MissingValues = None
+    id: IdColumn = None
+    day: DayColumn = None
+
+
+Levels = Annotated[
+    str | None,
+    option(
+        "--levels",
+        "A,B",
+        "The alarms that are delivered and end with exit code 1: fail, changed, shares, late. Default: all. Others are "
+        "only written down.",
+        ALARMS,
+    ),
+]
+AlarmFile = Annotated[
+    Path | None, option("--alarm-file", "FILE", "Append each alarm to this file, one JSON line each.", ALARMS)
+]
+Webhook = Annotated[
+    str | None,
+    option(
+        "--webhook",
+        "URL",
+        "Post each alarm as JSON to this address (https, or http on this machine), up to three times; what "
+        "does not arrive "
+        "is sent again with the next call.",
+        ALARMS,
+    ),
+]
+WebhookKey = Annotated[
+    Path | None,
+    option(
+        "--webhook-key",
+        "FILE",
+        "The secret that signs what is posted: header X-Fairkit-Signature, HMAC-SHA-256 of the body.",
+        ALARMS,
+    ),
+]
+Demote = Annotated[
+    bool | None,
+    typer.Option(
+        "--demote", help="Take the registry's alias back when a rule fails.", rich_help_panel=ALARMS
+    ),
+]
+DemoteChanged = Annotated[
+    bool | None,
+    typer.Option(
+        "--demote-changed",
+        help="Take the registry's alias back also when a rule is broken lately.",
+        rich_help_panel=ALARMS,
+    ),
+]
+HeartbeatKey = Annotated[
+    Path | None,
+    option(
+        "--heartbeat",
+        "KEY",
+        "Sign a statement for each day with this secret key, chained to the last: heartbeats.jsonl in the folder.",
+        ALARMS,
+    ),
+]
+InsecureKey = Annotated[
+    bool | None,
+    typer.Option(
+        "--insecure-key",
+        help="Sign with a key that other users of this machine can read.",
+        rich_help_panel=ALARMS,
+    ),
+]
+RegistryFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--registry",
+        help="The registry's folder, for --demote; else FAIRKIT_REGISTRY, else [registry] path, else "
+        "./fairkit-registry.",
+        rich_help_panel=ALARMS,
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlarmOptions:
+    """What becomes of alarms, as it was typed."""
+
+    levels: Levels = None
+    alarm_file: AlarmFile = None
+    webhook: Webhook = None
+    webhook_key: WebhookKey = None
+    demote: Demote = None
+    demote_changed: DemoteChanged = None
+    heartbeat: HeartbeatKey = None
+    insecure_key: InsecureKey = None
+    registry: RegistryFolder = None

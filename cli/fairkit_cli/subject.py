@@ -1,0 +1,110 @@
+"""What a command audits: a model's file, a server's answers, or columns of the table in place of one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fairkit.errors import ParameterError
+from fairkit_cli import options as opt
+from fairkit_cli.names import model_file
+from fairkit_cli.output import say
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fairkit.data.dataset import Dataset
+    from fairkit.data.predictions import PredictionRoles
+    from fairkit.endpoints import EndpointModel
+    from fairkit.onnx.model import OnnxModel
+    from fairkit_cli.config import Config
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A model, or the columns that are audited in its place."""
+
+    model: OnnxModel | EndpointModel | None
+    predictions: PredictionRoles | None
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """Where the model answers, as a certificate keeps it; empty for a file and for columns."""
+        return getattr(self.model, "asked", {})
+
+    def dataset(
+        self, typed: opt.DataOptions, config: Config, conditions: opt.ConditionOptions | None = None
+    ) -> Dataset:
+        """Load the data that it is audited on."""
+        file = "test" if "test" in config.data else "path"
+        carried: dict[str, Any] = {} if self.model is None else dict(self.model.settings)
+        return opt.load_dataset(
+            typed, config, carried, file=file, predictions=self.predictions, conditions=conditions
+        )
+
+
+def chosen(
+    model: str | None,
+    predictions: Sequence[str] | None,
+    config: Config,
+    served: opt.EndpointOptions | None = None,
+) -> Subject:
+    """Return what is audited: what was typed wins over the configuration file.
+
+    Raises
+    ------
+    FairkitError
+        There is no model and no column, or both were typed, or one of them cannot be used.
+    """
+    from fairkit.data.predictions import PredictionRoles
+
+    if served is not None and (answering := _answering(model, predictions, config, served)) is not None:
+        return Subject(answering, None)
+    told = config.data.get("predictions")
+    if model is not None:
+        if predictions:
+            raise ParameterError("give a model or --predictions, not both: which of the two is audited?")
+        if told:
+            say("the model is audited, not the [data] predictions of the configuration file")
+        return Subject(load_model(model, config), None)
+    if predictions:
+        return Subject(None, PredictionRoles.parse(predictions))
+    if not told:
+        raise ParameterError(
+            "what is audited? Give a MODEL.onnx, or name columns of the data with "
+            "--predictions decision=COL,score=COL, or a server with --endpoint URL"
+        )
+    return Subject(None, PredictionRoles.of(told))
+
+
+def _answering(
+    model: str | None, predictions: Sequence[str] | None, config: Config, served: opt.EndpointOptions
+) -> EndpointModel | None:
+    """Return the model behind a server, where one is named; the configuration file's only where nothing else is."""
+    other = "a model" if model is not None else "--predictions" if predictions else None
+    if served.endpoint is not None and other is not None:
+        raise ParameterError(f"give {other} or --endpoint, not both: which of the two is audited?")
+    if other is not None:
+        if served.typed:
+            raise ParameterError(
+                f"the options of an endpoint mean nothing for {other}: they need --endpoint URL"
+            )
+        return None
+    settings = served.chosen(config)
+    if settings is None:
+        return None
+    from fairkit.endpoints import EndpointModel
+
+    return EndpointModel(settings)
+
+
+def load_model(model: str, config: Config) -> OnnxModel:
+    """Load a model from a file, or by its name in the registry, which says more than the file's digest."""
+    from fairkit.onnx.model import OnnxModel
+
+    path = model_file(model, config)
+    loaded = OnnxModel.load(path)
+    if path != Path(model):
+        loaded.name = model
+    return loaded

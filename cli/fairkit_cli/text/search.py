@@ -1,0 +1,123 @@
+"""A search under a policy, for people: from the model without mitigation to the pick, and every alternative."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from fairkit_cli.text.numbers import number
+from fairkit_cli.text.plain import plain
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from fairkit.results.searches import Alternative, Search
+
+
+def search_parts(search: Search) -> list[RenderableType]:
+    """Return the path to the pick in sentences, and the table of alternatives."""
+    style = "bold" if search.reached else "bold red"
+    steps = path_told(search)
+    return [*(plain(step) for step in steps[:-1]), plain(steps[-1], style), "", _table(search), ""]
+
+
+def path_told(search: Search) -> list[str]:
+    """Say what the test rows can show, where the search began, how far it went, and what was picked."""
+    first, one = search.alternatives[0], search.choice
+    limits = ", ".join(f"{name} {number(value)}" for name, value in first.values.items())
+    minutes = f"{search.seconds:,.0f} s of {60 * search.budget:,.0f} s"
+    return [
+        f"Test rows: {search.power.rows:,}; a model without any disparity would pass with a chance of "
+        f"{search.power.chance:.2f}.",
+        f"Before: accuracy {number(first.accuracy)}, {limits}, chance of passing {_chance(first)} "
+        f"(on {search.calibration_rows:,} rows outside training).",
+        f"Searched: {len(search.measured)} alternatives in {minutes}; "
+        f"{sum(other.status == 'left out' for other in search.alternatives)} left out.",
+        f"{search.told()}"
+        + (f" {_cost(first, one)}" if one is not first else " It is the model without mitigation."),
+    ]
+
+
+def rows_of(alternatives: Sequence[Alternative]) -> list[tuple[str, ...]]:
+    """Return a line for each alternative; neighbours of one method that were not measured share a line.
+
+    Columns: alternative, accuracy, disparities, chance, seconds, and what became of it.
+    """
+    rows: list[tuple[str, ...]] = []
+    same_constraint = len({str(one.parameters.get("constraint", "")) for one in alternatives} - {""}) == 1
+
+    def key(one: Alternative) -> tuple[str, str] | int:
+        return (one.method, one.reason) if one.chance is None else id(one)
+
+    for _, group in groupby(alternatives, key=key):
+        same = list(group)
+        one = same[0]
+        if one.chance is None:
+            name = _short(one, same_constraint) if len(same) == 1 else f"{one.method} ({len(same)} settings)"
+            rows.append(
+                (name, "-", "-", "-", number(sum(each.seconds for each in same)), f"left out: {one.reason}")
+            )
+            continue
+        values = " ".join(number(value) for value in one.values.values())
+        word = {"picked": "PICKED", "left out": "left out:"}.get(one.status, "")
+        marks = [word, one.reason, "randomized" if one.randomized else ""]
+        told = ", ".join(mark for mark in marks if mark)
+        rows.append(
+            (
+                _short(one, same_constraint),
+                number(one.accuracy),
+                values,
+                _chance(one),
+                number(one.seconds),
+                told,
+            )
+        )
+    return rows
+
+
+def _short(one: Alternative, same_constraint: bool) -> str:
+    """Return the name without what all alternatives have."""
+    if not same_constraint:
+        return one.name
+    return replace(one, parameters={k: v for k, v in one.parameters.items() if k != "constraint"}).name
+
+
+def columns_of(search: Search) -> tuple[str, ...]:
+    """Return the names of the columns of `rows_of`."""
+    many = len(search.choice.values) > 1
+    return (
+        "alternative",
+        "accuracy",
+        "numbers under limits" if many else "under limit",
+        "chance",
+        "seconds",
+        "",
+    )
+
+
+def title_of(search: Search) -> str:
+    """Say what the table shows."""
+    return f"Alternatives, on rows outside training: accuracy, and {' '.join(search.choice.values)}"
+
+
+def _table(search: Search) -> RenderableType:
+    from rich.table import Table
+
+    grid = Table(box=None, pad_edge=False, title_justify="left", title=title_of(search))
+    grid.title_style = "bold"
+    for place, name in enumerate(columns_of(search)):
+        grid.add_column(name, justify="right" if 0 < place < len(columns_of(search)) - 1 else "left")
+    for row in rows_of(search.alternatives):
+        grid.add_row(*map(plain, row), style="bold" if row[-1].startswith("PICKED") else "")
+    return grid
+
+
+def _chance(one: Alternative) -> str:
+    return "-" if one.chance is None else f"{one.chance:.2f}"
+
+
+def _cost(first: Alternative, one: Alternative) -> str:
+    lost = (first.accuracy or 0.0) - (one.accuracy or 0.0)
+    return f"It costs {lost:.4f} of accuracy." if lost > 0 else f"It gains {-lost:.4f} of accuracy."

@@ -1,0 +1,231 @@
+"""`fairkit watch init`: what a watch is asked, from the model's certificate, a configuration file and options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fairkit.errors import ParameterError
+from fairkit_cli import options as opt
+from fairkit_cli.output import echo, print_json
+from fairkit_cli.registry.common import RegistryOption
+from fairkit_cli.watch.subject import Subject, subject_of
+
+if TYPE_CHECKING:
+    from fairkit.watching.settings import WatchSettings
+    from fairkit_cli.config import Config
+
+State = Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of the watch.")]
+
+
+@opt.expanded
+def init(
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="MODEL",
+            help="What is watched: a name in the registry, such as credit@production, whose certificate gives "
+            "columns, groups "
+            "and rules. It may be left out.",
+        ),
+    ] = None,
+    *,
+    state: Annotated[
+        Path, typer.Option("--state", metavar="FOLDER", help="The folder of the watch; a new one.")
+    ],
+    policy: Annotated[
+        Path | None,
+        typer.Option(
+            "--policy",
+            metavar="FILE",
+            help="The rules ([[policy]]) and columns ([data], [watch]), a fairkit.toml. Default: the nearest one.",
+        ),
+    ] = None,
+    certificate: Annotated[
+        Path | None,
+        typer.Option(
+            "--certificate", metavar="CERT", help="The model's certificate, where it is in no registry."
+        ),
+    ] = None,
+    predictions: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--predictions",
+            metavar="decision=COL,...",
+            help="The column of the decision (decision=COL), its favorable value (favorable=V; default 1, or "
+            "the label's), and "
+            "a score whose mean is watched (score=COL). Default: decision=decision.",
+        ),
+    ] = None,
+    columns: opt.WatchedColumns,
+    maximums: opt.MaxRules = None,
+    minimums: opt.MinRules = None,
+    groups: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--groups",
+            metavar="COL=A,B",
+            help="The groups that are expected in a sensitive column, as sex=female,male (repeatable). Default: the "
+            "certificate's, else those of the first day.",
+        ),
+    ] = None,
+    horizon: Annotated[
+        int | None,
+        typer.Option(
+            "--horizon",
+            metavar="DAYS",
+            help="Days after which an outcome is known, or counts as unresolved. 0 (default): outcomes come "
+            "with decisions.",
+        ),
+    ] = None,
+    selective: Annotated[
+        bool | None,
+        typer.Option(
+            "--selective", help="Outcomes exist for favorable decisions only: such rules are refused."
+        ),
+    ] = None,
+    review_rows: Annotated[
+        int | None,
+        typer.Option(
+            "--review-rows",
+            metavar="N",
+            help="Decisions expected before the next review; intervals between groups are narrowest at a tenth "
+            "of them. "
+            "Default: 100000.",
+        ),
+    ] = None,
+    run_length: Annotated[
+        int | None,
+        typer.Option(
+            "--run-length",
+            metavar="DAYS",
+            help="Days between false alarms of recent change, on average, all rules together. Default: 1000.",
+        ),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since", metavar="DAY", help="Refuse decisions before this day. Default: the first ones begin."
+        ),
+    ] = None,
+    confidence: opt.Confidence = None,
+    registry: RegistryOption = None,
+    output_format: opt.TableFormat = "table",
+) -> None:
+    """Begin a watch: rules, columns and groups are fixed in a new folder, and never change in it."""
+    from fairkit.watching.watch import Watch
+    from fairkit_cli.config import load_config
+
+    config = load_config(policy)
+    subject = subject_of(model, certificate, registry)
+    given = {
+        "horizon": horizon,
+        "selective": selective,
+        "review_rows": review_rows,
+        "run_length": run_length,
+        "since": since,
+        "id": columns.id,
+        "day": columns.day,
+    }
+    own = {key: value for key, value in given.items() if value is not None}
+    own |= _predictions(predictions, config.data.get("predictions"))
+    settings = _settings(
+        config, subject, {**config.watch, **own}, columns, (maximums, minimums), groups, confidence
+    )
+    with Watch.begin(state, settings) as watch:
+        if output_format == "json":
+            print_json({"state": str(state), "policy": settings.digest, "settings": settings.to_dict()})
+            return
+        names = ", ".join(question.name for question in watch.judge.questions) or "no rules"
+        echo(
+            f"watch    {state}",
+            f"watches  {settings.model or 'decisions of an unnamed model'}: {names}",
+            f"promise  {settings.confidence:.0%} for all verdicts together, at every look; a false alarm of "
+            "recent change in "
+            f"{settings.run_length:,} days on average",
+        )
+
+
+def _settings(
+    config: Config,
+    subject: Subject,
+    own: dict[str, Any],
+    columns: opt.WatchedColumns,
+    limits: tuple[list[str] | None, list[str] | None],
+    groups: list[str] | None,
+    confidence: float | None,
+) -> WatchSettings:
+    """Combine options, the configuration file and the certificate, in this order."""
+    from fairkit.results.policy import Rule
+    from fairkit.watching.reference import groups_of, reference_of
+    from fairkit.watching.settings import Columns, Reference, WatchSettings, split_name
+
+    roles = subject.roles or {}
+
+    def role(name: str, typed: Any) -> Any:
+        return typed if typed is not None else config.data.get(name, roles.get(name))
+
+    sensitive = opt.split_names(columns.sensitive)
+    if sensitive is None:
+        listed = config.data.get("sensitive", roles.get("sensitive", []))
+        sensitive = [listed] if isinstance(listed, str) else list(listed)
+    rules = [Rule.parse(text, "max") for text in limits[0] or ()]
+    rules += [Rule.parse(text, "min") for text in limits[1] or ()]
+    told = tuple(rule.to_dict() for rule in rules or config.policy) or subject.rules
+    expected = groups_of(subject.report, [split_name(text) for text in sensitive]) if subject.report else {}
+    selective = own.get("selective", False)
+    if not isinstance(selective, bool):
+        raise ParameterError("selective in [watch] takes true or false")
+    numbers = ("horizon", "review_rows", "run_length", "since")
+    return WatchSettings(
+        rules=told,
+        columns=Columns(
+            decision=own.get("decision", "decision"),
+            favorable_decision=own.get("favorable_decision"),
+            score=own.get("score"),
+            label=role("label", columns.label),
+            favorable=role("favorable", columns.favorable),
+            id=own.get("id"),
+            weights=role("weights", columns.weights),
+            day=own.get("day"),
+        ),
+        sensitive=tuple(sensitive),
+        missing=role("missing", columns.missing) or "drop",
+        groups={**expected, **_groups(groups)},
+        reference=Reference() if subject.report is None else reference_of(subject.report),
+        confidence=next(c for c in (confidence, config.audit.get("confidence"), 0.95) if c is not None),
+        selective=selective,
+        model=subject.model,
+        sha256=subject.sha256,
+        certificate=subject.certificate,
+        alias=subject.alias,
+        **{key: own[key] for key in numbers if key in own},
+    )
+
+
+def _predictions(typed: list[str] | None, configured: Any) -> dict[str, Any]:
+    """Return the columns of decision and score, and the favorable decision, as far as they are named."""
+    from fairkit.data.predictions import PredictionRoles
+
+    if typed is None and configured is None:
+        return {}
+    found = PredictionRoles.parse(typed) if typed is not None else PredictionRoles.of(configured)
+    if found.decision is None or set(found.columns) - {found.decision, found.score}:
+        raise ParameterError(
+            "a watch counts decisions: `predictions` takes decision=COL and, where a mean is to be watched, score=COL"
+        )
+    told = {"decision": found.decision, "score": found.score, "favorable_decision": found.favorable}
+    return {key: value for key, value in told.items() if value is not None}
+
+
+def _groups(texts: list[str] | None) -> dict[str, tuple[str, ...]]:
+    found = {}
+    for text in texts or ():
+        split, equals, names = text.partition("=")
+        listed = tuple(name.strip() for name in names.split(",") if name.strip())
+        if not equals or not split or len(set(listed)) < 2 or len(set(listed)) < len(listed):
+            raise ParameterError(f"--groups {text!r} is not understood; write --groups sex=female,male")
+        found[split] = listed
+    return found

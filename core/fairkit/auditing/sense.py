@@ -1,0 +1,265 @@
+"""Do the predictions make sense at all? What a wrong reading of a model looks like, over all rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.data.roles import value_text
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit.data.dataset import Batch, Dataset
+    from fairkit.models.scorer import Predictions, Scorer
+
+    Array = NDArray[np.float64]
+
+CERTAIN = 4.0
+"""Standard errors below chance from which a model is worse than chance."""
+FEWEST = 30
+"""With fewer rows nothing is said."""
+ROUNDING = 1e-5
+"""Scores that are nearer to the threshold may fall on either side of it by rounding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What some rows show.
+
+    Attributes
+    ----------
+    rows, mass, squares
+        Rows, and the sums of their weights and of the weights' squares.
+    said, true
+        The weight by what is predicted, and by the label, shape [K]; empty where there is none.
+    right
+        The weight of rows where both are the same.
+    low, high
+        The smallest and largest prediction.
+    apart
+        Rows whose decision is another one than that of a score of at least 0.5.
+    refused, taken
+        The largest score with an unfavorable decision, and the smallest with a favorable one.
+    """
+
+    rows: int
+    mass: float
+    squares: float
+    said: Array
+    true: Array
+    right: float
+    low: float
+    high: float
+    apart: int = 0
+    refused: float = -np.inf
+    taken: float = np.inf
+
+    def __add__(self, other: Seen) -> Seen:
+        return Seen(
+            self.rows + other.rows,
+            self.mass + other.mass,
+            self.squares + other.squares,
+            self.said + other.said,
+            self.true + other.true,
+            self.right + other.right,
+            min(self.low, other.low),
+            max(self.high, other.high),
+            self.apart + other.apart,
+            max(self.refused, other.refused),
+            min(self.taken, other.taken),
+        )
+
+
+@dataclass(frozen=True)
+class Sense:
+    """Looks at the predictions of one of the models (see `fairkit.auditing.measure.Reader`).
+
+    Attributes
+    ----------
+    place
+        The model's number among those that score the rows together.
+    task, classes
+        Its task, and the classes of a multi-class one.
+    told
+        Whether the user said which class is favorable, so that a model worse than chance is one.
+    labelled
+        Whether there are labels.
+    by_output
+        The names of the outputs that give decisions and scores, where decisions are not made from the scores.
+    """
+
+    place: int
+    task: str
+    classes: tuple[Any, ...]
+    told: bool
+    labelled: bool
+    by_output: tuple[str, str] | None
+    columns: tuple[str, ...] = ()
+    spread: bool = False
+
+    @classmethod
+    def of(cls, scorer: Scorer, dataset: Dataset, place: int) -> Sense:
+        """Return what looks at a model's predictions."""
+        served: Mapping[str, Any] = scorer.info.outputs
+        names = served.get("decision"), served.get("score")
+        decides = all(names) and "threshold" not in served and not getattr(scorer, "ours", False)
+        return cls(
+            place=place,
+            task=scorer.task,
+            classes=scorer.classes,
+            told=bool(getattr(scorer, "told", False)),
+            labelled=dataset.roles.label is not None,
+            by_output=(str(names[0]), str(names[1])) if decides else None,
+        )
+
+    def measure(self, batch: Batch, said: Sequence[Predictions]) -> Seen:
+        """Total one batch."""
+        found = said[self.place]
+        weights = np.ones(len(batch)) if batch.weights is None else batch.weights
+        base: dict[str, Any] = {
+            "rows": len(batch),
+            "mass": float(weights.sum()),
+            "squares": float((weights**2).sum()),
+        }
+        none = np.empty(0)
+        if self.task == "regression":
+            score = found.score
+            assert score is not None  # noqa: S101 -- a regression predicts numbers
+            return Seen(**base, said=none, true=none, right=0.0, low=score.min(), high=score.max())
+        if self.task == "binary":
+            return self._binary(batch, found, weights, base)
+        predicted = found.predicted
+        assert predicted is not None  # noqa: S101 -- multi-class scorers predict classes
+        size = len(self.classes)
+        true, right = np.zeros(size), 0.0
+        if batch.label is not None:
+            index = np.select([batch.label == value for value in self.classes], list(range(size)), size)
+            true = np.bincount(index, weights, size + 1)[:size].astype(np.float64)
+            right = float(weights[predicted == index].sum())
+        return Seen(
+            **base,
+            said=np.bincount(predicted, weights, size).astype(np.float64),
+            true=true,
+            right=right,
+            low=float(predicted.min()),
+            high=float(predicted.max()),
+        )
+
+    def _binary(self, batch: Batch, found: Predictions, weights: Array, base: Mapping[str, Any]) -> Seen:
+        decision = found.decision
+        assert decision is not None  # noqa: S101 -- binary predictions have decisions
+        yes = float((weights * decision).sum())
+        true, right = np.zeros(2), 0.0
+        if self.labelled and batch.favorable is not None:
+            good = batch.favorable
+            true = np.array([weights[~good].sum(), weights[good].sum()])
+            right = float((weights * np.where(good, decision, 1 - decision)).sum())
+        more: dict[str, Any] = {}
+        if found.score is not None and self.by_output and bool(((decision == 0) | (decision == 1)).all()):
+            taken, score = decision == 1, found.score
+            near = np.abs(score - 0.5) <= ROUNDING
+            more = {
+                "apart": int(((taken != (score >= 0.5)) & ~near).sum()),
+                "refused": float(score[~taken].max(initial=-np.inf)),
+                "taken": float(score[taken].min(initial=np.inf)),
+            }
+        return Seen(
+            **base,
+            said=np.array([base["mass"] - yes, yes]),
+            true=true,
+            right=right,
+            low=float(decision.min()),
+            high=float(decision.max()),
+            **more,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What is said first about the predictions.
+
+    Attributes
+    ----------
+    warnings
+        Sentences.
+    doubt
+        Why no verdict may be made; None where one may.
+    """
+
+    warnings: list[str] = field(default_factory=list)
+    doubt: str | None = None
+
+
+def judged(sense: Sense, seen: Seen | None, scorer: Scorer, dataset: Dataset) -> Judgement:
+    """Say what is odd about a model's predictions.
+
+    A model that gives everybody the same is equal between all groups, and one whose classes are read the wrong way
+    round is as unequal as the right one: neither may pass.
+    """
+    found = Judgement()
+    if seen is None or seen.rows < FEWEST:
+        return found
+    doubts = []
+    if seen.low == seen.high:
+        doubts.append(_constant(sense, seen, dataset))
+    elif sense.labelled and sense.task != "regression":
+        below = _below_chance(seen)
+        if below is not None:
+            accuracy, chance = below
+            text = (
+                f"The predictions are worse than chance: they are right on {accuracy:.1%} of the rows, and "
+                f"{chance:.1%} would be right if they had nothing to do with the label."
+            )
+            if sense.told:
+                found.warnings.append(text)
+            else:
+                doubts.append(
+                    f"{text} Is the model read the wrong way round? The notes say how it was read; the settings "
+                    "favorable_class, classes or favorable say how to read it"
+                )
+    if seen.apart and sense.by_output:
+        found.warnings.append(_apart(sense.by_output, seen))
+    found.warnings[:0] = [f"{text}. No verdict is made." for text in doubts]
+    return Judgement(found.warnings, "; ".join(doubts) or None)
+
+
+def _constant(sense: Sense, seen: Seen, dataset: Dataset) -> str:
+    if sense.task == "regression":
+        return f"Every row is predicted {seen.low:.4g}, so no difference between groups can be seen"
+    if sense.task == "multiclass":
+        what = f"the class {value_text(sense.classes[int(seen.low)])!r}"
+    else:
+        what = "the favorable decision" if seen.low == 1 else "the unfavorable decision"
+        what = what if seen.low in (0, 1) else f"the favorable decision with chance {seen.low:.3g}"
+    dropped = dataset.profile.dropped_rows
+    hint = (
+        f" ({dropped:,} rows without a label or weight were left out: if only those with this decision have a label, "
+        "audit without it)"
+        if dropped
+        else ""
+    )
+    return f"All {seen.rows:,} rows get {what}{hint}, so no difference between groups can be seen"
+
+
+def _below_chance(seen: Seen) -> tuple[float, float] | None:
+    """Return the share of right predictions, and that of chance, where the first is surely smaller."""
+    accuracy = seen.right / seen.mass
+    chance = float((seen.said / seen.mass) @ (seen.true / seen.mass))
+    effective = seen.mass**2 / seen.squares
+    error = np.sqrt(max(accuracy * (1 - accuracy), chance * (1 - chance)) / effective)
+    return (accuracy, chance) if accuracy < chance - CERTAIN * error else None
+
+
+def _apart(names: tuple[str, str], seen: Seen) -> str:
+    label, score = names
+    cut = ""
+    if seen.refused <= seen.taken and np.isfinite([seen.refused, seen.taken]).all():
+        cut = f" (it follows a threshold of about {(seen.refused + seen.taken) / 2:.3g})"
+    return (
+        f"On {seen.apart:,} of {seen.rows:,} rows {label!r} decides otherwise than {score!r} >= 0.5{cut}. {label!r} is "
+        "audited as the decision; the threshold 0.5 would audit the other."
+    )

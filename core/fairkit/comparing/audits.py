@@ -1,0 +1,54 @@
+"""Auditors that compare models: each looks at every model in the one pass, and says what differs from the first."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from fairkit import plugins
+from fairkit.auditors import ComparesModels
+from fairkit.errors import ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fairkit.auditing.prepare import Asked, Audit
+    from fairkit.data.dataset import Dataset
+    from fairkit.engines.base import Engine
+    from fairkit.models.scorer import Scorer
+    from fairkit.progress import Progress
+    from fairkit.results.comparisons import Comparison
+
+
+def looking(
+    asked: Asked | None, scorers: Sequence[Scorer], data: Dataset, engine: Engine, progress: Progress
+) -> list[Audit]:
+    """Prepare the auditors for each model; none where none is asked for.
+
+    Raises
+    ------
+    ParameterError
+        An auditor does not compare models.
+    """
+    for auditor in asked.auditors if asked else ():
+        if not isinstance(auditor, ComparesModels):
+            raise ParameterError(
+                f"the auditor {auditor.name!r} does not compare models; leave it out, or audit each model by itself"
+            )
+    if asked is None:
+        return []
+    return [asked.about(scorer, data, engine, progress, place=place) for place, scorer in enumerate(scorers)]
+
+
+def with_changes(found: Comparison, audits: Sequence[Audit], totals: Sequence[Any]) -> Comparison:
+    """Add what the auditors say to a comparison; `totals` are of all readers, model by model."""
+    many = len(audits[0].readers)
+    changes = [list(one) for one in found.changes]
+    for place, first in enumerate(audits[0].watching):
+        auditor = first.auditor
+        assert isinstance(auditor, ComparesModels)  # noqa: S101 -- as `looking` checked
+        for model, audit in enumerate(audits[1:], 1):
+            pair = totals[place], totals[model * many + place]
+            with plugins.blame(first.owner, f"the auditor {first.auditor.name!r} compared models"):
+                changes[model - 1] += auditor.changes(pair, (audits[0].context, audit.context))
+    return dataclasses.replace(found, changes=tuple(map(tuple, changes)))

@@ -1,0 +1,306 @@
+"""From joint totals of two models to changes: every metric over all rows, the disparities, the groups."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fairkit.comparing.collect import Class, PairTotals, RankedRows, inside
+from fairkit.comparing.disparities import (
+    against,
+    change,
+    differences,
+    differences_within,
+    levels,
+    mirrored,
+    ratios,
+    ratios_within,
+    root_mean_squares,
+    within_strata,
+)
+from fairkit.comparing.distributions import change_of_parity
+from fairkit.comparing.joint import dependent, paired, paired_areas
+from fairkit.comparing.records import Difference, Paired
+from fairkit.data.clusters import BUCKETS
+from fairkit.data.roles import HIGHEST, LARGEST, reference_of
+from fairkit.intervals import two_sided
+from fairkit.metrics import Rate, field_names
+from fairkit.results.comparisons import Change, outcome_of
+from fairkit.statistics import Scores
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit.data.dataset import Dataset
+    from fairkit.metrics import Metric
+    from fairkit.results.findings import Better
+    from fairkit.statistics import Sums
+
+    Array = NDArray[np.float64]
+
+FEWEST = 30
+"""A group with fewer rows leaves a difference undecided."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """Two models on some rows: what `changes` asks of them, for one class."""
+
+    total: PairTotals
+    ranked: RankedRows | None
+    label: Class
+    metrics: Sequence[Metric]
+    confidence: float
+
+    def numbers(self, sensitive: str | None, n_groups: int) -> Iterator[tuple[Metric, Paired]]:
+        """Every metric's numbers in the groups of a column."""
+        for metric in self.metrics:
+            sums = self.total.sums.get((self.label, sensitive, metric.statistic.key))
+            if sums is not None:
+                buckets = self.total.buckets.get((self.label, sensitive, metric.statistic.key))
+                with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                    yield metric, self._paired(metric, sums, buckets)
+            elif metric.name == "roc_auc" and isinstance(metric.statistic, Scores) and self.ranked:
+                rows = self.ranked
+                yield (
+                    metric,
+                    paired_areas(
+                        rows.scores,
+                        rows.outcome,
+                        rows.weights,
+                        rows.groups[sensitive],
+                        n_groups,
+                        rows.clusters,
+                    ),
+                )
+
+    def _paired(self, metric: Metric, sums: Sums, buckets: Array | None) -> Paired:
+        z = two_sided(self.confidence)
+        if buckets is None:
+            return paired(metric, sums, z)
+        return dependent(metric, sums, buckets.reshape(len(sums.count), BUCKETS, -1), z)
+
+
+def changes(
+    total: PairTotals, data: Dataset, metrics: Sequence[Metric], confidence: float
+) -> Iterator[Change]:
+    """Every metric over all rows; then, column by column, the disparities and the groups; class by class."""
+    for label in total.classes():
+        parts = total.ranked.get(label)
+        pair = _Pair(
+            total,
+            RankedRows.joined(parts) if parts else None,
+            label,
+            _for_class(metrics, total, label),
+            confidence,
+        )
+        for one in _of_class(pair, data):
+            yield one if label is None else dataclasses.replace(one, parameters={"class": label})
+
+
+def _for_class(metrics: Sequence[Metric], total: PairTotals, label: Class) -> Sequence[Metric]:
+    """Over all classes there is the accuracy alone."""
+    alone = label is None and len(total.classes()) > 1
+    return [m for m in metrics if m.name == "accuracy"] if alone else metrics
+
+
+def _of_class(pair: _Pair, data: Dataset) -> Iterator[Change]:
+    rows, confidence = data.profile.rows, pair.confidence
+    for metric, found in pair.numbers(None, 1):
+        yield from _levels(metric, found, None, {"all": rows}, confidence)
+    for sensitive, sizes in data.profile.groups.items():
+        names = data.group_names(sensitive)
+        sized = {name: sizes[name] for name in names}
+        smallest = min(sized.values())
+        numbers = {m.name: (m, found) for m, found in pair.numbers(sensitive, len(names))}
+        for metric, found in numbers.values():
+            yield from _between(metric, found, sensitive, smallest, confidence)
+        yield from _joint(numbers, sensitive, smallest, confidence)
+        yield from _against(numbers, data, sensitive, smallest, confidence)
+        yield from _inside(pair, data, sensitive, smallest)
+        if pair.ranked is not None and pair.ranked.clusters is None:
+            seen = change_of_parity(
+                pair.ranked.scores,
+                pair.ranked.groups[sensitive],
+                len(names),
+                pair.ranked.weights,
+                confidence,
+            )
+            yield _change("statistical_parity_ks", "lower", seen, sensitive, smallest)
+        for metric, found in numbers.values():
+            yield from _levels(metric, found, sensitive, sized, confidence)
+
+
+def _against(
+    numbers: Mapping[str, tuple[Metric, Paired]],
+    data: Dataset,
+    sensitive: str,
+    smallest: int,
+    confidence: float,
+) -> Iterator[Change]:
+    """Every group's signed difference from the reference, where one was named."""
+    named = dict(reference_of(text, list(data.profile.groups)) for text in data.roles.reference)
+    if sensitive not in named:
+        return
+    names, sizes = data.group_names(sensitive), data.profile.groups[sensitive]
+    for metric, found in numbers.values():
+        base = _reference(named[sensitive], names, sizes, numbers)
+        if "difference" not in metric.between or base is None:
+            continue
+        name = field_names([metric]).get(f"{metric.name}_difference", f"{metric.name}_difference")
+        for place, group in enumerate(names):
+            pair = found.chosen(np.array([place, base])).known()
+            if place != base and pair.values.shape[1] == 2:
+                seen = change(against(pair, 0, 1), pair, confidence)
+                yield _change(name, "none", seen, sensitive, smallest, group=group, reference=names[base])
+
+
+def _reference(
+    asked: str, names: Sequence[str], sizes: Mapping[str, int], numbers: Mapping[str, tuple[Metric, Paired]]
+) -> int | None:
+    """Return the reference's place; the highest is that of the first model."""
+    if asked == LARGEST:
+        return max(range(len(names)), key=lambda place: sizes[names[place]])
+    if asked != HIGHEST:
+        return names.index(asked)
+    by = next((numbers[name][1] for name in ("selection_rate", "mean_prediction") if name in numbers), None)
+    return None if by is None or np.isnan(by.values[0]).all() else int(np.nanargmax(by.values[0]))
+
+
+def _inside(pair: _Pair, data: Dataset, sensitive: str, smallest: int) -> Iterator[Change]:
+    """Every difference inside the strata of each column that was named, pooled with the first model's weights."""
+    groups = len(data.group_names(sensitive))
+    for split in data.roles.within:
+        place = inside(sensitive, split.name)
+        for metric, found in pair.numbers(place, len(data.stratum_names(split.name)) * groups):
+            sums = pair.total.sums.get((pair.label, place, metric.statistic.key))
+            if "difference" not in metric.between or sums is None:
+                continue
+            forms = within_strata(found, _mass(metric, sums), groups)
+            if not forms.values.shape[1]:
+                continue
+            clean = _without_gaps(found)
+            seen = change(forms, clean, pair.confidence)
+            name = field_names([metric]).get(f"{metric.name}_difference", f"{metric.name}_difference")
+            yield _change(name, "lower", seen, sensitive, smallest, within=split.columns)
+
+
+def _mass(metric: Metric, sums: Sums) -> Array:
+    """Return what a number is over in every place: for a rate its denominator of the first model, else rows."""
+    if isinstance(metric, Rate):
+        return np.asarray(sums.first[:, :4] @ np.array(metric.over, dtype=np.float64))
+    return sums.count
+
+
+def _without_gaps(found: Paired) -> Paired:
+    """Return it with zeros in the places that are not known, which no form has a slope in."""
+    pull = None if found.pull is None else np.nan_to_num(found.pull)
+    return Paired(np.nan_to_num(found.values), np.nan_to_num(found.covariance, posinf=0.0), pull)
+
+
+def _levels(
+    metric: Metric, found: Paired, sensitive: str | None, sizes: Mapping[str, int], confidence: float
+) -> Iterator[Change]:
+    for place, (name, rows) in enumerate(sizes.items()):
+        one = found.chosen(np.array([place])).known()
+        group = None if sensitive is None else name
+        if one.values.shape[1] == 0:
+            yield Change(
+                metric=metric.name, sensitive=sensitive, group=group, better=metric.better,
+                before=None, after=None, interval=None, outcome="undecided",
+            )  # fmt: skip
+            continue
+        seen = change(levels(one), one, confidence)
+        yield _change(metric.name, metric.better, seen, sensitive, rows, group=group)
+
+
+def _between(
+    metric: Metric, found: Paired, sensitive: str, smallest: int, confidence: float
+) -> Iterator[Change]:
+    known, names = found.known(), field_names([metric])
+    groups = known.values.shape[1]
+    if "extreme" in metric.between and groups:
+        if metric.better != "lower":
+            seen = mirrored(change(levels(known.negative()), known.negative(), confidence))
+            yield _change(f"{metric.name}_group_min", metric.better, seen, sensitive, smallest)
+        if metric.better != "higher":
+            seen = change(levels(known), known, confidence)
+            yield _change(f"{metric.name}_group_max", metric.better, seen, sensitive, smallest)
+    if groups < 2:
+        return
+    if "difference" in metric.between:
+        name = f"{metric.name}_difference"
+        seen = change(differences(known), known, confidence)
+        yield _change(names.get(name, name), "lower", seen, sensitive, smallest)
+    if "ratio" in metric.between and bool((known.values > 0).all()):
+        name = f"{metric.name}_ratio"
+        seen = _within_one(mirrored(change(ratios(known), known, confidence)))
+        yield _change(names.get(name, name), "higher", seen, sensitive, smallest)
+
+
+def _within_one(found: Difference) -> Difference:
+    """Cut the interval of a difference of ratios to what ratios in [0, 1] can differ by."""
+    return Difference(found.first, found.second, max(found.low, -1.0), min(found.high, 1.0))
+
+
+def _joint(
+    numbers: Mapping[str, tuple[Metric, Paired]], sensitive: str, smallest: int, confidence: float
+) -> Iterator[Change]:
+    """Equalized odds and gaps from two rates over different rows; the worst group's loss."""
+    rates = [numbers[n][1] for n in ("true_positive_rate", "false_positive_rate") if n in numbers]
+    known = [rate.known() for rate in rates]
+    if len(rates) == 2 and min(rate.values.shape[1] for rate in known) >= 2:
+        both = known[0].beside(known[1])
+        sizes = known[0].values.shape[1], known[1].values.shape[1]
+        seen = change(differences_within(both, sizes), both, confidence)
+        yield _change("equalized_odds_difference", "lower", seen, sensitive, smallest)
+        yield _change("gap_max", "lower", seen, sensitive, smallest)
+        if bool((both.values > 0).all()):
+            seen = _within_one(mirrored(change(ratios_within(both, sizes), both, confidence)))
+            yield _change("equalized_odds_ratio", "higher", seen, sensitive, smallest)
+    if len(rates) == 2:
+        first, second = rates[0].known_with(rates[1]), rates[1].known_with(rates[0])
+        if first.values.shape[1] >= 2:
+            forms = root_mean_squares(first, second)
+            seen = change(forms, first.beside(second), confidence, directions=True)
+            yield _change("gap_rms", "lower", _not_negative(seen), sensitive, smallest)
+    loss = next((n for n in ("log_loss", "mean_squared_error") if n in numbers), None)
+    if loss is not None:
+        worst = numbers[loss][1].known()
+        if worst.values.shape[1]:
+            seen = change(levels(worst), worst, confidence)
+            yield _change("worst_group_loss", "lower", seen, sensitive, smallest)
+
+
+def _not_negative(found: Difference) -> Difference:
+    """Turn the zero of a root that floats put below 0 into one."""
+    return Difference(max(found.first, 0.0), max(found.second, 0.0), found.low, found.high)
+
+
+def _change(
+    metric: str,
+    better: Better,
+    seen: Difference,
+    sensitive: str | None,
+    rows: int,
+    *,
+    group: str | None = None,
+    reference: str | None = None,
+    within: tuple[str, ...] = (),
+) -> Change:
+    return Change(
+        metric=metric,
+        sensitive=sensitive,
+        group=group,
+        reference=reference,
+        within=within,
+        before=seen.first,
+        after=seen.second,
+        interval=(seen.low, seen.high),
+        better=better,
+        outcome="undecided" if rows < FEWEST else outcome_of(seen.low, seen.high, better),
+    )

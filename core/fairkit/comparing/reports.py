@@ -1,0 +1,114 @@
+"""Two reports, of two tables or of two models: how every number differs, from the intervals of both."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from fairkit.errors import ParameterError
+from fairkit.results.comparisons import Change, Comparison, outcome_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from fairkit.results.findings import Finding, Interval, Report
+
+
+def compare_reports(before: Report, after: Report) -> Comparison:
+    """Compare every number that two reports share.
+
+    The reports are taken as independent: of other rows, as of two months. The interval of a difference is made from
+    those of the two numbers (Newcombe's method 10). Two models on the same rows are compared far more sharply by
+    `fairkit.compare`, which pairs the rows.
+
+    Parameters
+    ----------
+    before, after
+        Of `fairkit.audit`, or read with `Report.from_dict`, as from a certificate; of one confidence.
+
+    Returns
+    -------
+    Comparison
+        Equal for equal inputs; its data are those of the later report.
+
+    Raises
+    ------
+    ParameterError
+        The confidences differ, or no number is in both.
+    """
+    if before.confidence != after.confidence:
+        raise ParameterError(
+            f"the reports have the confidences {before.confidence:g} and {after.confidence:g}; compare reports of one "
+            "confidence"
+        )
+    known = {finding.key: finding for finding in before.findings}
+    shared = [(known[f.key], f) for f in after.findings if f.key in known]
+    if not shared:
+        raise ParameterError(
+            "the two reports have no number in common; audit with the same auditors and columns"
+        )
+    return Comparison(
+        models=(before.model, after.model),
+        data=after.data,
+        changes=(tuple(change for one, other in shared for change in _changes(one, other)),),
+        confidence=after.confidence,
+        notes=tuple(_notes(before, after, len(shared))),
+    )
+
+
+def _changes(one: Finding, other: Finding) -> Iterator[Change]:
+    told: dict[str, Any] = {
+        "metric": one.metric, "sensitive": one.sensitive, "better": one.better, "reference": one.reference,
+        "within": one.within, "parameters": dict(one.parameters),
+    }  # fmt: skip
+    undecided = bool(one.inconclusive or other.inconclusive)
+    yield _change((one.value, one.interval), (other.value, other.interval), told, undecided=undecided)
+    known = {group.group: group for group in one.groups}
+    if not one.metric.endswith("_difference") or not one.plain:
+        return
+    for group in other.groups:
+        if group.group in known:
+            past = known[group.group]
+            told |= {"metric": one.metric.removesuffix("_difference"), "group": group.group, "better": "none"}
+            yield _change(
+                (past.value, past.interval), (group.value, group.interval), told, undecided=undecided
+            )
+
+
+def _change(
+    one: tuple[float | None, Interval | None],
+    other: tuple[float | None, Interval | None],
+    told: Mapping[str, Any],
+    *,
+    undecided: bool,
+) -> Change:
+    interval = _interval(one, other)
+    outcome = "undecided" if interval is None or undecided else outcome_of(*interval, told["better"])
+    return Change(before=one[0], after=other[0], interval=interval, outcome=outcome, **told)
+
+
+def _interval(
+    one: tuple[float | None, Interval | None], other: tuple[float | None, Interval | None]
+) -> Interval | None:
+    """Return the interval of other minus one for two independent numbers."""
+    (x, first), (y, second) = one, other
+    if x is None or y is None or first is None or second is None:
+        return None
+    low = y - x - math.hypot(y - second[0], first[1] - x)
+    high = y - x + math.hypot(second[1] - y, x - first[0])
+    return (low, high) if math.isfinite(low) and math.isfinite(high) else None
+
+
+def _notes(before: Report, after: Report, shared: int) -> Iterator[str]:
+    yield (
+        f"Before: {before.model.name} on {before.data.name}, {before.data.rows:,} rows; after: {after.model.name} on "
+        f"{after.data.name}, {after.data.rows:,} rows."
+    )
+    if before.data.sha256 == after.data.sha256:
+        yield (
+            "Both reports are about the same rows, and their intervals are taken as independent: compare the models "
+            "themselves on these rows for intervals that pair them, which are narrower."
+        )
+    alone = len(before.findings) + len(after.findings) - 2 * shared
+    if alone:
+        yield f"{alone} numbers are in one of the reports only and are left out."

@@ -1,0 +1,102 @@
+"""From the ids of clusters to buckets: a keyed hash, the same wherever and in whatever pieces a table is read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    Words = NDArray[np.uint64]
+
+BUCKETS = 1_024
+"""Rows of one cluster share a bucket; so do those of other clusters, which are independent of them."""
+
+_SHIFT = np.uint64(54)
+_GOLDEN, _FIRST, _SECOND = (
+    np.uint64(x) for x in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+)
+_BASE = np.uint64(0x100000001B3)
+
+
+def buckets_of(column: pa.Array, rows: NDArray[np.int64], key: int) -> NDArray[np.int64]:
+    """Return the bucket of each row's cluster, shape [n], in [0, `BUCKETS`).
+
+    Parameters
+    ----------
+    column
+        The ids: text, numbers, or anything that can be written as text. A row without one is a cluster by itself.
+    rows
+        The rows' numbers in the table.
+    key
+        Of the hash, in [0, 2^64): with the table's digest nobody can choose ids by the buckets that they fall into.
+    """
+    import pyarrow.compute as pc
+
+    from fairkit.data.arrow import as_numpy
+
+    words = _mixed(words_of(column) ^ np.uint64(key))
+    absent = as_numpy(pc.is_null(column, nan_is_null=True))
+    if absent.any():
+        words[absent] = _mixed(_mixed(rows[absent].astype(np.uint64)) ^ ~np.uint64(key))
+    return (words >> _SHIFT).astype(np.int64)
+
+
+def _mixed(words: Words) -> Words:
+    """Return the words well mixed (the finaliser of splitmix64)."""
+    mixed = words + _GOLDEN
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * _FIRST
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * _SECOND
+    return np.asarray(mixed ^ (mixed >> np.uint64(31)))
+
+
+def words_of(column: pa.Array) -> Words:
+    """Return a well mixed word for each id, shape [n]: equal ids have equal words; 1 and 1.0 do.
+
+    Parameters
+    ----------
+    column
+        The ids; the word of a missing one means nothing.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from fairkit.data.arrow import as_numpy
+
+    kind = column.type
+    if pa.types.is_integer(kind):
+        return _mixed(_numbers(as_numpy(column)))
+    if pa.types.is_floating(kind) or pa.types.is_boolean(kind):
+        return _mixed(_numbers(as_numpy(pc.cast(column, pa.float64()))))
+    return _mixed(_texts(pc.cast(column, pa.large_string())))
+
+
+def _numbers(values: NDArray[Any]) -> Words:
+    """Whole numbers as they are; others, and those beyond 2^53, by the bits of their floats."""
+    if values.dtype.kind in "iu":
+        return values.astype(np.int64).view(np.uint64)
+    numbers = values.astype(np.float64) + 0.0
+    whole = (np.abs(numbers) < 2**53) & (numbers == np.round(numbers))
+    as_whole = np.where(whole, numbers, 0.0).astype(np.int64).view(np.uint64)
+    return np.where(whole, as_whole, numbers.view(np.uint64))
+
+
+def _texts(column: pa.Array) -> Words:
+    """Return Σ (byte + 1) base^place over each text's bytes, modulo 2^64."""
+    _, offsets_buffer, bytes_buffer = column.buffers()
+    offsets = np.frombuffer(offsets_buffer, np.int64)[column.offset : column.offset + len(column) + 1]
+    lengths = np.diff(offsets)
+    words = np.zeros(len(column), dtype=np.uint64)
+    if bytes_buffer is None or not lengths.any():
+        return words
+    raw = np.frombuffer(bytes_buffer, np.uint8)[offsets[0] : offsets[-1]]
+    starts = offsets[:-1] - offsets[0]
+    places = np.arange(len(raw)) - np.repeat(starts, lengths)
+    powers = np.cumprod(np.full(int(lengths.max()), _BASE))
+    parts = (raw.astype(np.uint64) + np.uint64(1)) * powers[places]
+    filled = lengths > 0
+    words[filled] = np.add.reduceat(parts, starts[filled])
+    return words

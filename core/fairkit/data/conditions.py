@@ -1,0 +1,49 @@
+"""What cannot be meant by references, strata, clusters and group probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from fairkit.data.roles import proxy_of, reference_of, require_columns
+from fairkit.errors import DataError
+
+if TYPE_CHECKING:
+    from fairkit.data.roles import Roles
+
+
+def check_conditions(roles: Roles, columns: Sequence[str], table: str) -> None:
+    """Refuse references, strata, clusters and group probabilities that cannot be meant.
+
+    Raises
+    ------
+    DataError
+        There is no such column, something is named twice, or strata would hold one group only.
+    """
+    require_columns([roles.cluster], columns, role="cluster", table=table)
+    named = dict(map(proxy_of, roles.sensitive_probability))
+    for shares in named.values():
+        require_columns(shares, columns, role="probability", table=table)
+    splits = [split.name for split in roles.sensitive]
+    within = [split.name for split in roles.within]
+    compared = [reference_of(text, splits)[0] for text in roles.reference]
+    for role, names in (("within", within), ("reference", compared), ("sensitive", [*splits, *named])):
+        twice = [name for name in names if names.count(name) > 1]
+        if twice or len(named) < len(roles.sensitive_probability):
+            raise DataError(f"`{role}` names {(twice or list(named))[0]!r} twice; name it once")
+    for split in roles.within:
+        parts = [s for s in roles.sensitive if set(s.columns) <= set(split.columns)]
+        if parts:
+            raise DataError(
+                f"the strata of {split.name!r} have one group of {parts[0].name!r} only, as it is a part of them; "
+                "leave it out of `within`"
+            )
+    if roles.within and not roles.sensitive:
+        raise DataError(
+            "`within` compares the groups of a sensitive column inside strata; name one with `sensitive`"
+        )
+    if roles.cluster is not None and roles.sensitive_probability:
+        raise DataError(
+            "`cluster` and `sensitive_probability` cannot be used together: what group probabilities leave open is "
+            "bounded for independent rows only; leave one out"
+        )

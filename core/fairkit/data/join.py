@@ -1,0 +1,412 @@
+"""Columns from another table: each row takes those of the row with its key, or none."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from fairkit.data.arrow import as_arrow, as_numpy
+from fairkit.data.parts import ParquetPart
+from fairkit.data.profile import BATCH_ROWS, take_tally, total_here
+from fairkit.data.roles import Joined, Roles, require_columns, value_text
+from fairkit.data.sources import Source, open_source, plain
+from fairkit.errors import DataError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from fairkit.data.parts import Part, Types
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """Another table by key. It is held in memory, once in each process; a file is read again where it is needed.
+
+    Attributes
+    ----------
+    name
+        What messages call the table.
+    pairs
+        The key: each column here with the one there.
+    columns
+        The columns that are taken.
+    sha256
+        The digest of the table's content.
+    origin
+        The file, or the table itself.
+    """
+
+    name: str
+    pairs: tuple[tuple[str, str], ...]
+    columns: tuple[str, ...]
+    sha256: str
+    origin: Any = field(repr=False)
+
+    @classmethod
+    def of(
+        cls, data: Any, on: Sequence[str], columns: Sequence[str], table: str, named: Sequence[str]
+    ) -> Self:
+        """Open the other table and check its key.
+
+        Parameters
+        ----------
+        data
+            As for `fairkit.load_data`.
+        on
+            The key's columns; ``person_id=id`` where the other table has another name for it.
+        columns, table
+            The columns and the name of the table that is joined to.
+        named
+            The columns that have a role.
+
+        Raises
+        ------
+        DataError
+            A key column is missing, a key is missing or there twice, or a column with a role is in both tables.
+        """
+        pairs = tuple(_pair(text) for text in on)
+        source = open_source(data, "the joined table")
+        require_columns([here for here, _ in pairs], columns, role="key", table=table)
+        require_columns([there for _, there in pairs], source.columns, role="key", table=source.name)
+        keys = {there for _, there in pairs}
+        both = [name for name in source.columns if name in columns and name not in keys]
+        doubtful = [name for name in both if name in named]
+        if doubtful:
+            raise DataError(
+                f"the column {doubtful[0]!r} is in {table} and in {source.name}: which one is meant? Leave it "
+                "out of one of them"
+            )
+        taken = tuple(name for name in source.columns if name not in keys and name not in columns)
+        if not taken:
+            raise DataError(f"{source.name} has no column besides its key that {table} does not have")
+        tally = take_tally(source, Roles(), {}, total_here)
+        origin = str(Path(data).resolve()) if isinstance(data, str | Path) else source
+        found = cls(source.name, pairs, taken, tally.digest.hexdigest(), origin)
+        found.index  # noqa: B018 -- refuses keys that are missing or there twice
+        return found
+
+    @property
+    def role(self) -> Joined:
+        """What the certificate says about it."""
+        return Joined(
+            on=tuple(here if here == there else f"{here}={there}" for here, there in self.pairs),
+            sha256=self.sha256,
+        )
+
+    @property
+    def index(self) -> Index:
+        """The table in memory."""
+        if isinstance(self.origin, str):
+            return _read(self.origin, self.name, self.pairs, self.columns)
+        return _index(self.origin, self.name, self.pairs, self.columns)
+
+    def places(self, batch: pa.RecordBatch) -> NDArray[np.int64]:
+        """Return for each row the row of the other table with its key, shape [n]; -1 where there is none."""
+        return self.index.find(
+            [batch.column(batch.schema.names.index(here)) for here, _ in self.pairs], self.pairs
+        )
+
+    def types(self) -> dict[str, pa.DataType]:
+        """Return the types of the columns that are taken."""
+        return {name: self.index.table.column(name).type for name in self.columns}
+
+
+@dataclass(frozen=True)
+class Index:
+    """A table with the place of every key.
+
+    Attributes
+    ----------
+    table
+        The columns that are taken, and one row more, at the end, in which all is missing.
+    name
+        What messages call it.
+    numbers
+        The keys in order and their places, where the key is one column of numbers.
+    texts
+        The places of all other keys.
+    """
+
+    table: pa.Table
+    name: str
+    numbers: tuple[NDArray[Any], NDArray[np.int64]] | None
+    texts: Mapping[Any, int]
+
+    @property
+    def rows(self) -> int:
+        """How many rows the table has."""
+        return int(self.table.num_rows) - 1
+
+    def find(self, keys: Sequence[pa.Array], pairs: Sequence[tuple[str, str]]) -> NDArray[np.int64]:
+        """Return the places of keys, shape [n]; -1 where there is none.
+
+        Raises
+        ------
+        DataError
+            The keys are numbers in one table and text in the other.
+        """
+        cells = [as_numpy(key) for key in keys]
+        if self.numbers is not None:
+            return self._find_numbers(cells[0], pairs[0])
+        for cell, (here, there), kind in zip(cells, pairs, self._kinds(len(pairs)), strict=True):
+            if (cell.dtype.kind == "O") != (kind is str) and any(one is not None for one in cell.tolist()):
+                raise _other_kind(here, there, self.name)
+        found = (self.texts.get(key, -1) for key in _tuples(cells))
+        return np.fromiter(found, dtype=np.int64, count=len(cells[0]))
+
+    def take(self, places: NDArray[np.int64], columns: Sequence[str]) -> list[pa.Array]:
+        """Return columns at the places; all is missing at -1."""
+        at = as_arrow(np.where(places < 0, self.rows, places))
+        return [self.table.column(name).chunk(0).take(at) for name in columns]
+
+    def _kinds(self, width: int) -> list[type]:
+        first = next(iter(self.texts))
+        parts = first if width > 1 else (first,)
+        return [str if isinstance(part, str) else float for part in parts]
+
+    def _find_numbers(self, cells: NDArray[Any], pair: tuple[str, str]) -> NDArray[np.int64]:
+        assert self.numbers is not None  # noqa: S101 -- asked for
+        if cells.dtype.kind == "O":
+            if all(cell is None for cell in cells.tolist()):
+                return np.full(len(cells), -1, dtype=np.int64)
+            raise _other_kind(*pair, self.name)
+        keys, order = self.numbers
+        at = np.minimum(np.searchsorted(keys, cells), len(keys) - 1)
+        return np.where(keys[at] == cells, order[at], -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """How many rows have a match in the other table, and which of its rows are used; ``+`` joins with other rows.
+
+    Attributes
+    ----------
+    rows, found
+        All rows, and those with a match.
+    used
+        Which rows of the other table are used, shape [its rows]; None before the first row.
+    """
+
+    lookup: Lookup
+    rows: int = 0
+    found: int = 0
+    used: NDArray[np.bool_] | None = None
+
+    def of(self, batch: pa.RecordBatch) -> Matches:
+        """Count the rows of a batch that has the key's columns."""
+        places = self.lookup.places(batch)
+        used = np.zeros(self.lookup.index.rows, dtype=bool)
+        used[places[places >= 0]] = True
+        return Matches(self.lookup, len(places), int((places >= 0).sum()), used)
+
+    def __add__(self, other: Matches) -> Matches:
+        both = [used for used in (self.used, other.used) if used is not None]
+        used = both[0] | both[-1] if both else None
+        return Matches(self.lookup, self.rows + other.rows, self.found + other.found, used)
+
+    def told(self, table: str) -> dict[str, Any]:
+        """Return what a report says.
+
+        Raises
+        ------
+        DataError
+            No row has a match.
+        """
+        lookup = self.lookup
+        if not self.found:
+            here, there = lookup.pairs[0]
+            raise DataError(
+                f"{table}: none of the {self.rows:,} rows has its {here!r} among the {lookup.index.rows:,} values of "
+                f"{there!r} in {lookup.name}; are the keys spelled the same?"
+            )
+        return {
+            "name": lookup.name,
+            "sha256": lookup.sha256,
+            "on": list(lookup.role.on),
+            "columns": list(lookup.columns),
+            "rows": lookup.index.rows,
+            "used": 0 if self.used is None else int(self.used.sum()),
+            "matched": self.found,
+            "unmatched": self.rows - self.found,
+        }
+
+    def warnings(self, table: str) -> list[str]:
+        """Say how many rows have no match."""
+        without = self.rows - self.found
+        if not without:
+            return []
+        lookup = self.lookup
+        return [
+            f"{without:,} of {self.rows:,} rows of {table} have no match in {lookup.name} by "
+            f"{', '.join(lookup.role.on)}: "
+            f"{', '.join(lookup.columns[:6])} are missing there."
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedPart:
+    """A part of a table with columns of another one."""
+
+    part: Part
+    lookup: Lookup
+    own: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The part's own name."""
+        return self.part.name
+
+    def schema(self) -> pa.Schema:
+        """Return the part's own schema with the columns that are taken."""
+        import pyarrow as pa
+
+        more = [pa.field(name, kind) for name, kind in self.lookup.types().items()]
+        return pa.schema([*self.part.schema(), *more])
+
+    def rows(self) -> int | None:
+        """Return the part's number of rows."""
+        return self.part.rows()
+
+    def matches(self) -> Matches:
+        """Return what counts matches."""
+        return Matches(self.lookup)
+
+    @property
+    def around(self) -> Callable[[Part], Part]:
+        """What makes such a part of another one."""
+        return functools.partial(_around, self.lookup, self.own)
+
+    def split(self, most: int) -> list[JoinedPart]:
+        """Cut as the part itself is cut."""
+        cut = self.part.split(most) if isinstance(self.part, ParquetPart) else [self.part]
+        return [JoinedPart(piece, self.lookup, self.own) for piece in cut]
+
+    def read(self, columns: Sequence[str], rows: int, types: Types) -> Iterator[pa.RecordBatch]:
+        """Read batches and look their keys up."""
+        import pyarrow as pa
+
+        keys = [here for here, _ in self.lookup.pairs]
+        mine = list(dict.fromkeys([*(name for name in columns if name in self.own), *keys]))
+        taken = [name for name in columns if name not in self.own]
+        own_types = {name: kind for name, kind in types.items() if name in self.own}
+        for batch in self.part.read(mine, rows, own_types):
+            arrays = {name: batch.column(place) for place, name in enumerate(mine)}
+            if taken:
+                key = plain(batch.select(keys), self.name)
+                arrays |= dict(
+                    zip(taken, self.lookup.index.take(self.lookup.places(key), taken), strict=True)
+                )
+            yield pa.RecordBatch.from_arrays([arrays[name] for name in columns], names=list(columns))
+
+
+def looked_up(
+    data: Any, on: Sequence[str] | str | None, source: Source, named: Sequence[str | None]
+) -> Lookup:
+    """Open the other table of a join; see `Lookup.of`.
+
+    Raises
+    ------
+    DataError
+        Only one of the table and the key is given, or one of them cannot be used.
+    """
+    if data is None or not on:
+        given = "`on`" if data is None else "`join`"
+        raise DataError(
+            f"{given} is given alone: a join needs the other table (`join`) and the key column (`on`)"
+        )
+    keys = [on] if isinstance(on, str) else list(on)
+    parts = {part.split(":")[0] for text in named if text for part in (text, *text.split("+"))}
+    return Lookup.of(data, keys, source.columns, source.name, sorted(parts))
+
+
+def joined(source: Source, lookup: Lookup) -> Source:
+    """Return a table with the columns of another one."""
+    own = tuple(source.columns)
+    parts = tuple(JoinedPart(part, lookup, own) for part in source.parts)
+    return Source(source.name, {**source.types, **lookup.types()}, parts)
+
+
+def _around(lookup: Lookup, own: tuple[str, ...], part: Part) -> Part:
+    return JoinedPart(part, lookup, own)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    here, equals, there = text.partition("=")
+    if not here or (equals and not there):
+        raise DataError(
+            f"`on` {text!r} is not understood; write COLUMN, or COLUMN=OTHER where the other table says OTHER"
+        )
+    return here, there or here
+
+
+@functools.lru_cache(maxsize=4)
+def _read(path: str, name: str, pairs: tuple[tuple[str, str], ...], columns: tuple[str, ...]) -> Index:
+    return _index(open_source(path), name, pairs, columns)
+
+
+def _index(source: Source, name: str, pairs: Sequence[tuple[str, str]], columns: Sequence[str]) -> Index:
+    import pyarrow as pa
+
+    there = [column for _, column in pairs]
+    take_tally(source, Roles(), {}, total_here)  # settles the types of CSV columns
+    batches = list(source.batches([*there, *columns], BATCH_ROWS))
+    if not batches:
+        raise DataError(f"{name} has a header but no rows")
+    whole = pa.Table.from_batches(batches)
+    cells = [as_numpy(whole.column(column).combine_chunks()) for column in there]
+    _check_present(cells, there, name)
+    table = whole.select(list(columns))
+    empty = pa.Table.from_arrays([pa.nulls(1, field.type) for field in table.schema], schema=table.schema)
+    table = pa.concat_tables([table, empty]).combine_chunks()
+    if len(cells) == 1 and cells[0].dtype.kind in "if":
+        order = np.argsort(cells[0], kind="stable").astype(np.int64)
+        keys = cells[0][order]
+        twice = keys[1:][keys[1:] == keys[:-1]]
+        if len(twice):
+            raise _twice(name, there, value_text(twice[0].item()), len(np.unique(twice)))
+        return Index(table, name, (keys, order), {})
+    places: dict[Any, int] = {}
+    repeated: dict[Any, None] = {}
+    for place, key in enumerate(_tuples(cells)):
+        if places.setdefault(key, place) != place:
+            repeated[key] = None
+    if repeated:
+        raise _twice(name, there, str(next(iter(repeated))), len(repeated))
+    return Index(table, name, None, places)
+
+
+def _tuples(cells: Sequence[NDArray[Any]]) -> Iterator[Any]:
+    lists = [cell.tolist() for cell in cells]
+    return iter(lists[0]) if len(lists) == 1 else zip(*lists, strict=True)
+
+
+def _check_present(cells: Sequence[NDArray[Any]], columns: Sequence[str], name: str) -> None:
+    for values, column in zip(cells, columns, strict=True):
+        if values.dtype.kind == "O":
+            gaps = sum(value is None for value in values.tolist())
+        else:
+            gaps = int(np.isnan(values).sum()) if values.dtype.kind == "f" else 0
+        if gaps:
+            raise DataError(
+                f"{name}: {gaps:,} rows have no value in the key column {column!r}; remove these rows"
+            )
+
+
+def _twice(name: str, columns: Sequence[str], example: str, count: int) -> DataError:
+    return DataError(
+        f"{name}: {count:,} keys are there more than once, such as {', '.join(columns)} = {example}: which of "
+        "their rows is meant? Keep one row for each key"
+    )
+
+
+def _other_kind(here: str, there: str, name: str) -> DataError:
+    return DataError(
+        f"the key {here!r} and the key {there!r} of {name} are numbers in one table and text in the other; write both "
+        "with the same type"
+    )

@@ -1,0 +1,150 @@
+"""Which columns of a table hold somebody's predictions: decisions, scores, chances, classes or numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from fairkit.errors import ParameterError, did_you_mean
+
+KEYS = ("decision", "score", "probability", "class", "prediction", "favorable")
+"""What can be said about a table's predictions."""
+
+_NEXT = re.compile(rf",(?=(?:{'|'.join(KEYS)})(?::[^=]*)?=)")
+_EXAMPLE = "decision=approved,score=p"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictionRoles:
+    """Which columns hold predictions.
+
+    Attributes
+    ----------
+    decision
+        Binary decisions.
+    score
+        The probability of the favorable label, or the predicted number of a regression.
+    probability
+        The chance of the favorable decision, for decisions that are drawn.
+    predicted_class
+        The predicted class.
+    prediction
+        The predicted number.
+    favorable
+        The favorable value of the decision column; None: told by its values and the label's favorable value.
+    class_probabilities
+        The column with the probability of each class, by the class as text.
+    """
+
+    decision: str | None = None
+    score: str | None = None
+    probability: str | None = None
+    predicted_class: str | None = None
+    prediction: str | None = None
+    favorable: Any = None
+    class_probabilities: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        plain = (self.decision, self.score, self.probability, self.predicted_class)
+        if not self.columns:
+            raise ParameterError(
+                f"name a column of decisions, scores, classes or numbers in `predictions`, as in {_EXAMPLE}"
+            )
+        if self.decision is not None and self.probability is not None:
+            raise ParameterError("name a column of decisions or of decision probabilities, not both")
+        if self.prediction is not None and (any(plain) or self.class_probabilities):
+            raise ParameterError(
+                "`predictions` has predicted numbers (prediction) and decisions, scores or classes: name one kind"
+            )
+        by_class = self.predicted_class is not None or bool(self.class_probabilities)
+        if by_class and (self.decision is not None or self.probability is not None):
+            raise ParameterError("`predictions` has classes and decisions: name one of the two")
+        if self.class_probabilities and self.score is not None:
+            raise ParameterError("`predictions` has a score and probabilities by class: name one of the two")
+        if self.favorable is not None and self.decision is None:
+            raise ParameterError(
+                "`predictions` has a favorable value but no column of decisions that holds it"
+            )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The named columns, each once."""
+        named = (self.decision, self.score, self.probability, self.predicted_class, self.prediction)
+        every = [*(column for column in named if column), *self.class_probabilities.values()]
+        return tuple(dict.fromkeys(every))
+
+    @property
+    def noted(self) -> tuple[str, ...]:
+        """The columns whose distinct values must be known before rows are read."""
+        return tuple(column for column in (self.decision, self.predicted_class) if column is not None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the form of a configuration file, without what was not said."""
+        named = {
+            "decision": self.decision,
+            "score": self.score,
+            "probability": dict(self.class_probabilities) or self.probability,
+            "class": self.predicted_class,
+            "prediction": self.prediction,
+            "favorable": self.favorable,
+        }
+        return {key: value for key, value in named.items() if value is not None}
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` writes.
+
+        Raises
+        ------
+        ParameterError
+            There is no such key, or what is named does not go together.
+        """
+        for key, value in told.items():
+            if key not in KEYS:
+                raise ParameterError(
+                    f"`predictions` has no key {key!r}. {did_you_mean(key, KEYS, what='keys')}"
+                )
+            listed = key == "probability" and isinstance(value, Mapping)
+            if not (listed or key == "favorable" or isinstance(value, str)):
+                raise ParameterError(f"`predictions`: {key} takes the name of a column, not {value!r}")
+        chance = told.get("probability")
+        by_class = chance if isinstance(chance, Mapping) else {}
+        return cls(
+            decision=told.get("decision"),
+            score=told.get("score"),
+            probability=None if isinstance(chance, Mapping) else chance,
+            predicted_class=told.get("class"),
+            prediction=told.get("prediction"),
+            favorable=told.get("favorable"),
+            class_probabilities={str(label): str(column) for label, column in by_class.items()},
+        )
+
+    @classmethod
+    def parse(cls, texts: Iterable[str]) -> Self:
+        """Read ``decision=approved,score=p`` and, by class, ``class=tier,probability:gold=p_gold``.
+
+        Raises
+        ------
+        ParameterError
+            The text has another form, or says something twice.
+        """
+        told: dict[str, Any] = {}
+        for part in (part for text in texts for part in _NEXT.split(text)):
+            name, equals, column = part.partition("=")
+            key, colon, label = name.strip().partition(":")
+            if not equals or not column or (colon and (key != "probability" or not label)):
+                raise ParameterError(
+                    f"`predictions`: {part!r} is not understood; write KEY=COLUMN, as in {_EXAMPLE}, and "
+                    "probability:CLASS=COLUMN for the probability of a class"
+                )
+            if colon:
+                here = told.setdefault(key, {})
+                taken = not isinstance(here, dict) or label in here
+            else:
+                here, label, taken = told, key, key in told
+            if taken:
+                raise ParameterError(f"`predictions` says {name.strip()} twice; say it once")
+            here[label] = column
+        return cls.of(told)

@@ -1,0 +1,82 @@
+"""Columns of group probabilities in place of a sensitive column: names, and what cannot be probabilities."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fairkit.data.arrow import as_numpy
+from fairkit.data.roles import proxy_of
+from fairkit.errors import DataError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from fairkit.data.roles import Roles
+
+    Array = NDArray[np.float64]
+
+ROUNDING = 2e-3
+"""How far the probabilities of a row may be from adding up to 1: tables are published with three digits."""
+
+
+def proxies(roles: Roles) -> dict[str, tuple[str, ...]]:
+    """Return the groups' names by the name of the proxy: the columns without what they all begin with, up to ``_``."""
+    return {name: _names(columns) for name, columns in map(proxy_of, roles.sensitive_probability)}
+
+
+def _names(columns: tuple[str, ...]) -> tuple[str, ...]:
+    head = columns[0].partition("_")[0] + "_"
+    if all(column.startswith(head) and len(column) > len(head) for column in columns):
+        return tuple(column[len(head) :] for column in columns)
+    return columns
+
+
+def probabilities_of(arrow: pa.RecordBatch, roles: Roles, table: str) -> dict[str, Array]:
+    """Return each proxy's group probabilities, shape [n, K], adding up to 1; NaN in rows that have none.
+
+    Raises
+    ------
+    DataError
+        They are text, outside [0, 1], missing in a part of a row, or do not add up to 1; the message says where.
+    """
+    return {
+        name: _checked(
+            np.stack([_numbers(arrow, column, table) for column in columns], axis=1), columns, table
+        )
+        for name, columns in map(proxy_of, roles.sensitive_probability)
+    }
+
+
+def _numbers(arrow: pa.RecordBatch, column: str, table: str) -> Array:
+    values = as_numpy(arrow.column(arrow.schema.names.index(column)))
+    if values.dtype.kind not in "ifb":
+        raise DataError(
+            f"{table}: column {column!r} of group probabilities holds text; probabilities are numbers"
+        )
+    return values.astype(np.float64)
+
+
+def _checked(values: Array, columns: tuple[str, ...], table: str) -> Array:
+    absent = np.isnan(values)
+    part = absent.any(axis=1) & ~absent.all(axis=1)
+    shown = ", ".join(columns)
+    if part.any():
+        raise DataError(
+            f"{table}: {int(part.sum())} rows lack some of the probabilities {shown}; give all or none"
+        )
+    outside = ~absent & ~((values >= 0) & (values <= 1))
+    if outside.any():
+        raise DataError(
+            f"{table}: {int(outside.any(axis=1).sum())} rows have a value of {shown} outside [0, 1]"
+        )
+    total = values.sum(axis=1)
+    off = np.abs(total - 1) > ROUNDING
+    if off.any():
+        raise DataError(
+            f"{table}: the probabilities {shown} add up to {total[off][0]:.4g}, not to 1, in {int(off.sum())} rows; "
+            "name a column for every group, or add one for the others"
+        )
+    return np.asarray(values / total[:, None])

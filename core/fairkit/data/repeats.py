@@ -1,0 +1,205 @@
+"""Rows and ids that occur more than once: counted from a sample of hashes, in constant memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fairkit.data.arrow import as_numpy, empty_text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    Hashes = NDArray[np.uint64]
+
+MOST = 1 << 15
+"""So many distinct hashes are kept at most; all copies of a row have one hash, so their counts stay exact."""
+FEWEST = 0.001
+"""A smaller share of copies is not worth a sentence."""
+
+_ID = re.compile(
+    r"(^|[_\W])(id|ids|uuid|guid|ssn|email|person|customer|client|applicant|patient|employee|student|user|member)$"
+)
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_PRIME = np.uint64(0x100000001B3)
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+
+
+def looks_like_id(column: str) -> bool:
+    """Tell whether a column's name is that of an identifier of people: ``person_id``, ``customerId``, ``ssn``."""
+    return _ID.search(_CAMEL.sub("_", column).lower()) is not None
+
+
+@dataclass(slots=True)
+class Repeats:
+    """How often things occur; ``+`` joins with other rows.
+
+    Attributes
+    ----------
+    rows
+        How many there were.
+    keys, counts
+        The kept hashes, in order, and how often each occurred.
+    shift
+        Only hashes whose leading `shift` bits are 0 are kept.
+    """
+
+    rows: int = 0
+    keys: Hashes = field(default_factory=lambda: np.empty(0, np.uint64))
+    counts: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    shift: int = 0
+
+    def update(self, hashes: Hashes) -> None:
+        """Count more of them."""
+        keys, counts = np.unique(self._kept(hashes, self.shift), return_counts=True)
+        self.rows += len(hashes)
+        self._join(keys, counts)
+
+    def __add__(self, other: Repeats) -> Repeats:
+        joined = Repeats(self.rows + other.rows, self.keys, self.counts, max(self.shift, other.shift))
+        kept = self._mask(joined.keys, joined.shift)
+        joined.keys, joined.counts = joined.keys[kept], joined.counts[kept]
+        kept = self._mask(other.keys, joined.shift)
+        joined._join(other.keys[kept], other.counts[kept])
+        return joined
+
+    @property
+    def distinct(self) -> int:
+        """How many different ones there are: exact up to `MOST`, else estimated from the sample."""
+        return len(self.keys) if self.shift == 0 else round(self.rows * (1 - self.copies))
+
+    @property
+    def copies(self) -> float:
+        """The share of rows that repeat an earlier one."""
+        seen = int(self.counts.sum())
+        return 1 - len(self.keys) / seen if seen else 0.0
+
+    def _join(self, keys: Hashes, counts: NDArray[np.int64]) -> None:
+        places = np.searchsorted(self.keys, keys)  # both are in order: no sorting again
+        known = places < len(self.keys)
+        known[known] = self.keys[places[known]] == keys[known]
+        summed = self.counts.copy()
+        summed[places[known]] += counts[known]
+        self.counts = np.insert(summed, places[~known], counts[~known])
+        self.keys = np.insert(self.keys, places[~known], keys[~known])
+        while len(self.keys) > MOST:
+            self.shift += 1
+            kept = self._mask(self.keys, self.shift)
+            self.keys, self.counts = self.keys[kept], self.counts[kept]
+
+    @staticmethod
+    def _mask(hashes: Hashes, shift: int) -> NDArray[np.bool_]:
+        return (hashes >> np.uint64(64 - shift)) == 0 if shift else np.ones(len(hashes), dtype=bool)
+
+    def _kept(self, hashes: Hashes, shift: int) -> Hashes:
+        return hashes[self._mask(hashes, shift)]
+
+
+@dataclass(slots=True)
+class RowCopies:
+    """Copies of whole rows, and repeats in columns that look like ids; ``+`` joins with other rows."""
+
+    whole: Repeats
+    ids: dict[str, Repeats]
+
+    @classmethod
+    def of(cls, columns: Sequence[str]) -> RowCopies:
+        """Return what counts the rows of a table with these columns."""
+        return cls(Repeats(), {name: Repeats() for name in columns if looks_like_id(name)})
+
+    def update(self, batch: pa.RecordBatch) -> None:
+        """Count more rows."""
+        total = np.zeros(batch.num_rows, dtype=np.uint64)
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            hashes = column_hashes(column)
+            if name in self.ids:
+                self.ids[name].update(mixed(hashes if not column.null_count else hashes[~_missing(column)]))
+            total *= _STEP
+            total += hashes ^ (hashes >> np.uint64(32))
+        self.whole.update(mixed(total))
+
+    def __add__(self, other: RowCopies) -> RowCopies:
+        return RowCopies(
+            self.whole + other.whole, {name: one + other.ids[name] for name, one in self.ids.items()}
+        )
+
+    def warnings(self, known: Sequence[str] = ()) -> list[str]:
+        """Say what a reader must know; nothing of the columns in `known`.
+
+        A table of few categories repeats rows by its nature: copies are worth a sentence where most rows differ.
+        """
+        found = []
+        copies, rows = self.whole.copies, self.whole.rows
+        if FEWEST <= copies <= 0.5:
+            about = "" if self.whole.shift == 0 else "About "
+            found.append(
+                f"{about}{rows - self.whole.distinct:,} of {rows:,} rows are exact copies of another row; intervals "
+                "take all rows for different people."
+            )
+        for name, one in self.ids.items():
+            if name not in known and one.rows and one.copies >= 0.01 and one.distinct > MOST_GROUPS:
+                found.append(
+                    f"{name!r} has {one.distinct:,} different values in {one.rows:,} rows: rows of one {name!r} "
+                    "are not independent, as the intervals take them to be."
+                )
+        return found
+
+
+MOST_GROUPS = 20
+"""A column with at most so many values is no id."""
+
+
+def mixed(hashes: Hashes) -> Hashes:
+    """Return hashes whose bits all depend on all bits (the finalizer of SplitMix64)."""
+    z = hashes + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def _missing(column: pa.Array) -> NDArray[np.bool_]:
+    import pyarrow.compute as pc
+
+    flags: NDArray[np.bool_] = as_numpy(pc.is_null(column))
+    return flags
+
+
+def column_hashes(column: pa.Array) -> Hashes:
+    """Return a 64-bit number for every cell, the same for the same value."""
+    import pyarrow as pa
+
+    if pa.types.is_string(column.type):
+        return _texts(column)
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.uint8())
+    values = np.asarray(as_numpy(column), dtype=np.float64) + 0.0
+    values[np.isnan(values)] = np.nan
+    hashes: Hashes = values.view(np.uint64)
+    return hashes
+
+
+def _texts(column: pa.Array) -> Hashes:
+    """Return polynomials of the bytes, one for each cell."""
+    import pyarrow.compute as pc
+
+    filled = pc.fill_null(column, empty_text())
+    coded = filled.dictionary_encode()
+    if len(coded.dictionary) < len(column) // 4:
+        few: Hashes = _texts(coded.dictionary)[as_numpy(coded.indices)]
+        return few
+    _, offsets, data = filled.buffers()
+    if data is None or len(filled) == 0:
+        return np.zeros(len(filled), dtype=np.uint64)
+    bounds = np.frombuffer(offsets, "<i4")[filled.offset : filled.offset + len(filled) + 1].astype(np.int64)
+    cells = np.frombuffer(data, np.uint8)[bounds[0] : bounds[-1]].astype(np.uint64) + np.uint64(1)
+    lengths = np.diff(bounds)
+    powers = np.cumprod(np.full(max(int(lengths.max(initial=0)), 1), _PRIME, dtype=np.uint64))
+    place = np.arange(len(cells)) - np.repeat(bounds[:-1] - bounds[0], lengths)
+    sums = np.concatenate([[np.uint64(0)], np.cumsum(cells * powers[place], dtype=np.uint64)])
+    found: Hashes = sums[bounds[1:] - bounds[0]] - sums[bounds[:-1] - bounds[0]]
+    return found

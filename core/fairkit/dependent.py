@@ -1,0 +1,251 @@
+"""Rows that are not independent: the noise of every metric from totals by bucket of clusters.
+
+Rows of one cluster share a bucket (`fairkit.data.clusters`), so that buckets are independent whatever happens inside.
+A metric is computed without each bucket in turn: the jackknife over buckets gives its variance, and its covariance
+between groups where clusters have rows of several groups (Wolter 2007, chapter 4). With fewer clusters than buckets a
+bucket is a cluster, but for the few that share one; with more, a bucket holds several, and its variance is theirs
+together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.data.clusters import BUCKETS
+from fairkit.limits.means import student, weighted_share_limits
+from fairkit.metrics import Estimate, Mean, Metric, Rate, moments_of
+from fairkit.statistics import MomentSums, ScoreTable, Sums
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+FEWEST = 40
+"""With fewer clusters their noise cannot be estimated."""
+
+SCORE_BUCKETS = BUCKETS // 4
+"""Score tables are kept for every fourth of a bucket's number only: they are larger."""
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """What buckets say about a number in every group.
+
+    Attributes
+    ----------
+    influence
+        How far each bucket pulls the number, shape [G, B]: their products add up to (co)variances.
+    buckets
+        Buckets with rows, shape [G].
+    degrees
+        Of freedom of the variance, shape [G]: fewer than buckets where a few of them make up most of it.
+    """
+
+    influence: Array
+    buckets: Array
+    degrees: Array
+
+    @property
+    def variance(self) -> Array:
+        """Of each group's number, shape [G]; NaN where it is not known."""
+        return np.asarray((self.influence**2).sum(axis=1))
+
+    @property
+    def skewness(self) -> Array:
+        """Of each group's number, shape [G]."""
+        with np.errstate(all="ignore"):
+            return np.asarray(np.nan_to_num((self.influence**3).sum(axis=1) / self.variance**1.5))
+
+    @property
+    def correlation(self) -> Array:
+        """Between groups, shape [G, G]; 0 where it is not known."""
+        with np.errstate(all="ignore"):
+            covariance = self.influence @ self.influence.T
+            scale = np.sqrt(np.diag(covariance))
+            return np.asarray(np.clip(np.nan_to_num(covariance / np.outer(scale, scale)), -1, 1))
+
+    @property
+    def few(self) -> dict[int, str]:
+        """Why the interval of a group is not to be trusted, by its place."""
+        return {
+            place: too_few(int(self.buckets[place]))
+            for place in np.flatnonzero(self.buckets < FEWEST).tolist()
+        }
+
+
+def too_few(clusters: int) -> str:
+    """Say that nothing can be known about so few clusters."""
+    return f"there are about {clusters} clusters, and with fewer than {FEWEST} their noise cannot be known"
+
+
+def noise_of(influence: Array, there: NDArray[np.bool_]) -> Noise:
+    """Return the noise that buckets make.
+
+    Parameters
+    ----------
+    influence
+        How far each bucket pulls the number, shape [G, B].
+    there
+        Which buckets count in the group, the same shape.
+    """
+    buckets = there.sum(axis=1).astype(np.float64)
+    with np.errstate(all="ignore"):
+        scaled = np.where(there, influence, 0.0) * np.sqrt(buckets / np.maximum(buckets - 1, 1))[:, None]
+        heavy = 3 * (scaled**2).sum(axis=1) ** 2 / (scaled**4).sum(axis=1)
+    degrees = np.maximum(np.where(np.isfinite(heavy), np.minimum(heavy, buckets), buckets) - 1, 1)
+    scaled[buckets < 2] = np.nan
+    return Noise(scaled, buckets, degrees)
+
+
+def jackknife(compute: Callable[[Array], Array], sums: Array) -> Noise:
+    """Return the noise of a function of sums: without each bucket in turn.
+
+    Parameters
+    ----------
+    compute
+        Turns sums, shape [..., m], into the number, shape [...].
+    sums
+        By group and bucket, shape [G, B, m].
+    """
+    total = sums.sum(axis=1, keepdims=True)
+    there = np.asarray((sums != 0).any(axis=2))
+    with np.errstate(all="ignore"):
+        value = np.asarray(compute(total), dtype=np.float64)
+        moved = value - np.asarray(compute(total - sums), dtype=np.float64)
+    buckets = there.sum(axis=1, keepdims=True)
+    return noise_of(moved * (buckets - 1) / np.maximum(buckets, 1), there)
+
+
+def jackknife_pair(compute: Callable[[Array], Array], sums: Array, weights: Array) -> Noise:
+    """Return the noise of two numbers that are pooled over strata with the same weights.
+
+    Parameters
+    ----------
+    compute
+        Turns sums, shape [..., m], into the number, shape [...].
+    sums
+        By stratum, group (two of them) and bucket, shape [S, 2, B, m].
+    weights
+        Of the strata, shape [S].
+    """
+    used = weights > 0
+    mine, given = sums[used], weights[used]
+    total = mine.sum(axis=2, keepdims=True)
+    with np.errstate(all="ignore"):
+        whole = given @ np.asarray(compute(total), dtype=np.float64)[..., 0]
+        left = np.asarray(compute(total - mine), dtype=np.float64)
+        known: NDArray[np.bool_] = np.asarray(np.isfinite(left).all(axis=1))
+        share = np.where(known, given[:, None], 0.0)
+        share = share / share.sum(axis=0)
+        without = (share[:, None] * np.where(known[:, None], left, 0.0)).sum(axis=0)
+    there: NDArray[np.bool_] = np.asarray(np.any(mine != 0, axis=(0, 3)))
+    buckets = there.sum(axis=1, keepdims=True)
+    return noise_of((whole[:, None] - without) * (buckets - 1) / np.maximum(buckets, 1), there | there[::-1])
+
+
+def by_bucket(first: Array, groups: int) -> Array:
+    """Return sums, shape [G B, m], by group and bucket, shape [G, B, m]."""
+    return np.asarray(first.reshape(groups, BUCKETS, -1))
+
+
+def clustered(metric: Metric, totals: Any, estimate: Estimate, sums: Array | ScoreTable) -> Estimate:
+    """Return an estimate with the limits that dependent rows allow.
+
+    Parameters
+    ----------
+    metric, totals
+        The metric and its totals.
+    estimate
+        What it says of independent rows.
+    sums
+        Its sums by group and bucket, shape [G, B, m]; or its score table with ``G * SCORE_BUCKETS`` groups.
+    """
+    if isinstance(sums, ScoreTable):
+        noise = noise_of_scores(metric, sums, len(estimate.values))
+        return widened(estimate, noise, metric.range)
+    if isinstance(metric, Rate):
+        return _rate(metric, totals, estimate, sums)
+    noise = jackknife(metric.compute, sums)
+    if isinstance(metric, Mean) and isinstance(totals, MomentSums):
+        return _mean(metric, totals, noise)
+    return widened(estimate, noise, metric.range)
+
+
+def noise_of_scores(metric: Metric, table: ScoreTable, groups: int) -> Noise:
+    """Return the noise of a function of score distributions, from a score table by group and bucket.
+
+    Parameters
+    ----------
+    metric
+        Its `influence` says how far rows pull it.
+    table
+        With ``groups * SCORE_BUCKETS`` groups.
+    groups
+        How many groups there are.
+    """
+    mass = table.mass.reshape(len(table.values), groups, SCORE_BUCKETS, 2)
+    with np.errstate(all="ignore"):
+        pull = np.nan_to_num(metric.influence(mass.sum(axis=2), table.middles))
+    there: NDArray[np.bool_] = np.asarray(mass.sum(axis=(0, 3)) > 0)
+    return noise_of(np.einsum("ugo,ugbo->gb", pull, mass), there)
+
+
+def _rate(metric: Rate, totals: Sums, estimate: Estimate, sums: Array) -> Estimate:
+    """Take a share's limits for the number of rows that would be as noisy."""
+    noise = jackknife(metric.compute, sums)
+    inside = (sums @ np.array(metric.over, dtype=np.float64)) > 0
+    noise = replace(noise, buckets=inside.sum(axis=1).astype(np.float64))
+    rate = estimate.values
+    with np.errstate(all="ignore"):
+        spread = rate * (1 - rate)
+        rows = np.where((spread > 0) & (noise.variance > 0), spread / noise.variance, noise.buckets)
+
+    def limits(z: float) -> tuple[Array, Array]:
+        with np.errstate(all="ignore"):
+            usable = np.where(np.isfinite(rows), rows, 1.0) * (z / student(z, noise.degrees + 1)) ** 2
+            return weighted_share_limits(rate, usable, z)
+
+    return Estimate(rate, limits, estimate.sizes, {**estimate.doubts, **noise.few}, noise.correlation)
+
+
+def _mean(metric: Mean, totals: MomentSums, noise: Noise) -> Estimate:
+    """Take a mean's limits with the standard error and the skewness that buckets show."""
+    n, error, _ = moments_of(totals)
+    with np.errstate(all="ignore"):
+        own = np.sqrt(noise.variance)
+        rows = np.where(error > 0, n * np.minimum((error / own) ** 2, 1), noise.buckets)
+        rows = np.clip(np.nan_to_num(rows, nan=1.0), 1.0, n)
+        # Student's factor has the freedom of the buckets, what unseen rows could add the number of rows
+        factor = student(2.0, noise.degrees + 1) / student(2.0, rows)
+    found = metric.estimate_from(totals, rows, own * factor, noise.skewness)
+    return replace(found, sizes=n, doubts={**found.doubts, **noise.few}, correlation=noise.correlation)
+
+
+def widened(estimate: Estimate, noise: Noise, span: tuple[float, float]) -> Estimate:
+    """Keep the shape of limits for independent rows, and give them the size that buckets ask for.
+
+    The limits stay inside the range of the number. Where buckets show no noise at all, as for a number at the end of
+    its range, each counts as one row.
+    """
+    error = np.sqrt(noise.variance)
+
+    def limits(z: float) -> tuple[Array, Array]:
+        low, high = estimate.limits(z)
+        with np.errstate(all="ignore"):
+            half = np.where(high < span[1], high - estimate.values, estimate.values - low)  # a whole side
+            factor = student(z, noise.degrees + 1) * error / half
+            rows = estimate.sizes if estimate.sizes is not None else noise.buckets
+            bare = np.sqrt(np.maximum(rows / np.maximum(noise.buckets, 1), 1))
+            factor = np.where(error > 0, factor, bare)
+            return estimate.values - factor * (estimate.values - low), estimate.values + factor * (
+                high - estimate.values
+            )
+
+    return replace(
+        estimate, limits=limits, doubts={**estimate.doubts, **noise.few}, correlation=noise.correlation
+    )

@@ -1,0 +1,103 @@
+"""What a frontier is: all points, the front among them, and the chosen one on test rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fairkit.frontiers.points import Measure, Point
+    from fairkit.results.comparisons import Change
+    from fairkit.results.findings import Report, VerdictName
+
+SCHEMA = "fairkit.frontier/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frontier:
+    """All points with the front among them, and the chosen one on test rows.
+
+    Attributes
+    ----------
+    performance, disparity
+        The names of the two axes: ``accuracy``, ``demographic_parity_difference:sex``.
+    points
+        In the order in which they were asked for; the first is the baseline.
+    front
+        Places of the points that no other one beats on both axes, by disparity.
+    chosen
+        The picked point's place; None where no point is done.
+    rule
+        How it was picked.
+    test
+        Its audit on the test rows, and the paired differences from the baseline there.
+    model
+        Its file.
+    rows
+        Of training, validation and test.
+    notes
+        What a reader must know.
+    limit, chances
+        The limit of the choice, and for every point the predicted chance that the test rows' interval keeps it.
+    verdict, reason
+        With a limit: whether the picked model's whole interval keeps it on the test rows, and the numbers.
+    sure
+        Whether the rule could be kept.
+    repeats
+        Where trainings were repeated: by place of a point of the front, its (disparity, performance) over trainings,
+        the point's own first.
+    """
+
+    performance: str
+    disparity: str
+    points: tuple[Point, ...]
+    front: tuple[int, ...]
+    chosen: int | None
+    rule: str
+    test: Report | None = None
+    changes: tuple[Change, ...] = ()
+    model: bytes | None = None
+    rows: tuple[int, int, int] = (0, 0, 0)
+    confidence: float = 0.95
+    seed: int = 0
+    limit: float | None = None
+    chances: tuple[float | None, ...] = ()
+    verdict: VerdictName | None = None
+    reason: str = ""
+    sure: bool = True
+    notes: tuple[str, ...] = ()
+    repeats: Mapping[int, tuple[tuple[float, float], ...]] = field(default_factory=dict)
+
+    def axes(self, point: Point) -> tuple[Measure, Measure] | None:
+        """Return a point's disparity and performance; None where it has not both."""
+        x, y = point.measures.get(self.disparity), point.measures.get(self.performance)
+        return None if x is None or y is None else (x, y)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form, schema ``fairkit.frontier/1``."""
+        return {
+            "schema": SCHEMA,
+            "performance": self.performance,
+            "disparity": self.disparity,
+            "points": [point.to_dict() for point in self.points],
+            "front": list(self.front),
+            "chosen": self.chosen,
+            "rule": self.rule,
+            "test": None if self.test is None else self.test.to_dict(),
+            "changes": [change.to_dict() for change in self.changes],
+            "limit": self.limit,
+            "chances": list(self.chances),
+            "verdict": self.verdict,
+            "sure": self.sure,
+            "rows": dict(zip(("train", "validation", "test"), self.rows, strict=True)),
+            "confidence": self.confidence,
+            "seed": self.seed,
+            "notes": list(self.notes),
+        } | ({} if not self.repeats else {"repeats": self._repeated()})
+
+    def _repeated(self) -> list[dict[str, Any]]:
+        return [
+            {"point": place, "disparity": [x for x, _ in values], "performance": [y for _, y in values]}
+            for place, values in self.repeats.items()
+        ]

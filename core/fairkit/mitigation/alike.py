@@ -1,0 +1,90 @@
+"""What no mitigation may hide: a model that treats all people alike, or that is worse than no model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from fairkit.data.table import Table
+    from fairkit.fitted import FittedModel, Prediction
+    from fairkit.results.findings import Report
+
+_SAME = 1e-9
+_MOST_ROWS = 20_000
+
+CONSTANT = (
+    "The model is constant: it decides all people alike, so that every disparity is 0 and nothing is learned. Allow a "
+    "larger difference, choose another method, or add rows."
+)
+
+
+def treats_all_alike(fitted: FittedModel, table: Table, after: Report) -> bool:
+    """Return whether a model gives all people the same decision, class or value.
+
+    Parameters
+    ----------
+    fitted
+        The model in memory.
+    table
+        The training rows; where they are elsewhere (it has no columns), the report decides.
+    after
+        The audit of the model.
+    """
+    if table.columns:
+        step = max(1, len(table) // _MOST_ROWS)
+        return is_constant(
+            fitted.predict({name: values[::step] for name, values in table.columns.items()})
+        ) and (step == 1 or is_constant(fitted.predict(table.columns)))
+    rate = _overall(after, "selection_rate")
+    return rate is not None and rate[0] in (0.0, 1.0)
+
+
+def is_constant(prediction: Prediction) -> bool:
+    """Return whether all rows get the same chance of a decision, the same likeliest class, or the same value."""
+    if prediction.decision_probability is not None:
+        values = prediction.decision_probability
+    elif prediction.score.ndim == 2:
+        values = prediction.score.argmax(axis=1).astype(np.float64)
+    else:
+        values = prediction.score
+    return bool(values.size) and float(np.ptp(values)) <= _SAME
+
+
+def below_majority(table: Table, after: Report) -> tuple[str, ...]:
+    """Say where the accuracy on the test rows is significantly below the share of the most frequent outcome.
+
+    Parameters
+    ----------
+    table
+        The training rows, which tell the most frequent outcome's share.
+    after
+        The audit of the model.
+    """
+    found = _overall(after, "accuracy")
+    if table.task == "regression" or found is None or found[1] is None:
+        return ()
+    share = float(np.bincount(table.target.astype(np.int64), table.weights).max() / table.row_weights().sum())
+    if found[1][1] >= share:
+        return ()
+    return (
+        f"The model is worse than no model: its accuracy on the test rows is {found[0]:.3g} "
+        f"[{found[1][0]:.3g}, {found[1][1]:.3g}], and giving everybody the most frequent outcome is right for "
+        f"{share:.3g} of the training rows.",
+    )
+
+
+def _overall(after: Report, metric: str) -> tuple[float, tuple[float, float] | None] | None:
+    for finding in after.findings:
+        if (
+            finding.metric == metric
+            and finding.sensitive is None
+            and finding.auditor == "group"
+            and finding.value is not None
+        ):
+            return finding.value, None if finding.interval is None else (
+                finding.interval[0],
+                finding.interval[1],
+            )
+    return None

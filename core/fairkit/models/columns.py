@@ -1,0 +1,329 @@
+"""Predictions that are columns of the table: no model is seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.data.predictions import PredictionRoles
+from fairkit.data.roles import require_columns, value_text
+from fairkit.data.task import choose_task
+from fairkit.errors import ModelError, ParameterError
+from fairkit.models.favorable import favorable_values
+from fairkit.models.scorer import Columns, ModelOptions, Predictions
+from fairkit.support.timings import phase
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit.data.dataset import Dataset
+    from fairkit.data.task import Task
+    from fairkit.models.scorer import Scorer
+    from fairkit.results.findings import ModelInfo
+
+    Array = NDArray[np.float64]
+
+UNSEEN = "No model was seen: the predictions are columns of the table."
+
+
+class PredictedColumns:
+    """Predictions that are columns of the table: a log of decisions, COMPAS's scores, a vendor's scores.
+
+    Parameters
+    ----------
+    decision
+        Column with binary decisions: 0 and 1, false and true, no and yes, or values of the label. Where 1 is not
+        clearly the favorable decision (the label's favorable value is 0, say), `favorable` must say which one is.
+    score
+        Column with the probability of the favorable label (binary) or the predicted number (regression).
+    decision_probability
+        Column with the chance of the favorable decision, for randomized decisions.
+    predicted_class
+        Column with the predicted class.
+    prediction
+        Column with the predicted number: a regression.
+    class_probabilities
+        By class, the column with its probability; without `predicted_class` the most probable class is predicted.
+    threshold
+        Makes decisions from scores where there is no decision column; by default 0.5.
+    favorable
+        The favorable value of the decision column.
+
+    Raises
+    ------
+    ParameterError
+        No column is named, or two that do not go together.
+    """
+
+    def __init__(
+        self,
+        decision: str | None = None,
+        score: str | None = None,
+        *,
+        decision_probability: str | None = None,
+        predicted_class: str | None = None,
+        prediction: str | None = None,
+        class_probabilities: Mapping[str, str] | None = None,
+        threshold: float | None = None,
+        favorable: Any = None,
+    ) -> None:
+        self.roles = PredictionRoles(
+            decision=decision,
+            score=score,
+            probability=decision_probability,
+            predicted_class=predicted_class,
+            prediction=prediction,
+            favorable=favorable,
+            class_probabilities=dict(class_probabilities or {}),
+        )
+        self.threshold = threshold
+
+    @classmethod
+    def of(cls, roles: PredictionRoles) -> PredictedColumns:
+        """Return the predictions that a table's roles name."""
+        return cls(
+            roles.decision,
+            roles.score,
+            decision_probability=roles.probability,
+            predicted_class=roles.predicted_class,
+            prediction=roles.prediction,
+            class_probabilities=roles.class_probabilities,
+            favorable=roles.favorable,
+        )
+
+    @property
+    def noted(self) -> tuple[str, ...]:
+        """The columns whose distinct values the first pass must find."""
+        return self.roles.noted
+
+    def bind(self, dataset: Dataset, options: ModelOptions) -> Scorer:
+        """Check the columns and tell the task.
+
+        Raises
+        ------
+        FairkitError
+            A column is missing or holds what it cannot hold, an option means nothing here, or it cannot be told
+            which decision is favorable.
+        """
+        require_columns(self.roles.columns, dataset.columns, role="prediction", table=dataset.name)
+        dataset.note(self.noted)
+        dataset.learn()
+        task = _task(self.roles, dataset, options.task)
+        cut = self._cut(options, task)
+        return _ColumnScorer(self.roles, dataset, task, cut, options.score_kind == "logit")
+
+    def _cut(self, options: ModelOptions, task: Task) -> float | None:
+        """Return the threshold where scores decide; refuse options that would be ignored."""
+        options.refuse(
+            ["score_output", "decision_output", "favorable_class", "classes", "rename"],
+            "predictions are read from columns of the table",
+        )
+        decides = task == "binary" and self.roles.score is not None
+        decides = decides and not (
+            self.roles.decision or self.roles.probability or self.roles.predicted_class
+        )
+        if not decides:
+            told = "the decisions are a column of the table" if task == "binary" else f"this is a {task} task"
+            options.refuse(["threshold"], told)
+            if self.threshold is not None:
+                raise ParameterError(f"threshold={self.threshold} means nothing here: {told}; leave it out")
+        if self.roles.score is None or task != "binary":
+            options.refuse(["score_kind"], "there is no column of binary scores")
+        if options.score_kind not in (None, "probability", "logit"):
+            raise ParameterError(
+                f"score_kind={options.score_kind!r}: a column of scores holds probability or logit"
+            )
+        if options.threshold is not None and self.threshold not in (None, options.threshold):
+            raise ParameterError("two thresholds are given, and they differ; give one")
+        chosen = self.threshold if options.threshold is None else options.threshold
+        return (0.5 if chosen is None else chosen) if decides else None
+
+
+def _task(roles: PredictionRoles, dataset: Dataset, wished: Task | None) -> Task:
+    """Tell the task by the kind of predictions and the label."""
+    labels = dataset.profile.label_values
+    if roles.prediction is not None:
+        natural: Task = "regression"
+    elif roles.predicted_class is not None or roles.class_probabilities:
+        said = dataset.profile.values.get(str(roles.predicted_class)) or {}
+        known = set(map(value_text, said)) <= set(map(value_text, labels))
+        two = len(labels) == 2 and dataset.roles.favorable is not None and known
+        natural = "binary" if two and wished != "multiclass" else "multiclass"
+    elif roles.decision is not None or roles.probability is not None:
+        natural = "binary"
+    elif dataset.roles.label is None:
+        natural = "regression" if wished == "regression" else "binary"
+    else:
+        natural = choose_task(dataset, wished, 1)
+        if natural == "multiclass":
+            raise ModelError(
+                f"a score says nothing about the {len(labels)} values of {dataset.roles.label!r}: say which one is the "
+                "favorable label (`favorable` and task binary), or name predicted classes"
+            )
+    if wished not in (None, natural):
+        shown = ", ".join(f"{key}={value}" for key, value in roles.to_dict().items())
+        raise ParameterError(f"task={wished!r}, but the predictions ({shown}) are those of a {natural} task")
+    return choose_task(dataset, natural)
+
+
+class _ColumnScorer:
+    """`PredictedColumns` bound to a dataset."""
+
+    recorded = True
+    """Nobody can be asked about other rows."""
+
+    def __init__(
+        self, roles: PredictionRoles, dataset: Dataset, task: Task, cut: float | None, logits: bool
+    ) -> None:
+        from fairkit.results.findings import ModelInfo
+
+        self.roles, self.task, self.columns = roles, task, roles.columns
+        self.told = roles.favorable is not None
+        self._cut, self._logits = cut, logits
+        notes = [UNSEEN]
+        self._favorable: Mapping[Any, bool] = {}
+        self.classes: tuple[Any, ...] = ()
+        decided = roles.decision or (roles.predicted_class if task == "binary" else None)
+        if decided is not None:
+            self._favorable, told = favorable_values(dataset, decided, roles.favorable)
+            notes += told
+        if task == "multiclass":
+            self.classes = _classes(roles, dataset)
+        if task == "binary" and roles.class_probabilities:
+            raise ModelError(
+                "this is a binary task: name the probability of the favorable label as the score"
+            )
+        if cut is not None:
+            notes.append(f"Decisions are made from the column {roles.score!r}: favorable from {cut:g} on.")
+        outputs: dict[str, Any] = {
+            "score": roles.score or roles.prediction,
+            "decision": roles.decision or roles.probability or roles.predicted_class,
+        } | ({} if cut is None else {"threshold": cut})
+        self.info: ModelInfo = ModelInfo(
+            name="columns " + " and ".join(roles.columns),
+            sha256=None,
+            task=task,
+            notes=tuple(notes),
+            outputs=outputs,
+            predictions=roles.to_dict(),
+        )
+
+    @phase("score")
+    def predict(self, columns: Columns) -> Predictions:
+        """Read the predictions off the columns.
+
+        Raises
+        ------
+        ModelError
+            A cell is missing, or is not what its column should hold.
+        """
+        roles = self.roles
+        if self.task == "regression":
+            name = str(roles.prediction or roles.score)
+            return Predictions(score=_numbers(columns[name], name))
+        if self.task == "multiclass":
+            return self._multiclass(columns)
+        score = None if roles.score is None else self._scores(columns[roles.score], roles.score)
+        if roles.probability is not None:
+            chance = _numbers(columns[roles.probability], roles.probability)
+            return Predictions(score=score, decision=_within(chance, roles.probability, "a chance"))
+        if self._cut is not None:
+            assert score is not None  # noqa: S101 -- there is a cut where scores decide
+            return Predictions(score=score, decision=(score >= self._cut).astype(float))
+        decided = str(roles.decision or roles.predicted_class)
+        return Predictions(score=score, decision=self._decisions(columns[decided]))
+
+    def _scores(self, values: NDArray[Any], column: str) -> Array:
+        numbers = _numbers(values, column)
+        if self._logits:
+            return np.asarray(0.5 * (1 + np.tanh(0.5 * numbers)))
+        return _within(numbers, column, "a probability (logits: say so with `score_kind` logit)")
+
+    def _decisions(self, values: NDArray[Any]) -> Array:
+        cells = values.tolist()
+        return np.array([self._favorable[cell] for cell in cells], dtype=np.float64)
+
+    def _multiclass(self, columns: Columns) -> Predictions:
+        roles = self.roles
+        texts = [value_text(value) for value in self.classes]
+        chances = predicted = None
+        if roles.class_probabilities:
+            named = [roles.class_probabilities[text] for text in texts]
+            each = [_within(_numbers(columns[name], name), name, "a probability") for name in named]
+            chances = np.column_stack(each)
+            _check_sums(chances, named)
+            predicted = chances.argmax(axis=1).astype(np.int64)
+        if roles.predicted_class is not None:
+            places = {text: place for place, text in enumerate(texts)}
+            cells = columns[roles.predicted_class]
+            known = {value: places[value_text(value)] for value in set(cells.tolist())}
+            predicted = np.array([known[value] for value in cells.tolist()], dtype=np.int64)
+        return Predictions(probabilities=chances, predicted=predicted)
+
+
+def _classes(roles: PredictionRoles, dataset: Dataset) -> tuple[Any, ...]:
+    """Return the classes: the label's values, then those that are predicted only."""
+    found: dict[str, Any] = {value_text(value): value for value in dataset.profile.label_values}
+    text = any(isinstance(value, str) for value in found.values())
+    if roles.predicted_class is not None:
+        column = roles.predicted_class
+        values = dataset.profile.values[column]
+        if values is None:
+            raise ModelError(f"the column {column!r} has too many values for classes; does it hold numbers?")
+        if None in values:
+            raise ModelError(_missing(column, values[None]))
+        if found and not set(map(value_text, values)) & set(found):
+            raise ModelError(
+                f"no class in the column {column!r} ({', '.join(sorted(map(value_text, values))[:6])}) is a value "
+                f"of the label {dataset.roles.label!r} ({', '.join(list(found)[:6])}); write both with the same names"
+            )
+        for value in sorted(values, key=value_text):
+            found.setdefault(value_text(value), value_text(value) if text else value)
+    for label in roles.class_probabilities:
+        found.setdefault(label, label)
+    absent = [name for name in found if roles.class_probabilities and name not in roles.class_probabilities]
+    if absent:
+        raise ModelError(
+            f"`predictions` has no probability of the class {absent[0]!r}: name a column for every class"
+        )
+    if len(found) < 2:
+        raise ModelError(f"there is one class only, {next(iter(found))!r}; a comparison needs two")
+    return tuple(found.values())
+
+
+def _missing(column: str, rows: int) -> str:
+    return f"{rows:,} rows have no value in the column {column!r}; leave these rows out"
+
+
+def _numbers(values: NDArray[Any], column: str) -> Array:
+    if values.dtype.kind == "O":
+        raise ModelError(f"the column {column!r} holds text; scores are numbers")
+    numbers = values.astype(np.float64)
+    bad = int((~np.isfinite(numbers)).sum())
+    if bad:
+        raise ModelError(
+            f"the column {column!r} is missing or infinite in {bad:,} of {len(numbers):,} rows of a batch; leave these "
+            "rows out"
+        )
+    return numbers
+
+
+def _within(numbers: Array, column: str, what: str) -> Array:
+    low, high = numbers.min(), numbers.max()
+    if low < 0 or high > 1:
+        raise ModelError(
+            f"the column {column!r} leaves [0, 1] (it reaches {low:.4g} and {high:.4g}), so it is not {what}: bring "
+            "it to [0, 1], or turn it into decisions, first"
+        )
+    return numbers
+
+
+def _check_sums(chances: Array, columns: list[str]) -> None:
+    off = np.abs(chances.sum(axis=1) - 1) > 1e-3
+    if off.any():
+        raise ModelError(
+            f"the class probabilities in {', '.join(columns)} do not add to 1 on {int(off.sum()):,} of {len(off):,} "
+            "rows of a batch"
+        )

@@ -1,0 +1,103 @@
+"""Which values of a column of decisions are the favorable ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fairkit.data.roles import same_value, value_text
+from fairkit.errors import ModelError, did_you_mean
+
+if TYPE_CHECKING:
+    from fairkit.data.dataset import Dataset
+
+_YES = frozenset({"1", "true", "yes", "y", "t"})
+_NO = frozenset({"0", "false", "no", "n", "f"})
+
+
+def favorable_values(dataset: Dataset, column: str, said: Any = None) -> tuple[Mapping[Any, bool], list[str]]:
+    """Tell for every value of a column of decisions whether it is favorable.
+
+    Yes and no (also 1 and 0, true and false) mean what they say; other values are those of the label. Where the two
+    contradict each other, as they do when the label's favorable value is 0, nothing is guessed.
+
+    Parameters
+    ----------
+    dataset
+        After its first pass, with the column noted.
+    column
+        The column.
+    said
+        The favorable value, where the user names it.
+
+    Returns
+    -------
+    mapping, list of str
+        By value; sentences about what was guessed.
+
+    Raises
+    ------
+    ModelError
+        It cannot be told, or cells are missing.
+    """
+    counts = dataset.profile.values[column]
+    if counts is None:
+        raise ModelError(f"the decision column {column!r} has more than a thousand values; are they scores?")
+    if None in counts:
+        raise ModelError(
+            f"{counts[None]:,} rows have no decision in the column {column!r}; leave these rows out"
+        )
+    values = sorted(counts, key=lambda value: (isinstance(value, str), value))
+    texts = {value: value_text(value).lower() for value in values}
+    label = dataset.roles.favorable
+    if said is None and dataset.roles.label is None:
+        said = label
+    if said is not None:
+        return _named(values, column, said), []
+    flags = set(texts.values()) <= _YES | _NO
+    by_sign = {value: text in _YES for value, text in texts.items()}
+    known = [label, *dataset.profile.label_values]
+    of_label = dataset.roles.label is not None and all(any(same_value(v, k) for k in known) for v in values)
+    by_label = {value: same_value(value, label) for value in values}
+    turned = dataset.roles.label is not None and value_text(label).lower() in _NO
+    if flags and (turned or (of_label and by_sign != by_label)):
+        raise _ambiguous(column, values, label)
+    if flags:
+        yes = [value_text(value) for value in values if by_sign[value]]
+        told = f"In the column {column!r}, {yes[0]} is read as the favorable decision." if yes else ""
+        return by_sign, [told] if told and not of_label else []
+    if of_label:
+        return by_label, []
+    raise _unknown(column, values, known if dataset.roles.label is not None else [])
+
+
+def _named(values: Sequence[Any], column: str, said: Any) -> Mapping[Any, bool]:
+    found = {value: same_value(value, said) for value in values}
+    if not any(found.values()):
+        hint = did_you_mean(value_text(said), map(value_text, values), what=f"values of {column!r}")
+        raise ModelError(f"the decision column {column!r} never has the favorable value {said!r}. {hint}")
+    return found
+
+
+def _ambiguous(column: str, values: Sequence[Any], label: Any) -> ModelError:
+    shown = " and ".join(value_text(value) for value in values)
+    return ModelError(
+        f"the decision column {column!r} holds {shown}, and the label's favorable value is {value_text(label)}: which "
+        "decision is the favorable one? Say so beside the column, as in `predictions` "
+        f"decision={column},favorable={value_text(values[-1])}"
+    )
+
+
+def _unknown(column: str, values: Sequence[Any], known: Sequence[Any]) -> ModelError:
+    if any(isinstance(value, float) and not value.is_integer() for value in values):
+        return ModelError(
+            f"the decision column {column!r} holds fractions; are they scores? Then name it as the "
+            "score (a threshold makes decisions), or as the probability if decisions are drawn"
+        )
+    odd = next(v for v in values if not any(same_value(v, one) for one in known))
+    shown = ", ".join(dict.fromkeys(repr(value_text(one)) for one in known))
+    among = f"is not one of the label's values ({shown})" if known else "is neither yes nor no"
+    return ModelError(
+        f"the decision column {column!r} holds {value_text(odd)!r}, which {among}; say which of its own values is the "
+        f"favorable one beside the column, as in `predictions` decision={column},favorable={value_text(values[-1])}"
+    )

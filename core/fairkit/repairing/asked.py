@@ -1,0 +1,33 @@
+"""Whether a method's tolerance can be chosen under a policy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fairkit.errors import PolicyError
+from fairkit.mitigation.choose import find_mitigator
+from fairkit.planning.run import installed
+from fairkit.planning.targets import target_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from fairkit.results.policy import Rule
+
+
+def can_choose(plugin: str, policy: Sequence[Rule], given: Iterable[str]) -> bool:
+    """Return whether a search can set the method's dial: it can meet a rule, and the user did not set it.
+
+    Every rule must be on a number that is made of rates: the chance of others cannot be predicted.
+    """
+    cls = find_mitigator(plugin)
+    names = {key.partition(".")[0] for key in given}
+    if "binary" not in cls.tasks or any(one.dial in names for one in cls.capabilities):
+        return False
+    metrics = installed()
+    try:
+        for rule in policy:
+            target_of(rule.metric, metrics)
+    except PolicyError:
+        return False
+    return any(one.meets(rule.metric) for rule in policy for one in cls.capabilities)

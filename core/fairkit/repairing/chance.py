@@ -1,0 +1,157 @@
+"""The chance that decisions will pass a policy: audits that were not made yet, judged as audits are judged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fairkit.planning.draws import Limit, some_of
+from fairkit.planning.run import installed, limit_of
+from fairkit.planning.targets import Target, target_of
+from fairkit.repairing.cells import Cells
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from fairkit.repairing.cells import Planned
+    from fairkit.results.policy import Rule
+
+    Array = NDArray[np.float64]
+
+DRAWS = 600
+"""Audits that are drawn: a chance of .95 has a standard error of .009."""
+LEAST = 30
+"""The smallest group that an audit accepts (`group.min_group`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limited:
+    """One limit: what it is on, between the groups of which split, and at which confidence it is judged."""
+
+    rule: Rule
+    target: Target
+    split: str | None
+    limit: Limit
+    confidence: float
+
+    @property
+    def label(self) -> str:
+        """``demographic_parity_difference:sex``."""
+        return self.rule.metric if self.split is None else f"{self.rule.metric}:{self.split}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """What an audit of the planned size will find.
+
+    Attributes
+    ----------
+    chance
+        That every limit is kept by the whole interval: the verdict is *pass*.
+    chances
+        Of each limit by itself, by its label.
+    values
+        The number under each limit, as it is on the calibration rows.
+    accuracy
+        On the calibration rows.
+    """
+
+    chance: float
+    chances: Mapping[str, float]
+    values: Mapping[str, float]
+    accuracy: float
+
+
+def limits_of(rules: Sequence[Rule], splits: Sequence[str], confidence: float) -> list[Limited]:
+    """Return the limits of a policy; a rule without a column is one limit for each split.
+
+    Raises
+    ------
+    PolicyError
+        A rule is on a number that is not made of rates.
+    """
+    metrics = installed()
+    found = []
+    for rule in rules:
+        target = target_of(rule.metric, metrics)
+        over = [rule.sensitive] if rule.sensitive is not None else list(splits)
+        for split in [None] if target.kind == "level" else over:
+            found.append(
+                Limited(rule=rule, target=target, split=split, limit=limit_of(rule), confidence=confidence)
+            )
+    return found
+
+
+def predict(
+    planned: Planned,
+    chance: Array,
+    limits: Sequence[Limited],
+    rng: np.random.Generator,
+    draws: int = DRAWS,
+    *,
+    known: bool = False,
+) -> Prediction:
+    """Predict the verdict on the planned rows from decisions on the calibration rows.
+
+    Rates are drawn from what the calibration rows say of them, then totals of the planned size, and every drawn audit
+    is judged by the functions that judge audits; all limits on the same draw, so that their dependence counts.
+
+    Parameters
+    ----------
+    planned
+        The rows to be judged on.
+    chance
+        Probabilities of the favorable decision on the calibration rows, from models that did not see them, shape [n].
+    limits
+        The policy's.
+    rng, draws
+        How many audits are drawn, and from what.
+    known
+        Whether the rates on the calibration rows are the true ones.
+    """
+    cells = Cells.of(planned, chance)
+    counts = cells.draw(planned, rng, draws, known=known)
+    passed = np.ones(draws, dtype=bool)
+    chances, values = {}, {}
+    for one in limits:
+        kept = _kept(cells, counts, planned, one, rng)
+        passed &= kept
+        chances[one.label] = float(kept.mean())
+        values[one.label] = _value(cells, planned, one)
+    right = np.where(cells.outcome > 0, cells.chance, 1 - cells.chance)
+    accuracy = float(np.average(right, weights=cells.mass))
+    return Prediction(chance=float(passed.mean()), chances=chances, values=values, accuracy=accuracy)
+
+
+def _kept(
+    cells: Cells, counts: Array, planned: Planned, one: Limited, rng: np.random.Generator
+) -> NDArray[np.bool_]:
+    """Return which drawn audits keep a limit with the whole interval, shape [draws]."""
+    totals = cells.totals(counts, planned, one.split)
+    groups = len(totals.count) // len(counts)
+    estimates = [rate().estimate(totals, rng) for rate in one.target.rates]
+    enough = (totals.count >= LEAST).reshape(-1, groups).all(axis=1)
+    for estimate in estimates:
+        usable = np.isfinite(estimate.values)
+        if estimate.sizes is not None:
+            usable &= np.round(estimate.sizes, 6) >= LEAST
+        enough &= usable.reshape(-1, groups).all(axis=1)
+    kept = np.zeros(len(counts), dtype=bool)
+    for draw in np.flatnonzero(enough):
+        part = slice(draw * groups, (draw + 1) * groups)
+        low, high = one.target.interval([some_of(estimate, part) for estimate in estimates], one.confidence)
+        kept[draw] = one.limit.verdict(low, high) == "pass"
+    return kept
+
+
+def _value(cells: Cells, planned: Planned, one: Limited) -> float:
+    """Return the number on the calibration rows."""
+    totals = cells.totals(cells.mass[None, :], planned, one.split)
+    with np.errstate(all="ignore"):
+        rates = np.stack([rate().compute(totals.first) for rate in one.target.rates])
+    known = rates[:, np.isfinite(rates).all(axis=0)]
+    return one.target.value(known) if known.size else float("nan")

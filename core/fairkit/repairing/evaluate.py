@@ -1,0 +1,132 @@
+"""Measure a candidate on rows that its model did not see, and train the picked one on all of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit import plugins
+from fairkit.mitigation.learned import check_task
+from fairkit.postprocess import PostProcessor
+from fairkit.repairing.candidates import PlainLearner
+from fairkit.repairing.folds import out_of_fold
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from fairkit.data.table import Table
+    from fairkit.fitted import FittedModel, Run
+    from fairkit.mitigators import Mitigator
+    from fairkit.onnx.model import OnnxModel
+
+    Array = NDArray[np.float64]
+
+
+class OutOfTimeError(KeyboardInterrupt):
+    """The budget ended during a fit: methods let it pass as they let Ctrl-C pass."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """What candidates are measured with.
+
+    Attributes
+    ----------
+    table
+        The training rows, with the groups of the policy only.
+    fold
+        The fold of each row, for what trains; shape [n].
+    half
+        The half of each row, for rules on scores; shape [n].
+    base
+        The model without mitigation, trained on all rows, or the given one.
+    fitted
+        The same in memory; None where it was given.
+    scores, decisions
+        Of models that did not see the row (of the given model), each [n].
+    run
+        Seed, threads, learner; its progress raises `OutOfTimeError` when the budget ends.
+    """
+
+    table: Table
+    fold: NDArray[np.int64]
+    half: NDArray[np.int64]
+    base: OnnxModel
+    fitted: FittedModel | None
+    scores: Array
+    decisions: Array
+    run: Run
+
+    def measure(self, method: Mitigator) -> Array:
+        """Return the probability of the favorable decision for every row, by models that did not see it, shape [n]."""
+        if isinstance(method, PlainLearner) and not method.parameters.settings:
+            return self.decisions
+        with self._blamed(method):
+            if isinstance(method, PostProcessor):
+                return self._by_rules(method)
+            if method.stage == "post":
+                return self._by_halves(method)
+            return out_of_fold(self.table, self.fold, self._trainer(method))[1]
+
+    def fit(self, method: Mitigator, run: Run) -> FittedModel | None:
+        """Train on all rows; rules learn from the out-of-fold scores. None: the given model as it is."""
+        if isinstance(method, PlainLearner) and not method.parameters.settings:
+            return self.fitted
+        run = run_of(method, run)
+        with self._blamed(method):
+            if isinstance(method, PostProcessor):
+                return method.fit_scores(self.scores, self.table, run, self.base)
+            return method.fit(self.table, run, model=self.base if method.stage == "post" else None)
+
+    def _by_rules(self, method: PostProcessor) -> Array:
+        chance = np.empty(len(self.table))
+        for place in (0, 1):
+            inside = self.half == place
+            held = self.table.take(inside)
+            rule, _ = method.learn(self.scores[~inside], self.table.take(~inside), run_of(method, self.run))
+            codes = rule.keys.codes(held.columns)
+            chance[inside] = rule.probability(rule.adjust(self.scores[inside], codes), codes)
+        return chance
+
+    def _by_halves(self, method: Mitigator) -> Array:
+        """Measure a repair that needs a model, not scores: on the base's scores of rows that it was trained on."""
+        chance = np.empty(len(self.table))
+        for place in (0, 1):
+            inside = self.half == place
+            held = self.table.take(inside)
+            found = method.fit(self.table.take(~inside), run_of(method, self.run), model=self.base).predict(
+                held.columns
+            )
+            chance[inside] = found.score if found.decision_probability is None else found.decision_probability
+        return chance
+
+    def _trainer(self, method: Mitigator) -> Callable[[Table], FittedModel]:
+        return lambda part: method.fit(part, run_of(method, self.run))
+
+    def _blamed(self, method: Mitigator) -> Any:
+        check_task(method, self.table)
+        method.learner(run_of(method, self.run))
+        return plugins.blame(plugins.owner_of(method.name), f"the method {method.name!r} was tried")
+
+
+def run_of(method: Mitigator, run: Run) -> Run:
+    """Return the run for a method: the learner is the base's, and goes to methods that take one."""
+    return run if method.learners else dataclasses.replace(run, learner=None)
+
+
+def restricted(table: Table, splits: list[str]) -> Table:
+    """Return the table with some of its splits: methods work on those of the policy."""
+    return dataclasses.replace(table, groups={name: table.groups[name] for name in splits})
+
+
+def without_sensitive(table: Table) -> Table:
+    """Return the table without sensitive columns among its features."""
+    hidden = {column for split in table.roles.sensitive for column in split.columns}
+    features = tuple(name for name in table.features if name not in hidden)
+    roles = dataclasses.replace(table.roles, features=features)
+    return dataclasses.replace(table, features=features, roles=roles)

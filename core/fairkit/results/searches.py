@@ -1,0 +1,202 @@
+"""What a search under a policy tried, and why it picked what it picked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from fairkit.results.policy import Rule
+
+Status = Literal["picked", "tried", "left out"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Power:
+    """What the test rows can show.
+
+    Attributes
+    ----------
+    chance
+        That a model whose rates are equal in all groups passes the rules on disparities, all of them together.
+    rows
+        The test rows that there are.
+    needed
+        Those with which the chance would be nine in ten; None where that was not asked for, or no number is enough.
+    small
+        Groups with too few test rows for any verdict.
+    """
+
+    chance: float
+    rows: int
+    needed: int | None = None
+    small: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alternative:
+    """One method with its parameters, measured on calibration rows that its model did not see.
+
+    Attributes
+    ----------
+    method, parameters
+        What was tried; ``unconstrained`` is the learner, or the given model, as it is.
+    randomized, reads_group
+        Whether decisions are drawn by chance; whether the model needs the group to decide.
+    accuracy
+        On the calibration rows; None where it was not measured.
+    values
+        The numbers under the policy's limits there, by ``metric:column``.
+    chance
+        The predicted chance that the audit of the test rows passes, in [0, 1].
+    seconds
+        What measuring it took.
+    status, reason
+        What became of it, and why it was left out.
+    """
+
+    method: str
+    parameters: Mapping[str, Any]
+    randomized: bool
+    reads_group: bool
+    accuracy: float | None = None
+    values: Mapping[str, float] = field(default_factory=dict)
+    chance: float | None = None
+    seconds: float = 0.0
+    status: Status = "tried"
+    reason: str = ""
+
+    @property
+    def name(self) -> str:
+        """The method with its parameters."""
+        told = ", ".join(f"{key} = {_text(value)}" for key, value in self.parameters.items())
+        return f"{self.method} ({told})" if told else self.method
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "method": self.method,
+            "parameters": {key: _plain(value) for key, value in self.parameters.items()},
+            "randomized": self.randomized,
+            "reads_group": self.reads_group,
+            "accuracy": self.accuracy,
+            "values": dict(self.values),
+            "chance": self.chance,
+            "seconds": round(self.seconds, 3),
+            "status": self.status,
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """A search for the most accurate model that will surely pass a policy.
+
+    Attributes
+    ----------
+    rules
+        The policy.
+    sure
+        The chance of passing that was asked for.
+    budget
+        The minutes that the search could take.
+    power
+        What the test rows can show.
+    alternatives
+        Everything that was considered, in the order in which it was.
+    picked
+        The place of the pick.
+    calibration_rows
+        How many rows the predictions are made from.
+    seconds
+        What the search took, without the look at the test rows.
+    looks
+        How often the test rows were looked at for a file of this name, this time included.
+    test_sha256
+        The digest of the test rows.
+    blind, deterministic
+        What was asked for.
+    """
+
+    rules: tuple[Rule, ...]
+    sure: float
+    budget: float
+    power: Power
+    alternatives: tuple[Alternative, ...]
+    picked: int
+    calibration_rows: int
+    seconds: float
+    looks: int
+    test_sha256: str
+    blind: bool = False
+    deterministic: bool = False
+
+    @property
+    def choice(self) -> Alternative:
+        """The picked one."""
+        return self.alternatives[self.picked]
+
+    @property
+    def measured(self) -> tuple[Alternative, ...]:
+        """The alternatives whose chance was predicted: those that were searched."""
+        return tuple(one for one in self.alternatives if one.chance is not None)
+
+    @property
+    def reached(self) -> bool:
+        """Whether the pick has the chance that was asked for."""
+        return (self.choice.chance or 0.0) >= self.sure
+
+    def told(self) -> str:
+        """Say what was picked, and how sure it is."""
+        one = self.choice
+        sure = (
+            f"asked: {self.sure:g}"
+            if self.reached
+            else f"LESS than the {self.sure:g} that was asked for; nothing that was tried has more"
+        )
+        return (
+            f"Picked {one.name} among {len(self.measured)} alternatives: predicted accuracy "
+            f"{one.accuracy:.4f}, predicted chance of passing {one.chance:.2f} ({sure})."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return self.summary() | {"alternatives": [one.to_dict() for one in self.alternatives]}
+
+    def summary(self) -> dict[str, Any]:
+        """Return what goes into the file's metadata and from there into certificates."""
+        return {
+            "policy": [rule.to_dict() for rule in self.rules],
+            "sure": self.sure,
+            "budget": self.budget,
+            "blind": self.blind,
+            "deterministic": self.deterministic,
+            "searched": len(self.measured),
+            "considered": len(self.alternatives),
+            "picked": self.picked,
+            "chance": self.choice.chance,
+            "reached": self.reached,
+            "power": {
+                "chance": self.power.chance,
+                "test_rows": self.power.rows,
+                "needed_rows": self.power.needed,
+            },
+            "calibration_rows": self.calibration_rows,
+            "looks": self.looks,
+            "test_sha256": self.test_sha256,
+        }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, tuple | list) else value
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, tuple | list):
+        return "+".join(map(str, value))
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_text(one)}" for key, one in value.items())
+    return f"{value:g}" if isinstance(value, float) else str(value)

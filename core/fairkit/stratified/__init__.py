@@ -1,0 +1,1 @@
+"""Comparisons inside strata: pooled over them, and whether they agree."""

@@ -1,0 +1,213 @@
+"""The loops: counting rows in joint tables of three columns, and sums over boxes of their cells."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numba
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+CHUNK = 16_384
+"""Rows whose codes stay in the cache while they are counted in every table."""
+
+
+@numba.njit(cache=True, nogil=True)
+def count_states(codes: Any, state: Any, sizes: Any, offsets: Any, states: int, out: Any) -> None:
+    """Add one for each row and table: at its cells, and at its state.
+
+    Parameters
+    ----------
+    codes
+        uint8, shape [d, n].
+    state
+        uint8, shape [n], below `states`.
+    sizes
+        Cells of each column, shape [d].
+    offsets
+        Where the table of columns a < b < c begins, in cells, in lexicographic order.
+    states
+        How many.
+    out
+        int64, shape [cells · states]; it is added to.
+    """
+    d, n = codes.shape
+    pair = np.empty(n, np.int64)
+    table = 0
+    for a in range(d):
+        for b in range(a + 1, d):
+            if b + 1 == d:
+                continue
+            for i in range(n):
+                pair[i] = np.int64(codes[a, i]) * sizes[b] + codes[b, i]
+            for c in range(b + 1, d):
+                base, width = offsets[table], sizes[c]
+                for i in range(n):
+                    out[(base + pair[i] * width + codes[c, i]) * states + state[i]] += 1
+                table += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def count_sums(codes: Any, values: Any, sizes: Any, offsets: Any, out: Any) -> None:
+    """Add each row's values, int64, shape [n, J], at its cells in each table; `out` has shape [cells, J]."""
+    d, n = codes.shape
+    width_of_values = values.shape[1]
+    pair = np.empty(n, np.int64)
+    table = 0
+    for a in range(d):
+        for b in range(a + 1, d):
+            if b + 1 == d:
+                continue
+            for i in range(n):
+                pair[i] = np.int64(codes[a, i]) * sizes[b] + codes[b, i]
+            for c in range(b + 1, d):
+                base, width = offsets[table], sizes[c]
+                for i in range(n):
+                    at = base + pair[i] * width + codes[c, i]
+                    for j in range(width_of_values):
+                        out[at, j] += values[i, j]
+                table += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def boxes(table: Any, runs_b: Any, runs_c: Any) -> Any:
+    """Return sums over runs of the second and third axis, and up to each cell of the first.
+
+    Parameters
+    ----------
+    table
+        float64, shape [V, A, B, C].
+    runs_b, runs_c
+        First and last cell of each run, int64, shape [runs, 2].
+
+    Returns
+    -------
+    array
+        Shape [V, A + 1, runs of b · runs of c]: a run of the first axis is a difference of two of its rows.
+    """
+    sums, a, b, c = table.shape
+    nb, nc = len(runs_b), len(runs_c)
+    out = np.zeros((sums, a + 1, nb * nc))
+    along_c = np.empty(c + 1)
+    ran = np.empty((b + 1, nc))
+    for v in range(sums):
+        for i in range(a):
+            for k in range(nc):
+                ran[0, k] = 0.0
+            for j in range(b):
+                along_c[0] = 0.0
+                for k in range(c):
+                    along_c[k + 1] = along_c[k] + table[v, i, j, k]
+                for k in range(nc):
+                    ran[j + 1, k] = ran[j, k] + along_c[runs_c[k, 1] + 1] - along_c[runs_c[k, 0]]
+            for r in range(nb):
+                first, last = runs_b[r, 0], runs_b[r, 1] + 1
+                at = r * nc
+                for k in range(nc):
+                    out[v, i + 1, at + k] = out[v, i, at + k] + ran[last, k] - ran[first, k]
+    return out
+
+
+@numba.njit(cache=True, nogil=True)
+def large_enough(sums: Any, runs_a: Any, rows: float, base: int, least: float, all_base: float) -> int:
+    """Count the groups of a table that are large enough.
+
+    Parameters
+    ----------
+    sums
+        Of `boxes`; the first are the rows.
+    runs_a
+        Of the first axis.
+    rows
+        The least number of rows.
+    base
+        Which sum counts the denominator's rows.
+    least, all_base
+        How many of them must be inside and outside, and how many there are.
+    """
+    found = 0
+    width = sums.shape[2]
+    for r in range(len(runs_a)):
+        first, last = runs_a[r, 0], runs_a[r, 1] + 1
+        for k in range(width):
+            inside = sums[base, last, k] - sums[base, first, k]
+            found += (
+                (sums[0, last, k] - sums[0, first, k] >= rows)
+                & (inside >= least)
+                & (all_base - inside >= least)
+            )
+    return found
+
+
+@numba.njit(cache=True, nogil=True)
+def groups_of(
+    sums: Any, runs_a: Any, rows: float, base: int, least: float, all_base: float, found: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the number, shape [found], and the sums, shape [V, found], of each group that is large enough."""
+    height, width = sums.shape[0], sums.shape[2]
+    number = np.empty(found, np.int64)
+    out = np.empty((height, found))
+    at = 0
+    for r in range(len(runs_a)):
+        first, last = runs_a[r, 0], runs_a[r, 1] + 1
+        for k in range(width):
+            inside = sums[base, last, k] - sums[base, first, k]
+            if (
+                sums[0, last, k] - sums[0, first, k] >= rows
+                and inside >= least
+                and all_base - inside >= least
+            ):
+                number[at] = r * width + k
+                for v in range(height):
+                    out[v, at] = sums[v, last, k] - sums[v, first, k]
+                at += 1
+    return number, out
+
+
+@numba.njit(cache=True, nogil=True)
+def largest_statistics(
+    sums: Any,
+    real: Any,
+    runs_a: Any,
+    whole: Any,
+    compared: bool,
+    rows: float,
+    least: float,
+    all_base: float,
+    most: Any,
+) -> None:
+    """Raise `most`, shape [L], to the largest |Z_G| over its standard error in a table.
+
+    Parameters
+    ----------
+    sums
+        Of `boxes`: how many of the drawn rows, then L sums of noise.
+    real
+        Of `boxes`, of all rows: rows, and rows of the denominator.
+    runs_a, rows, least, all_base
+        As for `large_enough`.
+    whole
+        The sums of all drawn rows, shape [L + 1].
+    compared
+        Whether with the other rows, or with nothing.
+    most
+        Is changed.
+    """
+    width = sums.shape[2]
+    for r in range(len(runs_a)):
+        first, last = runs_a[r, 0], runs_a[r, 1] + 1
+        for k in range(width):
+            base = real[1, last, k] - real[1, first, k]
+            if real[0, last, k] - real[0, first, k] < rows or base < least or all_base - base < least:
+                continue
+            n = sums[0, last, k] - sums[0, first, k]
+            if n < 1 or (compared and n >= whole[0]):
+                continue
+            error = np.sqrt(1 / n - 1 / whole[0]) if compared else np.sqrt(1 / n)
+            for lane in range(len(most)):
+                z = (sums[lane + 1, last, k] - sums[lane + 1, first, k]) / n
+                if compared:
+                    z -= whole[lane + 1] / whole[0]
+                most[lane] = max(most[lane], abs(z) / error)

@@ -1,0 +1,269 @@
+"""What is measured of each group: what a row adds to the tables, and how sums become a number and its opposite."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+ONE = 2.0**30
+"""Fractions, and weights over the largest, are added up as whole multiples of 1 / ONE: in any order alike."""
+
+Kind = Literal["rate", "loss", "residual"]
+
+STATES, SOFT, RESIDUAL, LOSS = "states", "soft", "residual", "loss"
+_WIDTHS = {
+    (STATES, False): 4,
+    (SOFT, False): 12, (SOFT, True): 12,
+    (RESIDUAL, False): 3, (RESIDUAL, True): 5,
+    (LOSS, False): 2, (LOSS, True): 4,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A number about a group.
+
+    Attributes
+    ----------
+    name
+        As users know it.
+    kind
+        A ``rate`` or a mean ``loss`` is compared with the rest of the rows; a ``residual`` is outcome minus score.
+    worse
+        The sign of a difference, group minus rest, that is bad for the group; 0 where either may be: who gets what
+        others of the same kind do not get is treated better, and judged worse.
+    needs
+        What must be known of a row: ``outcome``, ``decision``, ``score``.
+    over, counted
+        Rates: 0/1 factors of (outcome 0, no), (outcome 0, yes), (outcome 1, no), (outcome 1, yes).
+    """
+
+    name: str
+    kind: Kind
+    worse: int
+    needs: frozenset[str]
+    over: tuple[int, ...] = (1, 1, 1, 1)
+    counted: tuple[int, ...] = (0, 0, 0, 0)
+
+    def statistic(self, soft: bool) -> str:
+        """Return the name of the statistic that it is made from."""
+        return {"rate": SOFT if soft else STATES, "loss": LOSS, "residual": RESIDUAL}[self.kind]
+
+
+MEASURES = {
+    one.name: one
+    for one in (
+        Measure("selection_rate", "rate", -1, frozenset({"decision"}), (1, 1, 1, 1), (0, 1, 0, 1)),
+        Measure("true_positive_rate", "rate", -1, frozenset({"outcome", "decision"}), (0, 0, 1, 1), (0, 0, 0, 1)),
+        Measure("false_positive_rate", "rate", 0, frozenset({"outcome", "decision"}), (1, 1, 0, 0), (0, 1, 0, 0)),
+        Measure("error_rate", "rate", 1, frozenset({"outcome", "decision"}), (1, 1, 1, 1), (0, 1, 1, 0)),
+        Measure("mean_loss", "loss", 1, frozenset({"outcome", "score"})),
+        Measure("calibration_residual", "residual", 1, frozenset({"outcome", "score"})),
+    )
+}  # fmt: skip
+
+
+def width_of(statistic: str, *, weighted: bool) -> int:
+    """Return how many sums a statistic has for each cell."""
+    return _WIDTHS[statistic, weighted]
+
+
+def values_of(
+    statistic: str,
+    outcome: Array,
+    decision: Array | None,
+    score: Array | None,
+    loss: Array | None,
+    weights: Array | None,
+) -> NDArray[Any]:
+    """Return what rows add to the tables: uint8 states, shape [n], or int64 sums, shape [n, J].
+
+    Parameters
+    ----------
+    statistic
+        Its name.
+    outcome, decision, score, loss
+        Each in [0, 1], shape [n]; what the statistic does not need may be None.
+    weights
+        Divided by the largest, shape [n]; None where all rows count the same.
+    """
+    if statistic == STATES:
+        assert decision is not None  # noqa: S101 -- asked for only where there are decisions
+        return (2 * (outcome > 0.5) + (decision > 0.5)).astype(np.uint8)
+    w = np.ones(len(outcome)) if weights is None else weights
+    ones = (w > 0) / ONE  # a row; one without weight is none
+    if statistic == SOFT:
+        assert decision is not None  # noqa: S101 -- as above
+        sums = [ones, w, w * decision, w**2, w**2 * decision, w**2 * decision**2]
+        positive = outcome > 0.5
+        parts = [np.where(positive == side, one, 0.0) for side in (False, True) for one in sums]
+    elif statistic == RESIDUAL:
+        assert score is not None  # noqa: S101 -- as above
+        parts = [ones, w, w * outcome, w * score, w**2]
+        parts = parts if weights is not None else [ones, outcome, score]
+    else:
+        assert loss is not None  # noqa: S101 -- as above
+        parts = [ones, w, w * loss, w**2] if weights is not None else [ones, loss]
+    return np.rint(np.stack(parts, axis=1) * ONE).astype(np.int64)
+
+
+def planes(measure: Measure, tables: NDArray[np.int64], *, weighted: bool, soft: bool) -> Array:
+    """Turn sums by cell into those that the measure reads: rows and the denominator's rows first.
+
+    Parameters
+    ----------
+    measure
+        What is measured.
+    tables
+        Shape [cells, J].
+    weighted, soft
+        Whether rows have weights, and whether the tables are of randomized or weighted decisions.
+
+    Returns
+    -------
+    array
+        Shape [cells, V].
+    """
+    whole = tables.astype(np.float64)
+    if measure.kind == "rate":
+        over, counted = np.array(measure.over, float), np.array(measure.counted, float)
+        if not soft:
+            return np.asarray(whole @ np.stack([np.ones(4), over, counted], axis=1))
+        return _soft_planes(whole, over, counted)
+    rows = whole[:, :1]
+    rest = whole[:, 1:] / ONE
+    return np.concatenate([rows, rows, rest], axis=1)
+
+
+def _soft_planes(whole: Array, over: Array, counted: Array) -> Array:
+    """Return rows, the denominator's rows, base, Σ w e, Σ w², Σ w² e, Σ w² e², with e the counted part of a row."""
+    sides = whole.reshape(-1, 2, 6)
+    rows, scaled = sides[:, :, 0], sides[:, :, 1:] / ONE
+    out = np.zeros((len(whole), 7))
+    out[:, 0] = rows.sum(axis=1)
+    for side in (0, 1):
+        if not over[2 * side : 2 * side + 2].any():
+            continue
+        no, yes = counted[2 * side : 2 * side + 2]  # e = no + (yes - no) h
+        w, wh, w2, w2h, w2hh = scaled[:, side].T
+        slope = yes - no
+        out[:, 1] += rows[:, side]
+        out[:, 2] += w
+        out[:, 3] += no * w + slope * wh
+        out[:, 4] += w2
+        out[:, 5] += no * w2 + slope * w2h
+        out[:, 6] += no * w2 + 2 * no * slope * w2h + slope**2 * w2hh
+    return out
+
+
+def softened(values: NDArray[Any]) -> NDArray[np.int64]:
+    """Turn states of rows, uint8, shape [n], into the sums of randomized decisions, shape [n, 12]."""
+    return np.asarray(_AS_SOFT[values])
+
+
+def softened_tables(tables: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Turn counts of states, shape [..., 4], into the sums of randomized decisions, shape [..., 12]."""
+    return np.asarray(tables @ _AS_SOFT)
+
+
+def _as_soft() -> NDArray[np.int64]:
+    one = int(ONE)
+    rows = np.zeros((4, 12), dtype=np.int64)
+    for outcome in (0, 1):
+        for yes in (0, 1):
+            sums = [1, one, one * yes, one, one * yes, one * yes]
+            rows[2 * outcome + yes, 6 * outcome : 6 * outcome + 6] = sums
+    return rows
+
+
+_AS_SOFT = _as_soft()
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """Groups and what they are compared with.
+
+    Attributes
+    ----------
+    p, n
+        The rate, outcome rate or mean loss in each group, and its rows (effective ones under weights), shape [G].
+    q, m
+        The same outside; None for a residual.
+    centre
+        What is taken off: for a residual the mean score, shape [G]; else zeros.
+    rows
+        Shape [G].
+    """
+
+    p: Array
+    n: Array
+    q: Array | None
+    m: Array | None
+    centre: Array
+    rows: Array
+
+    @property
+    def difference(self) -> Array:
+        """Group minus rest, or outcome minus score, shape [G]."""
+        return self.p - (self.centre if self.q is None else self.q)
+
+    @property
+    def rest(self) -> Array:
+        """What the group is compared with, shape [G]."""
+        return self.centre if self.q is None else self.q
+
+    def take(self, places: NDArray[Any]) -> Sides:
+        """Return some groups."""
+        q, m = (None if one is None else one[places] for one in (self.q, self.m))
+        return Sides(self.p[places], self.n[places], q, m, self.centre[places], self.rows[places])
+
+
+def sides(measure: Measure, sums: Array, total: Array, *, weighted: bool, soft: bool) -> Sides:
+    """Turn sums into groups and what they are compared with.
+
+    Parameters
+    ----------
+    measure
+        What is measured.
+    sums
+        Of the planes, shape [V, G].
+    total
+        Of all rows that groups are compared with, shape [V].
+    weighted, soft
+        As for `planes`.
+    """
+    with np.errstate(all="ignore"):
+        if measure.kind == "residual":
+            if not weighted:
+                rows, _, y, s = sums
+                return Sides(y / rows, rows, None, None, s / rows, rows)
+            _, _, w, wy, ws, w2 = sums
+            return Sides(wy / w, w**2 / w2, None, None, ws / w, sums[0])
+        p, n = _mean(measure, sums, weighted, soft)
+        q, m = _mean(measure, total[:, None] - sums, weighted, soft)
+    return Sides(p, n, q, m, np.zeros_like(p), sums[0])
+
+
+def _mean(measure: Measure, sums: Array, weighted: bool, soft: bool) -> tuple[Array, Array]:
+    if measure.kind == "loss":
+        if not weighted:
+            return sums[2] / sums[0], sums[0]
+        return sums[3] / sums[2], sums[2] ** 2 / sums[4]
+    if not soft:
+        return sums[2] / sums[1], sums[1]
+    _, _, w, we, w2, w2e, w2ee = sums
+    rate = np.clip(we / w, 0, 1)
+    kish = w**2 / w2
+    square = w2ee - 2 * rate * w2e + rate**2 * w2
+    tiny = square <= 1e-12 * w2
+    n = np.where(tiny, kish, np.minimum(kish, rate * (1 - rate) * w**2 / np.where(tiny, 1.0, square)))
+    return rate, n

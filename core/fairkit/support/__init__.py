@@ -1,0 +1,1 @@
+"""What every room stands on: atomic files, text from outside, phases of time, names that are loaded when used."""

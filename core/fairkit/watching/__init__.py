@@ -1,0 +1,1 @@
+"""Watching decisions over time: statements that hold at every look."""

@@ -1,0 +1,203 @@
+"""Detectors of recent change: e-detectors with a promised run length, and where in time a change was.
+
+An e-detector (Shin, Ramdas & Rinaldo 2024) for a limit sums, once a batch, the evidence of sequences that start at
+every batch: R ← (1 + R)·exp(increment). While the limit is kept, E[R_t] ≤ t, so that the mean number of batches until a
+weighted mean of the R reaches A is at least A, for every sequence of rates that keep the limit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+EXCESSES = np.geomspace(0.005, 0.1, 8)
+"""How far beyond the limit the detectors look, in rates."""
+
+LARGEST = 1e12
+"""Where evidence is capped, against overflow."""
+
+LEAST_ROWS = 100
+"""Rows of each group in a batch of a contrast; days with fewer are taken together."""
+
+_DECAY = 0.5 ** (1 / 10)
+_PRIOR = 50.0
+LOCATED_WITHIN = 90
+"""Batches before an alarm in which the change is looked for."""
+
+_NEAR = 3.0
+
+
+def rate_increments(counted: Array, n: Array, limit: float) -> Array:
+    """Return λ_k S - n log(1 + p₀(exp(λ_k) - 1)) of a rate that is to stay at most p₀.
+
+    Parameters
+    ----------
+    counted, n
+        S and n of each batch, of one shape.
+    limit
+        p₀ in [0, 1]. The rate that is to stay at least p₀ is that of the others, at most 1 - p₀.
+
+    Returns
+    -------
+    array
+        Shape [..., K]; λ_k belongs to the excess d_k, log((p₀+d)(1-p₀) / (p₀(1-p₀-d))).
+    """
+    p = min(max(limit, 1e-6), 1 - 1e-6)
+    d = np.minimum(EXCESSES, (1 - p) / 2)
+    grid = np.log((p + d) * (1 - p) / (p * (1 - p - d)))
+    return np.asarray(grid * counted[..., None] - n[..., None] * np.log1p(p * np.expm1(grid)))
+
+
+def contrast_increments(value: Array, information: Array, limit: float) -> Array:
+    """Return δ_k I (D - ε) - δ_k² I/2 of a contrast that is to stay at most ε.
+
+    Parameters
+    ----------
+    value, information
+        D and I = 1/se² of each batch, of one shape; NaN or 0 where a batch says nothing.
+    limit
+        ε.
+    """
+    known = np.isfinite(value) & (information > 0)
+    value, information = np.where(known, value, limit), np.where(known, information, 0.0)
+    return np.asarray(information[..., None] * (EXCESSES * (value - limit)[..., None] - EXCESSES**2 / 2))
+
+
+@dataclass(slots=True)
+class Detector:
+    """The evidence of several streams against one limit, batch by batch.
+
+    Attributes
+    ----------
+    weights
+        Of the streams, shape [S]; they add up to at most 1.
+    length
+        A: the mean run length that is promised, in batches.
+    evidence
+        R of each stream and excess, shape [S, K].
+    """
+
+    weights: Array
+    length: float
+    evidence: Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget all evidence."""
+        self.evidence = np.zeros((len(self.weights), len(EXCESSES)))
+
+    def step(self, increments: Array) -> float:
+        """Take one batch's increments, shape [S, K], and return the weighted evidence: an alarm at `length`."""
+        grown = (1 + self.evidence) * np.exp(np.minimum(increments, 30.0))
+        self.evidence = np.minimum(grown, LARGEST)
+        return float(self.weights @ self.evidence.mean(axis=1))
+
+
+def batches(n_a: Array, n_b: Array) -> NDArray[np.int64]:
+    """Return the batch of each day: days are taken together until both groups have `LEAST_ROWS` rows.
+
+    Parameters
+    ----------
+    n_a, n_b
+        Rows by day, shape [T].
+
+    Returns
+    -------
+    array
+        Shape [T], rising; -1 for days after the last whole batch.
+    """
+    if ((n_a >= LEAST_ROWS) & (n_b >= LEAST_ROWS)).all():
+        return np.arange(len(n_a))
+    found = np.full(len(n_a), -1, dtype=np.int64)
+    number, start, a, b = 0, 0, 0.0, 0.0
+    for day, (x, y) in enumerate(zip(n_a.tolist(), n_b.tolist(), strict=True)):
+        a, b = a + x, b + y
+        if a >= LEAST_ROWS and b >= LEAST_ROWS:
+            found[start : day + 1] = number
+            number, start, a, b = number + 1, day + 1, 0.0, 0.0
+    return found
+
+
+def contrasts(
+    first: tuple[Array, Array], second: tuple[Array, Array], scale: float, reference: tuple[float, float]
+) -> tuple[Array, Array]:
+    """Return D = p_a - scale · p_b by batch, and its information, each at the batch's last day.
+
+    The variance is made with the rates of earlier batches, in sums that halve every ten batches, so that a batch
+    does not choose its own weight.
+
+    Parameters
+    ----------
+    first, second
+        Counted and rows of the groups a and b by day, each [T].
+    scale
+        1 for a difference; the limit for a ratio.
+    reference
+        The rates to begin with, such as a certificate's; 0.5 where nothing is known.
+
+    Returns
+    -------
+    array, array
+        Shape [T]; NaN and 0 on days that end no batch.
+    """
+    days = len(first[0])
+    value, information = np.full(days, np.nan), np.zeros(days)
+    number = batches(first[1], second[1])
+    whole = int(number.max(initial=-1)) + 1
+    if whole == 0:
+        return value, information
+    kept = number >= 0
+    sums = np.array([np.bincount(number[kept], part[kept], whole) for part in (*first, *second)])
+    last = np.zeros(whole, dtype=np.int64)
+    last[number[kept]] = np.flatnonzero(kept)
+    state = np.array([reference[0] * _PRIOR, _PRIOR, reference[1] * _PRIOR, _PRIOR])
+    before = np.empty_like(sums)
+    for batch in range(whole):
+        before[:, batch] = state
+        state = _DECAY * state + sums[:, batch]
+    rate_a, rate_b = ((before[i] + 1) / (before[i + 1] + 2) for i in (0, 2))
+    variance = rate_a * (1 - rate_a) / sums[1] + scale**2 * rate_b * (1 - rate_b) / sums[3]
+    value[last] = sums[0] / sums[1] - scale * sums[2] / sums[3]
+    information[last] = 1 / variance
+    return value, information
+
+
+def locate(value: Array, information: Array) -> tuple[int, int, int]:
+    """Find where the mean of a sequence changed: the likeliest last day before the change, and its range.
+
+    The likelihood of two means around a split, in the last `LOCATED_WITHIN` entries; the range holds the splits whose
+    log likelihood is within 3 of the best.
+
+    Parameters
+    ----------
+    value, information
+        By day, shape [T]; days without information do not count.
+
+    Returns
+    -------
+    int, int, int
+        Places in the sequence: the likeliest, the earliest and the latest last day before the change. -1 stands for the
+        time before the sequence.
+    """
+    start = max(len(value) - LOCATED_WITHIN, 0)
+    known = np.flatnonzero((information > 0) & np.isfinite(value))
+    known = known[known >= start]
+    if len(known) < 2:
+        place = len(value) - 1
+        return place, start - 1, place
+    weight, weighted = information[known], information[known] * value[known]
+    before, first = np.cumsum(weight)[:-1], np.cumsum(weighted)[:-1]
+    after, second = weight.sum() - before, weighted.sum() - first
+    gain = 0.5 * before * after / (before + after) * (second / after - first / before) ** 2
+    best = int(gain.argmax())
+    near = np.flatnonzero(gain >= gain[best] - _NEAR)
+    return int(known[best]), int(known[near[0]]), int(known[near[-1]])

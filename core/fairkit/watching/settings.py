@@ -1,0 +1,227 @@
+"""What a watch was asked at its start: rules, columns, groups, what is expected. Nothing of it changes later."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from datetime import date
+from typing import Any, Self
+
+from fairkit.data.roles import Sensitive
+from fairkit.errors import ParameterError, PolicyError
+from fairkit.results.policy import Rule
+
+WINDOWS_A_YEAR = 52
+POOLED = ""
+"""The split with one group: everybody."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """The columns of decisions' tables.
+
+    Attributes
+    ----------
+    decision
+        The decision: the favorable value or another, or 1 or 0.
+    favorable_decision
+        The value of a favorable decision; None: that of the label, or 1.
+    score
+        A number for each decision whose mean is watched; None: none.
+    label, favorable
+        The outcome and its favorable value; an outcome that is missing may come later.
+    id
+        What labels that come later name a decision by.
+    weights
+        Weights of the decisions.
+    day
+        The day of the decision; None: it is in the file's name, or said with each table.
+    """
+
+    decision: str
+    favorable_decision: Any = None
+    score: str | None = None
+    label: str | None = None
+    favorable: Any = None
+    id: str | None = None
+    weights: str | None = None
+    day: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """What is expected before the first decision, from a certificate or an audit.
+
+    Attributes
+    ----------
+    rates
+        By split, group and rate; the split ``""`` holds the rates of everybody, under the group ``""``.
+    shares
+        By split and group: the share of the rows.
+    numbers
+        By metric and sensitive column (``metric:column``): value and interval.
+    """
+
+    rates: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+    shares: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    numbers: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
+
+    def rate(self, split: str, group: str, name: str) -> float | None:
+        """Return an expected rate; None where none is known."""
+        return self.rates.get(split, {}).get(group, {}).get(name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchSettings:
+    """The settings of a watch.
+
+    Attributes
+    ----------
+    rules
+        The policy, as in a configuration file.
+    columns
+        What the tables' columns are.
+    sensitive
+        The ways to split people into groups, as ``sex`` or ``age:25:60+sex``.
+    missing
+        ``drop`` or ``group``: rows without a sensitive value.
+    groups
+        By split: the groups that are expected, in order. Others are counted as they come.
+    reference
+        What is expected of them.
+    confidence
+        Of all verdicts together, at all times; of all bands of groups, too.
+    horizon
+        Days after which a decision's outcome is known or counted as unresolved; 0 where outcomes come with the
+        decisions.
+    selective
+        Whether outcomes exist for favorable decisions only.
+    review_rows
+        Rows expected before the next review: intervals between groups are narrowest at a tenth of them.
+    run_length
+        Batches (days) between false alarms of recent change, on average, all rules together.
+    since
+        The first day; None: that of the first decisions.
+    model, sha256, certificate, alias
+        What is watched: its name, the file's digest, the certificate's digest, the alias that may be taken back.
+    """
+
+    rules: tuple[Mapping[str, Any], ...]
+    columns: Columns
+    sensitive: tuple[str, ...] = ()
+    missing: str = "drop"
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    reference: Reference = field(default_factory=Reference)
+    confidence: float = 0.95
+    horizon: int = 0
+    selective: bool = False
+    review_rows: int = 100_000
+    run_length: int = 1_000
+    since: str | None = None
+    model: str | None = None
+    sha256: str | None = None
+    certificate: str | None = None
+    alias: str | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.confidence < 1:
+            raise ParameterError(f"confidence {self.confidence} is not between 0 and 1; 0.95 is usual")
+        for name, least in (("horizon", 0), ("review_rows", 100), ("run_length", 10)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < least:
+                raise ParameterError(f"{name.replace('_', ' ')} {value} is too small; give at least {least}")
+        if self.since is not None:
+            read_day(self.since)
+        if self.missing not in ("drop", "group"):
+            raise ParameterError(f"missing is 'drop' or 'group', not {self.missing!r}")
+        if not self.rules and not self.sensitive:
+            raise PolicyError("there is nothing to watch: give rules (a policy) or sensitive columns")
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the settings in their one JSON form."""
+        return hashlib.sha256(canonical(self.to_dict())).hexdigest()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        plain: dict[str, Any] = {}
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if one.name in ("columns", "reference"):
+                value = {inner.name: _plain(getattr(value, inner.name)) for inner in fields(value)}
+            plain[one.name] = _plain(value)
+        return plain
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote.
+
+        Raises
+        ------
+        ParameterError
+            It has another form.
+        """
+        try:
+            numbers = {
+                key: (float(a), float(b), float(c))
+                for key, (a, b, c) in record["reference"]["numbers"].items()
+            }
+            return cls(
+                **{
+                    **record,
+                    "rules": tuple(record["rules"]),
+                    "sensitive": tuple(record["sensitive"]),
+                    "groups": {split: tuple(names) for split, names in record["groups"].items()},
+                    "columns": Columns(**record["columns"]),
+                    "reference": Reference(**{**record["reference"], "numbers": numbers}),
+                }
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            if isinstance(error, (ParameterError, PolicyError)):
+                raise
+            raise ParameterError(f"policy.json is not what `fairkit watch init` writes: {error}") from None
+
+    def policy(self) -> tuple[Rule, ...]:
+        """Return the rules."""
+        return tuple(
+            Rule(
+                metric=one["metric"],
+                sensitive=one.get("sensitive"),
+                maximum=one.get("max"),
+                minimum=one.get("min"),
+                support=one.get("support"),
+            )
+            for one in self.rules
+        )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(inner) for key, inner in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, tuple | list) else value
+
+
+def canonical(value: Any) -> bytes:
+    """Return a JSON value in one form: sorted keys, no spaces."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def read_day(text: str) -> date:
+    """Read a day in the form 2026-11-21.
+
+    Raises
+    ------
+    ParameterError
+        It has another form.
+    """
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise ParameterError(f"{text!r} is no day; write it as 2026-11-21") from None
+
+
+def split_name(text: str) -> str:
+    """Return the name of a split: ``age:25:60+sex`` is ``age+sex``."""
+    return Sensitive.parse(text, [part.partition(":")[0] for part in text.split("+")]).name

@@ -1,0 +1,133 @@
+"""One batch of rows, totalled: by group, and where it is asked for by stratum, by bucket of clusters, by proxy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.data.clusters import BUCKETS
+from fairkit.dependent import SCORE_BUCKETS
+from fairkit.statistics import Scores
+from fairkit_group.proxies import proxy_totals
+from fairkit_group.totals import GroupTotals, Key, StratumKey, collected, summed
+from fairkit_group.unknowns import some_rows
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit.data.dataset import Batch, Dataset
+    from fairkit.statistics import Rows, Statistic
+
+SCORE_CELLS = 500_000
+"""Scores by bucket say how much rows of a cluster add up; they need not be as fine as those by group."""
+
+
+class Collecting:
+    """Adds one batch up.
+
+    Parameters
+    ----------
+    batch
+        The rows.
+    dataset
+        Knows groups and strata.
+    """
+
+    def __init__(self, batch: Batch, dataset: Dataset) -> None:
+        self.batch, self.dataset = batch, dataset
+        self.parts: dict[Key, Any] = {}
+        self.missing: dict[Key, Any] = {}
+        self.clusters: dict[Key, Any] = {}
+        self.missing_clusters: dict[Key, Any] = {}
+        self.strata: dict[StratumKey, Any] = {}
+        self.strata_clusters: dict[StratumKey, Any] = {}
+        self.proxies: dict[tuple[str, str | None], Any] = {}
+
+    def totals(self) -> GroupTotals:
+        """Return what was added."""
+        return GroupTotals(
+            parts=self.parts,
+            missing=self.missing,
+            clusters=self.clusters,
+            missing_clusters=self.missing_clusters,
+            strata=self.strata,
+            strata_clusters=self.strata_clusters,
+            proxies=self.proxies,
+        )
+
+    def add(self, label: str | None, rows: Rows, statistics: Mapping[str, Statistic]) -> None:
+        """Add the rows as one class sees them."""
+        for sensitive, found, n_groups in self._splits():
+            known, codes, whole, buckets = found >= 0, found, rows, self.batch.clusters
+            if not known.all():
+                self._add_missing(sensitive, label, rows, statistics, ~known)
+                whole, codes = some_rows(rows, known), found[known]
+                buckets = None if buckets is None else buckets[known]
+            for key, statistic in statistics.items():
+                self.parts[sensitive, label, key] = collected(statistic, whole, codes, n_groups)
+                if buckets is not None:
+                    self.clusters[sensitive, label, key] = _by_bucket(
+                        statistic, whole, codes, buckets, n_groups
+                    )
+            if sensitive is not None:
+                self._add_strata(sensitive, label, whole, statistics, codes, n_groups, known)
+        for name, shares in self.batch.probabilities.items():
+            self.proxies[name, label] = proxy_totals(rows, shares)
+
+    def _splits(self) -> Iterator[tuple[str | None, NDArray[np.int64], int]]:
+        if not self.batch.groups:
+            yield None, np.zeros(len(self.batch), dtype=np.int64), 1
+        for sensitive, codes in self.batch.groups.items():
+            yield sensitive, codes, len(self.dataset.group_names(sensitive))
+
+    def _add_missing(
+        self,
+        sensitive: str | None,
+        label: str | None,
+        rows: Rows,
+        statistics: Mapping[str, Statistic],
+        gone: NDArray[np.bool_],
+    ) -> None:
+        rest = some_rows(rows, gone)
+        none = np.zeros(len(rest.outcome), dtype=np.int64)
+        for key, statistic in statistics.items():
+            self.missing[sensitive, label, key] = collected(statistic, rest, none, 1)
+            if self.batch.clusters is not None:
+                buckets = self.batch.clusters[gone]
+                self.missing_clusters[sensitive, label, key] = _by_bucket(statistic, rest, none, buckets, 1)
+
+    def _add_strata(
+        self,
+        sensitive: str,
+        label: str | None,
+        rows: Rows,
+        statistics: Mapping[str, Statistic],
+        codes: NDArray[np.int64],
+        n_groups: int,
+        known: NDArray[np.bool_],
+    ) -> None:
+        for within, strata in self.batch.strata.items():
+            count = len(self.dataset.stratum_names(within)) * n_groups
+            cells = (strata if known.all() else strata[known]) * n_groups + codes
+            for key, statistic in statistics.items():
+                place = (within, sensitive, label, key)
+                if self.batch.clusters is None:
+                    self.strata[place] = collected(statistic, rows, cells, count)
+                elif not isinstance(statistic, Scores):
+                    buckets = self.batch.clusters if known.all() else self.batch.clusters[known]
+                    self.strata[place] = collected(statistic, rows, cells, count)
+                    self.strata_clusters[place] = summed(
+                        statistic, rows, cells * BUCKETS + buckets, count * BUCKETS
+                    )
+
+
+def _by_bucket(
+    statistic: Statistic, rows: Rows, codes: NDArray[np.int64], buckets: NDArray[np.int64], n_groups: int
+) -> Any:
+    if isinstance(statistic, Scores):
+        fewer = buckets // (BUCKETS // SCORE_BUCKETS)
+        coarse = Scores(statistic.low, statistic.high, statistic.limit, SCORE_CELLS)
+        return collected(coarse, rows, codes * SCORE_BUCKETS + fewer, n_groups * SCORE_BUCKETS)
+    return summed(statistic, rows, codes * BUCKETS + buckets, n_groups * BUCKETS)

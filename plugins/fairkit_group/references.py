@@ -1,0 +1,226 @@
+"""Every group against one: signed differences and ratios, with intervals that hold for all groups at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.data.roles import HIGHEST, LARGEST, reference_of
+from fairkit.intervals import difference_limits, guarded, pairwise_quantile, ratio_limits, two_sided
+from fairkit.limits.dunnett import dunnett_quantile
+from fairkit.results.findings import GroupValue
+from fairkit_group.ranking import SCORES
+from fairkit_group.standardised import mean_differences
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit.auditors import AuditContext
+    from fairkit.metrics import Estimate
+    from fairkit.results.findings import Better, Finding
+    from fairkit_group.section import Section
+
+    Array = NDArray[np.float64]
+
+IMPACT_RATIO = "impact_ratio"
+ODDS_RATIO = "odds_ratio"
+STANDARDISED = "standardized_mean_difference"
+
+_DECIDES = ("selection_rate", "mean_prediction")
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """The group that others are compared with.
+
+    Attributes
+    ----------
+    place
+        Among the groups.
+    chosen
+        Whether the data chose it, by its rate: the comparison must then hold whichever group it had been.
+    """
+
+    place: int
+    chosen: bool = False
+
+    def quantile(self, errors: Array, confidence: float, correlation: Array | None) -> float:
+        """Return the factor with which all comparisons hold at once.
+
+        Dunnett's for independent groups; Tukey's where the data chose the reference; Šidák's where groups depend.
+
+        Parameters
+        ----------
+        errors
+            Standard errors of the groups' numbers, shape [G].
+        confidence
+            Of all together.
+        correlation
+            Between groups; None: independent.
+        """
+        level, groups = guarded(confidence), len(errors)
+        if correlation is not None:
+            count = groups * (groups - 1) // 2 if self.chosen else groups - 1
+            return two_sided(level ** (1 / max(count, 1)))
+        if self.chosen:
+            return pairwise_quantile(groups, level)
+        squares = errors**2
+        others = np.delete(squares, self.place)
+        with np.errstate(all="ignore"):
+            ratios = np.nan_to_num(squares[self.place] / (squares[self.place] + others), nan=0.5)
+        return dunnett_quantile(ratios.tolist(), level)
+
+
+def asked_reference(context: AuditContext, sensitive: str | None) -> str | None:
+    """Return the group that was named for a sensitive column; None where none was."""
+    columns = list(context.dataset.profile.groups)
+    for text in context.dataset.roles.reference:
+        name, group = reference_of(text, columns)
+        if name == sensitive:
+            return group
+    return None
+
+
+def reference_in(section: Section) -> Reference | None:
+    """Return the reference of a section's column; None where none was named."""
+    asked = asked_reference(section.context, section.sensitive)
+    if asked is None:
+        return None
+    if asked == LARGEST:
+        return Reference(int(np.argmax(section.about.rows)))
+    if asked != HIGHEST:
+        return Reference(section.about.names.index(asked))
+    by = next((section.estimates[name][1] for name in _DECIDES if name in section.estimates), None)
+    if by is None or not np.isfinite(by.values).any():
+        return None
+    return Reference(int(np.nanargmax(by.values)), chosen=True)
+
+
+def against_reference(section: Section) -> list[Finding]:
+    """Return every number of every group against the reference's; nothing where no reference was named."""
+    reference = reference_in(section)
+    if reference is None:
+        return []
+    found: list[Finding] = []
+    for name, (metric, estimate) in section.estimates.items():
+        names = {"difference": [f"{name}_difference"], "ratio": [f"{name}_ratio"]}
+        if metric.alias:
+            names = {kind: [*own, f"{metric.alias}_{kind}"] for kind, own in names.items()}
+        if name == "selection_rate":
+            names["ratio"].append(IMPACT_RATIO)
+        for kind in ("difference", "ratio"):
+            if kind in metric.between:
+                found += [_finding(section, reference, estimate, kind, each) for each in names[kind]]
+    table = section.totals.get(SCORES.key)
+    if table is not None and not hasattr(table, "error"):
+        standard = mean_differences(table, section.buckets.get(SCORES.key), reference.place)
+        found.append(_finding(section, reference, standard, "number", STANDARDISED))
+    return found
+
+
+def _finding(section: Section, reference: Reference, estimate: Estimate, kind: str, metric: str) -> Finding:
+    """Write one number of all groups; its value is that of the group that is farthest from the reference."""
+    about, place = section.about, reference.place
+    others = [g for g in range(len(about.names)) if g != place and math.isfinite(estimate.values[g])]
+    usable = others if math.isfinite(estimate.values[place]) else []
+    compared = Compared(estimate, reference, tuple(usable), kind)
+    values = compared.values
+    worst = compared.worst(lowest=metric == IMPACT_RATIO)
+    low, high = compared.limits(about.confidence)
+    better: Better = "higher" if metric == IMPACT_RATIO else "none"
+
+    def interval(confidence: float) -> tuple[float, float] | None:
+        ends = compared.limits(confidence)
+        pair = float(ends[0][worst]), float(ends[1][worst])
+        return pair if all(map(math.isfinite, pair)) else None
+
+    groups = tuple(
+        GroupValue(
+            group=about.names[g], rows=about.rows[g], value=_finite(v), interval=(float(lo), float(hi))
+        )
+        for g, v, lo, hi in zip(usable, values, low, high, strict=True)
+    )
+    evidence: dict[str, Any] = {}
+    if usable:
+        evidence = {"group": about.names[usable[worst]]}
+    found = about.finding(
+        metric,
+        better,
+        float(values[worst]) if usable else math.nan,
+        interval,
+        groups=groups,
+        evidence=evidence,
+        caveats=about.caveats.of(estimate),
+    )
+    return replace(found, reference=about.names[place])
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Groups against the reference.
+
+    Attributes
+    ----------
+    estimate
+        Of every group.
+    reference
+        The group that the others are compared with.
+    groups
+        The others' places.
+    kind
+        ``difference``, ``ratio``, or ``number`` where the estimate is the comparison already.
+    """
+
+    estimate: Estimate
+    reference: Reference
+    groups: tuple[int, ...]
+    kind: str
+
+    @property
+    def values(self) -> Array:
+        """The groups' differences from, or ratios to, the reference."""
+        own = self.estimate.values[list(self.groups)]
+        base = self.estimate.values[self.reference.place]
+        if self.kind == "number" or not self.groups:
+            return np.asarray(own)
+        with np.errstate(all="ignore"):
+            return np.asarray(
+                own - base if self.kind == "difference" else np.where(base > 0, own / base, np.nan)
+            )
+
+    def worst(self, *, lowest: bool) -> int:
+        """Return which group is farthest from the reference, or lowest."""
+        if not self.groups:
+            return 0
+        with np.errstate(all="ignore"):
+            distance = np.abs(np.log(self.values) if self.kind == "ratio" else self.values)
+            far = -self.values if lowest else distance
+        return int(np.argmax(np.nan_to_num(far, nan=-1e300, posinf=1e300)))
+
+    def limits(self, confidence: float) -> tuple[Array, Array]:
+        """Return the limits of every group, which hold for all at once."""
+        nothing = np.empty(0)
+        if not self.groups:
+            return nothing, nothing
+        estimate, groups = self.estimate, np.array(self.groups)
+        places = np.append(groups, self.reference.place)
+        low, high = estimate.limits(two_sided(confidence))
+        reference = Reference(len(groups), self.reference.chosen)
+        together = None if estimate.correlation is None else estimate.correlation[np.ix_(places, places)]
+        z = reference.quantile((high - low)[places], confidence, together)
+        if self.kind == "number":
+            ends = estimate.limits(z)
+            return ends[0][groups], ends[1][groups]
+        function: Callable[..., tuple[Array, Array]] = (
+            difference_limits if self.kind == "difference" else ratio_limits
+        )
+        base = np.full(len(groups), self.reference.place)
+        return function(estimate.values, estimate.limits, z, groups, base, estimate.correlation)

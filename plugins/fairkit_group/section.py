@@ -1,0 +1,280 @@
+"""The findings of one sensitive column (or of all rows) and one class, from totals: every metric, every disparity."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.dependent import by_bucket, clustered
+from fairkit.intervals import Spread, two_sided
+from fairkit.metrics import CONFUSION, Estimate, Metric, Rate
+from fairkit.statistics import ScoreTable, Sums
+from fairkit_group.about import About
+from fairkit_group.between import comparisons, odds
+from fairkit_group.misclassified import told
+from fairkit_group.parity import parity_of_scores
+from fairkit_group.ranking import SCORES, RocAuc
+from fairkit_group.simultaneous import Family
+from fairkit_group.totals import Failure
+from fairkit_group.unknowns import Unknowns
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit.auditors import AuditContext, Auditor
+    from fairkit.results.findings import Better, Finding, GroupValue
+
+LOSSES: Mapping[str, str] = {
+    "logistic": "log_loss",
+    "squared": "brier_score",
+    "zero_one": "accuracy",
+    "absolute": "mean_absolute_error",
+}
+"""The metric that measures a loss."""
+
+
+class Section:
+    """What the auditor says of one sensitive column (None: all rows) and one class.
+
+    Parameters
+    ----------
+    auditor
+        The auditor `group`, for its parameters.
+    context
+        The audit.
+    sensitive, label
+        The column and the class.
+    totals
+        Each statistic of the groups, by its key.
+    buckets
+        Each statistic's sums by group and bucket of clusters, where rows depend on each other.
+    without
+        Each statistic of the rows without a group.
+    """
+
+    def __init__(
+        self,
+        auditor: Auditor,
+        context: AuditContext,
+        sensitive: str | None,
+        label: str | None,
+        totals: Mapping[str, Any],
+        buckets: Mapping[str, Any] | None = None,
+        without: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.parameters, self.context = auditor.parameters, context
+        self.sensitive, self.label = sensitive, label
+        self.totals, self.buckets, self.without = totals, buckets or {}, without or {}
+        self.labelled = context.dataset.roles.label is not None
+        self.about = About.of(auditor, context, sensitive, label)
+        self.failures: list[Finding] = []
+        self.estimates = self._estimate_all()
+
+    def _estimate_all(self) -> dict[str, tuple[Metric, Estimate]]:
+        """Every metric's estimate; one that raises becomes a finding that says so."""
+        estimates = {}
+        task = self.context.scorer.task
+        for cls in self.context.metrics:
+            if ("binary" if task == "multiclass" else task) not in cls.tasks:
+                continue
+            metric = cls()
+            totals = self.totals.get(metric.statistic.key)
+            if totals is None or (not self.labelled and cls.outcome):
+                continue
+            if self._accuracy_only() and cls.name != "accuracy":
+                continue
+            if isinstance(totals, Failure):
+                self.failures.append(self.about.failed(cls, totals.error))
+                continue
+            rng = self.context.rng(f"{cls.name} {self.sensitive} {self.label}")
+            try:
+                estimates[cls.name] = (metric, self._dependent(metric, totals, metric.estimate(totals, rng)))
+            except Exception as error:
+                self.failures.append(self.about.failed(cls, error))
+        return estimates
+
+    def _dependent(self, metric: Metric, totals: Any, estimate: Estimate) -> Estimate:
+        """Widen the limits where rows of one cluster depend on each other."""
+        sums = self.buckets.get(metric.statistic.key)
+        if sums is None:
+            return estimate
+        if isinstance(sums, Failure):
+            raise sums.error
+        if not isinstance(sums, ScoreTable):
+            sums = by_bucket(sums, len(estimate.values))
+        return clustered(metric, totals, estimate, sums)
+
+    def _accuracy_only(self) -> bool:
+        return self.context.scorer.task == "multiclass" and self.label is None
+
+    def overall(self) -> list[Finding]:
+        """Return each metric over all rows."""
+        found = list(self.failures)
+        for name, (metric, estimate) in self.estimates.items():
+            interval = _one_interval(estimate)
+            found.append(
+                self.about.finding(
+                    name,
+                    metric.better,
+                    float(estimate.values[0]),
+                    interval,
+                    evidence=self._bound(name),
+                    caveats=self.about.caveats.of(estimate),
+                )
+            )
+        return found
+
+    def disparities(self) -> list[Finding]:
+        """Return each disparity between the groups."""
+        found = list(self.failures)
+        for name, (metric, estimate) in self.estimates.items():
+            for comparison in comparisons(name, metric.better, metric.between, estimate, metric.alias):
+                found.append(
+                    self._compare(comparison.metric, comparison.better, comparison.spread, estimate, name)
+                )
+        if {"true_positive_rate", "false_positive_rate"} <= set(self.estimates):
+            tpr, fpr = (self.estimates[n][1] for n in ("true_positive_rate", "false_positive_rate"))
+            sizes = None if tpr.sizes is None or fpr.sizes is None else np.minimum(tpr.sizes, fpr.sizes)
+            values = np.where(np.isfinite(fpr.values), tpr.values, np.nan)
+            both = Estimate(values, tpr.limits, sizes, {**fpr.doubts, **tpr.doubts})
+            for comparison in odds(tpr, fpr):
+                found.append(
+                    self._compare(comparison.metric, comparison.better, comparison.spread, both, None)
+                )
+        found += self._worst_loss()
+        if isinstance(self.totals.get(SCORES.key), ScoreTable):
+            curved = self.labelled and self.context.scorer.task != "regression"
+            buckets = self.buckets.get(SCORES.key)
+            found.append(parity_of_scores(self.about, self.totals[SCORES.key], buckets, curved=curved))
+        return self._with_unknowns(found)
+
+    def family(self) -> Family:
+        """Return what the simultaneous statement needs to know about these disparities."""
+        metrics = [m for m, _ in self.estimates.values() if {"difference", "ratio"} & m.between]
+        if self.buckets:  # the dependence between rates is that of independent rows
+            return Family(None, [], len(metrics) + isinstance(self.totals.get(SCORES.key), ScoreTable))
+        rates = [metric for metric in metrics if metric.statistic is CONFUSION]
+        cells = self.totals.get(CONFUSION.key)
+        others = len(metrics) - len(rates) + isinstance(self.totals.get(SCORES.key), ScoreTable)
+        return Family(cells if isinstance(cells, Sums) else None, rates, others)
+
+    def _with_unknowns(self, found: list[Finding]) -> list[Finding]:
+        """Say at every disparity what missing groups and wrong values could do to it."""
+        roles, profile = self.context.dataset.roles, self.context.dataset.profile
+        errors = told(self.parameters.label_error, list(profile.groups), roles.label)
+        unknowns = Unknowns(
+            sensitive=str(self.sensitive),
+            rows=profile.rows,
+            missing=profile.missing.get(str(self.sensitive), 0),
+            totals=self.totals,
+            without=self.without,
+            estimates=self.estimates,
+            error=errors.get(str(self.sensitive)),
+            outcome_error=errors.get(str(roles.label)),
+            binding=self.parameters.missing_share,
+            labelled=self.labelled,
+        )
+        bounds = unknowns.bounds()
+        for place, finding in enumerate(found):
+            if finding.value is not None and bounds:
+                about = self._bounded_name(finding)
+                told_here = {one.name: one.of(about, finding.value) for one in bounds}
+                found[place] = replace(finding, evidence={**finding.evidence, **told_here})
+        if unknowns.missing and self.label is None:
+            found.append(unknowns.finding(self.about.auditor, self.context.confidence, found))
+        return found
+
+    def _bounded_name(self, finding: Finding) -> str:
+        """Return the disparity that a finding is, for what is named otherwise."""
+        loss = finding.parameters.get("loss")
+        if finding.metric != "worst_group_loss" or loss == "zero_one":
+            return finding.metric
+        squared = "brier_score" if self.context.scorer.task == "binary" else "mean_squared_error"
+        return f"{squared if loss == 'squared' else LOSSES[str(loss)]}_group_max"
+
+    def _worst_loss(self) -> list[Finding]:
+        regression = self.context.scorer.task == "regression"
+        loss = self.parameters.loss or ("squared" if regression else "logistic")
+        name = "mean_squared_error" if regression and loss == "squared" else LOSSES[loss]
+        if name not in self.estimates:
+            return []
+        estimate = self.estimates[name][1]
+        if loss == "zero_one":
+            estimate = _one_minus(estimate)
+        worst = next(c for c in comparisons("loss", "lower", frozenset({"extreme"}), estimate))
+        found = self._compare("worst_group_loss", "lower", worst.spread, estimate, None)
+        return [_with_parameters(found, {"loss": loss})]
+
+    def _compare(
+        self,
+        metric: str,
+        better: Better,
+        spread: Callable[[float], Spread],
+        estimate: Estimate,
+        base: str | None,
+    ) -> Finding:
+        here = spread(self.context.confidence)
+        order = np.argsort(np.where(np.isfinite(estimate.values), estimate.values, np.inf))
+        known = [int(i) for i in order if math.isfinite(estimate.values[i])]
+        evidence: dict[str, Any] = {}
+        if len(known) > 1:
+            evidence = {
+                "lowest_group": self.about.names[known[0]],
+                "highest_group": self.about.names[known[-1]],
+            }
+        evidence |= self._bound(base)
+        return self.about.finding(
+            metric,
+            better,
+            here.value,
+            lambda confidence: _ends(spread(confidence)),
+            groups=self._group_values(estimate, base),
+            evidence=evidence,
+            caveats=self.about.caveats.of(estimate),
+        )
+
+    def _bound(self, base: str | None) -> dict[str, Any]:
+        if base != RocAuc.name or not isinstance(self.totals.get(SCORES.key), ScoreTable):
+            return {}
+        bound = RocAuc.bound(self.totals[SCORES.key])
+        return {"discretisation_bound": bound} if bound else {}
+
+    def _group_values(self, estimate: Estimate, base: str | None) -> tuple[GroupValue, ...]:
+        low, high = estimate.limits(two_sided(self.context.confidence))
+        return self.about.group_values(estimate.values, low, high, self._denominators(estimate, base))
+
+    def _denominators(self, estimate: Estimate, base: str | None) -> list[float | None]:
+        """Return the rows that a rate is over, or their effective number under weights; None for other metrics."""
+        if base is None or not isinstance(self.estimates[base][0], Rate) or estimate.sizes is None:
+            return [None] * len(self.about.names)
+        return [float(size) if math.isfinite(size) else None for size in estimate.sizes]
+
+
+def _one_minus(estimate: Estimate) -> Estimate:
+    def limits(z: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        low, high = estimate.limits(z)
+        return 1 - high, 1 - low
+
+    return replace(estimate, values=1 - estimate.values, limits=limits)
+
+
+def _one_interval(estimate: Estimate) -> Callable[[float], tuple[float, float] | None]:
+    def interval(confidence: float) -> tuple[float, float] | None:
+        low, high = estimate.limits(two_sided(confidence))
+        finite = math.isfinite(low[0]) and math.isfinite(high[0])
+        return (float(low[0]), float(high[0])) if finite else None
+
+    return interval
+
+
+def _ends(spread: Spread) -> tuple[float, float] | None:
+    finite = math.isfinite(spread.low) and math.isfinite(spread.high)
+    return (spread.low, spread.high) if finite else None
+
+
+def _with_parameters(finding: Finding, parameters: Mapping[str, Any]) -> Finding:
+    return replace(finding, parameters={**finding.parameters, **parameters})

@@ -1,0 +1,154 @@
+"""From totals by stratum and group to numbers that can be pooled: values, weights and variances in every cell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.dependent import by_bucket, jackknife_pair
+from fairkit.metrics import CONFUSION, Estimate, Mean, Metric, Rate, moments_of
+from fairkit.statistics import MomentSums, ScoreTable, Sums
+from fairkit.stratified.pooled import Cells, Pair, pairs_of, pooled_pair
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from fairkit.dependent import Noise
+
+    Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Strata:
+    """The totals of one sensitive column inside the strata of one column.
+
+    Attributes
+    ----------
+    names
+        Of the strata.
+    groups
+        How many groups there are.
+    totals
+        By statistic: each of stratum and group.
+    buckets
+        By statistic: sums by stratum, group and bucket of clusters, where rows depend on each other.
+    """
+
+    names: list[str]
+    groups: int
+    totals: Mapping[str, Any]
+    buckets: Mapping[str, Any]
+
+    def counts(self) -> Array:
+        """Return the rows of each stratum and group, shape [S, G]."""
+        known = [part for part in self.totals.values() if isinstance(part, Sums)]
+        if known:
+            return self._shaped(known[0].count)
+        tables = [part for part in self.totals.values() if isinstance(part, ScoreTable)]
+        return self._shaped(tables[0].mass.sum(axis=(0, 2)))
+
+    def confusion(self) -> Array | None:
+        """Return the soft confusion cells, shape [S, G, 4]; None without decisions."""
+        cells = self.totals.get(CONFUSION.key)
+        return cells.first.reshape(len(self.names), self.groups, 4) if isinstance(cells, Sums) else None
+
+    def whole(self) -> bool:
+        """Whether decisions are whole and rows count the same, so that cells are counts."""
+        cells = self.totals.get(CONFUSION.key)
+        return isinstance(cells, Sums) and np.allclose(cells.second, cells.first[:, :, None] * np.eye(4))
+
+    def effective(self) -> Array:
+        """Return the confusion cells scaled to effective numbers of rows, shape [S, G, 4]."""
+        cells = self.totals[CONFUSION.key]
+        with np.errstate(all="ignore"):
+            factor = cells.first.sum(axis=1) / cells.second.sum(axis=(1, 2))
+        return np.asarray(
+            (cells.first * np.nan_to_num(factor)[:, None]).reshape(len(self.names), self.groups, 4)
+        )
+
+    def cells(self, metric: Metric, rng: np.random.Generator) -> Cells | None:
+        """Return a metric in every stratum and group; None where its totals are not kept by stratum."""
+        totals = self.totals.get(metric.statistic.key)
+        if not isinstance(totals, Sums | ScoreTable):
+            return None
+        if isinstance(metric, Rate) and isinstance(totals, Sums):
+            return self._rate(metric, totals)
+        if isinstance(metric, Mean) and isinstance(totals, MomentSums):
+            return self._mean(metric, totals).inverse_variance()
+        return self._other(metric, metric.estimate(totals, rng), totals)
+
+    def pair(self, metric: Metric, cells: Cells, a: int, b: int) -> Pair:
+        """Pool two groups' numbers."""
+        sums = self.buckets.get(metric.statistic.key)
+        if sums is None:
+            return pooled_pair(cells, a, b)
+        shaped = by_bucket(sums, len(self.names) * self.groups)
+        shaped = shaped.reshape(len(self.names), self.groups, *shaped.shape[1:])[:, [a, b]]
+
+        def noise(weights: Array) -> Noise:
+            return jackknife_pair(metric.compute, shaped, weights)
+
+        return pooled_pair(cells, a, b, noise)
+
+    def pairs(self, metric: Metric, cells: Cells, reference: int | None = None) -> list[Pair]:
+        """Pool every pair of groups, or every group with the reference, that some stratum has."""
+        found = [self.pair(metric, cells, a, b) for a, b in pairs_of(self.groups, reference)]
+        return [pair for pair in found if pair.known]
+
+    def _shaped(self, values: Array) -> Array:
+        return np.asarray(values, dtype=np.float64).reshape(len(self.names), self.groups)
+
+    def _rate(self, metric: Rate, totals: Sums) -> Cells:
+        over, counted = np.array(metric.over, float), np.array(metric.counted, float)
+        base = totals.first @ over
+        with np.errstate(all="ignore"):
+            rate = (totals.first @ counted) / base
+            residual = counted - rate[:, None] * over
+            square = np.einsum("gi,gij,gj->g", residual, totals.second, residual)
+            rows = base**2 / np.einsum("i,gij,j->g", over, totals.second, over)
+            variance = square / base**2 * rows / np.maximum(rows - 1, 1)
+        return Cells(
+            values=self._shaped(rate),
+            mass=self._shaped(base),
+            sizes=self._shaped(np.nan_to_num(rows)),
+            variance=self._shaped(np.nan_to_num(variance)),
+            cube=np.zeros((len(self.names), self.groups)),
+            span=(0.0, 1.0),
+            share=True,
+        )
+
+    def _mean(self, metric: Mean, totals: MomentSums) -> Cells:
+        with np.errstate(all="ignore"):
+            values = np.asarray(metric.compute(totals.first), dtype=np.float64)
+            n, error, skewness = moments_of(totals)
+        span = metric.range
+        if not np.isfinite(span).all():
+            span = (float(totals.least[0]), float(totals.most[0]))
+        return Cells(
+            values=self._shaped(values),
+            mass=self._shaped(np.nan_to_num(n)),
+            sizes=self._shaped(np.nan_to_num(n)),
+            variance=self._shaped(np.nan_to_num(error) ** 2),
+            cube=self._shaped(np.nan_to_num(skewness) * np.nan_to_num(error) ** 3),
+            span=span,
+            share=False,
+        )
+
+    def _other(self, metric: Metric, estimate: Estimate, totals: Any) -> Cells:
+        low, high = estimate.limits(1.0)
+        rows = estimate.sizes if estimate.sizes is not None else totals.count
+        variance = ((high - low) / 2) ** 2
+        known = np.isfinite(estimate.values) & np.isfinite(variance)
+        return Cells(
+            values=self._shaped(np.where(known, estimate.values, np.nan)),
+            mass=self._shaped(np.nan_to_num(rows)),
+            sizes=self._shaped(np.nan_to_num(rows)),
+            variance=self._shaped(np.nan_to_num(variance, posinf=0.0)),
+            cube=np.zeros((len(self.names), self.groups)),
+            span=metric.range,
+            share=False,
+        )

@@ -1,0 +1,132 @@
+"""Totals of the auditor `group`: by sensitive column, class and statistic; a pass over the rows adds them up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from fairkit.data.clusters import BUCKETS
+from fairkit.dependent import SCORE_BUCKETS
+from fairkit.statistics import ScoreTable
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from fairkit.statistics import Rows, Statistic
+
+Key = tuple[str | None, str | None, str]
+StratumKey = tuple[str, str, str | None, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What takes the place of totals that could not be made; it stays whatever is added."""
+
+    error: Exception
+
+    def __add__(self, other: Any) -> Failure:
+        return self
+
+    def pooled(self) -> Failure:
+        """Stay."""
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTotals:
+    """Totals by (sensitive column, class, statistic); adding two merges the rows behind them.
+
+    Attributes
+    ----------
+    parts
+        By group.
+    missing
+        Of the rows without a group, as one group, where there are such rows.
+    clusters, missing_clusters
+        The same by group and bucket of clusters, where rows depend on each other.
+    strata
+        By stratum and group, under the key (column of the strata, sensitive column, class, statistic).
+    strata_clusters
+        By stratum, group and bucket.
+    proxies
+        By (proxy, class): what group probabilities tell.
+    """
+
+    parts: Mapping[Key, Any]
+    missing: Mapping[Key, Any] = field(default_factory=dict)
+    clusters: Mapping[Key, Any] = field(default_factory=dict)
+    missing_clusters: Mapping[Key, Any] = field(default_factory=dict)
+    strata: Mapping[StratumKey, Any] = field(default_factory=dict)
+    strata_clusters: Mapping[StratumKey, Any] = field(default_factory=dict)
+    proxies: Mapping[tuple[str, str | None], Any] = field(default_factory=dict)
+
+    def __add__(self, other: GroupTotals) -> GroupTotals:
+        names = [each.name for each in fields(self)]
+        return GroupTotals(**{name: _merged(getattr(self, name), getattr(other, name)) for name in names})
+
+    def of(self, sensitive: str | None, label: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the totals by group of one column and class, and those of the rows without a group."""
+        return _chosen(self.parts, sensitive, label), _chosen(self.missing, sensitive, label)
+
+    def buckets(self, sensitive: str | None, label: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the totals by group and bucket as `of` does."""
+        return _chosen(self.clusters, sensitive, label), _chosen(self.missing_clusters, sensitive, label)
+
+    def everybody(self, sensitive: str | None, label: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the totals of all rows as one group, those without a group included, and those by bucket."""
+        parts, without = self.of(sensitive, label)
+        whole = {
+            key: added(part.pooled(), without[key]) if key in without else part.pooled()
+            for key, part in parts.items()
+        }
+        buckets, gone = self.buckets(sensitive, label)
+        return whole, {
+            key: added(one_group(part), gone[key]) if key in gone else one_group(part)
+            for key, part in buckets.items()
+        }
+
+    def inside(self, within: str, sensitive: str, label: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the totals by stratum and group, and those by stratum, group and bucket."""
+        both = [
+            {key: part for (w, s, c, key), part in parts.items() if (w, s, c) == (within, sensitive, label)}
+            for parts in (self.strata, self.strata_clusters)
+        ]
+        return both[0], both[1]
+
+
+def _chosen(parts: Mapping[Key, Any], sensitive: str | None, label: str | None) -> dict[str, Any]:
+    return {key: part for (s, c, key), part in parts.items() if (s, c) == (sensitive, label)}
+
+
+def _merged(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> dict[Any, Any]:
+    return {**other, **{key: added(part, other[key]) if key in other else part for key, part in one.items()}}
+
+
+def one_group(part: Any) -> Any:
+    """Return totals by group and bucket as those of one group."""
+    if isinstance(part, ScoreTable):
+        return part.regrouped(SCORE_BUCKETS)
+    return part if isinstance(part, Failure) else part.reshape(-1, BUCKETS, part.shape[-1]).sum(axis=0)
+
+
+def added(part: Any, other: Any) -> Any:
+    """Add two totals; a failure stays."""
+    return other if isinstance(other, Failure) else part + other
+
+
+def collected(statistic: Statistic, rows: Rows, codes: NDArray[np.int64], n_groups: int) -> Any:
+    """Total rows; what a metric of a plugin raises becomes a `Failure`."""
+    try:
+        return statistic.collect(rows, codes, n_groups)
+    except Exception as error:
+        return Failure(error)  # a metric must not end the audit
+
+
+def summed(statistic: Statistic, rows: Rows, codes: NDArray[np.int64], n_groups: int) -> Any:
+    """Sum what rows contribute to many small groups, shape [n_groups, m]; errors as in `collected`."""
+    try:
+        return statistic.first_sums(rows, codes, n_groups)
+    except Exception as error:
+        return Failure(error)  # a metric must not end the audit

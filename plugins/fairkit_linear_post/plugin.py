@@ -1,0 +1,292 @@
+"""The plugin `linear-post`: parameters, out-of-fold probabilities, and the rule that they give."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from fairkit.errors import DataError, MissingExtraError
+from fairkit.learners import INSTALLED, check_target, fit_learner
+from fairkit.mitigators import Capability, FittedModel, Groups, Mitigator, Run, Table
+from fairkit.onnx.write.grouping import GroupCodes
+from fairkit.parameters.declare import parameter
+from fairkit.results.policy import Rule
+from fairkit_linear_post.model import ByFeatures, ByGroup, LinearPostModel, class_probabilities
+from fairkit_linear_post.programme import Rate, adjusted, solve
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from fairkit.onnx.model import OnnxModel
+    from fairkit.onnx.write.export import TabularModel
+
+ConstraintName = Literal["demographic_parity", "equal_opportunity", "equalized_odds"]
+CONSTRAINTS: tuple[ConstraintName, ...] = ("demographic_parity", "equal_opportunity", "equalized_odds")
+
+
+class LinearPost(Mitigator):
+    """Decide for the class of the largest probability after a correction that makes class rates equal.
+
+    Trains any learner, fits the correction by a linear programme on out-of-fold probabilities, and keeps all rows for
+    the learner. Deterministic, for two classes or more; it reads the group, or predicts it from the features.
+    """
+
+    name = "linear-post"
+    stage = "in"
+    tasks = ("binary", "multiclass")
+    citation = (
+        "Xian and Zhao, A unified post-processing framework for group fairness in classification, 2024, "
+        "arXiv:2405.04025"
+    )
+    learners = ("lightgbm", "xgboost", "logistic", "forest", "mlp", INSTALLED)
+    capabilities = tuple(
+        Capability(
+            constraints=(name,),
+            settings={"constraint": name, "read_group": reads},
+            dial="tolerance",
+            reads_group=reads,
+            trainings=6 if reads else 12,
+        )
+        for reads in (True, False)
+        for name in CONSTRAINTS
+    )
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Parameters:
+        """See `LinearPost`."""
+
+        constraint: Literal["demographic_parity", "equal_opportunity", "equalized_odds"] = parameter(
+            "demographic_parity",
+            help="What must be equal between groups, for every class: the share of decisions for it; the same among "
+            "people of this class; the same among them and among all others.",
+        )
+        tolerance: float = parameter(
+            0.0, help="The largest difference allowed between groups, for every class.", minimum=0, maximum=1
+        )
+        read_group: bool = parameter(
+            True,
+            help="Whether the model reads the sensitive column. If not, a second model predicts the group from the "
+            "features, and the sensitive column is no feature.",
+        )
+        sensitive: str | None = parameter(
+            None, help="The sensitive column to work on, such as sex+race; default: all of them, crossed."
+        )
+        folds: int | None = parameter(
+            None,
+            help="Parts of the rows for out-of-fold probabilities; default: 10 of up to 20,000 rows, 5 of up to "
+            "100,000, 3 of more.",
+            minimum=2,
+        )
+        min_group: int = parameter(
+            30, help="The least rows of a group in each class that a rate is over.", minimum=1
+        )
+
+    def promises(self) -> Sequence[Rule]:
+        """Bound the difference of the constrained rates by the tolerance."""
+        metric = f"{self.parameters.constraint}_difference"
+        return (Rule(metric=metric, maximum=self.parameters.tolerance),)
+
+    def fit(
+        self, table: Table, run: Run, *, validation: Table | None = None, model: OnnxModel | None = None
+    ) -> FittedModel:
+        """Train out of fold, solve, and train on all rows.
+
+        Raises
+        ------
+        DataError
+            A group has too few rows of a class.
+        """
+        _need_scipy()
+        check_target(table)
+        learner = self.learner(run)
+        groups = table.only_groups(self.parameters.sensitive)
+        classes = max(2, len(table.classes))
+        self._check_sizes(table, groups, classes)
+        if not self.parameters.read_group:
+            table = _without(table, groups)
+        seen = None if self.parameters.read_group else self._cells(table, groups, classes)
+        probabilities, cells = self._out_of_fold(learner, table, groups, seen, run)
+        rates, layout = self._rates(probabilities, cells, groups, classes)
+        run.progress("linear programme", 0, 1)
+        multipliers = solve(probabilities, rates, table.row_weights(), self.parameters.tolerance)
+        base = fit_learner(learner, table, run)
+        second = None if seen is None else fit_learner(learner, seen, run)
+        return LinearPostModel(
+            base=base,
+            adjustment=self._adjustment(table, groups, second, multipliers, layout, classes),
+            task=table.task,
+            details=_details(groups, probabilities, rates, multipliers, table),
+        )
+
+    def _check_sizes(self, table: Table, groups: Groups, classes: int) -> None:
+        if len(groups.names) < 2:
+            raise DataError(
+                f"{table.name}: all rows are of one group of {groups.names[0]!r}; nothing to equalize"
+            )
+        counts = np.bincount(
+            groups.codes * classes + table.target.astype(np.int64), minlength=len(groups.names) * classes
+        )
+        cells = counts.reshape(-1, classes)
+        if self.parameters.constraint == "demographic_parity":
+            cells = cells.sum(axis=1, keepdims=True)
+        group, place = np.unravel_index(int(cells.argmin()), cells.shape)
+        if cells.min() < self.parameters.min_group:
+            of = "" if cells.shape[1] == 1 else f" of class {(table.classes or (0, 1))[place]!r}"
+            raise DataError(
+                f"{table.name}: group {groups.names[group]!r} has {int(cells.min())} rows{of}, fewer than "
+                f"min_group={self.parameters.min_group}; merge groups, add rows, or lower `min_group`"
+            )
+
+    def _cells(self, table: Table, groups: Groups, classes: int) -> Table:
+        """Return the rows with the group as the label, or group by class where rates are over classes."""
+        codes, names = groups.codes, list(groups.names)
+        if self.parameters.constraint != "demographic_parity":
+            codes = codes * classes + table.target.astype(np.int64)
+            names = [f"{name} {place}" for name in names for place in range(classes)]
+        return dataclasses.replace(
+            table,
+            target=codes.astype(np.float64),
+            task="binary" if len(names) == 2 else "multiclass",
+            classes=tuple(names),
+        )
+
+    def _out_of_fold(
+        self, learner: str, table: Table, groups: Groups, seen: Table | None, run: Run
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+        """Return each row's probabilities by models that were not trained on it: of classes, and of cells."""
+        cells = groups.codes * (int(table.target.max()) + 1) + table.target.astype(np.int64)
+        count = self.parameters.folds or _fold_count(len(table))
+        fold = _folds(cells, count, run.rng())
+        found: list[NDArray[np.float64] | None] = [None, None]
+        for place in range(count):
+            run.progress("out-of-fold models", place, count)
+            held = fold == place
+            for which, rows in enumerate((table, seen)):
+                if rows is None:
+                    continue
+                model = fit_learner(learner, rows.take(~held), run)
+                own = class_probabilities(model, rows.take(held).columns)
+                whole = found[which]
+                if whole is None:
+                    whole = found[which] = np.empty((len(table), own.shape[1]))
+                whole[held] = own
+        assert found[0] is not None  # noqa: S101 -- there are two folds at least
+        return found[0], found[1]
+
+    def _rates(
+        self,
+        probabilities: NDArray[np.float64],
+        cells: NDArray[np.float64] | None,
+        groups: Groups,
+        classes: int,
+    ) -> tuple[list[Rate], list[tuple[int, Literal["all", "in", "out"]]]]:
+        """Return the rates, and of each its class and whether it is over all rows, the class, or the others."""
+        count = len(groups.names)
+        if cells is None:
+            member = np.eye(count)[groups.codes]
+            joint = member[:, :, None] * probabilities[:, None, :]
+        elif self.parameters.constraint == "demographic_parity":
+            member, joint = cells, np.empty((len(cells), count, 0))
+        else:
+            joint = cells.reshape(len(cells), count, classes)
+            member = joint.sum(axis=2)
+        events: tuple[Literal["all", "in", "out"], ...] = {
+            "demographic_parity": ("all",),
+            "equal_opportunity": ("in",),
+            "equalized_odds": ("in", "out"),
+        }[self.parameters.constraint]  # type: ignore[assignment]
+        targets = range(classes) if classes > 2 else (1,)
+        layout = [(target, event) for target in targets for event in events]
+        chances = {
+            (target, event): member
+            if event == "all"
+            else joint[:, :, target]
+            if event == "in"
+            else member - joint[:, :, target]
+            for target, event in layout
+        }
+        return [Rate(target, chances[target, event]) for target, event in layout], layout
+
+    def _adjustment(
+        self,
+        table: Table,
+        groups: Groups,
+        second: TabularModel | None,
+        multipliers: NDArray[np.float64],
+        layout: Sequence[tuple[int, Literal["all", "in", "out"]]],
+        classes: int,
+    ) -> ByGroup | ByFeatures:
+        """Write the multipliers as α g_a + β P(a, class): taken from the probabilities of each class."""
+        alpha, beta = np.zeros((2, len(groups.names), classes))
+        for (target, event), own in zip(layout, multipliers, strict=True):
+            if event in ("all", "out"):
+                alpha[:, target] += own
+            if event in ("in", "out"):
+                beta[:, target] += own if event == "in" else -own
+        if second is None:
+            pad = ((0, 1), (0, 0))
+            return ByGroup(
+                codes=GroupCodes.learn(table.columns, groups),
+                slope=np.pad(beta, pad).astype(np.float32),
+                shift=np.pad(alpha, pad).astype(np.float32),
+            )
+        matrix = alpha
+        if self.parameters.constraint != "demographic_parity":
+            matrix = np.repeat(alpha[:, None, :], classes, axis=1) + beta[:, None, :] * np.eye(classes)
+        return ByFeatures(model=second, matrix=matrix.reshape(-1, classes).astype(np.float32))
+
+
+def _need_scipy() -> None:
+    try:
+        import scipy.optimize  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError("scipy", "linear-post") from error
+
+
+def _without(table: Table, groups: Groups) -> Table:
+    """Return the rows without the sensitive columns among the features."""
+    hidden = () if groups.split is None else groups.split.columns
+    features = tuple(name for name in table.features if name not in hidden)
+    if not features:
+        raise DataError(f"{table.name}: without the sensitive columns no feature is left")
+    return dataclasses.replace(table, features=features)
+
+
+def _fold_count(rows: int) -> int:
+    """Return how many parts: a model of few rows differs from that of all more, and so do its probabilities."""
+    return 10 if rows <= 20_000 else 5 if rows <= 100_000 else 3
+
+
+def _folds(cells: NDArray[np.int64], count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Deal the rows of every cell out to the folds, shape [n]."""
+    order = rng.permutation(len(cells))
+    order = order[np.argsort(cells[order], kind="stable")]
+    fold = np.empty(len(cells), dtype=np.int64)
+    fold[order] = np.arange(len(cells)) % count
+    return fold
+
+
+def _details(
+    groups: Groups,
+    probabilities: NDArray[np.float64],
+    rates: Sequence[Rate],
+    multipliers: NDArray[np.float64],
+    table: Table,
+) -> dict[str, Any]:
+    """Return what the rule does to the out-of-fold rows: accuracy and class rates by group, before and after."""
+    weights, target = table.row_weights(), table.target.astype(np.int64)
+    found: dict[str, Any] = {"groups": list(groups.names), "multipliers": multipliers.tolist()}
+    for when, terms in (("before", probabilities), ("after", adjusted(probabilities, rates, multipliers))):
+        decided = terms.argmax(axis=1)
+        shares = np.zeros((len(groups.names), terms.shape[1]))
+        np.add.at(shares, (groups.codes, decided), weights)
+        found[when] = {
+            "accuracy": float(np.average(decided == target, weights=weights)),
+            "class_rates": (shares / shares.sum(axis=1, keepdims=True)).tolist(),
+        }
+    return {"out_of_fold": found}

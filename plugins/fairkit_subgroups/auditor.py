@@ -1,0 +1,93 @@
+"""The auditor: one pass over the columns for their cells, one over the scored rows, then the search."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from fairkit.auditors import AuditContext, Auditor
+from fairkit.metrics import Headline
+from fairkit_subgroups.parameters import Parameters, chosen_columns, chosen_measures
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from fairkit.data.dataset import Batch
+    from fairkit.data.task import Task
+    from fairkit.models.scorer import Predictions
+    from fairkit.results.comparisons import Change
+    from fairkit.results.findings import Finding
+    from fairkit.subgroups.tables import Totals
+    from fairkit_subgroups.searched import Searched
+
+
+class SubgroupAuditor(Auditor):
+    """Searches every group that at most three conditions describe, and bounds all of them at once.
+
+    For each group of at least a share of the rows: its rate against that of the rest, or its mean outcome against its
+    mean score. Limits have exact tails (Clopper & Pearson 1934), combined as by Newcombe (1998), at α/G, with G the
+    number of groups: with probability 1 - α all of them hold together, whichever group is looked at afterwards. So the
+    largest lower limit names a group that is treated differently, and the largest upper limit says that no group of
+    that size differs by more. `subgroup_difference` has both as its interval.
+    """
+
+    name: ClassVar[str] = "subgroups"
+    summary: ClassVar[str] = (
+        "The worst-treated group of up to three conditions, with one bound for all groups."
+    )
+    citation: ClassVar[str] = (
+        "Kearns, Neel, Roth & Wu (2018), Preventing fairness gerrymandering, ICML; Cherian & Candès (2024), JMLR"
+    )
+    tasks: ClassVar[frozenset[Task]] = frozenset({"binary", "multiclass", "regression"})
+    headlines: ClassVar[Mapping[str, Headline]] = {"subgroup_difference": Headline(disparity=False)}
+    partial: ClassVar[bool] = True
+    Parameters = Parameters
+
+    def __init__(self, parameters: Any = None) -> None:
+        super().__init__(parameters)
+        self._searched: Searched | None = None
+
+    def columns(self, context: AuditContext) -> Sequence[str]:
+        """Every searched column, and those of the strata."""
+        return [*chosen_columns(self.parameters, context)[0], *self.parameters.within]
+
+    def begin(self, context: AuditContext) -> None:
+        """Look at the columns, once, without the model: the groups are fixed before any outcome is seen."""
+        from fairkit_subgroups.parameters import require
+        from fairkit_subgroups.searched import search_for
+
+        chosen = self.parameters
+        require(chosen.within, context.dataset.columns, "within", context.dataset.name)
+        names, named = chosen_columns(chosen, context)
+        measures = chosen_measures(chosen, names, context)
+        self._searched = search_for(chosen, names, named, measures, context)
+
+    def measure(self, batch: Batch, predictions: Predictions, context: AuditContext) -> Totals:
+        """Count a batch in the joint tables."""
+        assert self._searched is not None  # noqa: S101 -- made by `begin`
+        return self._searched.count(batch, predictions, context)
+
+    def findings(self, total: Totals, context: AuditContext) -> list[Finding]:
+        """Search."""
+        from fairkit_subgroups.findings import findings
+
+        assert self._searched is not None  # noqa: S101 -- made by `begin`
+        return findings(self.name, self._searched, self.parameters, total, context)
+
+    def changes(
+        self, totals: tuple[Totals, Totals], contexts: tuple[AuditContext, AuditContext]
+    ) -> list[Change]:
+        """Measure each listed group of either model in both (see `fairkit.auditors.ComparesModels`)."""
+        from fairkit.subgroups.measures import SOFT
+        from fairkit_subgroups.pairs import paired_changes
+        from fairkit_subgroups.statement import Statement
+
+        if any(SOFT in total.tables for total in totals):
+            totals = (totals[0].soft(), totals[1].soft())
+        searched = self._searched
+        assert searched is not None  # noqa: S101 -- made by `begin`
+        first, second = (
+            Statement(searched, self.parameters, total, context.confidence)
+            for total, context in zip(totals, contexts, strict=True)
+        )
+        first.check()
+        return list(paired_changes((first, second)))

@@ -1,0 +1,224 @@
+"""Findings: the bound for all groups, the same by metric, and each group that is listed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fairkit.results.conditions import in_words
+from fairkit.results.findings import Finding, GroupValue
+from fairkit.subgroups.cells import too_long
+from fairkit_subgroups.statement import Ends, Statement
+
+if TYPE_CHECKING:
+    from fairkit.auditors import AuditContext
+    from fairkit.results.findings import Interval
+    from fairkit.subgroups.measures import Measure
+    from fairkit.subgroups.search import Found, Group
+    from fairkit.subgroups.tables import Totals
+    from fairkit_subgroups.parameters import Parameters
+    from fairkit_subgroups.searched import Searched
+
+DIFFERENCE, GAP, SINGLE = "subgroup_difference", "worst_subgroup_gap", "subgroup_gap"
+
+
+@dataclass(frozen=True)
+class Told:
+    """What all findings of one audit share."""
+
+    auditor: str
+    statement: Statement
+    settings: Mapping[str, Any]
+    notes: tuple[str, ...]
+
+    @property
+    def searched(self) -> Searched:
+        """What was searched."""
+        return self.statement.searched
+
+    def unit(self, measure: Measure) -> float:
+        """Return what a difference of 1 is in the unit of the metric."""
+        return self.searched.unit if measure.kind == "loss" else 1.0
+
+    def conditions(self, group: Group) -> list[dict[str, Any]]:
+        """Return what describes a group."""
+        return self.searched.family.conditions(group.table, group.number)
+
+    def within(self, group: Group) -> list[dict[str, Any]]:
+        """Return what describes its stratum."""
+        return self.searched.stratum(group.layer * self.searched.halves)
+
+    def words(self, group: Group) -> str:
+        """Return both in words."""
+        return in_words(self.conditions(group), self.within(group))
+
+
+def findings(
+    auditor: str, searched: Searched, chosen: Parameters, total: Totals, context: AuditContext
+) -> list[Finding]:
+    """Turn totals into findings.
+
+    Raises
+    ------
+    DataError
+        No group is large enough.
+    """
+    statement = Statement(searched, chosen, total, context.confidence)
+    statement.check()
+    told = Told(auditor, statement, _settings(searched, chosen), _notes(searched, chosen))
+    by_metric, single = [], []
+    for measure in searched.measures:
+        listed = statement.listed(measure)
+        ends = statement.ends(measure, context.confidence)
+        by_metric.append((measure, _of_metric(told, measure, ends, listed)))
+        single += [_single(told, measure, one, place) for place, one in enumerate(listed, 1)]
+    whole = _whole(told, by_metric)
+    return [*whole, *(finding for _, finding in by_metric), *single]
+
+
+def _settings(searched: Searched, chosen: Parameters) -> dict[str, Any]:
+    return {
+        "columns": [column.name for column in searched.family.columns],
+        "depth": chosen.depth,
+        "share": chosen.share,
+        "least": chosen.least,
+        "bins": chosen.bins,
+        "within": list(chosen.within),
+        "simultaneous": chosen.simultaneous,
+        "validate": chosen.validate,
+    }
+
+
+def _notes(searched: Searched, chosen: Parameters) -> tuple[str, ...]:
+    family = searched.family
+    most = min(chosen.depth, len(family.columns))
+    many = f"at most {most} conditions" if most > 1 else "one condition"
+    notes = [
+        f"Searched: every group described by {many} on {too_long([c.name for c in family.columns])} that has at least "
+        f"{chosen.share:.3g} of the rows, and {chosen.least} rows in the denominator, inside and outside."
+    ]
+    if searched.left:
+        left = "; ".join(f"{name}: {reason}" for name, reason in sorted(searched.left.items())[:6])
+        notes.append(f"Not searched: {left}.")
+    if searched.weight:
+        notes.append("Weighted rows count with their effective number: the tails are then not exact.")
+    if chosen.validate == "half":
+        notes.append(
+            "Groups were found in one half of the rows and tested in the other: there is no bound for all groups."
+        )
+    return tuple(notes)
+
+
+def _of_metric(told: Told, measure: Measure, ends: Ends, listed: list[Found]) -> Finding:
+    statement, unit = told.statement, told.unit(measure)
+    confidence = statement.confidence
+
+    def at(level: float) -> Interval:
+        found = ends if level == confidence else statement.ends(measure, level)
+        return found.low * unit, found.high * unit
+
+    evidence: dict[str, Any] = {
+        "groups_searched": statement.searches[measure.name].groups,
+        "statements": _statements(statement),
+        "critical": statement.searches[measure.name].level(statement.alpha(measure, confidence)).critical,
+        "listed": len(listed),
+    }
+    if ends.bounds:
+        known = [(share, one) for share, one in zip(statement.shares, ends.bounds, strict=True) if one]
+        evidence["share_curve"] = [
+            number for share, one in known for number in (share, min(one.at_most, 1.0) * unit)
+        ]
+    if ends.surest is not None:
+        evidence["conditions"] = told.conditions(ends.surest.group)
+        if told.within(ends.surest.group):
+            evidence["within"] = told.within(ends.surest.group)
+        evidence["rows"] = round(ends.surest.rows)
+    if len(listed) > 1:
+        evidence["covers"] = [cell for row in statement.covers(listed) for cell in row]
+    return Finding(
+        auditor=told.auditor,
+        metric=f"{measure.name}_{DIFFERENCE}",
+        value=None if ends.surest is None else abs(ends.surest.difference) * unit,
+        interval=None if ends.surest is None else at(confidence),
+        confidence=confidence,
+        better="lower",
+        parameters={"measure": measure.name, **told.settings},
+        evidence=evidence,
+        notes=told.notes,
+        interval_at=at,
+    )
+
+
+def _statements(statement: Statement) -> int:
+    from fairkit_subgroups.statement import TESTED
+
+    return TESTED * len(statement.searches) if statement.chosen.validate == "half" else statement.groups
+
+
+def _whole(told: Told, by_metric: list[tuple[Measure, Finding]]) -> list[Finding]:
+    """Return the bound over all metrics, under its two names."""
+    known = [finding for _, finding in by_metric if finding.interval is not None]
+    surest = max(known, key=lambda finding: (finding.interval or (0, 0))[0], default=None)
+
+    def at(level: float) -> Interval:
+        ends = [pair for finding in known if finding.interval_at and (pair := finding.interval_at(level))]
+        return max(low for low, _ in ends), max(high for _, high in ends)
+
+    evidence: dict[str, Any] = {"groups_searched": sum(f.evidence["groups_searched"] for _, f in by_metric)}
+    if surest is not None:
+        evidence["measure"] = surest.parameters["measure"]
+        evidence |= {k: surest.evidence[k] for k in ("conditions", "within", "rows") if k in surest.evidence}
+    interval_at: Callable[[float], Interval] | None = at if known else None
+    names = [measure.name for measure, _ in by_metric]
+    return [
+        Finding(
+            auditor=told.auditor,
+            metric=name,
+            value=None if surest is None else surest.value,
+            interval=None if interval_at is None else interval_at(told.statement.confidence),
+            confidence=told.statement.confidence,
+            better="lower",
+            parameters={"metrics": names, **told.settings},
+            evidence=evidence,
+            notes=told.notes
+            if surest is not None
+            else (*told.notes, "No group was found in the first half."),
+            interval_at=interval_at,
+        )
+        for name in (DIFFERENCE, GAP)
+    ]
+
+
+def _single(told: Told, measure: Measure, one: Found, place: int) -> Finding:
+    statement, unit = told.statement, told.unit(measure)
+    rows = statement.total.rows / told.searched.halves
+    evidence: dict[str, Any] = {
+        "conditions": told.conditions(one.group),
+        "rows": round(one.rows),
+        "share": one.rows / rows,
+        "rate": one.value * unit,
+        "rest": one.rest * unit,
+        "rank": place,
+        "groups_searched": statement.searches[measure.name].groups,
+        "critical": statement.searches[measure.name]
+        .level(statement.alpha(measure, statement.confidence))
+        .critical,
+    }
+    if within := told.within(one.group):
+        evidence["within"] = within
+    against = "mean score" if measure.kind == "residual" else "everybody else"
+    return Finding(
+        auditor=told.auditor,
+        metric=SINGLE,
+        value=one.difference * unit,
+        interval=(one.low * unit, one.high * unit),
+        confidence=statement.confidence,
+        parameters={"measure": measure.name, "group": told.words(one.group), **told.settings},
+        groups=(
+            GroupValue(group=told.words(one.group), rows=round(one.rows), value=one.value * unit),
+            GroupValue(group=against, rows=round(rows - one.rows), value=one.rest * unit),
+        ),
+        evidence=evidence,
+        inconclusive=f"it is one of many groups: a rule on {DIFFERENCE} is about all of them",
+    )

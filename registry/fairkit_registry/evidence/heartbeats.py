@@ -1,0 +1,161 @@
+"""Signed daily statements of a watch, each of which names the digest of the one before it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from fairkit_registry.errors import CertificateError, VerificationError
+from fairkit_registry.evidence import dsse
+from fairkit_registry.evidence.predicate import time_text
+from fairkit_registry.jsonio import StrictJsonError, canonical, read_object
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from fairkit_registry.evidence.keys import PublicKey
+
+PAYLOAD_TYPE = "application/vnd.in-toto+json"
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+TYPE = "https://fairkit.dev/watch/v1"
+"""The predicate type. It is a name; nothing is ever fetched from it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """One daily statement.
+
+    Attributes
+    ----------
+    day
+        The day that it is about.
+    subject
+        Name and SHA-256 of what is watched: the model's, or the settings' where there is no model.
+    body
+        What it says: totals' digest, rows, verdict, alarms.
+    previous
+        SHA-256 of the line before it; None for the first.
+    keyids
+        The trusted keys that signed, or what the file claims where nobody checked.
+    digest
+        SHA-256 of its own line.
+    """
+
+    day: str
+    subject: tuple[str, str]
+    body: Mapping[str, Any]
+    previous: str | None
+    keyids: tuple[str, ...]
+    digest: str
+
+
+def sign_heartbeat(
+    day: str,
+    subject: tuple[str, str],
+    body: Mapping[str, Any],
+    previous: str | None,
+    secrets: Sequence[Ed25519PrivateKey],
+    *,
+    signed_at: datetime | None = None,
+) -> bytes:
+    """Sign a daily statement.
+
+    Parameters
+    ----------
+    day, subject, body, previous
+        See `Heartbeat`.
+    secrets
+        The keys to sign with.
+    signed_at
+        By default now.
+
+    Returns
+    -------
+    bytes
+        An in-toto Statement in a DSSE envelope, as one line of JSON without its line feed.
+    """
+    name, digest = subject
+    statement = {
+        "_type": STATEMENT_TYPE,
+        "subject": [{"name": name, "digest": {"sha256": digest}}],
+        "predicateType": TYPE,
+        "predicate": {
+            **body,
+            "day": day,
+            "previous": previous,
+            "signedAt": time_text(signed_at or datetime.now(UTC)),
+        },
+    }
+    return dsse.sign(canonical(statement), PAYLOAD_TYPE, secrets).to_bytes()
+
+
+def read_heartbeats(raw: bytes, trusted: Sequence[PublicKey] | None = None) -> list[Heartbeat]:
+    """Read a chain of statements, one a line.
+
+    Parameters
+    ----------
+    raw
+        The file. What follows the last line feed was not written to its end, and is passed over.
+    trusted
+        Keys of which one must have signed each; None checks the chain only.
+
+    Raises
+    ------
+    VerificationError
+        A statement is missing, was changed, or is not signed by a trusted key.
+    CertificateError
+        A line is no statement.
+    """
+    found: list[Heartbeat] = []
+    for number, line in enumerate(raw.split(b"\n")[:-1], 1):
+        envelope = dsse.Envelope.from_bytes(line)
+        keyids = tuple(one.keyid for one in envelope.signatures)
+        if trusted is not None:
+            good = dsse.signers(envelope, trusted)
+            if not good:
+                raise VerificationError(
+                    f"statement {number} of the watch is not signed by a key that you trust"
+                )
+            keyids = tuple(key.keyid for key in good)
+        one = _interpret(envelope, keyids, hashlib.sha256(line).hexdigest(), number)
+        expected = found[-1].digest if found else None
+        if one.previous != expected:
+            raise VerificationError(
+                f"statement {number} of the watch ({one.day}) does not continue the one before it: one was "
+                "removed or changed"
+            )
+        found.append(one)
+    return found
+
+
+def last_heartbeat(raw: bytes) -> Heartbeat | None:
+    """Return the newest statement, to continue it, without a look at those before it; None where there is none."""
+    lines = raw.split(b"\n")[:-1]
+    if not lines:
+        return None
+    envelope = dsse.Envelope.from_bytes(lines[-1])
+    keyids = tuple(one.keyid for one in envelope.signatures)
+    return _interpret(envelope, keyids, hashlib.sha256(lines[-1]).hexdigest(), len(lines))
+
+
+def _interpret(envelope: dsse.Envelope, keyids: tuple[str, ...], digest: str, number: int) -> Heartbeat:
+    try:
+        statement = read_object(envelope.payload)
+        if envelope.payload_type != PAYLOAD_TYPE or statement.get("predicateType") != TYPE:
+            raise CertificateError(f"line {number} is no statement of a watch: it is of another type")
+        (subject,), body = statement["subject"], statement["predicate"]
+        day, previous = body["day"], body["previous"]
+        name, sha256 = subject["name"], subject["digest"]["sha256"]
+        if not all(isinstance(one, str) for one in (day, name, sha256, previous or "")):
+            raise TypeError("a name, day or digest is no text")
+    except (StrictJsonError, KeyError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, CertificateError):
+            raise
+        raise CertificateError(f"line {number} is no statement of a watch: {error}") from None
+    return Heartbeat(
+        day=day, subject=(name, sha256), body=body, previous=previous, keyids=keyids, digest=digest
+    )

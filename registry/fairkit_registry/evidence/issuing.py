@@ -1,0 +1,90 @@
+"""Sign the report of an audit as a certificate."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from fairkit_registry.errors import CertificateError
+from fairkit_registry.evidence import dsse, predicate
+from fairkit_registry.evidence.statement import PAYLOAD_TYPE, statement
+from fairkit_registry.jsonio import canonical, read_object
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from fairkit.results.findings import Report
+    from fairkit_registry.evidence.sequence import Place
+
+
+def issue(
+    report: Report,
+    secrets: Sequence[Ed25519PrivateKey],
+    *,
+    settings: Mapping[str, Any],
+    mitigation: Mapping[str, Any] | None = None,
+    fair_metrics: Sequence[Mapping[str, Any]] = (),
+    audited_at: datetime | None = None,
+    sequence: Sequence[Place] = (),
+    table_statements: Sequence[bytes] = (),
+) -> bytes:
+    """Sign a report.
+
+    Parameters
+    ----------
+    report
+        What an audit of an ONNX file gave, or of predictions in a table: then the statement is about the table.
+    secrets
+        The keys to sign with, at least one.
+    settings
+        What the audit was told; `fairkit_registry.evidence.recompute` repeats it from this.
+    mitigation
+        ``{"plugin", "parameters", "base": {"sha256"} | None}``.
+    fair_metrics
+        ``{"auditor", "sha256"}`` for each fair metric that was used.
+    audited_at
+        When the audit was made; by default now.
+    sequence
+        The certificate's number for each key.
+    table_statements
+        Signed statements about the table, to go with the certificate.
+
+    Returns
+    -------
+    bytes
+        The certificate file. The same report, settings, time and key give the same bytes.
+
+    Raises
+    ------
+    CertificateError
+        The report is about an object in memory, which has no digest, or there is no key.
+    """
+    subject = _subject(report)
+    if subject is None:
+        raise CertificateError("only a model in a file can be certified: save it as ONNX and audit the file")
+    if not secrets:
+        raise CertificateError("a certificate needs a key: fairkit key new PATH makes one")
+    try:
+        body = predicate.build(
+            report,
+            settings=settings,
+            mitigation=mitigation,
+            fair_metrics=fair_metrics,
+            audited_at=audited_at or datetime.now(UTC),
+            sequence=[place.to_dict() for place in sequence],
+            table_statements=[read_object(raw) for raw in table_statements],
+        )
+        payload = canonical(statement(*subject, predicate.TYPE, body))
+    except (ValueError, TypeError) as error:
+        raise CertificateError(f"the report cannot be written as JSON: {error}") from None
+    predicate.check(read_object(payload), full=True)  # nothing is signed that would be refused later
+    return dsse.sign(payload, PAYLOAD_TYPE, secrets).to_bytes() + b"\n"
+
+
+def _subject(report: Report) -> tuple[str, str] | None:
+    """Return name and digest of what is signed: the model, or, where no file was seen, the table."""
+    if report.model.unseen:
+        return report.data.name, report.data.sha256
+    return None if report.model.sha256 is None else (report.model.name, report.model.sha256)

@@ -1,0 +1,123 @@
+"""Taking an alias back from a version that broke its promise: an event with its evidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fairkit_registry import names
+from fairkit_registry.errors import RegistryError
+from fairkit_registry.promotion.run import evaluate
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fairkit_registry.store.records import Alias
+    from fairkit_registry.store.registry import Registry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demotion:
+    """What became of an alias that was to be taken back.
+
+    Attributes
+    ----------
+    name, alias
+        Which.
+    version
+        The version that it was taken from.
+    now
+        What it points to now; None: nothing.
+    done
+        Whether anything was changed: False where the alias points elsewhere already.
+    reason
+        A sentence.
+    """
+
+    name: str
+    alias: str
+    version: int
+    now: int | None
+    done: bool
+    reason: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "name": self.name,
+            "alias": self.alias,
+            "version": self.version,
+            "now": self.now,
+            "done": self.done,
+            "reason": self.reason,
+        }
+
+
+def demote(registry: Registry, name: str, version: int, alias: str, evidence: Mapping[str, Any]) -> Demotion:
+    """Take an alias back from a version.
+
+    It then points to the version that it pointed to last before, and that was not taken back itself, if that one still
+    passes the alias's policy; else to nothing.
+
+    Parameters
+    ----------
+    registry
+        The registry.
+    name, version, alias
+        ``credit``, ``3``, ``production``.
+    evidence
+        Why, as plain JSON; it becomes part of the registry's log.
+
+    Raises
+    ------
+    RegistryError
+        There is no such alias, or the registry cannot be written.
+    """
+    names.check_alias(alias)
+    while True:
+        held = registry.alias(name, alias)
+        if held is None:
+            raise RegistryError(f"{name} has no alias {alias!r}: there is nothing to take back")
+        if held.version != version:
+            where = "nothing" if held.version is None else f"{name}@{held.version}"
+            reason = f"{name}@{alias} points to {where}, not to {name}@{version}: nothing was changed"
+            return Demotion(
+                name=name, alias=alias, version=version, now=held.version, done=False, reason=reason
+            )
+        before, certificate, reason = _former(registry, held)
+        with registry.index.write() as connection:
+            if (
+                registry.alias(name, alias) != held
+            ):  # it took time to decide: the alias must still be the same
+                continue
+            registry.take_back(connection, held, before, certificate, {**evidence, "reason": reason})
+        return Demotion(name=name, alias=alias, version=version, now=before, done=True, reason=reason)
+
+
+def _former(registry: Registry, held: Alias) -> tuple[int | None, str | None, str]:
+    """Return the version to go back to with its certificate, and why."""
+    candidates, bad = [], {held.version}
+    for event in registry.log(held.name):  # the newest first
+        if event.body.get("alias") != held.alias:
+            continue
+        if event.action == "demote":
+            bad.add(event.body["taken_from"])
+        elif event.action == "promote":
+            candidates.append(event.body["version"])
+    former = next((one for one in candidates if one not in bad), None)
+    if former is None:
+        return None, None, "no other version was promoted before: the alias points to nothing"
+    decision = evaluate(registry, f"{held.name}@{former}", held.alias)
+    if decision.verdict != "pass":
+        return (
+            None,
+            None,
+            f"{held.name}@{former}, promoted before, does not pass the alias's policy any more: the alias "
+            "points to nothing",
+        )
+    certificate = None if decision.certificate is None else decision.certificate.sha256
+    return (
+        former,
+        certificate,
+        f"back to {held.name}@{former}, which was promoted before and passes the policy",
+    )

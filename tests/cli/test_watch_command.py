@@ -1,0 +1,335 @@
+"""`fairkit watch` from the command line: codes, alarms that go out, demotion, signed statements."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import hashlib
+import hmac
+import http.server
+import json
+import shutil
+import threading
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from fairkit_cli.main import app
+from fairkit_registry.evidence.keys import load_public, new_key_pair
+from fairkit_registry.store.registry import Registry
+
+RULE = "demographic_parity_difference:sex=0.1"
+
+
+def run(*arguments, code=0):
+    result = CliRunner().invoke(app, [str(one) for one in arguments])
+    assert result.exit_code == code, result.output
+    assert "Traceback" not in result.output
+    return result
+
+
+def day(t):
+    return (datetime.date(2024, 1, 1) + datetime.timedelta(t)).isoformat()
+
+
+def write(folder, t, gap=0.0, rows=2000):
+    rng = np.random.default_rng(t)
+    sex = np.where(rng.random(rows) < 0.5, "f", "m")
+    yes = rng.random(rows) < 0.4 + gap * (sex == "m")
+    folder.mkdir(exist_ok=True)
+    path = folder / f"decisions-{day(t)}.parquet"
+    pq.write_table(pa.table({"sex": sex.tolist(), "decision": yes.astype(int)}), path)
+    return path
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FAIRKIT_REGISTRY", raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def state(here):
+    run("watch", "init", "--state", "w", "--sensitive", "sex", "--max", RULE, "--groups", "sex=f,m")
+    return here / "w"
+
+
+def test_a_watch_from_the_command_line(state, here):
+    file = write(here / "in", 0)
+    shown = json.loads(run("watch", "add", state, "--data", file, "--format", "json").stdout)
+    assert (shown["rows"], shown["days"], shown["alarms"]) == (2000, [day(0)], [])
+    again = run("watch", "add", state, "--data", file, code=2)
+    assert "was added before" in again.stderr
+    assert json.loads(run("watch", "show", state, "--format", "json").stdout)["verdict"] == "pass"
+    assert "PASS: of all decisions since 2024-01-01" in run("watch", "show", state).stdout
+    bad = write(here / "in", 1, gap=0.4)
+    told = run("watch", "add", state, "--data", bad, code=1).stdout
+    assert "ALARM fail" in told
+    assert "ALARM changed" in told
+    assert "FAIL" in run("watch", "show", state, code=1).stdout
+    calm = run("watch", "add", state, "--data", write(here / "in", 2, gap=0.4), "--levels", "late")
+    assert "ALARM" not in calm.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("add", "w"), "--data FILE, or --merge"),
+        (("add", "w", "--merge", "v", "--day", "2024-01-01"), "leave them out with --merge"),
+        (("add", "w", "--data", "none.csv"), "no data file"),
+        (("add", "w", "--data", "x.csv"), "which day"),
+        (("add", "w", "--data", "x.csv", "--day", "2024-13-01"), "no day"),
+        (
+            ("add", "w", "--data", "x.csv", "--day", "2024-01-05", "--as-of", "2024-01-01"),
+            "today is 2024-01-01",
+        ),
+        (("add", "w", "--data", "x.csv", "--day", "2024-01-01", "--demote"), "is about none"),
+        (("add", "w", "--data", "x.csv", "--day", "2024-01-01", "--levels", "all"), "no level 'all'"),
+        (("add", "w", "--data", "x.csv", "--webhook", "http://example.org"), "https address"),
+        (("add", "w", "--data", "x.csv", "--webhook", "file:///etc/passwd"), "https address"),
+        (("add", "w", "--data", "x.csv", "--webhook-key", "k"), "give that, or leave it out"),
+        (("add", "w", "--data", "x.csv", "--insecure-key"), "give that, or leave it out"),
+        (("add", "w", "--data", "x.csv", "--alarm-file", "no/where"), "does not exist"),
+        (("label", "w", "--data", "x.csv"), "awaits no labels"),
+        (("show", "nowhere"), "there is no watch"),
+        (("run", "w", "--folder", "nowhere"), "there is no folder"),
+        (("run", "w", "--folder", ".", "--labels", ".", "--once"), "are one folder"),
+        (("run", "w", "--folder", ".", "--every", "often"), "30s, 15m, 1h or 1d"),
+        (("init", "--state", "w", "--sensitive", "sex", "--max", RULE), "exists already"),
+        (("init", "--state", "n"), "nothing to watch"),
+        (
+            ("init", "--state", "n", "--sensitive", "sex", "--max", RULE, "--groups", "sex"),
+            "--groups sex=female",
+        ),
+        (
+            ("init", "--state", "n", "--sensitive", "sex", "--max", RULE, "--predictions", "score=s"),
+            "decision=COL",
+        ),
+        (("init", "--state", "n", "--sensitive", "sex", "--max", "roc_auc=1"), "cannot be watched"),
+        (("init", "credit@production", "--state", "n", "--max", RULE), "no registry"),
+    ],
+)
+def test_bad_usage_is_one_message_and_code_2(state, here, arguments, message):
+    (here / "x.csv").write_text("sex,decision\nf,1\nm,0\n")
+    before = (state / "totals.log").read_bytes()
+    result = run("watch", *arguments, code=2)
+    assert message in " ".join(result.stderr.split())
+    assert (state / "totals.log").read_bytes() == before
+    assert not (here / "n").exists()
+
+
+class Hook(http.server.BaseHTTPRequestHandler):
+    """Answers as it is told, and remembers what came."""
+
+    answers: tuple[int, ...] = ()
+    seen: list = []  # noqa: RUF012 -- set anew by each test
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        type(self).seen.append((body, self.headers.get("X-Fairkit-Signature")))
+        code = self.answers[min(len(self.seen), len(self.answers)) - 1]
+        self.send_response(code)
+        self.send_header("Location", "http://localhost:1/elsewhere")
+        self.end_headers()
+
+    def log_message(self, *arguments):
+        pass
+
+
+@contextlib.contextmanager
+def hook(*answers):
+    Hook.answers, Hook.seen = answers, []
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hook)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/alarms"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_alarms_are_posted_signed_and_again_until_they_arrive(state, here, monkeypatch):
+    monkeypatch.setattr("fairkit_cli.watch.delivery.PAUSES", (0, 0, 0))
+    (here / "secret").write_text("0123456789abcdef0123\n")
+    sinks = ("--webhook-key", "secret", "--alarm-file", "alarms.jsonl", "--levels", "fail")
+    with hook(302, 500, 503) as url:
+        bad = write(here / "in", 0, gap=0.4)
+        told = run("watch", "add", state, "--data", bad, "--webhook", url, *sinks, code=1)
+        assert "did not arrive" in told.stderr
+        assert len(Hook.seen) == 3
+    with hook(500, 200) as other:
+        # the next call sends it again, to the same address only
+        again = [
+            *sinks,
+            "--webhook",
+            url.replace(url.split(":")[2].split("/")[0], other.split(":")[2].split("/")[0]),
+        ]
+        calm = write(here / "in", 1, gap=0.4)
+        run("watch", "add", state, "--data", calm, *again)
+        ((body, signature), (same, _)) = Hook.seen
+    assert body == same
+    assert signature == "sha256=" + hmac.new(b"0123456789abcdef0123", body, hashlib.sha256).hexdigest()
+    assert json.loads(body)["alarm"]["level"] == "fail"
+    lines = (here / "alarms.jsonl").read_text().splitlines()
+    assert [json.loads(line)["level"] for line in lines] == ["fail"]
+    (here / "secret").write_text("short")
+    run("watch", "add", state, "--data", calm, "--webhook", url, "--webhook-key", "secret", code=2)
+
+
+def test_daily_statements_are_chained_and_a_change_shows(state, here):
+    new_key_pair(here / "k")
+    for t in (0, 1, 3, 3):
+        file = write(
+            here / "in", t, rows=300 + len(list((here / "in").glob("*"))) if (here / "in").exists() else 300
+        )
+        run(
+            "watch", "add", state, "--data", file, "--batch", f"{t} {file.stat().st_size}", "--heartbeat", "k"
+        )
+    found = json.loads(run("watch", "show", state, "--key", "k.pub", "--format", "json", code=3).stdout)[
+        "statements"
+    ]
+    assert (found["count"], found["missing_days"], found["failed"]) == (3, [day(2)], None)
+    assert found["keyids"] == [load_public(here / "k.pub").keyid]
+    path = state / "heartbeats.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    new_key_pair(here / "other")
+    assert (
+        "not signed by a key that you trust"
+        in run("watch", "show", state, "--key", "other.pub", code=1).stderr
+    )
+    for damaged in ([lines[0], lines[2]], lines[1:], [lines[1], lines[0], lines[2]]):
+        path.write_bytes(b"".join(damaged))
+        assert "does not continue" in run("watch", "show", state, "--key", "k.pub", code=1).stderr
+    path.write_bytes(
+        b"".join(lines) + lines[0][:40]
+    )  # killed while writing: passed over, and cut off by the next
+    run("watch", "show", state, "--key", "k.pub", code=3)
+    run("watch", "add", state, "--data", write(here / "in", 4), "--heartbeat", "k")
+    assert (
+        json.loads(run("watch", "show", state, "--key", "k.pub", "--format", "json").stdout)["statements"][
+            "count"
+        ]
+        == 4
+    )
+    path.unlink()
+    assert "no signed statements" in run("watch", "show", state, "--key", "k.pub", code=1).stderr
+
+
+def test_a_loop_goes_on_after_files_that_cannot_be_used(state, here):
+    folder = here / "in"
+    for t in range(3):
+        write(folder, t)
+    (folder / "broken.parquet").write_bytes(b"PAR1 no")
+    (folder / ".unfinished.parquet").write_bytes(b"")
+    first = run("watch", "run", state, "--folder", folder, "--once", "--as-of", day(3))
+    assert "broken.parquet was not added" in first.stderr
+    write(folder, 3, gap=0.4, rows=20_000)
+    again = run(
+        "watch", "run", state, "--folder", folder, "--once", "--as-of", day(3), "--format", "json", code=1
+    )
+    assert "changed" in {one["level"] for one in json.loads(again.stdout)}
+    assert json.loads(run("watch", "show", state, "--format", "json", code=1).stdout)["rows"] == 26_000
+    write(folder, 0, gap=0.1)
+    changed = run("watch", "run", state, "--folder", folder, "--once", "--as-of", day(3))
+    assert "has changed since it was added" in changed.stderr
+    late = run("watch", "run", state, "--folder", folder, "--once", "--as-of", day(9), code=1)
+    assert "ALARM late" in late.stdout
+
+
+def test_folders_are_merged_from_the_command_line(state, here):
+    shutil.copytree(state, here / "v")  # the other writer began with the same settings
+    run("watch", "add", state, "--data", write(here / "in", 0))
+    run("watch", "add", here / "v", "--data", write(here / "in", 1))
+    assert "2,000 rows" in run("watch", "add", state, "--merge", here / "v").stdout
+    assert "0 rows" in run("watch", "add", state, "--merge", here / "v").stdout
+    assert json.loads(run("watch", "show", state, "--format", "json").stdout)["days"] == 2
+
+
+@pytest.fixture
+def deployed(here, loans_model):
+    """A registry with two promoted versions of one model, and a watch of the newer."""
+    new_key_pair(here / "k")
+    for number in (1, 2):
+        arguments = (
+            "--data",
+            loans_model.data,
+            "--sensitive",
+            "sex",
+            "--max",
+            "demographic_parity_difference:sex=0.9",
+        )
+        roles = ("--label", "decision", "--favorable", "approved")
+        where = ("--key", "k", "--output", f"c{number}", "--sequence", "seq")
+        run("certify", loans_model.path, *arguments, *roles, *where)
+        run("registry", "add", "credit", loans_model.path, "--certificate", f"c{number}")
+    run(
+        "registry",
+        "alias",
+        "credit",
+        "production",
+        "--key",
+        "k.pub",
+        "--max",
+        "demographic_parity_difference:sex=0.9",
+    )
+    for number in (1, 2):
+        run("registry", "promote", f"credit@{number}", "production")
+    run(
+        "watch",
+        "init",
+        "credit@production",
+        "--state",
+        "w",
+        "--max",
+        RULE,
+        "--predictions",
+        "decision=decision,favorable=1",
+    )
+    return here
+
+
+def test_the_certificate_tells_what_to_expect_and_an_alias_is_taken_back_with_evidence(deployed):
+    told = json.loads((deployed / "w" / "policy.json").read_text())
+    assert (told["model"], told["alias"], told["sensitive"]) == ("credit@2", "production", ["sex"])
+    assert sorted(told["groups"]["sex"]) == ["female", "male"]
+    assert set(told["reference"]["rates"]["sex"]["female"]) >= {"selection_rate", "true_positive_rate"}
+    assert "demographic_parity_difference:sex" in told["reference"]["numbers"]
+    assert sum(told["reference"]["shares"]["sex"].values()) == pytest.approx(1)
+    file = write(deployed / "in", 0, gap=0.5)
+    table = pq.read_table(file)
+    names = pa.array(["male" if one == "m" else "female" for one in table["sex"].to_pylist()])
+    pq.write_table(table.set_column(0, "sex", names), file)
+    shutil.move(
+        "fairkit-registry", "away"
+    )  # a registry that cannot be reached: tried again with the next call
+    told = run("watch", "add", "w", "--data", file, "--demote", code=1)
+    assert "tried again" in told.stderr
+    shutil.move("away", "fairkit-registry")
+    shutil.copy(file, file.with_name(f"decisions-{day(1)}.parquet"))
+    told = run(
+        "watch",
+        "add",
+        "w",
+        "--data",
+        file.with_name(f"decisions-{day(1)}.parquet"),
+        "--batch",
+        "2",
+        "--demote",
+    )
+    assert "taken back: back to credit@1" in " ".join(told.stderr.split())
+    with Registry(deployed / "fairkit-registry") as store:
+        assert store.alias("credit", "production").version == 1
+        event = store.log("credit")[0]
+    assert (event.action, event.body["taken_from"]) == ("demote", 2)
+    assert event.body["evidence"]["alarm"]["level"] == "fail"
+    assert "taken from credit@2" in run("registry", "log", "credit").stdout
+    run("registry", "check")
+    run("registry", "promote", "credit@2", "production")  # a person may decide so
+    still = run("watch", "add", "w", "--data", file, "--batch", "3", "--demote")
+    assert "taken back" not in still.stderr  # once per alarm

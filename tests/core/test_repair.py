@@ -1,0 +1,297 @@
+"""From a policy to a model that passes it: the search, its predictions, and what it refuses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fairkit
+from fairkit.data.table import Groups
+from fairkit.datasets.loans import loans_table
+from fairkit.errors import PowerError
+from fairkit.mitigators import Capability
+from fairkit.repairing import run as running
+from fairkit.repairing.candidates import candidates
+from fairkit.repairing.cells import Cells, Planned
+from fairkit.repairing.chance import limits_of, predict
+from fairkit.repairing.power import equal_decisions, power_of
+from fairkit.results.policy import Rule, judge
+from fairkit.statistics import Confusion, Rows
+
+ROLES = {"label": "decision", "favorable": "approved", "sensitive": ["sex"], "drop": ["would_repay"]}
+PARITY = Rule(metric="demographic_parity_difference", sensitive="sex", maximum=0.1)
+
+
+def loans(rows, seed, **roles):
+    return fairkit.load_data(loans_table(rows, seed=seed), **(ROLES | roles))
+
+
+def search(**asked):
+    asked = {"methods": ["threshold-optimizer"], "learner": "logistic", "threads": 1} | asked
+    return fairkit.repair(loans(6_000, 1), [PARITY], test=loans(4_000, 2), **asked)
+
+
+@pytest.fixture(scope="module")
+def found():
+    return search()
+
+
+def planned_rows(rows, test_rows, seed=0, share=0.6):
+    rng = np.random.default_rng(seed)
+    codes = (rng.random(rows) < share).astype(np.int64)
+    outcome = (rng.random(rows) < 0.4).astype(float)
+    held = (rng.random(test_rows) < share).astype(np.int64)
+    groups = {"sex": Groups(None, ("f", "m"), codes)}
+    return Planned.of(groups, outcome, None, {"sex": held}, test_rows), codes, outcome, held
+
+
+def rows_of(outcome, decision):
+    return Rows(outcome=outcome, decision=decision, score=None, weights=None)
+
+
+def test_the_pick_passes_and_says_what_it_did(found):
+    assert found.after.verdict == "pass"
+    told = found.search
+    assert told.reached
+    assert told.choice.status == "picked"
+    assert (told.choice.chance or 0) >= 0.95
+    assert told.alternatives[0].method == "unconstrained"
+    assert (told.alternatives[0].chance or 0) < 0.05
+    assert found.randomized
+    assert told.looks == 1
+    record = found.to_dict()["search"]
+    assert record["searched"] == sum(one["chance"] is not None for one in record["alternatives"])
+
+
+def test_the_pick_is_the_most_accurate_that_is_sure(found):
+    sure = [one for one in found.search.measured if (one.chance or 0) >= found.search.sure]
+    assert found.search.choice.accuracy == max(one.accuracy for one in sure)
+
+
+def test_equal_inputs_give_equal_files(found):
+    assert search().onnx == found.onnx
+
+
+def test_the_file_says_how_it_was_searched_and_how_often_the_test_rows_were_looked_at(found, tmp_path):
+    from fairkit.onnx.read.safety import embedded_settings, parse
+
+    told = embedded_settings(parse(found.onnx, "fair.onnx"))["mitigation"]["search"]
+    assert told["searched"] == len(found.search.measured)
+    assert told["policy"] == [PARITY.to_dict()]
+    path = tmp_path / "fair.onnx"
+    found.save(path)
+    again = search(output=path, seed=1)
+    assert again.search.looks == 2
+    assert any("look 2 at the same test rows" in note for note in again.notes)
+
+
+def test_drawn_totals_are_those_of_an_audit_of_so_many_rows():
+    planned, codes, _, held = planned_rows(20_000, 3_000)
+    rng = np.random.default_rng(3)
+    chance = np.where(codes == 0, 0.3, 0.5) * (rng.random(len(codes)) < 0.8)
+    cells = Cells.of(planned, chance)
+    totals = cells.totals(cells.draw(planned, rng, 400), planned, "sex")
+    rate = (totals.first[:, [1, 3]].sum(1) / totals.count).reshape(400, 2)
+    for group in (0, 1):
+        own = codes == group
+        size = (held == group).sum()
+        assert totals.count.reshape(400, 2)[:, group] == pytest.approx(size)
+        assert rate[:, group].mean() == pytest.approx(chance[own].mean(), abs=0.003)
+        error = np.sqrt(chance[own].var() * (1 / size + 1 / own.sum()))
+        assert rate[:, group].std() == pytest.approx(error, rel=0.12)
+
+
+def test_totals_of_the_calibration_rows_are_the_auditors():
+    planned, codes, outcome, _ = planned_rows(5_000, 500)
+    chance = np.random.default_rng(0).choice([0.0, 0.25, 1.0], len(codes))
+    cells = Cells.of(planned, chance)
+    mine = cells.totals(cells.mass[None, :], planned, "sex")
+    theirs = Confusion().collect(rows_of(outcome, chance), codes, 2)
+    assert mine.first == pytest.approx(theirs.first)
+    assert mine.second == pytest.approx(theirs.second)
+    assert mine.cubes == pytest.approx(theirs.cubes)
+
+
+def test_the_predicted_chance_is_how_often_audits_pass():
+    """Over populations with gaps from 0 to .1, calibration and test rows drawn anew: predictions are pass rates."""
+    rng = np.random.default_rng(8)
+    passed, told = [], []
+    (limit,) = limits_of([Rule(metric=PARITY.metric, sensitive="sex", maximum=0.085)], ["sex"], 0.95)
+    for turn in range(200):
+        rates = (0.3, 0.3 + rng.uniform(0, 0.1))
+        planned, codes, _, held = planned_rows(6_000, 2_500, seed=turn)
+        chance = (rng.random(len(codes)) < np.take(rates, codes)).astype(float)
+        told.append(predict(planned, chance, [limit], rng, draws=80).chance)
+        decided = (rng.random(len(held)) < np.take(rates, held)).astype(float)
+        totals = Confusion().collect(rows_of((rng.random(len(held)) < 0.4).astype(float), decided), held, 2)
+        estimate = limit.target.rates[0]().estimate(totals, rng)
+        passed.append(limit.limit.verdict(*limit.target.interval([estimate], 0.95)) == "pass")
+    told, passed = np.array(told), np.array(passed)
+    assert told.mean() == pytest.approx(passed.mean(), abs=0.07)
+    for low, high in ((0.0, 0.3), (0.3, 0.8), (0.8, 1.01)):
+        own = (told >= low) & (told < high)
+        assert told[own].mean() == pytest.approx(passed[own].mean(), abs=0.15)
+
+
+def test_rules_are_judged_jointly_and_the_verdict_is_the_audits(found):
+    both = [PARITY, Rule(metric="accuracy", minimum=0.99)]
+    planned, _, outcome, _ = planned_rows(4_000, 2_000)
+    chance = equal_decisions(planned, outcome * 0.7 + 0.1, by_outcome=False)
+    told = predict(planned, chance, limits_of(both, ["sex"], 0.95), np.random.default_rng(0))
+    assert told.chances["demographic_parity_difference:sex"] > 0.9
+    assert told.chance == 0
+    assert judge([PARITY], found.after.findings, confidence=0.95)[1] == found.after.verdict
+
+
+def test_the_power_is_that_of_the_plan():
+    planned, _, outcome, _ = planned_rows(30_000, 3_770, share=0.5)
+    limits = limits_of([Rule(metric=PARITY.metric, sensitive="sex", maximum=0.05)], ["sex"], 0.95)
+    decisions = np.full(len(outcome), 0.3)
+    found = power_of(planned, decisions, limits, 0, enough=0.5)
+    assert found.chance == pytest.approx(0.8, abs=0.07)  # 3,769 rows give .8
+    few = power_of(planned.scaled(0.3), decisions, limits, 0, enough=0.5)
+    assert few.chance < 0.5
+    assert few.needed is not None
+    assert 4_000 < few.needed < 6_000
+
+
+def test_a_policy_that_the_test_rows_cannot_decide_is_refused_before_training(monkeypatch):
+    def never(*_, **__):
+        raise AssertionError("trained")
+
+    monkeypatch.setattr(running, "fit_learner", never)
+    rule = Rule(metric="equal_opportunity_difference", sensitive="sex", maximum=0.01)
+    with pytest.raises(PowerError, match=r"600 test rows cannot decide .* about [\d,]+ test rows would give"):
+        fairkit.repair(loans(2_000, 1), [rule], test=loans(600, 2), learner="logistic")
+
+
+def test_groups_that_are_too_small_for_a_verdict_are_said_before_training():
+    import pandas as pd
+
+    table = loans_table(4_000, seed=2).to_pandas()
+    women = table[table["sex"] == "female"].head(20)
+    few = fairkit.load_data(
+        pd.concat([table[table["sex"] != "female"], women]).reset_index(drop=True), **ROLES
+    )
+    with pytest.raises(PowerError, match=r"female \(20 rows\) have fewer than 30 rows"):
+        fairkit.repair(loans(2_000, 1), [PARITY], test=few, learner="logistic")
+
+
+def test_anyway_goes_on_and_says_that_it_is_not_sure():
+    rule = Rule(metric="equal_opportunity_difference", sensitive="sex", maximum=0.01)
+    asked = {"learner": "logistic", "methods": ["threshold-optimizer"], "anyway": True, "threads": 1}
+    result = fairkit.repair(loans(2_000, 1), [rule], test=loans(600, 2), **asked)
+    assert not result.search.reached
+    assert any("No alternative reaches the chance 0.95" in note for note in result.notes)
+    assert result.after.verdict != "pass"
+
+
+def test_deterministic_leaves_drawn_decisions_out_and_says_what_that_costs():
+    result = search(deterministic=True, methods=["threshold-optimizer", "reject-option"])
+    assert not result.randomized
+    assert result.after.verdict == "pass"
+    drawn = [one for one in result.search.alternatives if one.reason == "it draws decisions by chance"]
+    assert drawn
+    assert all(one.status == "left out" for one in drawn)
+    assert any("Without decisions drawn by chance the predicted accuracy is" in note for note in result.notes)
+
+
+def test_blind_models_do_not_read_the_group():
+    result = search(blind=True, methods=["reweigh"])
+    assert result.reads == ()
+    assert all(not one.reads_group for one in result.search.measured)
+
+
+def test_a_budget_that_ends_keeps_the_best_so_far():
+    result = search(methods=["threshold-optimizer", "reweigh"], budget=1e-6)
+    assert [one.method for one in result.search.alternatives if "budget" in one.reason]
+    assert result.search.choice.chance is not None
+
+
+class Slow(fairkit.Mitigator):
+    """Reports progress for ever."""
+
+    name = "slow"
+    stage = "in"
+    capabilities = (Capability(constraints=("demographic_parity",), trainings=0),)
+
+    def fit(self, table, run, **_):
+        while True:
+            run.progress("training", 0, 1)
+
+
+def test_a_fit_that_the_budget_ends_is_left_out():
+    result = search(methods=["threshold-optimizer", Slow], budget=0.15)
+    (slow,) = [one for one in result.search.alternatives if one.method == "slow"]
+    assert (slow.status, slow.reason) == ("left out", "the budget ended during its training")
+    assert result.search.choice.method == "threshold-optimizer"
+
+
+def test_ctrl_c_goes_through_and_writes_nothing(tmp_path):
+    def stop(doing, done, total, **values):
+        if doing == "searching" and done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        search(output=tmp_path / "fair.onnx", progress=stop)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("rules", "said"),
+    [
+        ([], "needs a policy"),
+        ([Rule(metric=PARITY.metric, sensitive="rase", maximum=0.1)], "not among the sensitive columns"),
+        (
+            [PARITY, Rule(metric="selection_rate_difference", sensitive="sex", minimum=0.3)],
+            "contradict each other: selection_rate_difference at least 0.3",
+        ),
+        ([Rule(metric=PARITY.metric, sensitive="sex", maximum=-0.1)], "no model can keep"),
+        ([Rule(metric="demographic_parity_ratio", sensitive="sex", minimum=1.2)], "no model can keep"),
+        ([Rule(metric="consistency", minimum=0.9)], "not made of rates"),
+        ([Rule(metric="demografic_parity_difference", maximum=0.1)], "demographic_parity_difference"),
+    ],
+)
+def test_policies_that_cannot_be_searched_are_refused_before_training(rules, said):
+    with pytest.raises(fairkit.PolicyError, match=said):
+        fairkit.repair(loans(300, 1), rules)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"sure": 1.0}, "`sure` is a chance"),
+        ({"budget": 0}, "`budget` is a number of minutes"),
+        ({"methods": ["fairgmb"]}, "fairgbm"),
+        ({"methods": ["correlation-remover"]}, "does not say that it can meet"),
+        ({"parameters": {"threshold-optimizer": {"tolerence": 1}}}, "tolerance"),
+    ],
+)
+def test_wrong_requests_are_refused_before_training(asked, said):
+    with pytest.raises(fairkit.FairkitError, match=said):
+        search(**asked)
+
+
+def test_test_rows_that_are_training_rows_are_refused():
+    data = loans(2_000, 1)
+    with pytest.raises(fairkit.DataError, match="the test rows are the training rows"):
+        fairkit.repair(data, [PARITY], test=loans(2_000, 1), learner="logistic")
+    half = loans_table(2_000, seed=1).slice(0, 900)
+    with pytest.raises(fairkit.DataError, match="900 of the 900 test rows are also training rows"):
+        fairkit.repair(data, [PARITY], test=fairkit.load_data(half, **ROLES), learner="logistic")
+
+
+def test_a_constant_base_model_is_searched_without_a_crash():
+    table = loans_table(2_000, seed=1).to_pandas().assign(income=1.0)
+    roles = {"label": "decision", "favorable": "approved", "sensitive": ["sex"], "features": ["income"]}
+    asked = {"learner": "logistic", "methods": ["threshold-optimizer"], "threads": 1}
+    result = fairkit.repair(fairkit.load_data(table, **roles), [PARITY], **asked)
+    assert result.search.alternatives[0].reason == "the same decisions for everybody"
+
+
+def test_a_ratio_rule_is_met_by_methods_for_the_difference():
+    limits = limits_of([Rule(metric="demographic_parity_ratio", sensitive="sex", minimum=0.8)], ["sex"], 0.95)
+    found, without = candidates(limits, None, {}, rate=0.5)
+    tolerances = {one.given["tolerance"] for one in found if one.method.name == "threshold-optimizer"}
+    assert max(tolerances) == pytest.approx(0.1)
+    assert "budro" in without
