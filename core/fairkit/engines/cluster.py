@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 from importlib.metadata import version
 from typing import Any
 
@@ -61,7 +62,8 @@ def connected(scheduler: str | None = None, workers: int | None = None) -> Itera
     import dask
 
     with (
-        dask.config.set(_LEAN),
+        # a copy: Dask appends to the lists of its settings
+        dask.config.set(deepcopy(_LEAN)),
         distributed.LocalCluster(
             n_workers=count,
             threads_per_worker=1,
