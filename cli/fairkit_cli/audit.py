@@ -76,7 +76,7 @@ def run_audit(
 
 def show(report: Report, output_format: str, output: Path | None) -> None:
     """Print a report, or write it to a file."""
-    write(lambda terminal: text_of(report, output_format, terminal), output)
+    write(lambda terminal: text_of(report, output_format, terminal), output, verdict=report.verdict)
 
 
 def drawing(output_format: str) -> AbstractContextManager[None]:

@@ -113,8 +113,8 @@ def _output_error(error: OSError) -> OutputError:
     )
 
 
-def write(text: Callable[[bool], str], output: Path | None = None) -> None:
-    """Print what is made for a terminal (True) or else (False), or write the latter to a file.
+def write(text: Callable[[bool], str], output: Path | None = None, *, verdict: str | None = None) -> None:
+    """Print what is made for a terminal (True) or else (False), or write the latter to a file and tell its verdict.
 
     Raises
     ------
@@ -128,7 +128,7 @@ def write(text: Callable[[bool], str], output: Path | None = None) -> None:
             put(text(sys.stdout.isatty()))
             return
         write_atomic(output, text(False))
-    say(f"wrote {output}")
+    say(f"wrote {output}{', verdict ' + verdict if verdict else ''}")
 
 
 def say(message: str) -> None:
