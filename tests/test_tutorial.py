@@ -73,3 +73,16 @@ def test_the_page_on_groups_that_nobody_named_runs_as_typed(loans_model, tmp_pat
         )
         expected = {1, 3} if "--max" in command else {0}
         assert result.returncode in expected, f"{command}\n{result.stdout}\n{result.stderr}"
+
+
+def test_the_page_for_users_of_scikit_learn_runs_as_typed(capsys):
+    """In this process: the page starts none."""
+    text = (ROOT / "docs" / "how-to" / "scikit-learn.md").read_text("utf-8")
+    blocks = [block for _, _, block in _BLOCK.findall(text)]
+    assert len(blocks) == 5
+    seen: dict[str, object] = {}
+    exec("\n".join(blocks), seen)  # noqa: S102 -- the page's own code
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].startswith("demographic_parity_difference of sex: 0.")
+    assert printed[1].startswith("demographic_parity_difference of sex | employment: 0.")
+    assert "better" in printed[-1]

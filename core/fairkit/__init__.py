@@ -50,6 +50,7 @@ _PUBLIC = {
     "mitigator": "fairkit.sklearn.estimators",
     "parameter": "fairkit.parameters.declare",
     "repair": "fairkit.repairing.run",
+    "scorer": "fairkit.sklearn.scorers",
 }
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ if TYPE_CHECKING:
     from fairkit.results.findings import Finding, GroupValue, Report
     from fairkit.results.policy import Rule
     from fairkit.sklearn.estimators import mitigator
+    from fairkit.sklearn.scorers import scorer
     from fairkit.statistics import Rows
     from fairkit.watching.watch import Watch
 
@@ -130,6 +132,7 @@ __all__ = [
     "parameter",
     "plan",
     "repair",
+    "scorer",
 ]
 
 

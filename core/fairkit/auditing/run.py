@@ -9,7 +9,7 @@ from fairkit import plugins
 from fairkit.auditing.measure import score_once
 from fairkit.auditing.prepare import Asked
 from fairkit.auditing.subject import prepared
-from fairkit.data.dataset import need_dataset
+from fairkit.data.dataset import as_dataset
 from fairkit.engines.opening import opened
 from fairkit.models.scorer import ModelOptions
 from fairkit.progress import Progress, no_progress
@@ -23,8 +23,12 @@ if TYPE_CHECKING:
 
 def audit(
     model: Any,
-    data: Dataset,
+    data: Dataset | Any,
+    y: Any = None,
     *,
+    sensitive_features: Any = None,
+    sample_weight: Any = None,
+    favorable: Any = None,
     auditors: Sequence[str] = plugins.DEFAULT_AUDITORS,
     parameters: Mapping[str, Mapping[str, Any]] | None = None,
     policy: Sequence[Rule] = (),
@@ -45,7 +49,9 @@ def audit(
     model
         See `fairkit.auditing.subject.as_model`.
     data
-        From `fairkit.load_data`.
+        From `fairkit.load_data`; or a matrix or data frame X, with `y` beside it.
+    y, sensitive_features, sample_weight, favorable
+        What stands beside X, as scikit-learn has it: see `fairkit.load_data`.
     auditors
         Names of installed auditors.
     parameters
@@ -78,7 +84,7 @@ def audit(
     FairkitError
         The model, the data, a parameter or a rule cannot be used.
     """
-    need_dataset(data)
+    data = as_dataset(data, y, sensitive_features, sample_weight, favorable)
     asked = Asked.of(
         auditors, parameters, policy=policy, adjustment=adjustment, confidence=confidence, seed=seed
     )

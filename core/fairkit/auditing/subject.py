@@ -71,4 +71,4 @@ def as_model(model: Any, data: Dataset | None = None) -> Model:
         return bindable
     if isinstance(model, str | Path | bytes) or hasattr(model, "SerializeToString"):
         return OnnxModel.load(model)
-    return PythonModel(model)
+    return PythonModel(model, like=getattr(data, "like", None))

@@ -12,7 +12,7 @@ from fairkit.auditing.subject import prepared
 from fairkit.comparing.audits import looking, with_changes
 from fairkit.comparing.changes import changes
 from fairkit.comparing.collect import AllPairs, Pairing
-from fairkit.data.dataset import need_dataset
+from fairkit.data.dataset import as_dataset
 from fairkit.engines.opening import opened
 from fairkit.errors import ModelError, ParameterError
 from fairkit.models.scorer import ModelOptions, Scorer
@@ -28,8 +28,12 @@ if TYPE_CHECKING:
 
 def compare(
     models: Sequence[Any],
-    data: Dataset,
+    data: Dataset | Any,
+    y: Any = None,
     *,
+    sensitive_features: Any = None,
+    sample_weight: Any = None,
+    favorable: Any = None,
     auditors: Sequence[str] = (),
     parameters: Mapping[str, Mapping[str, Any]] | None = None,
     confidence: float = 0.95,
@@ -46,7 +50,9 @@ def compare(
     models
         Two or more; see `fairkit.auditing.subject.as_model`.
     data
-        The rows, with a label.
+        The rows, with a label, from `fairkit.load_data`; or a matrix or data frame X, with `y` beside it.
+    y, sensitive_features, sample_weight, favorable
+        What stands beside X, as scikit-learn has it: see `fairkit.load_data`.
     auditors, parameters
         Auditors that compare models besides, such as ``subgroups``, with their parameters by name.
     confidence
@@ -73,7 +79,7 @@ def compare(
     FairkitError
         A model or the data cannot be used, or the models have different tasks.
     """
-    need_dataset(data)
+    data = as_dataset(data, y, sensitive_features, sample_weight, favorable)
     if len(models) < 2:
         raise ParameterError("a comparison needs two models or more")
     if not 0 < confidence < 1:

@@ -11,6 +11,7 @@ import numpy as np
 from fairkit.data.arrow import as_arrow, as_numpy
 from fairkit.data.clusters import buckets_of
 from fairkit.data.conditions import check_conditions
+from fairkit.data.frames import empty_like
 from fairkit.data.parts import Elsewhere
 from fairkit.data.predictions import PredictionRoles
 from fairkit.data.profile import (
@@ -148,6 +149,8 @@ class Dataset:
         self._noted: tuple[str, ...] = ()
         self.published: str | None = None
         """The content digest that the table should have, where its publisher's is known; another one is a note."""
+        self.like: Any = None
+        """The data frame that it was made of, without its rows; None for files. Models in memory get such frames."""
 
     @property
     def name(self) -> str:
@@ -350,24 +353,44 @@ class Dataset:
         return next(v for v in self.profile.label_values if same_value(v, self.roles.favorable))
 
 
-def need_dataset(data: Any) -> None:
-    """Refuse a path, a frame or an array where a dataset is needed.
+def as_dataset(
+    data: Any,
+    y: Any = None,
+    sensitive_features: Any = None,
+    sample_weight: Any = None,
+    favorable: Any = None,
+) -> Dataset:
+    """Return a dataset as it is, or make one of a matrix X and what stands beside it (see `load_data`).
 
     Raises
     ------
     DataError
-        It has no roles.
+        A path, a frame or an array stands alone: it has no roles. Or a dataset does not: it has them.
     """
-    if not hasattr(data, "roles"):
+    beside = {"y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight}
+    if hasattr(data, "roles"):
+        given = [name for name, value in {**beside, "favorable": favorable}.items() if value is not None]
+        if given:
+            raise DataError(
+                f"the data is a Dataset, whose roles are named already; `{given[0]}` goes with a matrix X only"
+            )
+        found: Dataset = data
+        return found
+    if y is None:
         raise DataError(
             f"the data is a {type(data).__name__}, not a Dataset; say which columns are what: "
-            'fairkit.load_data(data, label="...", favorable="...", sensitive=["..."])'
+            'fairkit.load_data(data, label="...", favorable="...", sensitive=["..."]), or give `y` and '
+            "`sensitive_features` beside it"
         )
+    return load_data(data, **beside, favorable=favorable, name="X")
 
 
 def load_data(
     data: Any,
+    y: Any = None,
     *,
+    sensitive_features: Any = None,
+    sample_weight: Any = None,
     label: str | None = None,
     favorable: Any = None,
     sensitive: Sequence[str] | str = (),
@@ -392,10 +415,15 @@ def load_data(
         A CSV or Parquet file, a folder of such files or a glob (``"loans/*.parquet"``), a pandas or polars data
         frame, a pyarrow Table, a DuckDB relation or anything else with the Arrow C stream interface (read into memory),
         a dict of arrays, or a Dask DataFrame (see `fairkit.engines`).
+    y, sensitive_features, sample_weight
+        What scikit-learn's users have beside a frame or matrix X in memory, shape [n] each, or [n, k] for sensitive
+        features; they take the place of `label`, `sensitive` and `weights`, and are no features (see
+        `fairkit.data.given.beside`).
     label
         The outcome column.
     favorable
-        The label's value that is good for the person. Leave it out in regression.
+        The label's value that is good for the person. Leave it out in regression. Beside `y` it is by default the
+        larger of two numbers.
     sensitive
         How to split people: ``"sex"``, ``"age:25:60"`` (bins), ``"sex+race"`` (an intersection). A numeric
         column with more than 20 distinct values and no bins is binned at its quartiles.
@@ -442,6 +470,20 @@ def load_data(
     DataError
         No such file or column; see also `Dataset.learn`.
     """
+    like = empty_like(data)
+    if y is not None or sensitive_features is not None or sample_weight is not None:
+        from fairkit.data.given import beside
+
+        _only_one(
+            label=(label, y),
+            sensitive=(sensitive or None, sensitive_features),
+            weights=(weights, sample_weight),
+        )
+        given = beside(data, y, sensitive_features, sample_weight, favorable)
+        data, favorable = given.table, given.favorable
+        label, weights = label or given.label, weights or given.weights
+        sensitive = sensitive or given.sensitive
+        features = given.features if features is None else features
     source = open_source(data, name)
     lookup = None
     if join is not None or on is not None:
@@ -485,7 +527,17 @@ def load_data(
         sensitive_probability=_listed(sensitive_probability),
     )
     check_conditions(roles, columns, source.name)
-    return Dataset(source, roles)
+    dataset = Dataset(source, roles)
+    dataset.like = like
+    return dataset
+
+
+def _only_one(**pairs: tuple[Any, Any]) -> None:
+    """Refuse a role that is named and given at once."""
+    names = {"label": "y", "sensitive": "sensitive_features", "weights": "sample_weight"}
+    for role, (named, given) in pairs.items():
+        if named is not None and given is not None:
+            raise DataError(f"`{role}` names a column and `{names[role]}` gives one; leave one of them out")
 
 
 def _listed(value: Sequence[str] | str) -> tuple[str, ...]:

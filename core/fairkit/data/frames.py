@@ -43,3 +43,65 @@ def frame_parts(frame: Any) -> tuple[FramePart, ...]:
         FramePart(f"partition {number}", delayed, frame._meta)
         for number, delayed in enumerate(frame.to_delayed())
     )
+
+
+def empty_like(data: Any) -> Any:
+    """Return a data frame without its rows, which tells its library and its columns' types; None for other things."""
+    library = type(data).__module__.partition(".")[0]
+    if library == "pandas" and hasattr(data, "iloc"):
+        return data.iloc[:0].copy()
+    if library == "polars" and hasattr(data, "schema") and hasattr(data, "head"):
+        return data.head(0)
+    return data.slice(0, 0) if library == "pyarrow" and hasattr(data, "slice") else None
+
+
+def frame_like(like: Any, columns: dict[str, Any]) -> Any:
+    """Return columns as a frame of the library, and with the types, of an empty one.
+
+    A column whose values its type cannot hold keeps the type of the values.
+
+    Parameters
+    ----------
+    like
+        From `empty_like`.
+    columns
+        Arrays of shape [n] by name.
+    """
+    library = type(like).__module__.partition(".")[0]
+    if library == "pandas":
+        import pandas as pd
+
+        types = dict(zip(map(str, like.columns), like.dtypes, strict=True))
+        return pd.DataFrame(
+            {name: _typed(pd.Series(cells), types.get(name)) for name, cells in columns.items()}
+        )
+    if library == "polars":
+        import polars as pl
+
+        frame = pl.DataFrame({name: _listed(cells) for name, cells in columns.items()})
+        return frame.cast({name: kind for name, kind in like.schema.items() if name in columns}, strict=False)
+    import pyarrow as pa
+
+    return pa.table({name: _cast(pa.array(_listed(cells)), like, name) for name, cells in columns.items()})
+
+
+def _typed(series: Any, kind: Any) -> Any:
+    try:
+        return series if kind is None or series.dtype == kind else series.astype(kind)
+    except (TypeError, ValueError):
+        return series
+
+
+def _listed(cells: Any) -> Any:
+    return cells.tolist() if cells.dtype.kind == "O" else cells
+
+
+def _cast(cells: pa.Array, like: pa.Table, name: str) -> pa.Array:
+    import pyarrow as pa
+
+    if name not in like.column_names:
+        return cells
+    try:
+        return cells.cast(like.schema.field(name).type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return cells

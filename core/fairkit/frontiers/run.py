@@ -13,7 +13,7 @@ from fairkit import plugins
 from fairkit.auditing.prepare import Asked
 from fairkit.auditing.run import audit
 from fairkit.comparing.beside import audit_beside
-from fairkit.data.dataset import need_dataset
+from fairkit.data.dataset import as_dataset
 from fairkit.data.table import Table
 from fairkit.engines.local import LocalEngine
 from fairkit.engines.opening import opened
@@ -123,7 +123,7 @@ def frontier(
     KeyboardInterrupt
         The user stopped it; finished points are in the state file.
     """
-    need_dataset(data)
+    as_dataset(data)
     check_repeats(repeats)
     if not sweeps:
         raise ParameterError("name at least one method with `sweeps`")

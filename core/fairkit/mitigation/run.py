@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fairkit.auditing.prepare import Asked
 from fairkit.auditing.run import audit
 from fairkit.comparing.beside import audit_beside
-from fairkit.data.dataset import Dataset, need_dataset
+from fairkit.data.dataset import Dataset, as_dataset
 from fairkit.data.table import Table
 from fairkit.engines.opening import opened
 from fairkit.fitted import Attaches, FittedModel, MeasuresItself, NamesAudits, Run
@@ -225,7 +225,7 @@ def mitigate(
     ...                          sensitive="sex")                                      # doctest: +SKIP
     >>> fairkit.mitigate("fairgbm", data, constraint="equal_opportunity").save("fair.onnx")          # doctest: +SKIP
     """
-    need_dataset(data)
+    as_dataset(data)
     if output is not None:
         check_writable(Path(output))
     check_policy(policy, data)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairkit.data.frames import frame_like
 from fairkit.data.roles import require_columns, same_value, value_text
 from fairkit.data.task import choose_task
 from fairkit.errors import MissingExtraError, ModelError
@@ -30,16 +31,27 @@ _FIRST_ROWS = 4_096
 class PythonModel:
     """An object in memory with ``predict`` and perhaps ``predict_proba``, such as a scikit-learn pipeline.
 
-    It is given a pandas data frame of the dataset's features, or a float matrix if it was fitted on one.
+    It is given the dataset's features as a data frame of the kind and types of `like`, or a float matrix if it was
+    fitted on one.
+
+    Parameters
+    ----------
+    estimator
+        The object.
+    name
+        What reports call it; by default its class.
+    like
+        A data frame without rows, of pandas, polars or pyarrow; None: a pandas frame.
     """
 
-    def __init__(self, estimator: Any, name: str | None = None) -> None:
+    def __init__(self, estimator: Any, name: str | None = None, like: Any = None) -> None:
         if not hasattr(estimator, "predict"):
             raise ModelError(
                 f"a {type(estimator).__name__} has no predict method; give an ONNX file or an estimator"
             )
         self.estimator = estimator
         self.name = name or type(estimator).__name__
+        self.like = like
 
     def bind(self, dataset: Dataset, options: ModelOptions) -> Scorer:
         """Match the estimator's classes with the label: by name, else by what the first rows say.
@@ -65,7 +77,7 @@ class PythonModel:
         info = ModelInfo(
             name=self.name, sha256=None, task=task, notes=("An object in memory: it has no digest.",)
         )
-        scorer = _PythonScorer(self.estimator, dataset, task, info, classes, options)
+        scorer = _PythonScorer(self, dataset, task, info, classes, options)
         scorer.settle(dataset)
         return scorer
 
@@ -79,13 +91,14 @@ class _PythonScorer:
 
     def __init__(
         self,
-        estimator: Any,
+        model: PythonModel,
         dataset: Dataset,
         task: Task,
         info: ModelInfo,
         classes: Sequence[Any],
         options: ModelOptions,
     ) -> None:
+        estimator, self._like = model.estimator, model.like
         self.estimator, self.task, self.info, self.options = estimator, task, info, options
         self._names: dict[str, str] = {new: old for old, new in (options.rename or {}).items()}
         wanted = getattr(estimator, "feature_names_in_", None)
@@ -181,6 +194,8 @@ class _PythonScorer:
     def _frame(self, columns: Columns) -> Any:
         table = {name: columns[column] for name, column in zip(self._inputs, self.columns, strict=True)}
         named = hasattr(self.estimator, "feature_names_in_")
+        if self._like is not None and (named or not _took_a_matrix(self.estimator)):
+            return frame_like(self._like, table)
         if named or any(values.dtype.kind == "O" for values in table.values()):
             try:
                 import pandas as pd
@@ -188,6 +203,11 @@ class _PythonScorer:
                 raise MissingExtraError("pandas", "pandas") from error
             return pd.DataFrame(table)
         return np.column_stack(list(table.values()))
+
+
+def _took_a_matrix(estimator: Any) -> bool:
+    """Whether an estimator was fitted on a matrix: scikit-learn's then count the features without naming them."""
+    return hasattr(estimator, "n_features_in_") and not hasattr(estimator, "feature_names_in_")
 
 
 def _labels(predicted: NDArray[Any], task: Task, name: str) -> list[Any]:

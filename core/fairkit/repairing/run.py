@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.data.dataset import need_dataset
+from fairkit.data.dataset import as_dataset
 from fairkit.data.table import Table
 from fairkit.engines.opening import opened
 from fairkit.errors import DataError, ParameterError, PolicyError, PowerError
@@ -158,7 +158,7 @@ def repair(
     >>> result.after.verdict, result.search.choice.name                               # doctest: +SKIP
     ('pass', 'threshold-optimizer (constraint = demographic_parity, tolerance = 0.02)')
     """
-    need_dataset(data)
+    as_dataset(data)
     if output is not None:
         check_writable(Path(output))
     _check(policy, sure, budget)

@@ -6,15 +6,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairkit.data.arrow import as_numpy
+from fairkit.data.dataset import BATCH_ROWS
 from fairkit.data.roles import value_text
+from fairkit.data.sources import open_source
 from fairkit.errors import DataError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from fairkit.data.sources import Source
+
 
 def frame_columns(X: Any) -> dict[str, NDArray[Any]]:
     """Return the raw columns of a data frame, or ``x0``, ``x1``, ... of a matrix, each of shape [n]."""
+    if _library(X) in ("polars", "pyarrow"):
+        source = open_source(X, "X")
+        return {name: _whole(source, name) for name in source.columns}
     if hasattr(X, "columns"):
         return {str(name): raw_column(X[name]) for name in X.columns}
     matrix = np.asarray(X)
@@ -39,6 +47,8 @@ def raw_column(values: Any) -> NDArray[Any]:
 
 def sensitive_names(sensitive: Any) -> tuple[str, ...]:
     """Return the names of sensitive features: a frame's columns, a series' name, or ``sensitive``, numbered."""
+    if hasattr(sensitive, "column_names"):
+        return tuple(sensitive.column_names)
     if hasattr(sensitive, "columns"):
         return tuple(str(name) for name in sensitive.columns)
     values = np.asarray(sensitive)
@@ -66,6 +76,16 @@ def group_codes(values: NDArray[Any]) -> tuple[tuple[str, ...], NDArray[np.int64
     texts = np.array([value_text(value) for value in values.tolist()])
     found, codes = np.unique(texts, return_inverse=True)
     return tuple(found.tolist()), codes.astype(np.int64)
+
+
+def _library(values: Any) -> str:
+    return type(values).__module__.partition(".")[0]
+
+
+def _whole(source: Source, name: str) -> NDArray[Any]:
+    """Return one column as a CSV or Parquet file's would be read."""
+    cells = [as_numpy(batch.column(0)) for batch in source.batches([name], BATCH_ROWS)]
+    return np.concatenate(cells) if cells else np.empty(0)
 
 
 def _missing(cells: NDArray[Any]) -> NDArray[np.bool_]:

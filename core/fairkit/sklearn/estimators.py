@@ -257,7 +257,7 @@ def _columns(estimator: Any, X: Any, *, reset: bool) -> dict[str, NDArray[Any]]:
     """Return X as raw columns, checked as scikit-learn does."""
     from sklearn.utils.validation import _check_feature_names, _check_n_features, check_array
 
-    if hasattr(X, "columns") and hasattr(X, "dtypes"):
+    if hasattr(X, "columns") and (hasattr(X, "dtypes") or hasattr(X, "schema")):
         _check_feature_names(estimator, X, reset=reset)
         _check_n_features(estimator, X, reset=reset)
         if len(X) == 0:

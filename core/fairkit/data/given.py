@@ -1,0 +1,172 @@
+"""What scikit-learn's users hold, X, y and sensitive features, as one table with roles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.data.sources import open_source
+from fairkit.errors import DataError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A matrix and what stood beside it, as one table: the arguments of `fairkit.load_data`."""
+
+    table: pa.Table
+    features: tuple[str, ...]
+    label: str | None
+    favorable: Any
+    sensitive: tuple[str, ...]
+    weights: str | None
+
+
+def beside(X: Any, y: Any, sensitive_features: Any, sample_weight: Any, favorable: Any) -> Given:
+    """Put a matrix and what stands beside it into one table.
+
+    Parameters
+    ----------
+    X
+        Shape [n, d]: a pandas or polars data frame, a pyarrow Table, or a matrix, whose columns are called ``x0``,
+        ``x1``, ...
+    y
+        Labels, shape [n]; or None.
+    sensitive_features
+        Shape [n] or [n, k]: a series, a frame, an array, or a mapping from names to arrays; or names of X's columns, as
+        text or a list of texts, in the words of `fairkit.load_data`.
+    sample_weight
+        Shape [n], nonnegative; or None.
+    favorable
+        The label's value that is good for the person; None: the larger one, of two numbers.
+
+    Raises
+    ------
+    DataError
+        Lengths differ, two columns have one name, or it cannot be told which of two texts is favorable.
+    """
+    table = _table(X)
+    features = tuple(table.column_names)
+    label = weights = None
+    if y is not None:
+        labels = _array(y, "y", table.num_rows)
+        label = _new_name(str(getattr(y, "name", None) or "y"), features, "label")
+        table = table.append_column(label, [labels])
+        favorable = _favorable(labels) if favorable is None else favorable
+    table, sensitive = _with_sensitive(table, sensitive_features)
+    if sample_weight is not None:
+        weights = _new_name("sample_weight", table.column_names, "weight")
+        table = table.append_column(weights, [_array(sample_weight, "sample_weight", table.num_rows)])
+    return Given(table, features, label, favorable, tuple(sensitive), weights)
+
+
+def _table(X: Any) -> pa.Table:
+    import pyarrow as pa
+
+    if hasattr(X, "toarray"):  # a sparse matrix
+        X = X.toarray()
+    if isinstance(X, np.ndarray | list):
+        matrix = np.asarray(X)
+        if matrix.ndim != 2:
+            raise DataError(f"X has {matrix.ndim} dimensions; it is a matrix or a table: rows and columns")
+        return pa.table({f"x{place}": _values(matrix[:, place]) for place in range(matrix.shape[1])})
+    (part,) = open_source(X, "X").parts
+    table: pa.Table = part.table  # type: ignore[attr-defined]
+    return table
+
+
+def _with_sensitive(table: pa.Table, given: Any) -> tuple[pa.Table, list[str]]:
+    if given is None:
+        return table, []
+    if isinstance(given, str):
+        return table, [given]
+    texts = isinstance(given, list | tuple) and all(isinstance(one, str) for one in given)
+    if texts and 0 < len(given) != table.num_rows:  # n texts are a column, fewer are names of columns
+        return table, list(given)
+    columns = _columns(given)
+    for name, values in columns.items():
+        cells = _array(values, f"sensitive_features[{name!r}]", table.num_rows)
+        if name not in table.column_names:
+            table = table.append_column(name, [cells])
+        elif not _same(table.column(name), cells):
+            raise DataError(
+                f"`sensitive_features` and X both have a column {name!r}, with other values; rename one of them"
+            )
+    return table, list(columns)
+
+
+def _columns(given: Any) -> dict[str, Any]:
+    """Return sensitive features as columns: a frame's, a series' by its name, or ``sensitive``, numbered."""
+    if isinstance(given, Mapping):
+        return {str(name): values for name, values in given.items()}
+    if hasattr(given, "column_names"):
+        return {name: given.column(name) for name in given.column_names}
+    if hasattr(given, "columns"):
+        return {str(name): given[name] for name in given.columns}
+    values = np.asarray(given)
+    if values.ndim > 1 and values.shape[1] > 1:
+        return {f"sensitive_{place}": values[:, place] for place in range(values.shape[1])}
+    single = values.reshape(-1) if values.ndim > 1 else given
+    return {str(getattr(given, "name", None) or "sensitive"): single}
+
+
+def _array(values: Any, what: str, rows: int) -> pa.Array:
+    """Return a column of any library as an Arrow array of `rows` values."""
+    import pyarrow as pa
+
+    try:
+        if isinstance(values, pa.ChunkedArray | pa.Array):
+            cells = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+        elif hasattr(values, "to_arrow"):  # polars
+            cells = values.to_arrow()
+        elif hasattr(values, "columns") and len(values.columns) == 1:
+            return _array(values[values.columns[0]], what, rows)
+        elif hasattr(values, "array"):  # pandas
+            cells = pa.Array.from_pandas(values)
+        else:
+            cells = pa.array(_values(np.asarray(values).reshape(-1)), from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as error:
+        raise DataError(f"`{what}` cannot be read: {str(error).splitlines()[0]}") from error
+    cells = cells.combine_chunks() if isinstance(cells, pa.ChunkedArray) else cells
+    if len(cells) != rows:
+        raise DataError(f"`{what}` has {len(cells)} rows, X has {rows}")
+    return cells
+
+
+def _values(column: NDArray[Any]) -> Any:
+    """Return a matrix' column as Arrow takes it; a column of Python objects by what its cells are."""
+    return column.tolist() if column.dtype.kind in "OUS" else column
+
+
+def _new_name(name: str, taken: Sequence[str], otherwise: str) -> str:
+    found = name
+    while found in taken:
+        found = otherwise if found == name and otherwise != name else f"{found}_"
+    return found
+
+
+def _same(one: Any, other: Any) -> bool:
+    return bool(one.to_pylist() == other.to_pylist())
+
+
+def _favorable(labels: pa.Array) -> Any:
+    """Return the larger of two numbers; None where there are more values, for another task."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    cells = labels.dictionary_decode() if pa.types.is_dictionary(labels.type) else labels
+    values = [value for value in pc.unique(cells).to_pylist() if value is not None and value == value]  # noqa: PLR0124 -- NaN
+    if len(values) != 2:
+        return None
+    if any(isinstance(value, str) for value in values):
+        one, other = sorted(map(str, values))
+        raise DataError(
+            f"`y` has the values {one!r} and {other!r}; say which is good for the person with `favorable`"
+        )
+    return max(values)
