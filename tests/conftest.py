@@ -8,6 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# the same examples in every run, however slow the machine: `benchmarks/fuzz_input.py` draws new ones
+settings.register_profile(
+    "steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("steady")
 
 ROOT = Path(__file__).resolve().parents[1]
 

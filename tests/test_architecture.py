@@ -52,7 +52,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"config", "failures", "junit", "streams", "surroundings", "text", "timings"},
         {"html", "names", "options", "progress"},
         {"subject"},
-        {"audit", "compared", "plan", "plugins", "registry", "sign_data"},
+        {"audit", "compared", "plan", "plugins", "pytest_plugin", "registry", "sign_data"},
         {"attest", "certify", "compare", "demo", "frontier", "init", "mitigate", "watch"},
         {"main"},
     ],

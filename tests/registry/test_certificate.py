@@ -138,7 +138,7 @@ def whole(model, certify, signer):
     return raw, certificate.verify(raw, [signer.public]).report
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_whatever_is_damaged_never_says_anything_new(whole, signer, data):
     raw, original = bytearray(whole[0]), whole[1]
@@ -256,7 +256,7 @@ def signed_audit(model, certify):
     return dsse.Envelope.from_bytes(path.read_bytes())
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_statement_of_any_form_is_refused_or_can_be_shown(signed_audit, make, data):
     """What is taken into a registry can be shown, compared and turned into cards, whoever made it."""

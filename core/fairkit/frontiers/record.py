@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from fairkit.results.tables import Tabular, ends
+
 if TYPE_CHECKING:
     from fairkit.frontiers.points import Measure, Point
     from fairkit.results.comparisons import Change
@@ -15,7 +17,7 @@ SCHEMA = "fairkit.frontier/1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Frontier:
+class Frontier(Tabular):
     """All points with the front among them, and the chosen one on test rows.
 
     Attributes
@@ -73,6 +75,31 @@ class Frontier:
         """Return a point's disparity and performance; None where it has not both."""
         x, y = point.measures.get(self.disparity), point.measures.get(self.performance)
         return None if x is None or y is None else (x, y)
+
+    def __repr__(self) -> str:
+        """Return a line."""
+        picked = "nothing picked" if self.chosen is None else f"picked {self.points[self.chosen].name}"
+        return (
+            f"<Frontier of {len(self.points)} points, {self.performance} against {self.disparity}: {picked}>"
+        )
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a line for each training: its axes with their intervals, and whether it is on the front, or picked."""
+        return [self._record(number, point) for number, point in enumerate(self.points)]
+
+    def _record(self, number: int, point: Point) -> dict[str, Any]:
+        record: dict[str, Any] = {
+            "plugin": point.plugin,
+            "parameters": ", ".join(f"{key}={value}" for key, value in point.parameters.items()),
+            "status": point.status,
+        }
+        for axis, name in (("disparity", self.disparity), ("performance", self.performance)):
+            measure = point.measures.get(name)
+            record[axis] = None if measure is None else measure.value
+            ended = ends(None if measure is None else measure.interval)
+            record |= {f"{axis}_{end}": value for end, value in ended.items()}
+        chance = self.chances[number] if number < len(self.chances) else None
+        return record | {"front": number in self.front, "chosen": number == self.chosen, "chance": chance}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form, schema ``fairkit.frontier/1``."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from fairkit.errors import ParameterError
+from fairkit.results.tables import Tabular, ends, place
 
 if TYPE_CHECKING:
     from fairkit.results.findings import Better, DataInfo, Interval, ModelInfo
@@ -81,7 +82,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class Comparison(Tabular):
     """Models beside the first one, on the same rows.
 
     Attributes
@@ -99,6 +100,11 @@ class Comparison:
     changes: tuple[tuple[Change, ...], ...]
     confidence: float = 0.95
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        """Return a line."""
+        others = ", ".join(model.name for model in self.models[1:])
+        return f"<Comparison of {others} with {self.models[0].name} on {self.data.name}, {self.data.rows:,} rows>"
 
     def find(
         self,
@@ -124,6 +130,18 @@ class Comparison:
             if (*told, *where) == (metric, sensitive, group, label, reference, within):
                 return one
         raise ParameterError(f"the comparison has no {metric!r} for {sensitive!r} in group {group!r}")
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a line for each number of each model but the first: before, after, the difference and its interval."""
+        return [
+            {"model": model.name}
+            | place(one)
+            | {"group": one.group, "before": one.before, "after": one.after, "difference": one.difference}
+            | ends(one.interval)
+            | {"better": one.better, "outcome": one.outcome}
+            for model, changes in zip(self.models[1:], self.changes, strict=True)
+            for one in changes
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form, schema ``fairkit.comparison/1``."""

@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from fairkit.errors import DataError, did_you_mean
+from fairkit.results.tables import Tabular, arrow_table, ends, pandas_frame, place
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SCHEMA = "fairkit.report/1"
 
@@ -432,7 +436,7 @@ def _unreferred(findings: list[Finding]) -> list[Finding]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class Report(Tabular):
     """Everything that one audit found: the JSON of schema ``fairkit.report/1``.
 
     `warnings` are sentences that a reader must see before the numbers: about the table's rows, and about predictions
@@ -452,9 +456,16 @@ class Report:
 
     def __str__(self) -> str:
         """Return a line for the model, the data and the verdict, and one for each finding."""
+        return "\n".join([self._head, *map(str, self.findings)])
+
+    def __repr__(self) -> str:
+        """Return a line."""
+        return f"<Report of {len(self.findings)} findings, {self._head}>"
+
+    @property
+    def _head(self) -> str:
         verdict = f": {self.verdict}" if self.verdict else ""
-        head = f"{self.model.name} ({self.model.task}) on {self.data.name}, {self.data.rows:,} rows{verdict}"
-        return "\n".join([head, *map(str, self.findings)])
+        return f"{self.model.name} ({self.model.task}) on {self.data.name}, {self.data.rows:,} rows{verdict}"
 
     def find(
         self,
@@ -517,6 +528,32 @@ class Report:
                 f"there are (auditor/sensitive/parameters): {among}"
             )
         return chosen[0]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a line for each finding: who measured what between which groups, the number and its interval."""
+        return [
+            {"auditor": one.auditor}
+            | place(one)
+            | {"value": one.value}
+            | ends(one.interval)
+            | {"confidence": one.confidence, "better": one.better, "inconclusive": one.inconclusive}
+            for one in self.findings
+        ]
+
+    def group_records(self) -> list[dict[str, Any]]:
+        """Return a line for each group of each finding: its rows, the number and its interval."""
+        return [
+            {"auditor": one.auditor}
+            | place(one)
+            | {"group": group.group, "rows": group.rows, "value": group.value}
+            | ends(group.interval)
+            for one in self.findings
+            for group in one.groups
+        ]
+
+    def groups_frame(self) -> pd.DataFrame:
+        """Return the lines of `group_records` as a pandas data frame (`to_frame` has the findings)."""
+        return pandas_frame(arrow_table(self.group_records()))
 
     def with_policy(
         self, results: tuple[RuleResult, ...], verdict: VerdictName | None, adjustment: str | None

@@ -20,9 +20,9 @@ UNKNOWNS = ("missing_bounds", "label_error_bounds", "outcome_error_bounds")
 _ORDER: dict[VerdictName, int] = {"pass": 0, "inconclusive": 1, "fail": 2}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Rule:
-    """A limit on a metric.
+    """A limit on a metric: ``Rule("demographic_parity_difference", "sex", max=0.05)``.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class Rule:
     sensitive
         The sensitive column; None applies the rule to every finding of the metric.
     maximum, minimum
-        The limit; exactly one is set.
+        The limit; exactly one is set, as ``max`` or ``min`` in the words of the command and of `fairkit.toml`.
     support
         For how many people as possible replacements the limit is meant (`performance_gap`, `dif`); None: for those of
         the audit, whose number must then have stopped climbing.
@@ -46,10 +46,31 @@ class Rule:
     support: int | None = None
     within: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        limits = [limit for limit in (self.maximum, self.minimum) if limit is not None]
-        if len(limits) != 1 or not math.isfinite(limits[0]):
-            raise PolicyError(f"the policy rule on {self.metric!r} needs one finite limit, a max or a min")
+    def __init__(
+        self,
+        metric: str,
+        sensitive: str | None = None,
+        *,
+        max: float | None = None,
+        min: float | None = None,
+        support: int | None = None,
+        within: Sequence[str] | str = (),
+        maximum: float | None = None,
+        minimum: float | None = None,
+    ) -> None:
+        given = [limit for limit in (max, min, maximum, minimum) if limit is not None]
+        if len(given) != 1 or not math.isfinite(given[0]):
+            raise PolicyError(f"the policy rule on {metric!r} needs one finite limit, a max or a min")
+        values = {
+            "metric": metric,
+            "sensitive": sensitive,
+            "maximum": maximum if max is None else max,
+            "minimum": minimum if min is None else min,
+            "support": support,
+            "within": tuple(within.split("+")) if isinstance(within, str) else tuple(within),
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     @classmethod
     def parse(cls, text: str, kind: Literal["max", "min"]) -> Self:
