@@ -34,6 +34,7 @@ def audit(
     typed: opt.AuditOptions,
     where: opt.EngineOptions,
     sandbox: opt.SandboxOptions,
+    about: opt.About = None,
     output_format: opt.ReportFormat = "table",
     output: opt.Output = None,
     config: opt.ConfigFile = None,
@@ -44,7 +45,7 @@ def audit(
 
         check_writable(output)
     with drawing(output_format):
-        report = run_audit(model, columns, typed, config, where, predictions, served, conditions)
+        report = run_audit(model, columns, typed, config, where, predictions, served, conditions, about)
     show(report, output_format, output)
     raise typer.Exit(exit_code(report.verdict))
 
@@ -58,6 +59,7 @@ def run_audit(
     predictions: Sequence[str] | None = None,
     served: opt.EndpointOptions | None = None,
     conditions: opt.ConditionOptions | None = None,
+    about: Sequence[str] | None = None,
 ) -> Report:
     """Do what the command does up to the report."""
     from fairkit.auditing.run import audit as run
@@ -67,11 +69,12 @@ def run_audit(
 
     config = load_config(config_file)
     settings = opt.audit_settings(typed, config)
+    facts = opt.stated_facts(about, config, dated=True)
     subject = chosen(model, predictions, config, served)
     dataset = subject.dataset(data, config, conditions)
     with progress_bar() as progress:
         engine = (where or opt.EngineOptions()).arguments()
-        return run(subject.model, dataset, progress=progress, **engine, **settings.arguments())
+        return run(subject.model, dataset, progress=progress, about=facts, **engine, **settings.arguments())
 
 
 def show(report: Report, output_format: str, output: Path | None) -> None:

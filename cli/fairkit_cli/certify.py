@@ -72,6 +72,7 @@ def certify(
     typed: opt.AuditOptions,
     where: opt.EngineOptions,
     sandbox: opt.SandboxOptions,
+    about: opt.About = None,
     output_format: opt.TableFormat = "table",
     config: opt.ConfigFile = None,
 ) -> None:
@@ -90,6 +91,7 @@ def certify(
     statements = [read_statement_file(path) for path in signed_data or ()]
     check_writable(output)
     settings = load_config(config)
+    facts = opt.stated_facts(about, settings, dated=False)
     subject = chosen(model, predictions, settings, served)
     dataset = subject.dataset(columns, settings, conditions)
     told = _settings(opt.audit_settings(typed, settings), dataset.roles.to_dict(), subject)
@@ -102,6 +104,7 @@ def certify(
             progress=progress,
             sequence=SequenceFolder(sequence),
             table_statements=statements,
+            about=facts,
             **where.arguments(),
         )
     finished()  # an interrupt from here on would say that there is no certificate, and there is one

@@ -51,6 +51,11 @@ KEYS: Mapping[str, Mapping[str, Kind]] = {
         "threshold": "number",
         "classes": "names",
         "rename": "columns",
+        "intended_use": "text",
+        "owner": "text",
+        "contact": "text",
+        "version": "text",
+        "period": "text",
     },
     "endpoint": {
         "url": "text",

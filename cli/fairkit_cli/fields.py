@@ -6,6 +6,7 @@ import re
 import shlex
 
 OPTIONS = {
+    "about": "--about",
     "anyway": "--anyway",
     "assume": "--assume",
     "auditors": "--auditor",

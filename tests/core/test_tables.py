@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 import fairkit
 from fairkit.data.digest import TableDigest
 from fairkit.data.roles import Sensitive, bin_names, same_value, value_text
+from fairkit.data.sheet import Sheet
 from fairkit.data.sources import plain
 from fairkit.datasets.fetch import content_digest
 
@@ -335,3 +336,32 @@ def test_tables_are_read_without_pandas(tmp_path: Path, rows: int) -> None:
     command = [sys.executable, "-c", code, str(tmp_path / "t.parquet"), str(tmp_path / "t.csv")]
     found = subprocess.run(command, capture_output=True, text=True, check=True)
     assert found.stdout.split() == ["False", "False"]
+
+
+def test_the_sheet_has_types_missing_cells_and_the_period_of_the_only_dates(tmp_path):
+    path = tmp_path / "d.csv"
+    path.write_text(
+        "applied,born,score,s\n2024-03-05,x,1.5,a\n2024-11-30,,,b\n2023-12-01 10:00,2001-01-01,2,a\n,z,3,b\n"
+    )
+    info = fairkit.load_data(path, sensitive=["s"]).learn().sheet
+    assert {c["name"]: (c["type"], c["missing"]) for c in info.listed()} == {
+        "applied": ("date", 1),
+        "born": ("text", 1),
+        "score": ("number", 1),
+        "s": ("text", 0),
+    }
+    assert info.period() == {"column": "applied", "from": "2023-12", "to": "2024-11"}
+    two = fairkit.load_data(
+        pa.table({"a": ["2024-01-01", "2024-02-01"], "b": ["2020-01-01", "2021-01-01"], "s": ["x", "y"]}),
+        sensitive=["s"],
+    )
+    assert two.info().period == {}
+    parts = Sheet()
+    for texts in (["2024-01-05", None], [None, None], ["2023-05-01", "2024-02-09"], ["later", "2025-01-01"]):
+        one = Sheet()
+        one.add(pa.record_batch({"day": pa.array(texts, pa.string())}))
+        parts = parts + one
+        assert parts.columns["day"].type == ("date" if "later" not in texts else "text")
+    wide = Sheet()
+    wide.add(pa.record_batch({f"c{i}": [1] for i in range(250)}))
+    assert (len(wide.listed()), wide.more) == (200, 50)

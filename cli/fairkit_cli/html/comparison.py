@@ -57,8 +57,9 @@ def mitigation_page(result: MitigationResult) -> str:
         vl-convert-python is not installed.
     """
     from fairkit_cli.html.groups import group_sections
-    from fairkit_cli.html.report import details, disparity_section, verdict
+    from fairkit_cli.html.report import details, disparity_section
     from fairkit_cli.html.search import search_section
+    from fairkit_cli.html.summary import verdict
     from fairkit_cli.html.tradeoff import tradeoff_section
 
     after = result.after

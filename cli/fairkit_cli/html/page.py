@@ -76,6 +76,6 @@ def table(
     )
 
 
-def facts(pairs: Sequence[tuple[str, Content]]) -> Markup:
+def facts(pairs: Sequence[tuple[str, Content]], *, class_: str | None = None) -> Markup:
     """Return names with values."""
-    return tag("dl", [join([tag("dt", name), tag("dd", value)]) for name, value in pairs])
+    return tag("dl", [join([tag("dt", name), tag("dd", value)]) for name, value in pairs], class_=class_)

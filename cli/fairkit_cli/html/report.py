@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fairkit.results.evidence import HighestGroup, LowestGroup, evidence_of
-from fairkit_cli.fields import as_options
 from fairkit_cli.html.charts import ForestRow, forest
 from fairkit_cli.html.evidence import evidence_section
 from fairkit_cli.html.groups import group_sections
@@ -14,16 +13,18 @@ from fairkit_cli.html.individuals import individual_section
 from fairkit_cli.html.markup import Content, Markup, name_of, tag
 from fairkit_cli.html.page import facts, figure, page, section, table
 from fairkit_cli.html.subgroups import subgroup_section
+from fairkit_cli.html.summary import header
 from fairkit_cli.html.svg import draw
+from fairkit_cli.html.terms import glossary, metric_link
+from fairkit_cli.text.answers import answer
 from fairkit_cli.text.numbers import interval, number
-from fairkit_cli.text.view import about_many, disparities, metric_name, report_view, rule_for, survives
+from fairkit_cli.text.ranking import disparities, kind_of, performance
+from fairkit_cli.text.view import about_many, metric_name, report_view, rule_for, survives
 
 if TYPE_CHECKING:
     from fairkit.results.findings import Finding, Report
     from fairkit_registry.evidence.certificate import Certificate
 
-MARKS = {"pass": "✓", "fail": "✗", "inconclusive": "?"}
-WORDS = {"pass": "Pass", "fail": "Fail", "inconclusive": "Inconclusive"}
 _UNIT_SCALE = 1.5
 
 
@@ -42,12 +43,14 @@ def report_page(report: Report) -> str:
     """
     body = [
         header(report),
+        performance_section(report),
         disparity_section(report),
         *group_sections(report),
         subgroup_section(report),
         individual_section(report),
         evidence_section(report),
         details(report),
+        glossary(report),
     ]
     return page(f"Fairness audit of {report.model.name}", body)
 
@@ -82,75 +85,67 @@ def certificate_page(reference: str, certificates: Sequence[Certificate]) -> str
         ("Settings that are not the default", "; ".join(chosen.unusual_settings) or "none"),
     ]
     body: list[Content] = [
-        header(report, reference),
+        header(report, reference, date=f"{chosen.audited_at:%Y-%m-%d %H:%M} UTC, as the signer says"),
         facts(told),
+        performance_section(report),
         disparity_section(report),
         *group_sections(report),
         subgroup_section(report),
         individual_section(report),
         evidence_section(report),
         details(report),
+        glossary(report),
     ]
     return page(f"Fairness audit of {reference}", body)
 
 
-def header(report: Report, name: str | None = None) -> Markup:
-    """What was audited; the verdict and why."""
-    view = report_view(report)
-    return tag(
-        "header",
-        tag("h1", "Fairness audit of ", name_of(name or report.model.name)),
-        tag("p", view.subject, class_="subject"),
-        *(tag("p", line, class_="subject") for line in view.missing),
-        verdict(report),
-    )
+def performance_section(report: Report) -> Markup | None:
+    """Return the numbers over all rows: how good the decisions are at all."""
+    found = performance(report)
+    if not found:
+        return None
+    small = [f for f in found if _upper(f) <= 1]
+    rows = [forest_row(report, finding) for finding in small]
+    title = "Performance over all rows"
+    numbers = findings_table(report, found, title)
+    drawn = forest_figure(rows, "over all rows", title, numbers) if rows else numbers
+    says = [tag("li", str(answer(report, one))) for one in found if one.metric in _SAID]
+    return section("Performance over all rows", tag("ul", says) if says else None, drawn)
 
 
-def verdict(report: Report) -> list[Markup]:
-    """The verdict and why, in one sentence; then each rule."""
-    view = report_view(report)
-    if view.verdict is None:
-        none = [tag("strong", "No verdict"), ": no policy was given. What was measured follows."]
-        return [tag("p", none, class_="verdict none")]
-    word = [tag("span", MARKS[view.verdict], aria_hidden="true"), " ", WORDS[view.verdict]]
-    decisive = [as_options(rule.reason) for rule in view.rules if rule.verdict == view.verdict]
-    also = f" (and {len(decisive) - 1} more)" if len(decisive) > 1 else ""
-    why = f": {view.summary}. {decisive[0]}{also}."
-    rules = [
-        tag(
-            "li",
-            tag("span", f"{MARKS[rule.verdict]} {WORDS[rule.verdict]}", class_=f"badge {rule.verdict}"),
-            f" {as_options(rule.reason)}",
-        )
-        for rule in view.rules
-    ]
-    banner = tag("p", tag("strong", word), why, class_=f"verdict {view.verdict}")
-    return [banner, tag("ul", rules, class_="rules")] if len(rules) > 1 else [banner]
+_SAID = ("accuracy", "selection_rate", "true_positive_rate", "mean_absolute_error")
 
 
 def disparity_section(report: Report) -> Markup | None:
-    """The largest disparities between groups as a forest plot, with the policy's limits."""
+    """The largest disparities between groups as forest plots, with the policy's limits."""
     found = disparities(report)
     if not found:
         return None
-    small = [f for f in found if _upper(f) <= _UNIT_SCALE]
-    large = [f for f in found if _upper(f) > _UNIT_SCALE]
+    differences = [f for f in found if kind_of(f) == "difference"]
+    charts = (
+        ("difference between groups; 0 is parity", [f for f in differences if _upper(f) <= _UNIT_SCALE]),
+        (
+            "difference, in the metric's own unit; 0 is parity",
+            [f for f in differences if _upper(f) > _UNIT_SCALE],
+        ),
+        ("ratio between groups; 1 is parity", [f for f in found if kind_of(f) == "ratio"]),
+        ("of the group that is worst off", [f for f in found if kind_of(f) == "level"]),
+    )
     parts: list[Content] = []
-    for chosen, title in (
-        (small, "disparity between groups"),
-        (large, "disparity, in the metric's own unit"),
-    ):
+    for title, chosen in charts:
         if chosen:
             rows = [forest_row(report, finding) for finding in chosen]
             parts.append(
-                forest_figure(
-                    rows, title, "Largest disparities between groups", findings_table(report, chosen, title)
-                )
+                forest_figure(rows, title, f"Disparities: {title}", findings_table(report, chosen, title))
             )
     limits = " A vertical bar marks the policy's limit." if any(rule_for(report, f) for f in found) else ""
     return section(
         "Disparities",
-        tag("p", f"The largest differences between groups, with {report.confidence:.0%} intervals.{limits}"),
+        tag(
+            "p",
+            f"What the policy limits, and the largest other differences between groups, with {report.confidence:.0%} "
+            f"intervals.{limits}",
+        ),
         tag("p", about_many(report, found)),
         *parts,
     )
@@ -196,7 +191,7 @@ def findings_table(report: Report, findings: Sequence[Finding], label: str) -> M
         between: Content = "-" if ends is None else [name_of(ends[0]), " to ", name_of(ends[1])]
         rows.append(
             (
-                metric_name(finding),
+                metric_link(finding),
                 name_of(finding.sensitive) if finding.sensitive else "all rows",
                 number(finding.value),
                 interval(finding.interval) + (" ✓" if survives(finding) else ""),

@@ -1,5 +1,6 @@
 """The options that commands share, and how they and the configuration file become settings."""
 
+from fairkit_cli.options.about import About, stated_facts
 from fairkit_cli.options.audit import (
     Adjust,
     AuditOptions,
@@ -51,6 +52,7 @@ __all__ = [
     "OUTPUT",
     "POLICY",
     "SANDBOX",
+    "About",
     "Adjust",
     "AlarmOptions",
     "AskingOptions",
@@ -91,4 +93,5 @@ __all__ = [
     "load_dataset",
     "option",
     "split_names",
+    "stated_facts",
 ]

@@ -8,10 +8,10 @@ from fairkit.support.escaping import visible
 from fairkit_cli.fields import as_options
 from fairkit_cli.text.numbers import interval, number
 from fairkit_cli.text.plain import plain, to_text
+from fairkit_cli.text.ranking import disparities
 from fairkit_cli.text.view import (
     ReportView,
     about_many,
-    disparities,
     group_table,
     report_view,
     rule_for,
@@ -103,7 +103,7 @@ def _bars(report: Report) -> list[RenderableType]:
     grid.add_column(f"0{'·' * (BAR_WIDTH - 6)}{number(scale):>5}", no_wrap=True)
     for finding in shown:
         rule = rule_for(report, finding)
-        limit = None if rule is None else rule.maximum
+        limit = None if rule is None else rule.maximum if rule.maximum is not None else rule.minimum
         grid.add_row(
             finding.metric + (f" ({finding.parameters['class']})" if "class" in finding.parameters else ""),
             finding.place or "-",

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 from fairkit.plugins.headlines import headlines
 from fairkit.results.evidence import Failure, evidence_of
 from fairkit_cli.fields import as_options
+from fairkit_cli.text.ranking import disparities
 
 if TYPE_CHECKING:
     from fairkit.results.comparisons import Change, Outcome
     from fairkit.results.findings import Finding, Report, RuleResult, VerdictName
-
-MOST_DISPARITIES = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,32 +105,6 @@ def _notes(report: Report) -> tuple[str, ...]:
         notes += finding.notes if finding.auditor == "group" and evidence_of(finding, Failure) else ()
     notes += [f"Not loaded: {reason}" for reason in report.environment.get("plugins_not_loaded", ())]
     return tuple(map(as_options, dict.fromkeys(notes)))
-
-
-def disparities(report: Report) -> list[Finding]:
-    """Return the largest differences between groups, largest first, none of them twice under two names."""
-    shown = headlines()
-    chosen = [
-        finding
-        for finding in report.findings
-        if finding.auditor == "group"
-        and finding.plain
-        and finding.sensitive is not None
-        and finding.value is not None
-        and shown.lists(finding.metric, report.model.task)
-    ]
-    asked = {(rule.metric, rule.sensitive, rule.within) for rule in report.policy}
-    chosen += [
-        finding
-        for finding in report.findings
-        if finding not in chosen
-        and finding.sensitive is not None
-        and finding.value is not None
-        and finding.reference is None
-        and {(finding.metric, place, finding.within) for place in (finding.sensitive, None)} & asked
-    ]
-    chosen.sort(key=lambda finding: -(finding.value or 0))
-    return chosen[:MOST_DISPARITIES]
 
 
 def survives(finding: Finding) -> bool | None:

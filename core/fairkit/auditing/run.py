@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from fairkit.data.dataset import as_dataset
 from fairkit.engines.opening import opened
 from fairkit.models.scorer import ModelOptions
 from fairkit.progress import Progress, no_progress
+from fairkit.results.about import facts_of
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
@@ -39,6 +41,7 @@ def audit(
     progress: Progress = no_progress,
     engine: Engine | str | None = None,
     scheduler: str | None = None,
+    about: Mapping[str, str] | None = None,
 ) -> Report:
     """Audit a model on a dataset.
 
@@ -73,6 +76,8 @@ def audit(
         `fairkit.engines.opening.opened`); None: this machine.
     scheduler
         The cluster's address; None starts one on this machine.
+    about
+        Facts that stand in the report as they are: ``{"intended_use": ..., "owner": ..., "period": ...}``.
 
     Returns
     -------
@@ -85,6 +90,7 @@ def audit(
         The model, the data, a parameter or a rule cannot be used.
     """
     data = as_dataset(data, y, sensitive_features, sample_weight, favorable)
+    stated = facts_of(about or {})
     asked = Asked.of(
         auditors, parameters, policy=policy, adjustment=adjustment, confidence=confidence, seed=seed
     )
@@ -92,4 +98,5 @@ def audit(
         running.check(*plugins.needs_of(asked.used))
         (subject,) = prepared([model], data, running.total)
         one = asked.about(subject.bind(data, options or ModelOptions()), data, running, progress)
-        return one.report(score_once(running, data, [one.scorer], one.readers, progress))
+        report = one.report(score_once(running, data, [one.scorer], one.readers, progress))
+    return dataclasses.replace(report, about=stated)

@@ -33,6 +33,7 @@ from fairkit.data.roles import (
     proxy_of,
     require_columns,
     same_value,
+    value_text,
 )
 from fairkit.data.sources import Source, open_source
 from fairkit.errors import DataError, did_you_mean
@@ -300,6 +301,11 @@ class Dataset:
             missing=profile.missing,
             weights=self.roles.weights,
             joined=profile.joined,
+            label=self.roles.label,
+            favorable=None if self.roles.favorable is None else value_text(self.roles.favorable),
+            columns=profile.sheet.listed(),
+            more_columns=profile.sheet.more,
+            period=profile.sheet.period(),
         )
 
     def _unpublished(self) -> list[str]:

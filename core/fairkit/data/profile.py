@@ -18,6 +18,7 @@ from fairkit.data.ids import Ids
 from fairkit.data.proxies import probabilities_of
 from fairkit.data.repeats import RowCopies
 from fairkit.data.roles import HIGHEST, LARGEST, reference_of, same_value, value_text
+from fairkit.data.sheet import Sheet
 from fairkit.errors import DataError, did_you_mean
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Profile:
     were asked for (see `Dataset.note`), with their rows; None for a column with too many. `warnings` are what a
     reader must know of the rows before the numbers. `strata` has the rows of each
     stratum by the column inside which groups are compared; `clusters` is the number of clusters, exact below 4,096,
-    where their column is named.
+    where their column is named. `sheet` has each column's type, missing cells and dates.
     """
 
     sha256: str
@@ -67,6 +68,7 @@ class Profile:
     joined: Mapping[str, Any] = field(default_factory=dict)
     strata: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     clusters: int | None = None
+    sheet: Sheet = field(default_factory=Sheet)
 
 
 class Tally:
@@ -100,6 +102,7 @@ class Tally:
         self.roles, self.table = roles, table
         self.digest = TableDigest(columns, start)
         self.copies = RowCopies.of(columns)
+        self.sheet = Sheet()
         self.own, self.matches = list(columns), matches
         self.coders = {s.name: GroupCoder(bins[s.name], roles.missing) for s in roles.sensitive}
         self.strata = {s.name: GroupCoder(bins[s.name], "group", "stratum") for s in roles.within}
@@ -121,6 +124,7 @@ class Tally:
         own = arrow if self.matches is None else arrow.select(self.own)
         self.digest.update(own)
         self.copies.update(own)
+        self.sheet.add(arrow)
         if self.matches is not None:
             self.matches = self.matches + self.matches.of(arrow)
         used, _ = used_rows(arrow, self.roles)
@@ -145,6 +149,7 @@ class Tally:
         joined = copy.copy(self)
         joined.digest = self.digest + other.digest
         joined.copies = self.copies + other.copies
+        joined.sheet = self.sheet + other.sheet
         joined.matches = None if self.matches is None else self.matches + other.matches
         joined.used = self.used + other.used
         joined.complete = self.complete + other.complete
@@ -228,6 +233,7 @@ class Tally:
             values={n: dict(c) if len(c) <= MAX_CLASSES else None for n, c in self.noted.items()},
             strata={name: coder.sizes() for name, coder in self.strata.items()},
             clusters=self._clusters(table),
+            sheet=self.sheet,
         )
 
     def _clusters(self, table: str) -> int | None:

@@ -383,7 +383,10 @@ class DataInfo:
 
     `missing` counts, by sensitive column, the used rows that are in no group because their value is missing. `weights`
     is the column of sample weights; None where all rows count the same. `joined` says which other table gave columns:
-    name, sha256, on, columns, rows, used, matched and unmatched; empty where none did.
+    name, sha256, on, columns, rows, used, matched and unmatched; empty where none did. `label` and `favorable` are the
+    outcome column and its favorable value, as text. `columns` are the table's columns with type and missing cells,
+    `more_columns` counts those that are not listed, and `period` says from which month to which the rows are, by which
+    column; empty where no column or more than one has dates.
     """
 
     name: str
@@ -395,6 +398,11 @@ class DataInfo:
     missing: Mapping[str, int] = field(default_factory=dict)
     weights: str | None = None
     joined: Mapping[str, Any] = field(default_factory=dict)
+    label: str | None = None
+    favorable: str | None = None
+    columns: tuple[Mapping[str, Any], ...] = ()
+    more_columns: int = 0
+    period: Mapping[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -408,6 +416,11 @@ class DataInfo:
             **({"missing": dict(self.missing)} if self.missing else {}),
             **({} if self.weights is None else {"weights": self.weights}),
             **({"joined": dict(self.joined)} if self.joined else {}),
+            **({} if self.label is None else {"label": self.label}),
+            **({} if self.favorable is None else {"favorable": self.favorable}),
+            **({"columns": [dict(column) for column in self.columns]} if self.columns else {}),
+            **({"more_columns": self.more_columns} if self.more_columns else {}),
+            **({"period": dict(self.period)} if self.period else {}),
         }
 
     @classmethod
@@ -423,6 +436,11 @@ class DataInfo:
             missing=record.get("missing", {}),
             weights=record.get("weights"),
             joined=record.get("joined", {}),
+            label=record.get("label"),
+            favorable=record.get("favorable"),
+            columns=tuple(record.get("columns", ())),
+            more_columns=record.get("more_columns", 0),
+            period=record.get("period", {}),
         )
 
 
@@ -440,7 +458,7 @@ class Report(Tabular):
     """Everything that one audit found: the JSON of schema ``fairkit.report/1``.
 
     `warnings` are sentences that a reader must see before the numbers: about the table's rows, and about predictions
-    that make no sense.
+    that make no sense. `about` are facts that no number follows from, as its makers state them: intended_use, owner.
     """
 
     model: ModelInfo
@@ -453,6 +471,7 @@ class Report(Tabular):
     adjustment: str | None = None
     environment: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    about: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         """Return a line for the model, the data and the verdict, and one for each finding."""
@@ -555,6 +574,30 @@ class Report(Tabular):
         """Return the lines of `group_records` as a pandas data frame (`to_frame` has the findings)."""
         return pandas_frame(arrow_table(self.group_records()))
 
+    @property
+    def decisions(self) -> dict[str, Any]:
+        """How many people were decided how: ``{"favorable", "unfavorable", "groups": {"sex": {"female": {...}}}}``.
+
+        The counts follow from `selection_rate`. Empty where rows have weights, decisions are drawn by chance, there are
+        no decisions or more than two.
+        """
+        named = {
+            (f.metric, f.sensitive): f
+            for f in self.findings
+            if f.auditor == "group" and f.plain and "class" not in f.parameters
+        }
+        whole = named.get(("selection_rate", None))
+        counted = None if whole is None or self.data.weights else _decided(whole.value, self.data.rows)
+        if counted is None:
+            return {}
+        groups = {}
+        for sensitive in self.data.groups:
+            between = named.get(("selection_rate_difference", sensitive))
+            if between is not None:
+                each = {one.group: _decided(one.value, one.rows) for one in between.groups}
+                groups[sensitive] = {name: told for name, told in each.items() if told is not None}
+        return counted | {"groups": groups}
+
     def with_policy(
         self, results: tuple[RuleResult, ...], verdict: VerdictName | None, adjustment: str | None
     ) -> Report:
@@ -575,6 +618,8 @@ class Report(Tabular):
             "adjustment": self.adjustment,
             "environment": dict(self.environment),
             **({"warnings": list(self.warnings)} if self.warnings else {}),
+            **({"about": dict(self.about)} if self.about else {}),
+            **({"decisions": told} if (told := self.decisions) else {}),
         }
 
     @classmethod
@@ -599,7 +644,15 @@ class Report(Tabular):
             adjustment=record.get("adjustment"),
             environment=record["environment"],
             warnings=tuple(record.get("warnings", ())),
+            about=record.get("about", {}),
         )
+
+
+def _decided(rate: float | None, rows: int) -> dict[str, int] | None:
+    """Return how many of so many rows have each decision; None where the rate is not of whole people."""
+    if rate is None or abs(rate * rows - round(rate * rows)) > 1e-6:
+        return None
+    return {"favorable": round(rate * rows), "unfavorable": rows - round(rate * rows)}
 
 
 def _subject(model: ModelInfo) -> dict[str, Any]:

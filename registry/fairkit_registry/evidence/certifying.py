@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from fairkit.results.about import facts_of
 from fairkit_registry.blobs import is_digest
 from fairkit_registry.errors import CertificateError
 from fairkit_registry.evidence.certificate import check_statement
@@ -43,6 +45,7 @@ def certify(
     scheduler: str | None = None,
     sequence: SequenceFolder | None = None,
     table_statements: Sequence[bytes] = (),
+    about: Mapping[str, str] | None = None,
 ) -> tuple[bytes, Report]:
     """Audit a model and sign what is found, whatever the verdict.
 
@@ -65,6 +68,8 @@ def certify(
         Where the keys' certificates are numbered and kept; None: the certificate has no number.
     table_statements
         Signed statements about the table, to go with the certificate.
+    about
+        Facts that are signed as they are: ``{"intended_use": ..., "owner": ...}``.
 
     Returns
     -------
@@ -86,6 +91,7 @@ def certify(
     for raw in table_statements:
         check_table(raw, dataset.learn().sha256)
     report = settings.run(model, dataset, progress=progress, engine=engine, scheduler=scheduler)
+    report = dataclasses.replace(report, about=facts_of(about or {}))
     check_statement(report, settings.to_dict())  # nothing is signed that would be refused later
 
     def sign(places: Sequence[Place]) -> bytes:

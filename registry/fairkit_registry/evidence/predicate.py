@@ -72,6 +72,7 @@ def build(
     """Return the predicate: the report's own keys, and beside them the settings and the rest."""
     body = report.to_dict()
     body["findings"] = public_findings(body["findings"])
+    body.pop("decisions", None)  # they follow from the findings, which alone are held against each other
     body |= {
         "settings": dict(settings),
         "mitigation": None if mitigation is None else dict(mitigation),

@@ -170,7 +170,7 @@ def test_the_page_of_a_registry_version(
     assert faults(page) == []
     assert "<h1>Fairness audit of <bdi>credit@1</bdi></h1>" in page
     assert "signature NOT verified" in page
-    assert "Largest disparities between groups" in page
+    assert "Disparities: difference between groups" in page
     audit = invoke("audit", model, "--data", data, *DATA, *rule, "--format", "html").stdout
     for chart in (
         "Distribution of the score in each group",

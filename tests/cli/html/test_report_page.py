@@ -95,13 +95,18 @@ def test_the_verdict_comes_first_and_says_why(report: Report):
     first = page.index("Fail")
     assert page.index("demographic_parity_difference for group is") > first
     order = [
+        "The question",
+        "The answer",
         "Fail",
+        "Sign here",
+        "Performance over all rows",
         "Disparities",
         "Groups of group",
         "Distribution",
         "ROC",
         "Calibration",
         "How the numbers were made",
+        "What the words mean",
     ]
     assert [page.index(word) for word in order] == sorted(page.index(word) for word in order)
 
@@ -159,7 +164,7 @@ def test_a_report_read_back_from_json_gives_the_same_page(report: Report):
 def test_every_chart_is_named_and_has_its_table(report: Report):
     page = report_page(report)
     figures = re.findall(r"<figure>.*?</figure>", page, re.DOTALL)
-    assert len(figures) == 4
+    assert len(figures) == 5
     for figure in figures:
         assert re.search(r'<svg [^>]*role="img"[^>]*aria-label="[^"]+"', figure)
         assert "<table" in figure
@@ -301,7 +306,7 @@ def test_a_browser_opens_it_without_errors_or_requests(browse: Callable[..., Any
     visit = browse(report_page(report))
     assert visit.console == []
     assert visit.requests == []
-    assert visit.dom.count("<svg ") == 2 + 3 + 3
+    assert visit.dom.count("<svg ") == 2 + 2 + 3 + 3
     assert 'class="chart wide"' in visit.dom
 
 

@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from fairkit.data.roles import value_text
 from fairkit.errors import FairkitError
 from fairkit_registry.evidence.consistency import recount
 from fairkit_registry.evidence.consistency.conditions import check_condition
@@ -94,6 +95,7 @@ def _settings(report: Report, settings: Mapping[str, Any]) -> Iterator[str]:
     task = settings.get("model", {}).get("task")
     if task not in (None, report.model.task):
         yield f"the settings have the task {task}, the report {report.model.task}"
+    yield from _outcome(report, settings.get("data", {}))
     told = settings.get("data", {}).get("predictions") or {}
     if dict(told) != dict(report.model.predictions):
         yield (
@@ -120,6 +122,14 @@ def _settings(report: Report, settings: Mapping[str, Any]) -> Iterator[str]:
             f"the settings have the sensitive columns {', '.join(map(str, stated)) or 'none'}, the data have groups of "
             f"{', '.join(report.data.groups) or 'none'}"
         )
+
+
+def _outcome(report: Report, data: Mapping[str, Any]) -> Iterator[str]:
+    """Yield where the report names another outcome than its settings; older reports name none."""
+    for key, stated in (("label", report.data.label), ("favorable", report.data.favorable)):
+        asked = data.get(key)
+        if stated is not None and (asked is None or value_text(asked) != stated):
+            yield f"the settings have the {key} {asked}, the report {stated}"
 
 
 def _columns(predictions: Mapping[str, Any]) -> str:

@@ -1,0 +1,69 @@
+"""The facts that a report states as its makers say them: what the model is for, who owns it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+from fairkit.errors import ParameterError
+from fairkit_cli.options.declare import OUTPUT, option
+
+if TYPE_CHECKING:
+    from fairkit_cli.config import Config
+
+About = Annotated[
+    list[str] | None,
+    option(
+        "--about",
+        "NAME=TEXT",
+        "A fact that the report states as you say it: intended_use=..., owner=..., period=... (repeatable).",
+        OUTPUT,
+    ),
+]
+FACTS = ("intended_use", "owner", "contact", "version", "period")
+"""The keys of ``[model]`` in the configuration file that are facts."""
+
+
+def stated_facts(typed: Sequence[str] | None, config: Config, *, dated: bool) -> dict[str, str]:
+    """Return the facts: what was typed wins over the configuration file.
+
+    Parameters
+    ----------
+    typed
+        Texts of the form NAME=TEXT.
+    config
+        The configuration file.
+    dated
+        Whether the day is one of them, where none is stated; SOURCE_DATE_EPOCH moves it.
+
+    Raises
+    ------
+    ParameterError
+        A text has another form, or a name is given twice.
+    """
+    from fairkit.results.about import facts_of
+
+    facts = {key: str(config.model[key]) for key in FACTS if key in config.model}
+    own: dict[str, str] = {}
+    for text in typed or ():
+        name, equals, told = text.partition("=")
+        if not equals or name in own:
+            raise ParameterError(
+                f"--about {text!r} gives {name!r} twice"
+                if equals
+                else f"--about {text!r} is not understood; write NAME=TEXT, as in --about owner=Lending"
+            )
+        own[name] = told
+    facts |= own
+    if dated and "date" not in facts:
+        facts["date"] = today()
+    return facts_of(facts)
+
+
+def today() -> str:
+    """Return the day in UTC as 2026-01-31; that of SOURCE_DATE_EPOCH (seconds since 1970) where it is set."""
+    given = os.environ.get("SOURCE_DATE_EPOCH", "")
+    moment = datetime.fromtimestamp(int(given), UTC) if given.isdecimal() else datetime.now(UTC)
+    return moment.date().isoformat()

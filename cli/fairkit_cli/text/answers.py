@@ -1,0 +1,278 @@
+"""A finding as a sentence that anybody understands: ``Of 100 qualified people of group female, 82 get ...``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from fairkit.results.evidence import HighestGroup, LowestGroup, evidence_of
+from fairkit_cli.text.glossary import metric_term
+from fairkit_cli.text.numbers import number
+
+if TYPE_CHECKING:
+    from fairkit.results.findings import Finding, Interval, Report, RuleResult, VerdictName
+
+
+class Share(NamedTuple):
+    """Of 100 of whom, how many do what."""
+
+    whom: str
+    do: str
+
+
+_RATES = {
+    "selection_rate": Share("people", "get a favorable decision"),
+    "true_positive_rate": Share("qualified people", "get a favorable decision"),
+    "false_positive_rate": Share("unqualified people", "get a favorable decision"),
+    "true_negative_rate": Share("unqualified people", "get an unfavorable decision"),
+    "false_negative_rate": Share("qualified people", "get an unfavorable decision"),
+    "precision": Share("people with a favorable decision", "are qualified"),
+    "accuracy": Share("people", "get the right decision"),
+}
+_CLASS_RATES = {
+    "selection_rate": Share("people", "are put in class {0}"),
+    "true_positive_rate": Share("people whose class is {0}", "are put in it"),
+    "false_positive_rate": Share("people whose class is not {0}", "are put in class {0}"),
+    "true_negative_rate": Share("people whose class is not {0}", "are not put in class {0}"),
+    "false_negative_rate": Share("people whose class is {0}", "are not put in it"),
+    "precision": Share("people put in class {0}", "belong there"),
+}
+_ALIASES = {"demographic_parity": "selection_rate", "equal_opportunity": "true_positive_rate"}
+_WORST_OF = {
+    "equalized_odds": ("true_positive_rate", "false_positive_rate"),
+    "gap_max": ("true_positive_rate", "true_negative_rate"),
+}
+_KINDS = ("_difference", "_ratio", "_group_min", "_group_max")
+_FATES = {"pass": "it is kept", "fail": "it is broken", "inconclusive": "these rows do not decide it"}
+_ORDER = ("fail", "inconclusive", "pass")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a rule of the policy, or a finding without one, says in words.
+
+    `told` is one sentence about the groups, `limit` one about the limit: None where there is none.
+    """
+
+    finding: Finding
+    rule: RuleResult | None
+    told: str
+    limit: str | None
+
+    @property
+    def verdict(self) -> VerdictName | None:
+        """The rule's verdict."""
+        return None if self.rule is None else self.rule.verdict
+
+    def __str__(self) -> str:
+        return self.told if self.limit is None else f"{self.told} {self.limit}"
+
+
+def answers(report: Report) -> list[Answer]:
+    """Return the answer to each rule, the decisive ones first."""
+    found = []
+    for rule in report.policy:
+        finding = judged_finding(report, rule)
+        if finding is not None:
+            found.append(answer(report, finding, rule))
+    return sorted(found, key=lambda one: _ORDER.index(str(one.verdict)))
+
+
+def judged_finding(report: Report, rule: RuleResult) -> Finding | None:
+    """Return the finding that a rule was decided by: of several the one that its reason names."""
+    of_metric = [f for f in report.findings if f.metric == rule.metric and f.within == rule.within]
+    chosen = [f for f in of_metric if rule.sensitive in (None, f.sensitive)]
+    chosen = [f for f in chosen if f.reference is None] or chosen
+    return next((f for f in chosen if _named(f, rule.reason)), chosen[0] if chosen else None)
+
+
+def _named(finding: Finding, reason: str) -> bool:
+    place = f" for {finding.place}" if finding.sensitive else ""
+    label = f" (class {finding.parameters['class']})" if "class" in finding.parameters else ""
+    return reason == finding.inconclusive or reason.startswith(f"{finding.metric}{place}{label} ")
+
+
+def answer(report: Report, finding: Finding, rule: RuleResult | None = None) -> Answer:
+    """Say a finding, and what became of its limit, in two sentences."""
+    bound = None if rule is None else rule.maximum if rule.maximum is not None else rule.minimum
+    base, kind = _base(report, finding)
+    share = _share(report, finding, base)
+    groups = _ends(_source(report, finding, base, kind))
+    interval = _interval(finding, rule)
+    if finding.value is None:
+        told, scale = f"{_name(finding)} is not defined here.", 1.0
+    elif share is not None and not finding.within and finding.reference is None:
+        scale = 1.0 if kind == "_ratio" else 100.0
+        told = _counted(report, finding, share, kind, groups, interval, bound)
+    else:
+        told, scale = _plainly(finding, kind, groups, interval), 1.0
+    return Answer(finding, rule, told, None if rule is None else _limit(report, rule, scale))
+
+
+def _base(report: Report, finding: Finding) -> tuple[str, str]:
+    """Return the rate that a finding is about, and how groups are compared in it."""
+    kind = next((one for one in _KINDS if finding.metric.endswith(one)), "")
+    name = finding.metric.removesuffix(kind)
+    if name in _WORST_OF:
+        kind = kind or "_difference"
+        for base in _WORST_OF[name]:
+            found = _find(report, f"{base}{kind}", finding)
+            if found is not None and found.value == finding.value:
+                return base, kind
+    return _ALIASES.get(name, name), kind
+
+
+def _find(report: Report, metric: str, like: Finding) -> Finding | None:
+    def place(one: Finding) -> tuple[object, ...]:
+        return one.sensitive, one.reference, one.within, one.auditor, one.parameters.get("class")
+
+    return next((one for one in report.findings if one.metric == metric and place(one) == place(like)), None)
+
+
+def _source(report: Report, finding: Finding, base: str, kind: str) -> Finding:
+    """Return the finding that has the groups' rates: the worse of two rates has them from its own finding."""
+    if finding.metric.removesuffix(kind) in _WORST_OF:
+        return _find(report, f"{base}{kind}", finding) or finding
+    return finding
+
+
+def _share(report: Report, finding: Finding, base: str) -> Share | None:
+    if "class" in finding.parameters:
+        told = _CLASS_RATES.get(base)
+        label = finding.parameters["class"]
+        return None if told is None else Share(told.whom.format(label), told.do.format(label))
+    if report.model.task == "multiclass":
+        return Share("people", "get the right class") if base == "accuracy" else None
+    return _RATES.get(base)
+
+
+def _ends(finding: Finding) -> list[tuple[str, float]]:
+    """Return the lowest and the highest group with their values; nothing where there are none."""
+    values = {one.group: one.value for one in finding.groups}
+    named = [evidence_of(finding, LowestGroup), evidence_of(finding, HighestGroup)]
+    found = [(one.group, values.get(one.group)) for one in named if one is not None]
+    return [(name, value) for name, value in found if value is not None] if len(found) == 2 else []
+
+
+def _interval(finding: Finding, rule: RuleResult | None) -> Interval | None:
+    """Return the interval that a rule is judged by: a one-sided bound takes the place of the upper end."""
+    pair, bound = finding.interval, finding.evidence.get("upper_confidence_bound")
+    if pair is None or bound is None or rule is None or rule.maximum is None:
+        return pair
+    return pair[0], float(bound)
+
+
+def _counted(
+    report: Report,
+    finding: Finding,
+    share: Share,
+    kind: str,
+    groups: Sequence[tuple[str, float]],
+    interval: Interval | None,
+    bound: float | None,
+) -> str:
+    """Say a rate, or rates of groups, as so many of 100."""
+    value = float(finding.value or 0.0)
+    ratio = kind == "_ratio"
+    places = 0 if ratio else _places(interval, bound)
+    sure = f"{report.confidence:.0%} confidence"
+    if kind in ("_difference", "_ratio") and len(groups) == 2:
+        (low, one), (high, other) = groups
+        places = max(places, _apart(one, other))
+        both = (
+            f"Of 100 {_of(share, low)}, {_hundred(one, places)} {share.do}; "
+            f"of 100 of group {high}, {_hundred(other, places)}"
+        )
+        if ratio:
+            return f"{both}: {_times(value, interval)} times as many ({sure})."
+        between = _range(interval, places)
+        return f"{both}: {between or _hundred(value, places)} fewer ({sure if between else 'no interval'})."
+    whom = share.whom
+    if kind in ("_group_min", "_group_max") and groups:
+        whom = _of(share, groups[0 if kind == "_group_min" else 1][0])
+    elif kind:
+        return _plainly(finding, kind, groups, interval)
+    between = _range(interval, places)
+    told = f"{between} with {sure}" if between else "no interval"
+    return f"Of 100 {whom}, {_hundred(value, places)} {share.do} ({told})."
+
+
+def _of(share: Share, group: str) -> str:
+    return share.whom.replace("people", f"people of group {group}", 1)
+
+
+def _plainly(
+    finding: Finding, kind: str, groups: Sequence[tuple[str, float]], interval: Interval | None
+) -> str:
+    """Say a number that is no share of people."""
+    between = "no interval" if interval is None else f"{number(interval[0])} to {number(interval[1])}"
+    if kind in ("_difference", "_ratio") and len(groups) == 2 and not finding.within:
+        (low, one), (high, other) = groups
+        word = kind.removeprefix("_")
+        return (
+            f"{_name(finding, kind)} is {number(one)} for group {low} and {number(other)} for group {high}: "
+            f"a {word} of {number(finding.value)} ({between})."
+        )
+    place = ""
+    if finding.within:
+        place = f" between groups of {finding.sensitive}, inside the strata of {'+'.join(finding.within)},"
+    elif finding.reference is not None:
+        place = f" between groups of {finding.sensitive}, against {finding.reference},"
+    elif finding.sensitive is not None:
+        place = f" between groups of {finding.sensitive}"
+    return f"{_name(finding)}{place} is {number(finding.value)} ({between})."
+
+
+def _name(finding: Finding, kind: str = "") -> str:
+    plain = metric_term(finding.metric.removesuffix(kind)).plain
+    label = f" (class {finding.parameters['class']})" if "class" in finding.parameters else ""
+    return f"{plain[0].upper()}{plain[1:]}{label}"
+
+
+def _limit(report: Report, rule: RuleResult, scale: float) -> str:
+    bound = rule.maximum if rule.maximum is not None else float(rule.minimum or 0.0)
+    word = "at most" if rule.maximum is not None else "at least"
+    many = f", adjusted for {len(report.policy)} rules" if report.adjustment else ""
+    return f"Your limit is {word} {scale * bound:.6g}: {_FATES[rule.verdict]}{many}."
+
+
+def _hundred(value: float, places: int) -> str:
+    return f"{100 * value + 0.0:.{places}f}"
+
+
+def _apart(one: float, other: float) -> int:
+    """Return the places at which two rates that differ do not look equal."""
+    return next((p for p in range(3) if one == other or _hundred(one, p) != _hundred(other, p)), 3)
+
+
+def _places(interval: Interval | None, bound: float | None) -> int:
+    """Return the least number of places at which neither end seems to be on another side of the limit."""
+    if interval is None or not all(map(math.isfinite, interval)):
+        return 0
+    for places in range(4):
+        ends = [float(_hundred(end, places)) for end in interval]
+        kept = bound is None or all(
+            _side(shown - 100 * bound) == _side(100 * end - 100 * bound)
+            for shown, end in zip(ends, interval, strict=True)
+        )
+        if kept and (ends[0] != ends[1] or interval[0] == interval[1]):
+            return places
+    return 4
+
+
+def _side(distance: float) -> int:
+    return 0 if abs(distance) < 1e-9 else 1 if distance > 0 else -1
+
+
+def _range(interval: Interval | None, places: int) -> str | None:
+    if interval is None or not all(map(math.isfinite, interval)):
+        return None
+    return f"{_hundred(interval[0], places)} to {_hundred(interval[1], places)}"
+
+
+def _times(value: float, interval: Interval | None) -> str:
+    if interval is None:
+        return f"{value:.2f}"
+    return f"{value:.3f} ({interval[0]:.3f} to {interval[1]:.3f})"

@@ -1,0 +1,97 @@
+"""The question that an audit answers, and what would change the answer."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from fairkit_cli.text.glossary import metric_term
+from fairkit_cli.text.numbers import number
+
+if TYPE_CHECKING:
+    from fairkit.results.findings import Report, RuleResult
+    from fairkit_cli.text.answers import Answer
+
+MOST_NAMED = 3
+"""So many limits are named in the question; the others are counted."""
+
+
+def question(report: Report) -> str:
+    """Return what is asked: does the model keep these limits on these rows?"""
+    what = "Do these decisions" if report.model.predictions else f"Does {report.model.name}"
+    if not report.policy:
+        return f"How differently {'are' if report.model.predictions else 'does'} {_treated(report)}?"
+    named = [limit_words(rule) for rule in report.policy[:MOST_NAMED]]
+    more = len(report.policy) - len(named)
+    rest = f"; and {more} more" if more else ""
+    return f"{what} keep the limits that were set: {'; '.join(named)}{rest}?"
+
+
+def _treated(report: Report) -> str:
+    columns = ", ".join(report.data.groups) or "no sensitive column"
+    if report.model.predictions:
+        return f"the groups of {columns} decided about"
+    return f"{report.model.name} treat the groups of {columns}"
+
+
+def limit_words(rule: RuleResult) -> str:
+    """Say a rule in words: ``difference in favorable decisions between groups of sex, at most 0.05``."""
+    where = f" between groups of {rule.sensitive}" if rule.sensitive else ""
+    inside = f" inside the strata of {'+'.join(rule.within)}" if rule.within else ""
+    bound = f"at most {rule.maximum:g}" if rule.maximum is not None else f"at least {rule.minimum:g}"
+    return f"{metric_term(rule.metric).plain}{where}{inside}, {bound}"
+
+
+def changes(report: Report, found: list[Answer]) -> list[str]:
+    """Return what would change the answer: rows that would decide, a repair, and what could have been seen."""
+    said: list[str] = []
+    for one in found:
+        if one.rule is None:
+            continue
+        name = metric_term(one.rule.metric).plain
+        if one.rule.more_rows is not None:
+            said.append(f"{name}: {_lower(one.rule.more_rows.sentence)}.")
+        elif one.verdict == "inconclusive":
+            said.append(f"{name}: {one.finding.inconclusive or 'more rows would narrow the interval'}.")
+        elif one.verdict == "pass" and (seen := _seen(one)) is not None:
+            said.append(f"{name}: {seen}")
+    if any(one.verdict == "fail" for one in found):
+        why = "More rows of the same kind would hardly help where a limit is broken: the whole interval is beyond it."
+        if report.model.unseen:
+            return [*said, f"{why} Other decisions would."]
+        said.append(
+            f"{why} Another model can: `fairkit mitigate` searches for the most accurate one that passes."
+        )
+        said.append(f"$ fairkit mitigate {repair_command(report)}")
+    return said
+
+
+def _seen(one: Answer) -> str | None:
+    """Say from which size a disparity would have been found."""
+    told = one.finding.evidence.get("detectable")
+    if not isinstance(told, dict) or not isinstance(told.get("fails_from"), int | float):
+        return None
+    chance = float(told.get("power", 0.8))
+    side = "from" if one.rule is not None and one.rule.maximum is not None else "up to"
+    return f"a number {side} {number(told['fails_from'])} would have been found with {chance:.0%} chance."
+
+
+def repair_command(report: Report) -> str:
+    """Return the options of the command that searches for a model under the same policy."""
+    parts = []
+    for rule in report.policy:
+        kind, bound = ("--max", rule.maximum) if rule.maximum is not None else ("--min", rule.minimum)
+        place = f":{rule.sensitive}" if rule.sensitive else ""
+        place += f"|{'+'.join(rule.within)}" if rule.within else ""
+        parts += [kind, shlex.quote(f"{rule.metric}{place}={bound:g}")]
+    if report.data.label is not None:
+        parts += ["--label", shlex.quote(report.data.label)]
+    if report.data.favorable is not None:
+        parts += ["--favorable", shlex.quote(report.data.favorable)]
+    for name in report.data.groups:
+        parts += ["--sensitive", shlex.quote(name)]
+    return " ".join([*parts, "--data TRAIN --test TEST --output REPAIRED.onnx"])
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]
