@@ -1,11 +1,14 @@
-"""The l2 penalty of the subspace metric: stability of its directions, and what it does to certificates and models.
+"""The subspace metric's l2 penalty and directions: how stable it is, and what it does to certificates and models.
 
     FAIRKIT_DATA=... python benchmarks/subspace_strength.py [german compas credit adult]
+    FAIRKIT_DATA=... python benchmarks/subspace_strength.py --directions [german compas credit adult]
 
-For several penalties, weighed against the mean loss: the mean |cosine| of the principal angles between the directions
-that two disjoint halves of the data give; performance gaps of a linear and of a boosted model at ε = .1; the AUC with
-which a linear model tells each sensitive column from the coordinates that the metric leaves; and, for a linear model of
-those coordinates, balanced accuracy and the rms gaps in true positive and true negative rates.
+For several penalties, weighed against the mean loss, or with --directions for several choices of the sensitive
+columns that get a predictor (all, each alone, none): the dimensions of the metric; the mean |cosine| of the principal
+angles between the directions that two disjoint halves of the data give; performance gaps of a linear and of a boosted
+model at ε = .1; the AUC with which a linear model tells each sensitive column from the coordinates that the metric
+leaves; and, for a linear model of those coordinates, balanced accuracy and the rms gaps in true positive and true
+negative rates.
 """
 
 from __future__ import annotations
@@ -76,6 +79,8 @@ def directions(encoder, columns, sensitive, strength):
 def stability(encoder, columns, sensitive, strength, rng):
     """Return the mean |cosine| between the directions of two halves."""
     n, found = len(next(iter(columns.values()))), []
+    if not sensitive:
+        return 1.0
     for _ in range(HALVINGS):
         order = rng.permutation(n)
         halves = [{k: v[part] for k, v in columns.items()} for part in (order[: n // 2], order[n // 2 :])]
@@ -92,7 +97,14 @@ def rms_gap(decided, favorable, group):
     return float(np.sqrt(np.mean(np.square(gaps))))
 
 
-def study(name):
+def choices(frame, sensitive, of_directions):
+    """Return what is varied: pairs of a penalty and the columns that get a predictor."""
+    if not of_directions:
+        return [(strength, sensitive) for strength in (0.1 / len(frame), 0.001, 0.01, 0.1, 1.0)]
+    return [(0.1, chosen) for chosen in (sensitive, *([one] for one in sensitive), [])]
+
+
+def study(name, of_directions):
     """Print the rows of one table."""
     rng = np.random.default_rng(0)
     frame, label, value, sensitive = table(name)
@@ -112,10 +124,10 @@ def study(name):
         fitted = make_pipeline(encode, model).fit(frame[~test], favorable[~test])
         scores[kind] = np.clip(fitted.predict_proba(frame[test])[:, 1], 1e-6, 1 - 1e-6)
     encoder, labels = Encoder.learn(columns), favorable[test]
-    for strength in (0.1 / len(frame), 0.001, 0.01, 0.1, 1.0):
-        metric = subspace(columns, sensitive, strength=strength)
+    for strength, predicted in choices(frame, sensitive, of_directions):
+        metric = subspace(columns, sensitive, strength=strength, directions=predicted)
         z = metric.transform(columns)
-        support, told = Support(z[test]), {}
+        support, told = Support(z[test]), {"dimensions": float(z.shape[1])}
         for kind, score in scores.items():
             losses = np.stack([-np.log(1 - score), -np.log(score)])
             told[f"gap {kind}"] = support.losses(losses, labels).solve(0.1).value - float(
@@ -131,11 +143,14 @@ def study(name):
             teller = LogisticRegression(max_iter=300).fit(z[~test], largest[~test])
             told[f"AUC {column}"] = roc_auc_score(largest[test], teller.predict_proba(z[test])[:, 1])
             told[f"rms {column}"] = rms_gap(decided, labels, largest[test])
-        told["halves"] = stability(encoder, columns, sensitive, strength, rng)
+        told["halves"] = stability(encoder, columns, predicted, strength, rng)
         shown = "  ".join(f"{key} {number:.3f}" for key, number in told.items())
-        print(f"{name} strength {strength:.3g}: {shown}", flush=True)
+        print(
+            f"{name} strength {strength:.3g} directions {','.join(predicted) or 'none'}: {shown}", flush=True
+        )
 
 
 if __name__ == "__main__":
-    for wanted in sys.argv[1:] or ["german", "compas", "credit", "adult"]:
-        study(wanted)
+    names = [word for word in sys.argv[1:] if word != "--directions"]
+    for wanted in names or ["german", "compas", "credit", "adult"]:
+        study(wanted, "--directions" in sys.argv)

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import fairkit
-from fairkit.individual.training import feature_columns, graph_encoder, sensitive_columns
+from fairkit.individual.training import (
+    feature_columns,
+    graph_encoder,
+    named_directions,
+    sensitive_columns,
+)
 from fairkit.learners import INSTALLED, LEARNERS
 from fairkit.mitigators import Capability
 from fairkit.onnx.write.linear import LinearEncoding
@@ -49,19 +54,27 @@ class Project(PreProcessor):
             help="l2 penalty of the logistic regressions that find the sensitive directions, against their mean loss.",
             above=0,
         )
+        directions: tuple[str, ...] | None = fairkit.parameter(
+            None,
+            help="Sensitive columns whose predictors a subspace ignores, too; default: all; empty: none.",
+        )
 
     def prepare(self, table: Table, run: Run) -> Prepared:
         """Learn the subspace; one group of everybody has none."""
         if table.groups and all(len(groups.names) == 1 for groups in table.groups.values()):
             return Prepared(table=table)
-        return Prepared(table=table, encoder=learn_projection(table, self.parameters.strength))
+        return Prepared(
+            table=table, encoder=learn_projection(table, self.parameters.strength, self.parameters.directions)
+        )
 
     def promises(self) -> Sequence[fairkit.Rule]:
         """Changing the sensitive columns changes no decision."""
         return (fairkit.Rule(metric="consistency", minimum=1.0),)
 
 
-def learn_projection(table: Table, strength: float = 0.1) -> LinearEncoding:
+def learn_projection(
+    table: Table, strength: float = 0.1, directions: Sequence[str] | None = None
+) -> LinearEncoding:
     """Learn the encoding z = (I - P) x without the coordinates of the sensitive columns, which are zero.
 
     P projects on the sensitive subspace. The axes are those of the features, not a rotation of them: trees
@@ -75,7 +88,7 @@ def learn_projection(table: Table, strength: float = 0.1) -> LinearEncoding:
     from fairkit.individual.learn import subspace
 
     columns, sensitive = _columns(table)
-    metric = subspace(columns, sensitive, strength=strength)
+    metric = subspace(columns, sensitive, strength=strength, directions=named_directions(table, directions))
     projector = metric.matrix @ metric.matrix.T
     kept = np.delete(np.arange(len(projector)), metric.encoder.places(sensitive))
     read = [column for column in metric.encoder.columns if column.name not in sensitive]

@@ -9,10 +9,10 @@ from fairkit.errors import DataError, MissingExtraError, ParameterError, did_you
 from fairkit.individual.encode import Encoder
 from fairkit.individual.metric import FairMetric
 from fairkit.individual.search.memory import check_memory
-from fairkit.individual.training import feature_columns, sensitive_columns
+from fairkit.individual.training import feature_columns, named_directions, sensitive_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -29,7 +29,9 @@ class Geometry(NamedTuple):
     audited: bool
 
 
-def find_geometry(table: Table, metric: str, strength: float) -> Geometry | None:
+def find_geometry(
+    table: Table, metric: str, strength: float, directions: Sequence[str] | None = None
+) -> Geometry | None:
     """Learn or load the metric; None where there is nothing to learn it from: no groups, or one only.
 
     Raises
@@ -59,7 +61,9 @@ def find_geometry(table: Table, metric: str, strength: float) -> Geometry | None
     try:
         from fairkit.individual.learn import subspace
 
-        learned = subspace(columns, sensitive, strength=strength)
+        learned = subspace(
+            columns, sensitive, strength=strength, directions=named_directions(table, directions)
+        )
     except ImportError as error:
         raise MissingExtraError("scikit-learn", "budro") from error
     return Geometry(learned, columns, all(name in table.columns for name in sensitive))

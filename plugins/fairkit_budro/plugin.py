@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fairkit.errors import MissingExtraError, ParameterError
+from fairkit.individual.training import refuse_directions
 from fairkit.learners import check_target, encoder_for
 from fairkit.mitigation.split import stratified
 from fairkit.mitigators import Capability, FittedModel, Mitigator, Run, Table
@@ -101,6 +102,10 @@ class BuDRO(Mitigator):
             help="l2 penalty of the regressions that find the directions of a subspace, against their mean loss.",
             above=0,
         )
+        directions: tuple[str, ...] | None = parameter(
+            None,
+            help="Sensitive columns whose predictors a subspace ignores, too; default: all; empty: none.",
+        )
         balanced: bool = parameter(
             True, help="Let every class weigh as much as the most frequent one in the trees."
         )
@@ -138,6 +143,7 @@ class BuDRO(Mitigator):
         for key in (*self.parameters.xgboost, *self.parameters.first_round):
             if key in _REFUSED:
                 raise ParameterError(f"budro: the XGBoost parameter {key} cannot be set: {_REFUSED[key]}")
+        refuse_directions("budro", self.parameters.fair_metric, self.parameters.directions)
         if self.parameters.plan == "entropic" and self.parameters.epsilon == 0:
             raise ParameterError(
                 "budro: the entropic plan needs an epsilon above 0: it always spends a little; use plan=exact"
@@ -153,7 +159,8 @@ class BuDRO(Mitigator):
         from fairkit_budro.geometry import find_geometry
 
         train, held = self._split(table, validation, run)
-        geometry = find_geometry(train, self.parameters.fair_metric, self.parameters.strength)
+        told = self.parameters
+        geometry = find_geometry(train, told.fair_metric, told.strength, told.directions)
         if geometry is None:
             return self.baseline(table, run)
         return self._fit(train, held, geometry, run)

@@ -16,7 +16,7 @@ from fairkit.results.findings import Finding
 from fairkit_individual.choice import (
     KINDS,
     SUBSPACE,
-    check_strength,
+    check_subspace,
     make_metric,
     metric_columns,
     metric_name,
@@ -78,7 +78,8 @@ class CertificateAuditor(Auditor):
     def columns(self, context: AuditContext) -> Sequence[str]:
         """The metric's columns, and those that pairs are shown with."""
         self._check_epsilon()
-        check_strength(self.parameters.fair_metric, self.parameters.strength, self.parameters.penalty)
+        told = self.parameters
+        check_subspace(told.fair_metric, told.strength, told.penalty, told.directions)
         wanted = metric_columns(self.parameters.fair_metric, self.parameters.columns, context)
         return shared_columns(wanted, context.scorer.columns, sensitive_columns(context))
 
@@ -121,7 +122,8 @@ class CertificateAuditor(Auditor):
         told = self.parameters
         if told.fair_metric != SUBSPACE or told.penalty == "summed":
             return {}
-        return {"strength": told.strength, "penalty": told.penalty}
+        named = {} if told.directions is None else {"directions": list(told.directions)}
+        return {"strength": told.strength, "penalty": told.penalty, **named}
 
     def _check_epsilon(self) -> None:
         for value in self.parameters.epsilon:
@@ -195,6 +197,7 @@ class CertificateAuditor(Auditor):
             context,
             strength=told.strength,
             penalty=told.penalty,
+            directions=told.directions,
         )
         rows.check_memory(len(metric.encoder.features))
         if len(rows) > METRIC_ROWS and self.parameters.fair_metric == SUBSPACE:

@@ -58,14 +58,20 @@ def metric_columns(kind: str, columns: Sequence[str], context: AuditContext) -> 
     return list(dict.fromkeys([*(columns or context.scorer.columns), *sensitive_columns(context)]))
 
 
-def check_strength(kind: str, strength: float, penalty: str) -> None:
-    """Refuse a strength where it means nothing.
+def check_subspace(kind: str, strength: float, penalty: str, directions: Sequence[str] | None) -> None:
+    """Refuse a strength or directions where they mean nothing.
 
     Raises
     ------
     ParameterError
-        The metric is no subspace, or the penalty is the former one, whose strength is fixed.
+        The metric is no subspace, or the penalty is the former one, whose strength and directions are fixed.
     """
+    if kind != SUBSPACE and directions is not None:
+        raise ParameterError(
+            f"directions belongs to fair_metric=subspace, not to {metric_name(kind)}; leave it out"
+        )
+    if penalty == "summed" and directions is not None:
+        raise ParameterError("penalty=summed always predicts all sensitive columns; leave directions out")
     if kind != SUBSPACE and (strength != STRENGTH or penalty != "mean"):
         raise ParameterError(
             f"strength and penalty belong to fair_metric=subspace, not to {metric_name(kind)}; leave them out"
@@ -82,6 +88,7 @@ def make_metric(
     *,
     strength: float = STRENGTH,
     penalty: str = "mean",
+    directions: Sequence[str] | None = None,
 ) -> FairMetric:
     """Load or learn the metric.
 
@@ -103,7 +110,7 @@ def make_metric(
         return learn.euclidean(raw)
     if penalty == "summed":
         return former_subspace(raw, sensitive_columns(context))
-    return learn.subspace(raw, sensitive_columns(context), strength=strength)
+    return learn.subspace(raw, sensitive_columns(context), strength=strength, directions=directions)
 
 
 def _load(name: str, context: AuditContext) -> FairMetric:

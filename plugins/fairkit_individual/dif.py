@@ -34,10 +34,11 @@ class DifAuditor(CertificateAuditor):
 
         R(ε) = max over Π with marginal P_X and mean squared fair distance at most ε of E_Π d_Y(h(X), h(X'))
 
-    (SenSeI eq. 2.2) with d_Y the mean squared difference of the outputs, solved exactly on the rows of the
-    data; with ``method=gradient`` a search in the model's features looks outside of them too, and the larger
-    value is reported. It needs no label. It is 0 for a constant model, and never negative; its unit is that of
-    the output, squared.
+    (SenSeI eq. 2.2) with d_Y the mean squared difference of the outputs. Logits are those of all K classes, of mean 0,
+    as in the training of `sensei`; for two classes d_Y is a quarter of the squared difference of log-odds
+    (`fairkit.individual.outputs`). It is solved exactly on the rows of the data; with ``method=gradient`` a search in
+    the model's features looks outside of them too, and the larger value is reported. It needs no label. It is 0 for a
+    constant model, and never negative; its unit is that of the output, squared.
     """
 
     name: ClassVar[str] = "dif"
@@ -57,6 +58,12 @@ class DifAuditor(CertificateAuditor):
             "sample", help="Search among the rows; gradient: outside of them too, for networks (torch, ONNX)."
         )
 
+        difference: Literal["mean", "single"] = parameter(
+            "mean",
+            help="How logits differ: the mean squared difference over the logits of all classes, as in sensei; single: "
+            "for certificates that name none, of two classes the log-odds, 4 times as much.",
+        )
+
     def _output(self, task: Task) -> Output:
         default: Output = "score" if task == "regression" else "logit"
         chosen: Output | None = self.parameters.output
@@ -64,7 +71,7 @@ class DifAuditor(CertificateAuditor):
 
     def rewards(self, rows: Rows, task: Task, classes: Sequence[Any]) -> Rewards:
         """The outputs of every row, compared with its own."""
-        values, note = outputs(rows, task, self._output(task))
+        values, note = outputs(rows, task, self._output(task), difference=self.parameters.difference)
         return Rewards(kind="squared", values=values, notes=() if note is None else (note,))
 
     def _asked(self, rows: Table, context: AuditContext) -> NDArray[np.int64] | None:
@@ -79,7 +86,9 @@ class DifAuditor(CertificateAuditor):
         prepared = super()._prepare(rows, context)
         if self.parameters.method == "gradient":
             context.progress("dif: opening the model", 0, 0)
-            self._outside = OutsideSearch(prepared, context, self._output(context.scorer.task))
+            self._outside = OutsideSearch(
+                prepared, context, self._output(context.scorer.task), self.parameters.difference
+            )
         return prepared
 
     def _finding(self, solution: Solution, prepared: Prepared, context: AuditContext) -> Finding:
@@ -94,7 +103,11 @@ class DifAuditor(CertificateAuditor):
         return bool(self.parameters.method == "sample")
 
     def _told(self, context: AuditContext) -> dict[str, Any]:
-        return {"output": self._output(context.scorer.task), "method": self.parameters.method}
+        output = self._output(context.scorer.task)
+        told = {"output": output, "method": self.parameters.method}
+        if output == "logit" and self.parameters.difference != "single":
+            told["difference"] = self.parameters.difference
+        return told
 
     def _notes(self, context: AuditContext) -> tuple[str, ...]:
         return (

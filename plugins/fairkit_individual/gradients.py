@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import MissingExtraError, ModelError
+from fairkit.individual.outputs import centred_logits
 from fairkit.onnx.read.feeds import RANDOM_INPUT
 from fairkit_individual.reimport import find_head, run_features
 from fairkit_individual.rewards import CLIP
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from fairkit.auditors import AuditContext
     from fairkit.individual.metric import FairMetric
     from fairkit_individual.collect import Rows
-    from fairkit_individual.rewards import Output
+    from fairkit_individual.rewards import Difference, Output
 
 Tensor = Any
 Floats = "NDArray[np.float64]"
@@ -47,8 +48,10 @@ class Gradients:
     outputs: Callable[[Tensor], Tensor]
 
 
-def gradients_of(context: AuditContext, rows: Rows, output: Output) -> Gradients:
+def gradients_of(context: AuditContext, rows: Rows, output: Output, difference: Difference) -> Gradients:
     """Open a model: a torch module in memory, or the differentiable end of an ONNX graph.
+
+    `difference` says which logits are compared, as in `fairkit_individual.rewards.outputs`.
 
     Raises
     ------
@@ -63,7 +66,7 @@ def gradients_of(context: AuditContext, rows: Rows, output: Output) -> Gradients
         raise MissingExtraError("torch", "torch") from error
     scorer: Any = context.scorer
     if hasattr(scorer, "estimator"):
-        return _of_module(scorer, rows, output)
+        return _of_module(scorer, rows, output, difference)
     if not hasattr(scorer, "reading"):
         raise ModelError(
             "dif: method=gradient needs a model, and the predictions are columns of the table; use method=sample"
@@ -82,12 +85,16 @@ def gradients_of(context: AuditContext, rows: Rows, output: Output) -> Gradients
     features, _ = run_features(model.proto, head, feeds, model.name)
 
     def outputs(x: Tensor) -> Tensor:
-        return _read(head(x), reading, scorer.task, output)
+        return _logits(_read(head(x), reading, scorer.task, output), output, difference)
 
     return Gradients(columns=scorer.columns, features=features, outputs=outputs)
 
 
-def _of_module(scorer: Any, rows: Rows, output: Output) -> Gradients:
+def _logits(values: Tensor, output: Output, difference: Difference) -> Tensor:
+    return centred_logits(values) if output == "logit" and difference == "mean" else values
+
+
+def _of_module(scorer: Any, rows: Rows, output: Output, difference: Difference) -> Gradients:
     """An object in memory: one of ours (`model_`), or one with `torch_module` and `torch_features`."""
     import torch
 
@@ -113,9 +120,12 @@ def _of_module(scorer: Any, rows: Rows, output: Output) -> Gradients:
         if raw.shape[1] <= 2 and scorer.task == "binary":
             logit = raw if raw.shape[1] == 1 else raw[:, 1:] - raw[:, :1]
             # the sign of a logit does not matter to squared differences, nor that of a probability
-            return _clipped_logit(torch.sigmoid(logit)) if output == "logit" else torch.sigmoid(logit)
-        chance = torch.softmax(raw, dim=1)
-        return _centred_logs(chance) if output == "logit" else chance
+            chance = torch.sigmoid(logit)
+            found = _clipped_logit(chance) if output == "logit" else chance
+        else:
+            chance = torch.softmax(raw, dim=1)
+            found = _centred_logs(chance) if output == "logit" else chance
+        return _logits(found, output, difference)
 
     return Gradients(columns=scorer.columns, features=np.asarray(features, dtype=np.float64), outputs=outputs)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fairkit.individual.transport import Solution
     from fairkit.results.findings import Finding
     from fairkit_individual.certificate import Prepared
-    from fairkit_individual.rewards import Output
+    from fairkit_individual.rewards import Difference, Output
 
 ASKED = 5_000
 """So many rows are asked by default: each is searched for anew."""
@@ -43,7 +43,7 @@ class OutsideSearch:
 
     Parameters
     ----------
-    prepared, context, output
+    prepared, context, output, difference
         The audit's.
 
     Raises
@@ -54,7 +54,9 @@ class OutsideSearch:
         The model has no gradient, or its features do not follow from the metric's columns.
     """
 
-    def __init__(self, prepared: Prepared, context: AuditContext, output: Output) -> None:
+    def __init__(
+        self, prepared: Prepared, context: AuditContext, output: Output, difference: Difference
+    ) -> None:
         import torch
 
         from fairkit.individual.ascent import Frame
@@ -71,7 +73,7 @@ class OutsideSearch:
             draw = context.rng("dif features").choice(len(places), FITTED, replace=False)
             places = np.union1d(draw, asked)
         rows = prepared.rows.take(places)
-        opened = gradients_of(context, rows, output)
+        opened = gradients_of(context, rows, output, difference)
         found = people_of(prepared.metric, rows, opened)
         shift, forward = torch.from_numpy(found.shift), torch.from_numpy(found.to_features)
         self.network = ModuleNetwork(lambda x: opened.outputs(x @ forward + shift))

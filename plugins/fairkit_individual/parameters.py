@@ -27,6 +27,10 @@ class TransportParameters:
         help="l2 penalty of the regressions that find the directions of a subspace, against their mean loss.",
         above=0,
     )
+    directions: tuple[str, ...] | None = parameter(
+        None,
+        help="Sensitive columns whose predictors a subspace ignores, too; default: all; empty: none.",
+    )
     penalty: Literal["mean", "summed"] = parameter(
         "mean",
         help="What strength weighs against: the mean loss; summed is the subspace of certificates that do not "

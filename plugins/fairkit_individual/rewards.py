@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fairkit.data.roles import same_value, value_text
 from fairkit.errors import DataError, ModelError, ParameterError
+from fairkit.individual.outputs import centred_logits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +22,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Loss = Literal["logistic", "zero_one", "squared", "absolute"]
 Output = Literal["logit", "probability", "score"]
+Difference = Literal["mean", "single"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,8 +129,14 @@ def regression_pair(rows: Rows, loss: Loss) -> tuple[Floats, Floats]:
     return score.astype(np.float64)[:, None], label.astype(np.float64)[:, None]
 
 
-def outputs(rows: Rows, task: Task, output: Output) -> tuple[Floats, str | None]:
-    """Return the outputs h that `dif` compares, shape (n, K), and what a reader must know about them.
+def outputs(
+    rows: Rows, task: Task, output: Output, *, difference: Difference = "mean"
+) -> tuple[Floats, str | None]:
+    """Return the outputs h that `dif` compares, and what a reader must know about them.
+
+    d_Y is the mean of squared differences over their columns; logits are those of
+    `fairkit.individual.outputs.centred_logits`, or with ``difference="single"`` the former ones: the log-odds of two
+    classes, and several logits as the model shows them.
 
     Raises
     ------
@@ -141,19 +149,24 @@ def outputs(rows: Rows, task: Task, output: Output) -> tuple[Floats, str | None]
         score = rows.get("score")
         return np.asarray(score, dtype=np.float64)[:, None], None
     if output == "logit":
-        logits = rows.get("logits")
-        if logits is not None:
-            return logits.reshape(len(logits), -1).astype(np.float64), None
-        probability = np.clip(_probabilities(rows, task, "output"), CLIP, 1.0 - CLIP)
-        note = f"The model shows no logits: they are made from its probabilities, clipped at {CLIP:g}."
-        if task == "binary":
-            return np.log(probability[:, 1:] / probability[:, :1]), note
-        logs = np.log(probability)
-        return logs - logs.mean(axis=1, keepdims=True), note + " Their mean over the classes is 0."
+        logits, note = _logits(rows, task)
+        return (logits if difference == "single" else centred_logits(logits)), note
     if output == "score" and task == "multiclass":
         raise ParameterError("dif: a multi-class model has no single score; use output=logit or probability")
     probability = _probabilities(rows, task, "output")
     return (probability[:, 1:] if task == "binary" else probability), None
+
+
+def _logits(rows: Rows, task: Task) -> tuple[Floats, str | None]:
+    shown = rows.get("logits")
+    if shown is not None:
+        return shown.reshape(len(shown), -1).astype(np.float64), None
+    probability = np.clip(_probabilities(rows, task, "output"), CLIP, 1.0 - CLIP)
+    note = f"The model shows no logits: they are made from its probabilities, clipped at {CLIP:g}."
+    if task == "binary":
+        return np.log(probability[:, 1:] / probability[:, :1]), note
+    logs = np.log(probability)
+    return logs - logs.mean(axis=1, keepdims=True), note
 
 
 def shown_scores(rows: Rows, task: Task) -> Floats | None:

@@ -83,7 +83,12 @@ class Fitting:
         if settings.method in ("sensei", "sensr"):
             if metric is None:
                 metric = make_metric(
-                    parameters.fair_metric, table, flips, strength=parameters.strength, rank=parameters.rank
+                    parameters.fair_metric,
+                    table,
+                    flips,
+                    strength=parameters.strength,
+                    directions=parameters.directions,
+                    rank=parameters.rank,
                 )
             encoder, matrix = shared_features(metric, table)
         else:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairkit.individual.outputs import squared_difference
 from fairkit.intervals import student, two_sided
 from fairkit_sensei.counterfactuals import ColumnFlips
 from fairkit_sensei.devices import one_pool
@@ -42,7 +43,7 @@ class Measured:
         Balanced accuracy; in regression the mean squared error.
     disparity, disparity_interval
         The regulariser: R(ε) as far as the search finds it (SenSeI eq. 2.2), or the mean d_Y between a row and a
-        random counterfactual. Of the network's own outputs, squared.
+        random counterfactual; d_Y is that of the training.
     rows
         How many rows the disparity was measured on.
     """
@@ -133,10 +134,18 @@ class Yardstick:
             flips = ColumnFlips(self.flips, self.encoder, table.columns)
             with torch.no_grad():
                 gap = as_matrix(module(flips.draw(x, rows, rng))) - as_matrix(module(x))
-            return 0.0, gap.square().mean(dim=1).double().numpy()
+            return 0.0, squared_difference(gap, logits=self.task != "regression")[0].double().numpy()
         frame = Frame.of(self.geometry, x)
         found = search_outside(
-            as_network(module), x, frame, self.epsilon, weights=weights, steps=20, rounds=5, tolerance=0.01
+            as_network(module),
+            x,
+            frame,
+            self.epsilon,
+            weights=weights,
+            steps=20,
+            rounds=5,
+            tolerance=0.01,
+            logits=self.task != "regression",
         ).choice
         return (found.multiplier * self.epsilon if self.epsilon > 0 else 0.0), found.contributions
 

@@ -12,7 +12,12 @@ from fairkit.errors import DataError, ParameterError, did_you_mean
 from fairkit.individual import learn
 from fairkit.individual.encode import Encoder as MetricEncoder
 from fairkit.individual.metric import FairMetric
-from fairkit.individual.training import feature_columns, graph_encoder, sensitive_columns
+from fairkit.individual.training import (
+    feature_columns,
+    graph_encoder,
+    named_directions,
+    sensitive_columns,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,7 +30,15 @@ if TYPE_CHECKING:
 KINDS = ("subspace", "face", "explore")
 
 
-def make_metric(kind: str, table: Table, flips: Sequence[Flip], *, strength: float, rank: int) -> FairMetric:
+def make_metric(
+    kind: str,
+    table: Table,
+    flips: Sequence[Flip],
+    *,
+    strength: float,
+    directions: Sequence[str] | None = None,
+    rank: int,
+) -> FairMetric:
     """Learn the metric, or load it from a file.
 
     Parameters
@@ -38,6 +51,8 @@ def make_metric(kind: str, table: Table, flips: Sequence[Flip], *, strength: flo
         Counterfactuals for ``face`` and ``explore``.
     strength
         l2 penalty of the linear models that find the directions (``subspace``).
+    directions
+        The sensitive columns that get a linear model (``subspace``); None: all.
     rank
         How many directions to ignore (``face``).
 
@@ -54,7 +69,12 @@ def make_metric(kind: str, table: Table, flips: Sequence[Flip], *, strength: flo
                 f"{table.name}: metric=subspace is learned from the sensitive columns; name some with `sensitive`, "
                 "or use fair_metric=face with sensitive=COLUMNS, or fair_metric=FILE"
             )
-        return learn.subspace(features | sensitive, list(sensitive), strength=strength)
+        return learn.subspace(
+            features | sensitive,
+            list(sensitive),
+            strength=strength,
+            directions=named_directions(table, directions),
+        )
     if kind in KINDS:
         stacked, people = _versions(features, flips)
         if kind == "face":

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from fairkit.errors import ParameterError
+from fairkit.individual.training import refuse_directions
 from fairkit.mitigators import Capability, FittedModel, Mitigator, Run, Table
 from fairkit.parameters.declare import parameter
 
@@ -65,6 +66,10 @@ class SenSeI(Mitigator):
             0.1,
             help="l2 penalty of the regressions that find the directions of a subspace, against their mean loss.",
             above=0,
+        )
+        directions: tuple[str, ...] | None = parameter(
+            None,
+            help="Sensitive columns whose predictors a subspace ignores, too; default: all; empty: none.",
         )
         rank: int = parameter(1, help="How many directions to ignore (face).", minimum=1)
         sensitive: tuple[str, ...] = parameter(
@@ -130,6 +135,7 @@ class SenSeI(Mitigator):
         for name in ("epsilon", *(() if chosen.multiplier is None else ("multiplier",))):
             if getattr(chosen, name) == float("inf"):
                 raise ParameterError(f"sensei: {name} must be a finite number")
+        refuse_directions("sensei", chosen.fair_metric, chosen.directions)
         if float("inf") in rhos:
             raise ParameterError("sensei: rho must be finite numbers")
         needs = chosen.method == "clp" or chosen.fair_metric in ("face", "explore")

@@ -11,6 +11,7 @@ import numpy as np
 from fairkit.errors import DataError, ParameterError
 from fairkit.individual.ascent import Disparity, Frame, Origin, output_directions, worst_case
 from fairkit.individual.networks import check_module
+from fairkit.individual.outputs import squared_difference
 from fairkit.progress import no_progress
 from fairkit_sensei.batches import BalancedBatches
 from fairkit_sensei.devices import device_for, one_pool
@@ -244,10 +245,10 @@ class _Run:
             return torch.stack([value.mean(), distance, distance])
         here, there = self.steps.outputs(torch.cat([x, other])).split(count)
         value, up = loss(here, y)
-        gap = there - here
-        pull = gap * (2.0 * rho / (gap.shape[1] * count))
+        disparity, slope = squared_difference(there - here, logits=not self.regression)
+        pull = slope * (rho / count)
         self.steps.step(torch.cat([up / count - pull, pull]))
-        return torch.stack([value.mean(), gap.square().mean(), distance])
+        return torch.stack([value.mean(), disparity.mean(), distance])
 
     def _ascend(self, distance: float) -> None:
         """λ ← max(0, λ - η_λ ρ (ε - mean d²)); ρ counts as 1 in SenSR."""
@@ -265,7 +266,7 @@ class _Run:
         reward: Reward = (
             LossReward(loss_for(self.outputs, regression=self.regression), y)
             if settings.method == "sensr"
-            else Disparity(origin.outputs, output_directions(origin.outputs))
+            else Disparity(origin.outputs, output_directions(origin.outputs), logits=not self.regression)
         )
         start = None
         if self.moves is not None and index is not None:

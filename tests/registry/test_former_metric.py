@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -93,8 +95,55 @@ def test_a_strength_that_was_not_used_is_found(model, people):
         ),
         ({"strength": 0.2, "penalty": "summed"}, "always has the strength 0.1"),
         ({"strength": 0.0}, "above 0"),
+        (
+            {"directions": ["sex"], "fair_metric": "euclidean", "columns": ["income"]},
+            "directions belongs to fair_metric=subspace",
+        ),
+        ({"directions": ["sex"], "penalty": "summed"}, "leave directions out"),
+        ({"directions": ["height"]}, "'height' is not one of the sensitive columns"),
     ],
 )
 def test_a_strength_without_a_meaning_is_refused(model, people, parameters, message):
     with pytest.raises(fairkit.FairkitError, match=message):
         settings(**parameters).run(OnnxModel.load(model), fairkit.load_data(people, **settings().data))
+
+
+def dif(**parameters):
+    return dataclasses.replace(
+        settings(), auditors=("dif",), parameters={"dif": {"epsilon": [0.1], **parameters}}
+    )
+
+
+def test_a_dif_certificate_names_its_difference_and_comes_back(model, people):
+    report, found = signed(model, people, dif(), dif())
+    assert report.findings[0].parameters["difference"] == "mean"
+    again = recompute(found, model, fairkit.load_data(people, **settings().data))
+    assert again.findings[0].value == report.findings[0].value
+
+
+def test_a_dif_certificate_that_names_none_is_of_the_log_odds_and_recomputed_so(model, people):
+    report, found = signed(model, people, dif(), dif(difference="single"))
+    assert "difference" not in report.findings[0].parameters
+    today = dif().run(OnnxModel.load(model), fairkit.load_data(people, **settings().data))
+    assert report.findings[0].value == pytest.approx(4 * today.findings[0].value)
+    again = recompute(found, model, fairkit.load_data(people, **settings().data))
+    assert again.findings[0].value == report.findings[0].value
+
+
+def test_a_difference_of_probabilities_has_one_meaning(model, people):
+    report, found = signed(model, people, dif(output="probability"), dif(output="probability"))
+    assert "difference" not in report.findings[0].parameters
+    again = recompute(found, model, fairkit.load_data(people, **settings().data))
+    assert again.findings[0].value == report.findings[0].value
+
+
+def test_a_certificate_names_its_directions_and_comes_back(model, people):
+    asked = settings(directions=[])
+    report, found = signed(model, people, asked, asked)
+    assert report.findings[0].parameters["directions"] == []
+    every = settings(directions=["sex"]).run(OnnxModel.load(model), fairkit.load_data(people, **asked.data))
+    plain = settings().run(OnnxModel.load(model), fairkit.load_data(people, **asked.data))
+    assert every.findings[0].parameters["metric_sha256"] == plain.findings[0].parameters["metric_sha256"]
+    assert plain.findings[0].value > report.findings[0].value
+    again = recompute(found, model, fairkit.load_data(people, **asked.data))
+    assert again.findings[0].parameters == report.findings[0].parameters

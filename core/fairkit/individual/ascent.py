@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from fairkit.individual.outputs import squared_difference, without_shift
+
 if TYPE_CHECKING:
     from fairkit.individual.geometry import Geometry
     from fairkit.individual.networks import Network
@@ -36,7 +38,7 @@ class Reward(Protocol):
 
 
 class Disparity:
-    """d_Y = (1/K) ‖h(x) - h(x')‖² (SenSeI, appendix B).
+    """d_Y(h(x), h(x')) (SenSeI, appendix B); see `fairkit.individual.outputs`.
 
     Parameters
     ----------
@@ -44,21 +46,25 @@ class Disparity:
         h(x), shape (n, K).
     direction
         Shape (n, K): where to set out while h(x') = h(x), where d_Y has no slope.
+    logits
+        Whether h are logits; else numbers.
     """
 
-    def __init__(self, here: Tensor, direction: Tensor) -> None:
-        self.here, self.direction = here, direction
+    def __init__(self, here: Tensor, direction: Tensor, *, logits: bool = False) -> None:
+        self.here, self.direction, self.logits = here, direction, logits
 
     def __call__(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
         """See `Reward`."""
-        gap = outputs - self.here
-        return gap.square().mean(dim=1), gap * (2.0 / gap.shape[1])
+        value, slope = squared_difference(outputs - self.here, logits=self.logits)
+        return value, slope
 
     def toward(self, outputs: Tensor) -> Tensor:
         """See `Reward`."""
         import torch
 
         gap = outputs - self.here
+        if self.logits:
+            gap = without_shift(gap)
         return torch.where(gap.square().sum(dim=1, keepdim=True) > SMALL, gap, self.direction)
 
 

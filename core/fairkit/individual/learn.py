@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.errors import DataError
+from fairkit.errors import DataError, ParameterError, did_you_mean
 from fairkit.individual.design import Design
 from fairkit.individual.encode import Columns, Encoder, Floats, distinct
 from fairkit.individual.metric import FairMetric
@@ -19,10 +19,16 @@ if TYPE_CHECKING:
 
 
 @phase("learn metric")
-def subspace(columns: Columns, sensitive: Sequence[str], *, strength: float = 0.1) -> FairMetric:
+def subspace(
+    columns: Columns,
+    sensitive: Sequence[str],
+    *,
+    strength: float = 0.1,
+    directions: Sequence[str] | None = None,
+) -> FairMetric:
     """Ignore the sensitive columns, and the directions that predict them.
 
-    Each sensitive column gives one direction from a linear model that predicts it from the features of all
+    Each column of `directions` gives one direction from a linear model that predicts it from the features of all
     other columns: logistic regression for two values, one against the rest for more categories, ridge
     regression for a number. The sensitive columns' own features are ignored too (Yurochkin, Bower & Sun
     2020, appendix B.1).
@@ -38,11 +44,16 @@ def subspace(columns: Columns, sensitive: Sequence[str], *, strength: float = 0.
         n times as much against the sum. Small ones leave directions to the rarest categories: with `.1 / n` on Adult
         a linear model tells the sexes apart by z with an AUC of .93, and the directions of two halves of the data
         differ; with `.1` it is .65, and they agree.
+    directions
+        Those sensitive columns whose predictors are ignored too; None: all. BuDRO's appendix C takes the predictor of
+        sex only on Adult, of race only on COMPAS.
 
     Raises
     ------
     DataError
         A sensitive column is constant or unknown, or nothing is left of the features.
+    ParameterError
+        `directions` names a column that is not sensitive.
     """
     if not sensitive:
         raise DataError(
@@ -50,11 +61,38 @@ def subspace(columns: Columns, sensitive: Sequence[str], *, strength: float = 0.
         )
     encoder = Encoder.learn(columns)
     own = encoder.places(sensitive)
-    directions = [np.eye(len(encoder.features))[own]]
+    ignored = [np.eye(len(encoder.features))[own]]
     names = list(dict.fromkeys(sensitive))
-    directions += [_predict(name, encoder, columns, strength) for name in names]
-    description = {"kind": "subspace", "sensitive": names, "strength": strength, "loss": "mean"}
-    return FairMetric.projecting(encoder, np.concatenate(directions), description)
+    predicted = predicted_columns(names, directions)
+    ignored += [_predict(name, encoder, columns, strength) for name in predicted]
+    description: dict[str, Any] = {
+        "kind": "subspace",
+        "sensitive": names,
+        "strength": strength,
+        "loss": "mean",
+    }
+    if predicted != names:
+        description["directions"] = predicted
+    return FairMetric.projecting(encoder, np.concatenate(ignored), description)
+
+
+def predicted_columns(sensitive: Sequence[str], directions: Sequence[str] | None) -> list[str]:
+    """Return the sensitive columns whose predictors a subspace ignores, in the order of `sensitive`.
+
+    Raises
+    ------
+    ParameterError
+        One of `directions` is not sensitive.
+    """
+    if directions is None:
+        return list(sensitive)
+    for name in directions:
+        if name not in sensitive:
+            raise ParameterError(
+                f"the parameter `directions={name}`: {name!r} is not one of the sensitive columns, and only those are "
+                f"predicted. {did_you_mean(name, sensitive, what='sensitive columns')}"
+            )
+    return [name for name in sensitive if name in directions]
 
 
 def face(columns: Columns, groups: NDArray[Any], *, rank: int) -> FairMetric:

@@ -142,6 +142,7 @@ def search_outside(
     steps: int = 40,
     rounds: int = 8,
     tolerance: float = 1e-3,
+    logits: bool = False,
 ) -> Outside:
     """Search rows' worst cases, and price them until the multiplier settles.
 
@@ -165,6 +166,8 @@ def search_outside(
         At most so many searches.
     tolerance
         Stop where a search adds less than this share of the value.
+    logits
+        Whether the network's outputs are logits, as for `fairkit.individual.outputs.squared_difference`.
     """
     stay = np.zeros((1, len(x)))
     gains = [stay] if given is None else [stay, given[0]]
@@ -172,7 +175,7 @@ def search_outside(
     count = sum(len(part) for part in gains)
     found: list[NDArray[Any]] = []
     overshoot = 0.0
-    searches = _Searches(network, x, frame, epsilon, free_steps)
+    searches = _Searches(network, x, frame, epsilon, free_steps, logits)
     _keep(searches.run(0.0, 0), gains, costs, found)
     choice = best_plan(np.concatenate(gains), np.concatenate(costs), weights, epsilon)
     for _ in range(rounds if epsilon > 0.0 and len(frame.price) else 0):
@@ -209,12 +212,15 @@ def _keep(
 class _Searches:
     """Searches of the same rows, some rows at a time; each starts from what the last one found, too."""
 
-    def __init__(self, network: Network, x: Any, frame: Frame, epsilon: float, free_steps: int) -> None:
+    def __init__(
+        self, network: Network, x: Any, frame: Frame, epsilon: float, free_steps: int, logits: bool
+    ) -> None:
         import torch
 
         from fairkit.individual.ascent import Origin
 
         self.network, self.frame, self.epsilon, self.free_steps = network, frame, epsilon, free_steps
+        self.logits = logits
         self.parts = list(x.split(CHUNK))
         with torch.no_grad():
             self.origins = [Origin.of(network, rows) for rows in self.parts]
@@ -233,7 +239,7 @@ class _Searches:
                     self.network,
                     origin,
                     rows,
-                    Disparity(origin.outputs, output_directions(origin.outputs)),
+                    Disparity(origin.outputs, output_directions(origin.outputs), logits=self.logits),
                     self.frame,
                     multiplier=multiplier,
                     epsilon=self.epsilon,

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.data.roles import MISSING_GROUP
+from fairkit.errors import ParameterError
 from fairkit.onnx.write.encode import MISSING_TEXT, Encoder, NumberColumn, TextColumn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -38,6 +39,38 @@ def sensitive_columns(table: Table, *, constant: bool = False) -> dict[str, NDAr
         elif groups.split is None and several:
             found[f"(sensitive) {name}"] = np.array(groups.names, dtype=object)[groups.codes]
     return found
+
+
+def named_directions(table: Table, directions: Sequence[str] | None) -> list[str] | None:
+    """Return the parameter `directions` by the names of `sensitive_columns`; None: all.
+
+    Sensitive values without a column go by the name of their groups. Columns of one group only are left out, as there.
+    """
+    if directions is None:
+        return None
+    named: dict[str, str | None] = {}
+    for name, groups in table.groups.items():
+        several = len(groups.names) > 1
+        columns = {name: f"(sensitive) {name}"}
+        if groups.split is not None:
+            columns = {column: column for column in groups.split.columns}
+        named |= {short: column if several else named.get(short) for short, column in columns.items()}
+    found = (named.get(name, name) for name in directions)
+    return [name for name in found if name is not None]
+
+
+def refuse_directions(owner: str, fair_metric: str, directions: Sequence[str] | None) -> None:
+    """Refuse `directions` where no subspace is learned.
+
+    Raises
+    ------
+    ParameterError
+        The fair metric is another kind, or a file.
+    """
+    if directions is not None and fair_metric != "subspace":
+        raise ParameterError(
+            f"{owner}: directions belongs to fair_metric=subspace, not to {fair_metric}; leave it out"
+        )
 
 
 def graph_encoder(columns: Iterable[ColumnEncoding]) -> Encoder:

@@ -77,13 +77,19 @@ def recompute(
 
 
 def _settings(certificate: Certificate) -> AuditSettings:
-    """Return the settings; a subspace whose strength the certificate does not name is learned as it was then."""
+    """Return the settings; what a certificate does not name is done as it was then.
+
+    A subspace without a strength was learned against the summed loss, and `dif` without a `difference` took logits as
+    they were.
+    """
     settings = AuditSettings.from_dict(certificate.settings)
     parameters = {name: dict(values) for name, values in settings.parameters.items()}
     for finding in certificate.report.findings:
         told = finding.parameters
         if told.get("metric") == "subspace" and "metric_sha256" in told and "strength" not in told:
             parameters.setdefault(finding.auditor, {})["penalty"] = "summed"
+        if finding.auditor == "dif" and told.get("output") == "logit" and "difference" not in told:
+            parameters.setdefault(finding.auditor, {})["difference"] = "single"
     return dataclasses.replace(settings, parameters=parameters)
 
 

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from fairkit.errors import DataError
+from fairkit.errors import DataError, ParameterError
 from fairkit.individual.encode import Encoder
 from fairkit.individual.learn import euclidean, explore, face, given, subspace
 from fairkit.individual.metric import FairMetric
@@ -67,6 +67,26 @@ def test_subspace_ignores_the_sensitive_column_and_its_direction():
 def test_subspace_of_two_columns_takes_four_directions():
     columns = people() | {"white": (np.arange(400) % 3 == 0).astype(float)}
     assert subspace(columns, ["sex", "white"]).matrix.shape == (8, 4)
+
+
+def test_only_the_named_columns_get_a_predictor():
+    """BuDRO's appendix C: the columns themselves, and the predictor of one of them."""
+    rng = np.random.default_rng(2)
+    columns = people() | {"white": rng.choice(np.array(["n", "y"], dtype=object), 400)}
+    every = subspace(columns, ["sex", "white"])
+    assert subspace(columns, ["sex", "white"], directions=["white", "sex"]).sha256 == every.sha256
+    one = subspace(columns, ["sex", "white"], directions=["sex"])
+    none = subspace(columns, ["sex", "white"], directions=[])
+    widths = [metric.matrix.shape[1] for metric in (every, one, none)]
+    assert widths == [widths[0], widths[0] + 1, widths[0] + 2]
+    assert one.description["directions"] == ["sex"]
+    changed = two(columns, sex="f", white="n")
+    assert squared(none, changed) == squared(one, changed) == 0.0
+    # the direction of sex is gone from the one and there in the other: height tells the sexes apart
+    taller = two(columns, height=columns["height"][1] + 1.0)
+    assert squared(one, taller) < 0.9 * squared(none, taller)
+    with pytest.raises(ParameterError, match="'height' is not one of the sensitive columns"):
+        subspace(columns, ["sex"], directions=["height"])
 
 
 def test_subspace_of_a_number_is_the_ridge_direction():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 import xgboost
@@ -159,6 +160,41 @@ def test_a_row_of_weight_two_is_two_rows(tmp_path):
     scores = [model.predict(once.columns).score for model in models]
     assert np.mean(np.abs(scores[0] - scores[1]) < 1e-3) > 0.97  # ties between splits may fall otherwise
     assert abs(scores[0] - fit(once.with_weights(None)).predict(once.columns).score).max() > 0.01
+
+
+def test_directions_choose_whose_predictor_is_ignored(tmp_path):
+    """BuDRO's appendix C; the audit of the result is under the metric of training."""
+    data = dataset(sensitive=["sex", "age:40"])
+    rows = Table.from_dataset(data)
+    columns = {name: rows.columns[name] for name in rows.features}
+    wanted = learn.subspace(columns, ["sex", "age"], directions=["sex"]).sha256
+    assert fit(rows, directions=["sex"]).details["metric_sha256"] == wanted
+    with pytest.raises(DataError, match="no direction left"):
+        fit(rows)  # skill and hobby have two features, and two predictors take them
+    result = fairkit.mitigate(
+        "budro", data, output=tmp_path / "fair.onnx", threads=1, directions=["sex"], **SMALL
+    )
+    saved = FairMetric.load(tmp_path / "fair.metric.json")
+    assert saved.description["directions"] == ["sex"]
+    assert result.after.find("performance_gap").parameters["metric_sha256"] == saved.sha256
+    with pytest.raises(ParameterError, match="'skill' is not one of the sensitive columns"):
+        fit(rows, directions=["skill"])
+    with pytest.raises(ParameterError, match="directions belongs to fair_metric=subspace"):
+        fit(rows, directions=["sex"], fair_metric=str(tmp_path / "fair.metric.json"))
+
+
+def test_sensitive_values_without_a_column_are_named_by_their_groups():
+    columns = frame()
+    x = np.column_stack([columns["skill"], columns["age"]])
+    sex = pd.DataFrame({"sex": columns["sex"], "young": np.array(columns["age"]) < 40})
+    free, bound = (
+        fairkit.mitigator("budro")(directions=names, **SMALL)
+        .fit(x, columns["got"], sensitive_features=sex)
+        .model_
+        for names in ([], ["young"])
+    )
+    gone = [model.metric.matrix.shape[1] for model in (free, bound)]
+    assert gone[0] == gone[1] + 1
 
 
 def test_the_metric_is_stored_beside_the_model_and_named_by_digest(tmp_path):

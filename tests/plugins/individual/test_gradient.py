@@ -84,16 +84,35 @@ def test_a_network_is_searched_outside_the_sample_and_both_numbers_are_told():
     assert "lower bound of the supremum" in found.notes[0]
 
 
-def test_the_number_of_a_linear_model_is_known():
+@pytest.mark.parametrize(("difference", "share"), [("mean", 0.25), ("single", 1.0)])
+def test_the_number_of_a_linear_model_is_known(difference, share):
     columns = people(600)
     data = dataset(columns)
     module = torch.nn.Linear(3, 1)
     module.weight.data, module.bias.data = torch.tensor([[0.05, 0.1, 0.3]]), torch.tensor([-6.0])
-    how = {"fair_metric": "euclidean", "columns": ["age", "hours", "male"]}
+    how = {"fair_metric": "euclidean", "columns": ["age", "hours", "male"], "difference": difference}
     found = audit(exported(module), data, FAVORABLE, **how).find("dif")
-    # E (w t)^2 under E |t|^2 = ε
-    assert found.evidence["gradient"] == pytest.approx(0.05 * (0.05**2 + 0.1**2 + 0.3**2), rel=0.02)
-    assert found.evidence["gradient"] <= 0.05 * (0.05**2 + 0.1**2 + 0.3**2) * (1 + 1e-6)
+    # E (w t)^2 under E |t|^2 = ε; of both logits (-s/2, s/2) a quarter of that
+    known = share * 0.05 * (0.05**2 + 0.1**2 + 0.3**2)
+    assert found.evidence["gradient"] == pytest.approx(known, rel=0.02)
+    assert found.evidence["gradient"] <= known * (1 + 1e-6)
+    assert found.parameters.get("difference") == ("mean" if difference == "mean" else None)
+
+
+@pytest.mark.parametrize("method", ["sample", "gradient"])
+def test_one_logit_and_two_that_mean_the_same_get_one_number(method):
+    data = dataset(people())
+    both = net(outputs=2)
+    one = net(outputs=1)
+    one.load_state_dict(
+        both.state_dict() | {"3.weight": both[3].weight.diff(dim=0), "3.bias": both[3].bias.diff()}
+    )
+    models = [TorchClassifier(module, FEATURES, ["no", "yes"]) for module in (both, one)]
+    # over the rows the file is asked, whose two logits are there to see
+    found = [audit(model, data, method=method).find("dif").value for model in models]
+    found.append(audit(exported(both), data, FAVORABLE, method=method).find("dif").value)
+    assert found[1:] == pytest.approx(found[:1] * 2, rel=1e-3)
+    assert found[0] > 0.01
 
 
 def test_a_torch_module_and_its_file_get_the_same_number():

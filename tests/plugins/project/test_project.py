@@ -45,6 +45,18 @@ def test_the_result_is_the_orthogonal_complement_in_the_features_own_axes():
     assert encoding.names[:5] == ["height", "skill", "skill=(missing)", "town=south", "test0"]
 
 
+def test_only_the_chosen_columns_predictors_are_taken_out():
+    table = Table.from_dataset(_data())
+    ranks = [
+        np.linalg.matrix_rank(learn_projection(table, directions=names).matrix, tol=1e-9)
+        for names in (None, ["sex"], [])
+    ]
+    assert ranks[2] == len(learn_projection(table).matrix)
+    assert ranks == [ranks[2] - 5, ranks[2] - 1, ranks[2]]
+    with pytest.raises(fairkit.ParameterError, match="'height' is not one of the sensitive columns"):
+        learn_projection(table, directions=["height"])
+
+
 def test_nothing_is_left_that_predicts_the_sensitive_column_linearly():
     from sklearn.linear_model import LogisticRegression
 

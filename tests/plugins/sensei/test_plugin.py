@@ -102,6 +102,18 @@ def test_a_metric_from_a_file_and_from_python(tmp_path):
     assert model.details["history"] == other.details["history"]
 
 
+def test_directions_choose_whose_predictor_is_ignored():
+    table = Table.from_dataset(sample_data(rows=500))
+    every, one, none = (fitted({"directions": names}, rows=500)[0] for names in (None, ["sex"], []))
+    free = [model.details["free_directions"] for model in (every, one, none)]
+    assert free[0] > free[1] == free[2] + 1
+    columns = {name: table.columns[name] for name in table.features}
+    wanted = learn.subspace(columns, ["sex", "race"], directions=["sex"])
+    assert one.details["metric_sha256"] == wanted.sha256
+    with pytest.raises(fairkit.ParameterError, match="directions belongs to fair_metric=subspace"):
+        SenSeI(SenSeI.Parameters(directions=("sex",), fair_metric="face", sensitive=("sex",)))
+
+
 def test_a_module_of_one_s_own():
     class Residual(torch.nn.Module):
         def __init__(self, width):
