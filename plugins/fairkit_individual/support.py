@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 ALL_PARTS = 5_000
 """Up to so many people all four quarters and both halves are solved and averaged; beyond, one of each."""
+ROUNDING = 1e-12
+"""Growth up to this, in units of the reward, is none: the solver's bounds meet no closer."""
 FEWEST = 30
 """Below so many people there is no interval, and nothing to compare a quarter with."""
 
@@ -54,10 +56,11 @@ class Trend:
         return (self.values[-1] - self.values[0]) / (len(self.sizes) - 1)
 
     def climbs(self, interval: tuple[float, float] | None) -> bool:
-        """Tell whether the growth from a quarter of the people exceeds the reach of the interval."""
+        """Tell whether the growth from a quarter of the people exceeds the reach of the interval, and rounding."""
         if interval is None:
             return False
-        return self.values[-1] - self.values[0] > interval[1] - self.values[-1]
+        reach = interval[1] - self.values[-1]
+        return self.values[-1] - self.values[0] > max(reach, ROUNDING)
 
     def note(self, name: str) -> str:
         """Return the sentence of a report."""

@@ -12,6 +12,7 @@ from fairkit import Rule
 from fairkit.individual.transport import Support
 from fairkit.models.columns import PredictedColumns
 from fairkit_cli.config import read_config
+from fairkit_individual.support import Trend
 
 pytest.importorskip("numba")
 
@@ -64,6 +65,11 @@ def test_a_model_without_jumps_passes():
     report = _audit(columns, Rule(metric="performance_gap", maximum=1), epsilon=0.01)
     assert not report.findings[0].evidence["climbs"]
     assert report.verdict == "pass"
+
+
+def test_growth_by_rounding_is_none():
+    assert not Trend((100, 200, 400), (0.0, 1e-15, 3e-15)).climbs((3e-15, 3e-15))
+    assert Trend((100, 200, 400), (0.0, 1e-9, 1e-9)).climbs((1e-9, 1e-9))
 
 
 def test_a_rule_is_for_the_number_of_people_that_it_names():
