@@ -50,9 +50,10 @@ LAYERS: dict[str, list[set[str]]] = {
     "cli": [
         {"", "fields", "interrupts", "output"},
         {"config", "failures", "junit", "streams", "surroundings", "text", "timings"},
+        {"evidence"},
         {"html", "names", "options", "progress"},
         {"subject"},
-        {"audit", "compared", "plan", "plugins", "pytest_plugin", "registry", "sign_data"},
+        {"audit", "compared", "plan", "plugins", "pytest_plugin", "registry", "report", "sign_data"},
         {"attest", "certify", "compare", "demo", "frontier", "init", "mitigate", "watch"},
         {"main"},
     ],

@@ -20,6 +20,7 @@ from fairkit_cli import (
     plan,
     plugins,
     registry,
+    report,
     sign_data,
     watch,
 )
@@ -108,6 +109,7 @@ app.command("init")(with_timings(init.init))
 app.command("mitigate")(with_timings(mitigate.mitigate))
 app.command("plan")(with_timings(plan.plan))
 app.command("certify")(with_timings(certify.certify))
+app.command("report")(with_timings(report.report))
 app.command("sign-data")(with_timings(sign_data.sign_data))
 app.command("verify")(with_timings(certify.verify))
 app.add_typer(certify.key, name="key")

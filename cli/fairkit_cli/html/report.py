@@ -23,7 +23,6 @@ from fairkit_cli.text.view import about_many, metric_name, report_view, rule_for
 
 if TYPE_CHECKING:
     from fairkit.results.findings import Finding, Report
-    from fairkit_registry.evidence.certificate import Certificate
 
 _UNIT_SCALE = 1.5
 
@@ -41,8 +40,12 @@ def report_page(report: Report) -> str:
     MissingRendererError
         vl-convert-python is not installed.
     """
-    body = [
-        header(report),
+    return page(f"Fairness audit of {report.model.name}", [header(report), *sections(report)])
+
+
+def sections(report: Report) -> list[Markup | None]:
+    """Return all that comes after the first screen."""
+    return [
         performance_section(report),
         disparity_section(report),
         *group_sections(report),
@@ -52,51 +55,6 @@ def report_page(report: Report) -> str:
         details(report),
         glossary(report),
     ]
-    return page(f"Fairness audit of {report.model.name}", body)
-
-
-def certificate_page(reference: str, certificates: Sequence[Certificate]) -> str:
-    """Return the audit that a registry version's newest certificate states, verified ones first, as one HTML file.
-
-    Raises
-    ------
-    CertificateError
-        The version has no certificate, so there is nothing to show.
-    """
-    from fairkit_registry.errors import CertificateError
-    from fairkit_registry.evidence.charts import expanded
-
-    if not certificates:
-        raise CertificateError(
-            f"{reference} has no certificate, so there is no audit to show; make one with `fairkit certify`"
-        )
-    chosen = next((one for one in certificates if one.verified), certificates[0])
-    report = expanded(chosen.report)
-    state = (
-        "signature verified with a trusted key"
-        if chosen.verified
-        else "signature NOT verified: no trusted key"
-    )
-    told: list[tuple[str, Content]] = [
-        ("Version", name_of(reference)),
-        ("Certificate", [tag("code", chosen.sha256), f", audited {chosen.audited_at}, as the signer says"]),
-        ("Signature", state),
-        ("Certificates of this version", str(len(certificates))),
-        ("Settings that are not the default", "; ".join(chosen.unusual_settings) or "none"),
-    ]
-    body: list[Content] = [
-        header(report, reference, date=f"{chosen.audited_at:%Y-%m-%d %H:%M} UTC, as the signer says"),
-        facts(told),
-        performance_section(report),
-        disparity_section(report),
-        *group_sections(report),
-        subgroup_section(report),
-        individual_section(report),
-        evidence_section(report),
-        details(report),
-        glossary(report),
-    ]
-    return page(f"Fairness audit of {reference}", body)
 
 
 def performance_section(report: Report) -> Markup | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -15,7 +16,10 @@ from fairkit_cli.html.markup import Markup, clean
 VEGA_LITE = "5.20"
 _SVG = "http://www.w3.org/2000/svg"
 _SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
-_UNUSED = ("aria-roledescription", "role", "aria-hidden", "pointer-events", "font-family")
+_UNUSED = ("aria-roledescription", "role", "aria-hidden", "pointer-events", "font-family", "class")
+_USUAL = {"opacity": "1", "stroke-width": "1", "font-size": "13px", "font-weight": "normal"}
+"""What a browser and the page's style take anyway."""
+_LONG = re.compile(r"-?\d+\.\d{2,}(?:e-\d+)?")
 
 _CONFIG: Mapping[str, Any] = {
     "background": None,
@@ -146,8 +150,19 @@ def _tidy(root: ElementTree.Element, tips: list[str]) -> None:
         told = element.attrib.pop("aria-label", "")
         for key in _UNUSED:
             element.attrib.pop(key, None)
+        for key, usual in _USUAL.items():
+            if element.get(key) == usual:
+                del element.attrib[key]
+        for key in ("d", "transform", "x2", "y2"):
+            if key in element.attrib:
+                element.set(key, _LONG.sub(_tenth, element.attrib[key]))
         if told.startswith("tip ") and not element.tag.endswith("}g"):
             element.set("data-tip", clean(tips[int(told.removeprefix("tip "))]))
+
+
+def _tenth(found: re.Match[str]) -> str:
+    """Write a coordinate to a tenth of a pixel."""
+    return f"{float(found[0]):.1f}".removesuffix(".0")
 
 
 def _serialise(root: ElementTree.Element) -> str:

@@ -134,7 +134,7 @@ def show(
         aliases = [one.alias for one in store.aliases(version.name) if one.version == version.version]
         file = store.blobs.path(version.model)
     if output_format == "html":
-        from fairkit_cli.html.report import certificate_page
+        from fairkit_cli.html.certificates import certificate_page
 
         put(certificate_page(version.reference, found))
         return

@@ -1,0 +1,142 @@
+"""`fairkit report`: pages from certificates that are checked first."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner, Result
+
+from fairkit_cli.evidence import read_evidence, stated_report
+from fairkit_cli.html.certificates import evidence_page, repair_that_passes
+from fairkit_cli.main import app
+
+pytest.importorskip("vl_convert", reason="pages need vl-convert-python: pip install 'fairkit[html]'")
+
+RULE = "demographic_parity_difference:sex=0.1"
+
+
+def invoke(*arguments: Any) -> Result:
+    return CliRunner().invoke(app, [str(one) for one in arguments])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A key, another one, and certificates of two tables of decisions: the first fails, the second passes."""
+    here = tmp_path_factory.mktemp("evidence")
+    rng = np.random.default_rng(1)
+    sex = rng.choice(["female", "male"], 4000)
+    for name, less in (("bad", 0.3), ("good", 0.0)):
+        chosen = rng.random(4000) < 0.6 - less * (sex == "female")
+        pq.write_table(pa.table({"sex": sex, "chosen": chosen.astype(int)}), here / f"{name}.parquet")
+    assert invoke("key", "new", here / "key").exit_code == 0
+    assert invoke("key", "new", here / "other").exit_code == 0
+    for name, code in (("bad", 1), ("good", 0)):
+        done = invoke(
+            "certify", "--data", here / f"{name}.parquet", "--predictions", "decision=chosen", "--sensitive", "sex",
+            "--max", RULE, "--key", here / "key", "--output", here / f"{name}.json", "--sequence", here / "kept",
+            "--about", "owner=Lending & Risk",
+        )  # fmt: skip
+        assert done.exit_code == code
+    return here
+
+
+def test_a_page_of_one_certificate_that_holds(folder: Path):
+    done = invoke("report", folder / "bad.json", "--key", folder / "key.pub", "--output", folder / "one.html")
+    assert done.exit_code == 0  # the page is made; the verdict is on it
+    page = (folder / "one.html").read_text("utf-8")
+    assert 'class="signed"' in page
+    assert "DOES NOT HOLD" not in page
+    assert "Lending &amp; Risk" in page
+    assert "Of 100 people of group female, " in page
+    assert len(page) < 400_000
+
+
+@pytest.mark.parametrize("key", [None, "other.pub"])
+def test_a_page_that_nobody_vouches_for_says_so(folder: Path, key: str | None):
+    told = [] if key is None else ["--key", folder / key]
+    done = invoke("report", folder / "bad.json", *told)
+    assert done.exit_code == (0 if key is None else 1)
+    assert 'class="unsigned"' in done.stdout
+    assert ("DOES NOT HOLD" in done.stdout) == (key is not None)
+    said = (
+        "the signature was not checked" if key is None else "this evidence does not hold: not signed by a key"
+    )
+    assert said in done.stderr
+
+
+def _changed(path: Path, target: Path, change: Any) -> Path:
+    envelope = json.loads(path.read_text("utf-8"))
+    statement = json.loads(base64.b64decode(envelope["payload"]))
+    change(statement["predicate"])
+    envelope["payload"] = base64.b64encode(json.dumps(statement).encode()).decode()
+    target.write_text(json.dumps(envelope), "utf-8")
+    return target
+
+
+def test_a_changed_number_is_red_with_a_key_and_a_contradiction_without(folder: Path, tmp_path: Path):
+    def flatter(body: dict[str, Any]) -> None:
+        for finding in body["findings"]:
+            if finding["metric"] == "demographic_parity_difference":
+                finding["value"], finding["interval"] = 0.01, [0.0, 0.02]
+
+    path = _changed(folder / "bad.json", tmp_path / "changed.json", flatter)
+    for told in ([], ["--key", folder / "key.pub"]):
+        done = invoke("report", path, *told)
+        assert done.exit_code == 1
+        assert "DOES NOT HOLD" in done.stdout
+        assert 'class="unsigned"' in done.stdout
+    assert "the certificate contradicts itself" in invoke("report", path).stderr
+
+
+def test_what_is_no_certificate_writes_nothing(folder: Path, tmp_path: Path):
+    (tmp_path / "no.json").write_text("{}")
+    done = invoke("report", folder / "bad.json", tmp_path / "no.json", "--output", tmp_path / "p.html")
+    assert done.exit_code == 2
+    assert "no.json" in done.stderr
+    assert not (tmp_path / "p.html").exists()
+
+
+def test_several_certificates_are_followed_and_the_newest_is_shown(folder: Path):
+    done = invoke("report", folder / "good.json", folder / "bad.json", "--key", folder / "key.pub")
+    assert done.exit_code == 0
+    page = done.stdout
+    assert "<h1>2 certificates</h1>" in page
+    assert "How the numbers moved" in page
+    assert page.count("demographic_parity_difference · sex by certificate") >= 1
+    assert page.index("bad.parquet") < page.index(
+        "good.parquet"
+    )  # the oldest first, whatever the order typed
+    assert "The repair that passes" not in page  # it is about another table
+    assert len(page) < 400_000
+
+
+def test_a_repair_is_another_model_by_the_same_rules_on_the_same_table(folder: Path):
+    bad, good = read_evidence([folder / "good.json", folder / "bad.json"], [folder / "key.pub"])
+    same = replace(good.certificate.report.data, sha256=bad.certificate.report.data.sha256)
+    report = replace(good.certificate.report, data=same)
+    fixed = replace(good, certificate=replace(good.certificate, report=report, model_sha256="a" * 64))
+    assert repair_that_passes([bad, fixed]) is fixed
+    assert "The repair that passes" in evidence_page([bad, fixed])
+    assert repair_that_passes([bad, replace(fixed, failed="no")]) is None
+    weaker = replace(report, policy=tuple(replace(rule, maximum=0.9) for rule in report.policy))
+    assert (
+        repair_that_passes([bad, replace(fixed, certificate=replace(fixed.certificate, report=weaker))])
+        is None
+    )
+    own = replace(fixed.certificate, model_sha256=bad.certificate.model_sha256)
+    assert repair_that_passes([bad, replace(fixed, certificate=own)]) is None
+
+
+def test_an_older_certificate_has_its_outcome_from_its_settings(folder: Path):
+    (one,) = read_evidence([folder / "bad.json"], [folder / "key.pub"])
+    settings = {"data": {**one.certificate.settings["data"], "label": "paid", "favorable": 1.0}}
+    report = stated_report(replace(one.certificate, settings=settings))
+    assert (report.data.label, report.data.favorable) == ("paid", "1")
