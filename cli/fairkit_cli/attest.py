@@ -47,7 +47,7 @@ def attest(
         opt.option("--trust", "PUB", "Public key that the certificate must be signed with (repeatable)."),
     ] = None,
     keys: Annotated[
-        list[Path] | None,
+        list[str] | None,
         opt.option("--key", "FILE", "Secret key to sign the result with (repeatable; needs --output)."),
     ] = None,
     insecure_key: Annotated[
@@ -76,10 +76,10 @@ def attest(
     from fairkit.endpoints import attest as run
     from fairkit.support.files import check_writable, write_atomic
     from fairkit_cli.config import load_config
+    from fairkit_cli.passphrases import load_signers
     from fairkit_cli.progress import progress_bar
     from fairkit_cli.subject import load_model
     from fairkit_registry.evidence.attestations import sign_attestation
-    from fairkit_registry.evidence.keys import load_secret
 
     if bool(keys) != (output is not None):
         raise FairkitError("a signed attestation needs both --key FILE and --output FILE")
@@ -87,7 +87,7 @@ def attest(
         raise FairkitError("--certificate needs --trust PUB: the key that you trust to have signed it")
     if trust and certificate is None:
         raise FairkitError("--trust says who signed a certificate; name it with --certificate")
-    secrets = [load_secret(path, insecure=insecure_key) for path in keys or ()]
+    secrets = load_signers(keys or (), insecure=insecure_key)
     if output is not None:
         check_writable(output)
     settings = load_config(config)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -26,14 +26,29 @@ key = typer.Typer(no_args_is_help=True, help="Keys to sign certificates with.")
 @key.command("new")
 def new_key(
     path: Annotated[Path, typer.Argument(help="The secret key; the public one goes to PATH.pub.")],
+    kind: Annotated[
+        Literal["ed25519", "p256"],
+        opt.option("--type", "KIND", "ed25519, or p256 (ECDSA), which more tools and tokens take."),
+    ] = "ed25519",
+    no_passphrase: Annotated[
+        bool, typer.Option("--no-passphrase", help="Write the secret key without encryption.")
+    ] = False,
     output_format: opt.TableFormat = "table",
 ) -> None:
-    """Make an ed25519 key pair. Keep PATH to yourself, give PATH.pub to those who verify."""
-    from fairkit_registry.evidence.keys import new_key_pair
+    """Make a key pair. Keep PATH to yourself, give PATH.pub to those who verify.
 
-    public = new_key_pair(path)
+    PATH is encrypted with a passphrase: the first line of the file that FAIRKIT_KEY_PASSPHRASE_FILE names, else
+    asked for on the terminal. Without either, as in a build, it is written without encryption, and a note says so.
+    """
+    from fairkit_cli.passphrases import choose
+    from fairkit_registry.evidence.signers import check_new, new_key_pair
+
+    check_new(path)  # before somebody types a passphrase
+    passphrase = None if no_passphrase else choose(path)
+    public = new_key_pair(path, kind=kind, passphrase=passphrase)
     if output_format == "json":
-        print_json({"secret": str(path), "public": f"{path}.pub", "keyid": public.keyid})
+        record = {"secret": str(path), "public": f"{path}.pub", "keyid": public.keyid, "type": public.kind}
+        print_json(record | {"encrypted": passphrase is not None})
         return
     echo(f"secret key  {path}", f"public key  {path}.pub", f"key id      {public.keyid}")
 
@@ -79,15 +94,15 @@ def certify(
     """Audit a model, or a table of decisions, and sign what is found, whatever the verdict; the exit code tells it."""
     from fairkit.support.files import check_writable, write_atomic
     from fairkit_cli.config import load_config
+    from fairkit_cli.passphrases import load_signers
     from fairkit_cli.progress import progress_bar
     from fairkit_cli.subject import chosen
     from fairkit_registry.evidence.certifying import certify as run
-    from fairkit_registry.evidence.keys import load_secret
     from fairkit_registry.evidence.sequence import SequenceFolder
     from fairkit_registry.evidence.tables import read_file as read_statement_file
 
     # before the audit, which may take long
-    secrets = [load_secret(path, insecure=insecure_key) for path in keys]
+    secrets = load_signers(keys, insecure=insecure_key)
     statements = [read_statement_file(path) for path in signed_data or ()]
     check_writable(output)
     settings = load_config(config)

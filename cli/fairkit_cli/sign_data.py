@@ -28,12 +28,10 @@ def sign_data(
     """
     from fairkit.data.dataset import load_data
     from fairkit.support.files import check_writable, write_atomic
-    from fairkit_registry.evidence.keys import load_secret
+    from fairkit_cli.passphrases import load_signers
     from fairkit_registry.evidence.tables import read_statement, sign_table
 
-    secrets = [
-        load_secret(path, insecure=insecure_key) for path in keys
-    ]  # before the table, which may be large
+    secrets = load_signers(keys, insecure=insecure_key)  # before the table, which may be large
     check_writable(output)
     data = load_data(table)
     seen = data.learn()

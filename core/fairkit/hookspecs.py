@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fairkit.metrics import Metric
     from fairkit.mitigators import Mitigator
     from fairkit.promotions import PromotionCheck
+    from fairkit.signers import Signer
 
 PROJECT = "fairkit"
 """The pluggy project, and the entry-point group in which plugins are found."""
@@ -52,3 +53,8 @@ def fairkit_evidence_charts() -> list[type[EvidenceChart]]:  # type: ignore[empt
 @hookspec
 def fairkit_promotion_checks() -> list[type[PromotionCheck]]:  # type: ignore[empty-body]
     """Return the plugin's promotion checks (see `fairkit.PromotionCheck`)."""
+
+
+@hookspec
+def fairkit_signers() -> list[type[Signer]]:  # type: ignore[empty-body]
+    """Return the plugin's signer, at most one, named like the plugin (see `fairkit.signers.Signer`)."""

@@ -414,7 +414,7 @@ def test_wrong_names_are_one_message(run, made):
 def _other(made):
     from fairkit_registry.evidence.certificate import read
     from fairkit_registry.evidence.issuing import issue
-    from fairkit_registry.evidence.keys import load_secret
+    from fairkit_registry.evidence.signers import load_secret
 
     good = read((made / "good.json").read_bytes())
     report, settings = good.report, good.settings

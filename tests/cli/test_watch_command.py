@@ -18,7 +18,8 @@ import pytest
 from typer.testing import CliRunner
 
 from fairkit_cli.main import app
-from fairkit_registry.evidence.keys import load_public, new_key_pair
+from fairkit_registry.evidence.keys import load_public
+from fairkit_registry.evidence.signers import new_key_pair
 from fairkit_registry.store.registry import Registry
 
 RULE = "demographic_parity_difference:sex=0.1"

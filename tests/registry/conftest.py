@@ -9,7 +9,7 @@ import pytest
 
 from fairkit.results.findings import DataInfo, Finding, GroupValue, ModelInfo, Report
 from fairkit.results.policy import Rule, judge
-from fairkit_registry.evidence import issuing, keys
+from fairkit_registry.evidence import issuing, signers
 from fairkit_registry.evidence.settings import AuditSettings
 from fairkit_registry.store.registry import Registry
 
@@ -90,10 +90,10 @@ def report(model: Path, findings=None, *, verdict="judged", **changes) -> Report
 @pytest.fixture(scope="session")
 def signer(tmp_path_factory):
     folder = tmp_path_factory.mktemp("keys")
-    public = keys.new_key_pair(folder / "signer")
+    public = signers.new_key_pair(folder / "signer")
     return SimpleNamespace(
         public=public,
-        secret=keys.load_secret(folder / "signer"),
+        secret=signers.load_secret(folder / "signer"),
         path=folder / "signer",
         pub=folder / "signer.pub",
     )
@@ -102,8 +102,8 @@ def signer(tmp_path_factory):
 @pytest.fixture(scope="session")
 def stranger(tmp_path_factory):
     folder = tmp_path_factory.mktemp("stranger")
-    public = keys.new_key_pair(folder / "k")
-    return SimpleNamespace(public=public, secret=keys.load_secret(folder / "k"), pub=folder / "k.pub")
+    public = signers.new_key_pair(folder / "k")
+    return SimpleNamespace(public=public, secret=signers.load_secret(folder / "k"), pub=folder / "k.pub")
 
 
 @pytest.fixture

@@ -128,7 +128,7 @@ def test_securesystemslib_verifies_our_envelope_and_we_verify_theirs(signer, str
         theirs.verify([wrong], 1)
 
     made = Envelope(HELLO, TYPE, {})
-    made.sign(CryptoSigner(signer.secret))
+    made.sign(CryptoSigner(signer.secret.key))
     back = dsse.Envelope.from_bytes(json.dumps(made.to_dict()).encode())
     assert dsse.signers(back, [signer.public]) == (signer.public,)
     # P-256 as securesystemslib signs it

@@ -12,9 +12,10 @@ import fairkit
 from fairkit.onnx.model import OnnxModel
 from fairkit_registry.errors import VerificationError
 from fairkit_registry.evidence import certificate, issuing
-from fairkit_registry.evidence.keys import public_half
+from fairkit_registry.evidence.keys import as_public
 from fairkit_registry.evidence.recompute import recompute
 from fairkit_registry.evidence.settings import AuditSettings
+from fairkit_registry.evidence.signers import KeySigner
 
 
 @pytest.fixture(scope="module")
@@ -56,10 +57,11 @@ def settings(**parameters):
 
 def signed(model, people, told, used):
     """Sign what an audit with the settings `used` found, as if it had been told `told`."""
-    secret = Ed25519PrivateKey.generate()
+    key = Ed25519PrivateKey.generate()
+    secret = KeySigner(key, as_public(key.public_key(), "the key"))
     report = used.run(OnnxModel.load(model), fairkit.load_data(people, **used.data))
     raw = issuing.issue(report, [secret], settings=told.to_dict())
-    return report, certificate.verify(raw, [public_half(secret)])
+    return report, certificate.verify(raw, [secret.public])
 
 
 def test_a_certificate_names_the_strength_and_comes_back(model, people):

@@ -17,6 +17,7 @@ import fairkit
 from fairkit.learners import fit_learner
 from fairkit.mitigators import Capability, FittedModel, Prediction
 from fairkit.plugins.records import Found, Plugin
+from fairkit.signers import Signer
 from fairkit.testing import (
     ContractError,
     auditor_checks,
@@ -29,6 +30,7 @@ from fairkit.testing import (
     plugin_checks,
     promotion_checks,
     run_checks,
+    signer_checks,
 )
 from fairkit.testing.auditor_checks import Audited
 from fairkit.testing.mitigator_checks import Trained
@@ -581,6 +583,34 @@ def test_promotion_checks(check, cls, said):
     check(Quiet)
     with pytest.raises(ContractError, match=said):
         check(cls)
+
+
+class Willing(Signer):
+    """Opens whatever it is asked for."""
+
+    name = "willing"
+    public_pem = ""
+
+    @classmethod
+    def open(cls, address, *, passphrase):
+        return cls()
+
+    def sign(self, message):
+        return b""
+
+
+class Choosy(Willing):
+    """Has no key."""
+
+    @classmethod
+    def open(cls, address, *, passphrase):
+        raise fairkit.ParameterError(f"there is no key {address}")
+
+
+def test_signer_checks():
+    signer_checks.check_signer_refuses_a_bad_address(Choosy)
+    with pytest.raises(ContractError, match="takes the address 'willing:'"):
+        signer_checks.check_signer_refuses_a_bad_address(Willing)
 
 
 def test_expected_failures_need_a_check_and_a_reason_and_must_fail():

@@ -36,7 +36,9 @@ ConfigFile = Annotated[
     option("--config", "FILE", "The configuration file. Default: the nearest fairkit.toml, here or above."),
 ]
 
-SigningKeys = Annotated[list[Path], option("--key", "FILE", "Secret key to sign with (repeatable).")]
+SigningKeys = Annotated[
+    list[str], option("--key", "FILE", "Secret key to sign with, or pkcs11:... (repeatable).")
+]
 InsecureKey = Annotated[
     bool, typer.Option("--insecure-key", help="Sign with a key that other users of this machine can read.")
 ]

@@ -88,7 +88,7 @@ DemoteChanged = Annotated[
     ),
 ]
 HeartbeatKey = Annotated[
-    Path | None,
+    str | None,
     option(
         "--heartbeat",
         "KEY",

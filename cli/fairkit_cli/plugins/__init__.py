@@ -70,6 +70,7 @@ def describe(plugin: Plugin) -> dict[str, Any]:
         "metrics": [_metric(cls) for cls in plugin.metrics],
         "evidence_charts": [_check(cls) for cls in plugin.evidence_charts],
         "promotion_checks": [_check(cls) for cls in plugin.promotion_checks],
+        "signers": [_check(cls) for cls in plugin.signers],
     }
 
 
@@ -156,7 +157,7 @@ def _print_record(record: dict[str, Any]) -> None:
             parts += [plain(f"citation: {entry['citation']}")] if entry["citation"] else []
             parts += [plain(text) for text in capabilities_told(entry.get("capabilities", []))]
             parts += [_parameters(entry["parameters"])] if entry["parameters"] else []
-    for kind in ("evidence_charts", "promotion_checks"):
+    for kind in ("evidence_charts", "promotion_checks", "signers"):
         for entry in record[kind]:
             parts += ["", plain(f"{kind[:-1].replace('_', ' ')} {entry['name']}: {entry['summary']}")]
     if record["metrics"]:

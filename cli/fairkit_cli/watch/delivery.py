@@ -66,9 +66,9 @@ class Delivery:
             if self.typed.insecure_key:
                 raise ParameterError("--insecure-key is about --heartbeat KEY; give that, or leave it out")
             return []
-        from fairkit_registry.evidence.keys import load_secret
+        from fairkit_cli.passphrases import load_signers
 
-        return [load_secret(self.typed.heartbeat, insecure=bool(self.typed.insecure_key))]
+        return list(load_signers([self.typed.heartbeat], insecure=bool(self.typed.insecure_key)))
 
     @property
     def _demotes(self) -> tuple[str, ...]:

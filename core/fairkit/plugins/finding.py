@@ -201,7 +201,7 @@ def _offered_as(name: str) -> str:
         if row.reason is not None:
             continue
         plugin = load(row.found.name)
-        for kind in ("auditors", "metrics", "learners", "evidence_charts", "promotion_checks"):
+        for kind in ("auditors", "metrics", "learners", "evidence_charts", "promotion_checks", "signers"):
             if any(cls.name == name for cls in getattr(plugin, kind)):
                 what = kind.removesuffix("s").replace("_", " ")
                 return f"The {what} {name!r} is of the plugin {plugin.found.name!r}."

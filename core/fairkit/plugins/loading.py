@@ -44,10 +44,11 @@ def load_found(found: Found) -> Plugin:
         module,
         metrics=tuple(_ask(manager, found, "fairkit_metrics")),
         auditors=tuple(_ask(manager, found, "fairkit_auditors")),
-        mitigators=tuple(_mitigators(manager, found)),
+        mitigators=tuple(_named_like_the_plugin(manager, found, "mitigator")),
         learners=tuple(_learners(manager, found)),
         evidence_charts=tuple(_ask(manager, found, "fairkit_evidence_charts")),
         promotion_checks=tuple(_ask(manager, found, "fairkit_promotion_checks")),
+        signers=tuple(_named_like_the_plugin(manager, found, "signer")),
     )
     if not plugin.kinds:
         raise PluginError(_broken(found, _why_nothing(module)))
@@ -177,12 +178,13 @@ def _ask(manager: pluggy.PluginManager, found: Found, hook: str) -> list[type[An
     return classes
 
 
-def _mitigators(manager: pluggy.PluginManager, found: Found) -> list[type[Any]]:
-    classes = _ask(manager, found, "fairkit_mitigators")
+def _named_like_the_plugin(manager: pluggy.PluginManager, found: Found, kind: str) -> list[type[Any]]:
+    """Return the class of a kind of which a plugin has one, found by the plugin's name."""
+    classes = _ask(manager, found, f"fairkit_{kind}s")
     if len(classes) > 1 or any(cls.name != found.name for cls in classes):
         names = ", ".join(repr(cls.name) for cls in classes)
         raise PluginError(
-            _broken(found, f"it has the mitigators {names}, but a plugin has one, with the plugin's name")
+            _broken(found, f"it has the {kind}s {names}, but a plugin has one, with the plugin's name")
         )
     return classes
 
@@ -204,6 +206,7 @@ def _bases() -> dict[str, type[Any]]:
     from fairkit.metrics import Metric
     from fairkit.mitigators import Mitigator
     from fairkit.promotions import PromotionCheck
+    from fairkit.signers import Signer
 
     return {
         "fairkit_metrics": Metric,
@@ -212,6 +215,7 @@ def _bases() -> dict[str, type[Any]]:
         "fairkit_learners": Learner,
         "fairkit_evidence_charts": EvidenceChart,
         "fairkit_promotion_checks": PromotionCheck,
+        "fairkit_signers": Signer,
     }
 
 

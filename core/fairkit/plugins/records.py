@@ -12,13 +12,14 @@ if TYPE_CHECKING:
     from fairkit.metrics import Metric
     from fairkit.mitigators import Mitigator
     from fairkit.promotions import PromotionCheck
+    from fairkit.signers import Signer
 
 FILES = "FAIRKIT_PLUGINS"
 """The environment variable that names plugin files, for plugins that are not packaged (yet)."""
 FILE = "file"
 """What stands for the distribution of a plugin that is a file."""
 
-Kind = Literal["metric", "auditor", "mitigator", "learner", "evidence chart", "promotion check"]
+Kind = Literal["metric", "auditor", "mitigator", "learner", "evidence chart", "promotion check", "signer"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ class Plugin:
     learners: tuple[type[Learner], ...] = ()
     evidence_charts: tuple[type[EvidenceChart], ...] = ()
     promotion_checks: tuple[type[PromotionCheck], ...] = ()
+    signers: tuple[type[Signer], ...] = ()
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -67,6 +69,7 @@ class Plugin:
             ("learner", self.learners),
             ("evidence chart", self.evidence_charts),
             ("promotion check", self.promotion_checks),
+            ("signer", self.signers),
         ]
         return tuple(kind for kind, classes in offered if classes)
 

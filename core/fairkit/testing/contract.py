@@ -19,6 +19,7 @@ from fairkit.testing import (
     parameter_checks,
     plugin_checks,
     promotion_checks,
+    signer_checks,
 )
 from fairkit.testing.require import ContractError
 
@@ -191,6 +192,7 @@ def _all_checks(plugin: Plugin, settings: Mapping[str, Any]) -> Iterator[Check]:
         (plugin.learners, learner_checks.CHECKS, learner_checks.Taught),
         (plugin.evidence_charts, chart_checks.CHECKS, lambda cls: cls),
         (plugin.promotion_checks, promotion_checks.CHECKS, lambda cls: cls),
+        (plugin.signers, signer_checks.CHECKS, lambda cls: cls),
     )
     for classes, checks, looked_at in kinds:
         for cls in classes:

@@ -17,6 +17,7 @@ from fairkit.learners import Learner
 from fairkit.metrics import Mean, Metric, Rate
 from fairkit.mitigators import Mitigator
 from fairkit.promotions import PromotionCheck
+from fairkit.signers import Signer
 from fairkit.testing.require import require
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ _BASES: tuple[type[Any], ...] = (
     Learner,
     EvidenceChart,
     PromotionCheck,
+    Signer,
 )
 
 
@@ -79,7 +81,13 @@ def check_names(plugin: Plugin) -> None:
         _WORDS.fullmatch(plugin.found.name),
         f"the plugin's name {plugin.found.name!r} is not lower case words joined by hyphens",
     )
-    named: list[Any] = [*plugin.auditors, *plugin.mitigators, *plugin.learners, *plugin.promotion_checks]
+    named: list[Any] = [
+        *plugin.auditors,
+        *plugin.mitigators,
+        *plugin.learners,
+        *plugin.promotion_checks,
+        *plugin.signers,
+    ]
     for cls in named:
         require(
             _WORDS.fullmatch(cls.name),
@@ -124,6 +132,7 @@ def check_documented(plugin: Plugin) -> None:
         *plugin.learners,
         *plugin.evidence_charts,
         *plugin.promotion_checks,
+        *plugin.signers,
     ):
         inherited = any(cls.__doc__ == base.__doc__ for base in _BASES)
         first = "" if inherited else (cls.__doc__ or "").strip().split("\n")[0]

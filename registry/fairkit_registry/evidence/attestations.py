@@ -14,10 +14,9 @@ from fairkit_registry.jsonio import StrictJsonError, canonical, read_object
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
     from fairkit.endpoints.attest import Attestation
     from fairkit_registry.evidence.keys import PublicKey
+    from fairkit_registry.evidence.signers import Signer
 
 TYPE = "https://fairkit.dev/endpoint-attestation/v1"
 """The predicate type. It is a name; nothing is ever fetched from it."""
@@ -25,7 +24,7 @@ TYPE = "https://fairkit.dev/endpoint-attestation/v1"
 
 def sign_attestation(
     found: Attestation,
-    secrets: Sequence[Ed25519PrivateKey],
+    secrets: Sequence[Signer],
     *,
     certificate_sha256: str | None = None,
     attested_at: datetime | None = None,

@@ -11,14 +11,11 @@ from fairkit_registry.blobs import is_digest
 from fairkit_registry.errors import CertificateError
 from fairkit_registry.evidence.certificate import check_statement
 from fairkit_registry.evidence.issuing import issue
-from fairkit_registry.evidence.keys import public_half
 from fairkit_registry.evidence.tables import read_statement
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
-
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from fairkit.data.dataset import Dataset
     from fairkit.endpoints import EndpointModel
@@ -28,6 +25,7 @@ if TYPE_CHECKING:
     from fairkit.results.findings import Report
     from fairkit_registry.evidence.sequence import Place, SequenceFolder
     from fairkit_registry.evidence.settings import AuditSettings
+    from fairkit_registry.evidence.signers import Signer
 
 METRIC_DIGEST = "metric_sha256"
 """The key under which an auditor's finding names the digest of the fair metric that it used."""
@@ -37,7 +35,7 @@ def certify(
     model: OnnxModel | EndpointModel | None,
     dataset: Dataset,
     settings: AuditSettings,
-    secrets: Sequence[Ed25519PrivateKey],
+    secrets: Sequence[Signer],
     *,
     audited_at: datetime | None = None,
     progress: Progress | None = None,
@@ -108,7 +106,7 @@ def certify(
 
     if sequence is None:
         return sign(()), report
-    with sequence.next([public_half(secret).keyid for secret in secrets]) as numbered:
+    with sequence.next([secret.public.keyid for secret in secrets]) as numbered:
         signed = sign(numbered.places)
         numbered.keep(signed)
     return signed, report

@@ -17,9 +17,8 @@ from fairkit_registry.jsonio import StrictJsonError, canonical, read_object
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
     from fairkit_registry.evidence.keys import PublicKey
+    from fairkit_registry.evidence.signers import Signer
 
 
 def pae(payload_type: str, payload: bytes) -> bytes:
@@ -103,15 +102,13 @@ def _signature(record: Any) -> Signature:
     return Signature(sig=_decode(record["sig"], "signature"), keyid=_text(record.get("keyid", ""), "keyid"))
 
 
-def sign(payload: bytes, payload_type: str, secrets: Sequence[Ed25519PrivateKey]) -> Envelope:
+def sign(payload: bytes, payload_type: str, secrets: Sequence[Signer]) -> Envelope:
     """Sign a payload with every secret key.
 
-    ed25519 is deterministic: the same payload and key give the same bytes.
+    Keys in files sign deterministically: the same payload and key give the same bytes.
     """
-    from fairkit_registry.evidence.keys import public_half
-
     message = pae(payload_type, payload)
-    signatures = tuple(Signature(sig=key.sign(message), keyid=public_half(key).keyid) for key in secrets)
+    signatures = tuple(Signature(sig=key.sign(message), keyid=key.public.keyid) for key in secrets)
     return Envelope(payload=payload, payload_type=payload_type, signatures=signatures)
 
 

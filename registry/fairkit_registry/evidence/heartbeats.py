@@ -15,9 +15,8 @@ from fairkit_registry.jsonio import StrictJsonError, canonical, read_object
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
     from fairkit_registry.evidence.keys import PublicKey
+    from fairkit_registry.evidence.signers import Signer
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
@@ -58,7 +57,7 @@ def sign_heartbeat(
     subject: tuple[str, str],
     body: Mapping[str, Any],
     previous: str | None,
-    secrets: Sequence[Ed25519PrivateKey],
+    secrets: Sequence[Signer],
     *,
     signed_at: datetime | None = None,
 ) -> bytes:

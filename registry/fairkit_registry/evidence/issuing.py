@@ -13,15 +13,14 @@ from fairkit_registry.jsonio import canonical, read_object
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
     from fairkit.results.findings import Report
     from fairkit_registry.evidence.sequence import Place
+    from fairkit_registry.evidence.signers import Signer
 
 
 def issue(
     report: Report,
-    secrets: Sequence[Ed25519PrivateKey],
+    secrets: Sequence[Signer],
     *,
     settings: Mapping[str, Any],
     mitigation: Mapping[str, Any] | None = None,

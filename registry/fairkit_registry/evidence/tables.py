@@ -16,9 +16,8 @@ from fairkit_registry.jsonio import StrictJsonError, canonical, read_object
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
     from fairkit_registry.evidence.keys import PublicKey
+    from fairkit_registry.evidence.signers import Signer
 
 TYPE = "https://fairkit.dev/signed-data/v1"
 """The predicate type. It is a name; nothing is ever fetched from it."""
@@ -73,7 +72,7 @@ def sign_table(
     sha256: str,
     rows: int,
     columns: Sequence[str],
-    secrets: Sequence[Ed25519PrivateKey],
+    secrets: Sequence[Signer],
     *,
     purpose: str = "",
     signed_at: datetime | None = None,

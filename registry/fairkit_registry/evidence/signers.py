@@ -1,0 +1,270 @@
+"""What certificates are signed with: key files, encrypted or not, and keys that plugins reach."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from fairkit.support.files import check_writable, write_atomic
+from fairkit_registry.errors import KeyFileError, RegistryError
+from fairkit_registry.evidence.keys import PublicKey, as_public, parse_public, read_small
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePrivateKey
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from fairkit.signers import Signer as Plugged
+
+KINDS = ("ed25519", "p256")
+"""The kinds of keys that `new_key_pair` makes."""
+
+AskPassphrase = Callable[[str], str]
+"""Asks for the passphrase of what its argument names; raises KeyFileError where nobody can answer."""
+
+
+class Signer(Protocol):
+    """A secret key that can sign, wherever it is.
+
+    Attributes
+    ----------
+    public
+        Its public half.
+    """
+
+    @property
+    def public(self) -> PublicKey:
+        """Its public half."""
+
+    def sign(self, message: bytes) -> bytes:
+        """Return the signature over a message: 64 bytes for ed25519, ECDSA with SHA-256 in DER for P-256."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeySigner:
+    """A key in memory."""
+
+    key: Ed25519PrivateKey | EllipticCurvePrivateKey
+    public: PublicKey
+
+    def sign(self, message: bytes) -> bytes:
+        """Return the signature; the same message gives the same bytes."""
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        if isinstance(self.key, Ed25519PrivateKey):
+            return self.key.sign(message)
+        return self.key.sign(message, _ecdsa())
+
+
+@dataclass(frozen=True, slots=True)
+class PluggedSigner:
+    """A key that a plugin reaches; what it signs is checked at once."""
+
+    inner: Plugged
+    public: PublicKey
+
+    def sign(self, message: bytes) -> bytes:
+        """Return the signature.
+
+        Raises
+        ------
+        KeyFileError
+            The plugin's signature does not hold.
+        """
+        signature = self.inner.sign(message)
+        if not isinstance(signature, bytes) or not self.public.verifies(signature, message):
+            raise KeyFileError(
+                f"the signer {self.inner.name!r} returned a signature that its public key does not verify; nothing is "
+                "signed. Is it the right key, of the kind ed25519 or ECDSA P-256 with SHA-256 in DER?"
+            )
+        return signature
+
+
+def _ecdsa() -> ECDSA:
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
+    from cryptography.hazmat.primitives.hashes import SHA256
+
+    try:
+        return ECDSA(SHA256(), deterministic_signing=True)
+    except (TypeError, UnsupportedAlgorithm):  # an older OpenSSL: as good a signature, other bytes each time
+        return ECDSA(SHA256())
+
+
+def nobody_answers(what: str) -> str:
+    """Refuse to answer for a passphrase.
+
+    Raises
+    ------
+    KeyFileError
+        Always.
+    """
+    raise KeyFileError(f"{what} is encrypted, and no passphrase was given")
+
+
+def load_secret(
+    path: str | Path, *, insecure: bool = False, passphrase: AskPassphrase = nobody_answers
+) -> Signer:
+    """Return the signer that a key file (PEM, PKCS #8, ed25519 or ECDSA P-256) or a plugin's address names.
+
+    Parameters
+    ----------
+    path
+        The file, or ``NAME:...`` for the signer of the plugin NAME. A file of that name wins.
+    insecure
+        Take a key that other users of this machine can read or replace.
+    passphrase
+        Asks for the passphrase, where there is one.
+
+    Raises
+    ------
+    KeyFileError
+        The file is missing, of another kind, encrypted with another passphrase, or open to others.
+    PluginError
+        There is no such plugin, or it does not load.
+    """
+    name, colon, _ = str(path).partition(":")
+    if colon and name.replace("-", "").isalnum() and len(name) > 1 and not Path(path).exists():
+        return _plugged(name, str(path), passphrase)
+    path = Path(path)
+    raw = read_small(path, "secret key")
+    if b"PUBLIC KEY" in raw:
+        raise KeyFileError(f"{path} is a public key; signing needs the secret one, the file without .pub")
+    if b"PRIVATE KEY-----" not in raw:
+        raise KeyFileError(f"{path} is not a secret key in PEM; make one with: fairkit key new PATH")
+    if not insecure:
+        check_private(path, "secret key", "--insecure-key takes it as it is")
+    return _parse(raw, path, passphrase)
+
+
+def _parse(raw: bytes, path: Path, passphrase: AskPassphrase) -> Signer:
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    locked = b"ENCRYPTED" in raw
+    password = passphrase(f"the secret key {path}").encode("utf-8") if locked else None
+    try:
+        key = load_pem_private_key(raw, password=password)
+    except (ValueError, TypeError, UnsupportedAlgorithm, MemoryError):
+        if locked:
+            raise KeyFileError(
+                f"the passphrase does not open the secret key {path} (or the file is damaged)"
+            ) from None
+        raise KeyFileError(
+            f"the secret key {path} is damaged, or of a form that is not read (PKCS #8 is)"
+        ) from None
+    fits = isinstance(key, EllipticCurvePrivateKey) and isinstance(key.curve, SECP256R1)
+    if not (isinstance(key, Ed25519PrivateKey) or fits):
+        raise KeyFileError(
+            f"{path}: certificates are signed with ed25519 or ECDSA P-256; make a key with: fairkit key new PATH"
+        )
+    return KeySigner(key, as_public(key.public_key(), str(path)))  # type: ignore[arg-type]  # narrowed above
+
+
+def _plugged(name: str, address: str, passphrase: AskPassphrase) -> Signer:
+    from fairkit import plugins
+    from fairkit.errors import PluginError
+
+    if name not in {found.name for found in plugins.find()}:
+        raise KeyFileError(
+            f"cannot read the secret key {address}: there is no such file, and no plugin {name!r} that signs"
+        )
+    plugin = plugins.load(name)
+    if not plugin.signers:
+        raise PluginError(
+            f"the plugin {name!r} offers no signer; --key takes a file, or NAME:... of a plugin that signs"
+        )
+    inner = plugin.signers[0].open(address, passphrase=passphrase)
+    return PluggedSigner(inner, parse_public(inner.public_pem, where=address))
+
+
+def check_private(path: Path, what: str, otherwise: str) -> None:
+    """Refuse a file of secrets that other users of this machine can use.
+
+    Raises
+    ------
+    KeyFileError
+        They can.
+    """
+    state = path.stat()
+    if os.name == "nt" or not stat.S_ISREG(state.st_mode):  # Windows has other rights; a pipe is its reader's
+        return
+    if state.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise KeyFileError(
+            f"others can use the {what} {path} (its mode is {stat.S_IMODE(state.st_mode):04o}): anybody may have "
+            f"signed with it. Make a new one; or, if nobody has read it, run: chmod 600 {shlex.quote(str(path))}. "
+            f"{otherwise}"
+        )
+
+
+def new_key_pair(
+    path: str | Path, *, kind: Literal["ed25519", "p256"] = "ed25519", passphrase: str | None = None
+) -> PublicKey:
+    """Make a key pair: `path` (secret, mode 0600) and `path`.pub, both PEM.
+
+    Parameters
+    ----------
+    path
+        Where the secret key goes.
+    kind
+        ``ed25519``, or ``p256``: ECDSA, which more tools and tokens take.
+    passphrase
+        What the secret key is encrypted with (scrypt, AES-256); None writes it as it is.
+
+    Returns
+    -------
+    PublicKey
+        The public half.
+
+    Raises
+    ------
+    RegistryError
+        One of the files exists already: a key is never replaced.
+    KeyFileError
+        The passphrase is empty.
+    FileError
+        They cannot be written.
+    """
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    from fairkit_registry.evidence.pkcs8 import encrypt
+
+    path = Path(path)
+    check_new(path)
+    if passphrase == "":
+        raise KeyFileError("an empty passphrase protects nothing; choose one, or say --no-passphrase")
+    makers: dict[str, Callable[[], Ed25519PrivateKey | EllipticCurvePrivateKey]] = {
+        "ed25519": ed25519.Ed25519PrivateKey.generate,
+        "p256": lambda: ec.generate_private_key(ec.SECP256R1()),
+    }
+    secret = makers[kind]()
+    public = as_public(secret.public_key(), "the new key")
+    encoding = Encoding.PEM if passphrase is None else Encoding.DER
+    raw = secret.private_bytes(encoding, PrivateFormat.PKCS8, NoEncryption())
+    written = raw if passphrase is None else encrypt(raw, passphrase.encode("utf-8"))
+    write_atomic(path, written, mode=0o600, replace=False)
+    write_atomic(path.with_name(path.name + ".pub"), public.pem, mode=0o644, replace=False)
+    return public
+
+
+def check_new(path: Path) -> None:
+    """Refuse a place where a key is already, or where none can be written.
+
+    Raises
+    ------
+    RegistryError
+        One of the two files exists already.
+    FileError
+        The folder cannot be written to.
+    """
+    for existing in (path, path.with_name(path.name + ".pub")):
+        if existing.exists():
+            raise RegistryError(f"{existing} exists already; a key is never replaced: choose another name")
+    check_writable(path)
