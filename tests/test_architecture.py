@@ -34,7 +34,7 @@ LAYERS: dict[str, list[set[str]]] = {
             "signers",
             "subgroups",
         },
-        {"stratified"},
+        {"rankings", "stratified"},
         {"mitigators"},
         {"hookspecs", "postprocess", "preprocess"},
         {"plugins"},

@@ -30,6 +30,7 @@ KEYS: Mapping[str, Mapping[str, Kind]] = {
         "reference": "names",
         "within": "names",
         "cluster": "text",
+        "query": "text",
         "sensitive_probability": "names",
         "train": "path",
         "test": "path",

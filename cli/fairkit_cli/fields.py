@@ -45,6 +45,7 @@ OPTIONS = {
     "on": "--on",
     "plugin": "--plugin",
     "predictions": "--predictions",
+    "query": "--query",
     "reference": "--reference",
     "rename": "--rename",
     "repeats": "--repeats",

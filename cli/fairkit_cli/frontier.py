@@ -223,7 +223,9 @@ def frontier(
         write_atomic(output, result.model)
         say(f"wrote {output}")
     write(lambda terminal: text_of(result, output_format, terminal), report)
-    raise typer.Exit(exit_code(result.verdict) or (PASSED if result.sure else INCONCLUSIVE))
+    raise typer.Exit(
+        exit_code(result.verdict) or (PASSED if result.sure and not result.is_constant else INCONCLUSIVE)
+    )
 
 
 def _disparity(named: str | None, former: str | None) -> str | None:

@@ -127,7 +127,9 @@ def mitigate(
         result = _searched_or_run(asked, train, shared | {"progress": progress}, settings)
     registered = [] if register is None else _register(register, registry, result, target, settings)
     _show(result, target, registered, output_format)
-    raise typer.Exit(exit_code(result.after.verdict) or (INCONCLUSIVE if result.is_constant else 0))
+    raise typer.Exit(
+        exit_code(result.after.verdict) or (INCONCLUSIVE if result.is_constant or result.is_useless else 0)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,7 +102,7 @@ class Mitigator(ABC):
     stage
         ``pre`` changes the data, ``in`` the training, ``post`` the decisions of a given model.
     tasks
-        Any of binary, multiclass, regression.
+        Any of binary, multiclass, regression, ranking.
     citation
         Where the method was published.
     learners

@@ -10,11 +10,14 @@ from fairkit.auditing.views import views
 from fairkit.auditors import AuditContext, Auditor
 from fairkit.metrics import Headline, Metric
 from fairkit.parameters.declare import parameter
+from fairkit.rankings.items import Items, items_of
+from fairkit.rankings.queries import TOP
 from fairkit.statistics import EXACT_SCORES, Rows, Scores, Statistic
 from fairkit_group.collecting import Collecting
 from fairkit_group.misclassified import told
 from fairkit_group.proxies import by_proxies
 from fairkit_group.ranking import SCORES
+from fairkit_group.rankings import check_ranking, of_rankings
 from fairkit_group.references import against_reference
 from fairkit_group.section import Section
 from fairkit_group.simultaneous import Family, joint_confidence, marked
@@ -22,6 +25,7 @@ from fairkit_group.within import inside_strata
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Batch
+    from fairkit.data.task import Task
     from fairkit.models.scorer import Predictions
     from fairkit.results.findings import Finding
     from fairkit_group.totals import GroupTotals
@@ -38,6 +42,7 @@ class GroupAuditor(Auditor):
     name: ClassVar[str] = "group"
     summary: ClassVar[str] = "Rates, scores and errors per group, and the disparities between groups."
     partial: ClassVar[bool] = True
+    tasks: ClassVar[frozenset[Task]] = frozenset({"binary", "multiclass", "regression", "ranking"})
     headlines: ClassVar[Mapping[str, Headline]] = {
         "equalized_odds_difference": Headline(between=4, disparity=False),  # the larger of two that are shown
         "gap_max": Headline(disparity=False),
@@ -75,13 +80,18 @@ class GroupAuditor(Auditor):
         label_error: tuple[str, ...] = parameter(
             (), help="The largest share of wrong values in a sensitive column or the label: sex=0.1."
         )
+        top_k: int = parameter(TOP, help="How many places of a ranking are its top.", minimum=1)
 
     def begin(self, context: AuditContext) -> None:
         """Check what was said about wrong values."""
         told(self.parameters.label_error, list(context.dataset.profile.groups), context.dataset.roles.label)
+        if context.scorer.task == "ranking":
+            check_ranking(self.parameters)
 
-    def measure(self, batch: Batch, predictions: Predictions, context: AuditContext) -> GroupTotals:
+    def measure(self, batch: Batch, predictions: Predictions, context: AuditContext) -> GroupTotals | Items:
         """Total one batch."""
+        if context.scorer.task == "ranking":
+            return items_of(batch, [predictions], context.dataset)
         total = Collecting(batch, context.dataset)
         for label, rows in views(batch, predictions, context.scorer, context.dataset):
             total.add(label, rows, self._statistics(rows, context))
@@ -97,8 +107,10 @@ class GroupAuditor(Auditor):
             found[SCORES.key] = Scores(low, high, self.parameters.exact_scores)
         return found
 
-    def findings(self, total: GroupTotals, context: AuditContext) -> list[Finding]:
+    def findings(self, total: GroupTotals | Items, context: AuditContext) -> list[Finding]:
         """Compute every metric from the totals."""
+        if isinstance(total, Items):
+            return of_rankings(self, total, context)
         found: list[Finding] = []
         families: list[Family] = []
         labels = dict.fromkeys(label for _, label, _ in total.parts)

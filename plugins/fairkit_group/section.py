@@ -128,14 +128,19 @@ class Section:
             )
         return found
 
-    def disparities(self) -> list[Finding]:
-        """Return each disparity between the groups."""
+    def between_groups(self) -> list[Finding]:
+        """Return the disparities that are made of one metric each."""
         found = list(self.failures)
         for name, (metric, estimate) in self.estimates.items():
             for comparison in comparisons(name, metric.better, metric.between, estimate, metric.alias):
                 found.append(
                     self._compare(comparison.metric, comparison.better, comparison.spread, estimate, name)
                 )
+        return found
+
+    def disparities(self) -> list[Finding]:
+        """Return each disparity between the groups."""
+        found = self.between_groups()
         if {"true_positive_rate", "false_positive_rate"} <= set(self.estimates):
             tpr, fpr = (self.estimates[n][1] for n in ("true_positive_rate", "false_positive_rate"))
             sizes = None if tpr.sizes is None or fpr.sizes is None else np.minimum(tpr.sizes, fpr.sizes)

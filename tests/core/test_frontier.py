@@ -73,6 +73,28 @@ def test_picks_by_rule():
     assert pick([FAILED], AXES, Choice(), JUDGED)[0] is None
 
 
+def test_a_constant_point_is_picked_after_all_others():
+    def alike(one: Point) -> Point:
+        rate = {"selection_rate": Measure(value=0.0, interval=None, better="none")}
+        return dataclasses.replace(one, measures={**one.measures, **rate})
+
+    points = [alike(sure_point(0.0, 0.9)), sure_point(0.2, 0.7)]
+    assert pick(points, AXES, Choice(limit=0.1), JUDGED)[0] == 1
+    assert pick(points, AXES, Choice(alpha=0.0), JUDGED)[0] == 1
+    assert pick(points[:1], AXES, Choice(limit=0.1), JUDGED)[0] == 0
+
+
+def test_a_frontier_of_constant_models_says_so():
+    sweep = Sweep(
+        plugin="fairgbm", vary={"n_estimators": [1]}, fixed={"learning_rate": 0.001, "small_groups": "error"}
+    )
+    found = frontier((sweep,), loans(), jobs=1, threads=1, learner=None, choice=Choice(limit=0.1))
+    constant = [one for one in found.points if one.is_constant]
+    assert constant
+    assert found.chosen is not None
+    assert not found.points[found.chosen].is_constant
+
+
 def test_a_point_at_the_limit_is_not_sure_and_one_without_an_interval_keeps_no_limit():
     at, inside, unknown = sure_point(0.05, 0.9), sure_point(0.005, 0.8), point(0.0, 0.95)
     chances = [chance(one, "gap:sex", Choice(limit=0.05), JUDGED) for one in (at, inside, unknown)]

@@ -9,13 +9,21 @@ import fairkit
 from fairkit.data.table import Groups
 from fairkit.datasets.loans import loans_table
 from fairkit.errors import PowerError
+from fairkit.learners import fit_learner
+from fairkit.mitigation.choose import find_mitigator
 from fairkit.mitigators import Capability
+from fairkit.onnx.write.export import export_bytes
+from fairkit.onnx.write.rules import Piece
+from fairkit.postprocess import PostProcessor, Solution
 from fairkit.repairing import run as running
 from fairkit.repairing.candidates import candidates
 from fairkit.repairing.cells import Cells, Planned
 from fairkit.repairing.chance import limits_of, predict
+from fairkit.repairing.evaluate import Bench
 from fairkit.repairing.power import equal_decisions, power_of
+from fairkit.repairing.searching import ALIKE, pick
 from fairkit.results.policy import Rule, judge
+from fairkit.results.searches import Alternative
 from fairkit.statistics import Confusion, Rows
 
 ROLES = {"label": "decision", "favorable": "approved", "sensitive": ["sex"], "drop": ["would_repay"]}
@@ -286,7 +294,34 @@ def test_a_constant_base_model_is_searched_without_a_crash():
     roles = {"label": "decision", "favorable": "approved", "sensitive": ["sex"], "features": ["income"]}
     asked = {"learner": "logistic", "methods": ["threshold-optimizer"], "threads": 1}
     result = fairkit.repair(fairkit.load_data(table, **roles), [PARITY], **asked)
-    assert result.search.alternatives[0].reason == "the same decisions for everybody"
+    first = result.search.alternatives[0]
+    assert first.reason.startswith("the same decisions for everybody")
+    assert first.chance == 0.0
+    assert first.status != "picked" or result.is_constant
+
+
+def test_a_constant_model_is_picked_after_all_others_and_is_called_one():
+    said = {"randomized": False, "reads_group": False, "values": {"gap": 0.0}}
+    constant = Alternative(method="a", parameters={}, accuracy=0.9, chance=0.0, reason=ALIKE, **said)
+    poor = Alternative(
+        method="b", parameters={}, accuracy=0.6, chance=0.0, **{**said, "values": {"gap": 0.3}}
+    )
+    assert pick([constant, poor], 0.95) == 1
+    assert pick([constant], 0.95) == 0
+
+
+def test_a_given_constant_model_ends_as_a_constant_model(tmp_path):
+    table = loans_table(1_500, seed=1).to_pandas().assign(nothing=1.0)
+    roles = {"label": "decision", "favorable": "approved", "sensitive": ["sex"], "features": ["nothing"]}
+    data = fairkit.load_data(table, **roles)
+    rows = fairkit.mitigators.Table.from_dataset(data)
+    run = fairkit.fitted.Run(seed=0, threads=1, learner="logistic")
+    base = export_bytes(fit_learner("logistic", rows, run), rows)
+    asked = {"model": base, "methods": ["reject-option"], "threads": 1, "anyway": True}
+    result = fairkit.repair(data, [PARITY], **asked)
+    assert result.is_constant
+    assert result.after.verdict == "inconclusive"
+    assert any("The model is constant" in note for note in result.notes)
 
 
 def test_a_ratio_rule_is_met_by_methods_for_the_difference():
@@ -295,3 +330,36 @@ def test_a_ratio_rule_is_met_by_methods_for_the_difference():
     tolerances = {one.given["tolerance"] for one in found if one.method.name == "threshold-optimizer"}
     assert max(tolerances) == pytest.approx(0.1)
     assert "budro" in without
+
+
+class Fickle(PostProcessor):
+    """Decides by another threshold when it learns from many rows."""
+
+    name = "fickle"
+
+    def solve(self, rows, validation, run):
+        piece = (Piece(threshold=0.5 if len(rows) > 1_500 else 0.0),)
+        return Solution(pieces=(piece,) * (len(rows.names) + 1))
+
+
+def test_a_rule_that_is_another_one_on_all_rows_is_told_from_one_that_stays():
+    table = fairkit.mitigators.Table.from_dataset(loans(2_000, 1))
+    run = fairkit.fitted.Run(seed=0, threads=1, learner="logistic")
+    half = np.arange(2_000) % 2
+    scores = np.where(table.target > 0, 0.9, 0.1)
+    bench = Bench(
+        table=table,
+        fold=half,
+        half=half,
+        base=None,
+        fitted=None,
+        scores=scores,
+        decisions=scores >= 0.5,
+        run=run,
+    )
+    fickle = Fickle()
+    chance = bench.measure(fickle)
+    assert chance.min() == 1.0
+    assert bench.restless(fickle, chance).startswith("its rule depends on which rows")
+    steady = find_mitigator("threshold-optimizer").with_values({"randomized": False})
+    assert bench.restless(steady, bench.measure(steady)) == ""

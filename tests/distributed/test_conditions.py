@@ -47,3 +47,26 @@ def test_parts_on_workers_give_the_same(engine: Any, write_parts: Callable[..., 
             assert one[1] == pytest.approx(other[1], abs=1e-12, nan_ok=True), one[0]
             assert one[2] == pytest.approx(other[2], abs=1e-9), one[0]
             assert [s.value for s in one[3]] == pytest.approx([s.value for s in other[3]], abs=1e-12)
+
+
+def test_rankings_of_parts_on_workers_are_those_of_one_machine(
+    engine: Any, write_parts: Callable[..., Path]
+) -> None:
+    """Items of a query lie in several parts."""
+    table = fairkit.datasets.table("hiring").slice(0, 2_000)
+    folder = write_parts("hiring", table, [300, 301, 1_500])
+    roles: dict[str, Any] = {"label": "relevance", "sensitive": "sex", "query": "opening"}
+    model = fairkit.PredictedColumns(prediction="score")
+    here, there = (
+        fairkit.audit(model, fairkit.load_data(data, **roles), engine=where)
+        for data, where in ((table, None), (folder, engine))
+    )
+    assert [f.key for f in here.findings] == [f.key for f in there.findings]
+    for one, other in zip(here.findings, there.findings, strict=True):
+        assert one.value == pytest.approx(other.value, rel=1e-12), one.key
+        assert one.interval == pytest.approx(other.interval, rel=1e-9), one.key
+    both = [
+        fairkit.compare([model, model], fairkit.load_data(data, **roles), engine=where).find("ndcg")
+        for data, where in ((table, None), (folder, engine))
+    ]
+    assert both[0].before == pytest.approx(both[1].before, rel=1e-12)

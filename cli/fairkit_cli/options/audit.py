@@ -23,7 +23,7 @@ TaskName = Annotated[
     option(
         "--task",
         "NAME",
-        "The task: binary, multiclass or regression. Default: told by the model and the label.",
+        "The task: binary, multiclass, regression or ranking. Default: told by the model and the label.",
         MODEL,
     ),
 ]

@@ -105,6 +105,15 @@ Cluster = Annotated[
     str | None,
     option("--cluster", "COL", "The column of ids: rows with one id depend on each other.", DATA),
 ]
+Query = Annotated[
+    str | None,
+    option(
+        "--query",
+        "COL",
+        "The column of queries: rows with one value are ranked together by the model's score.",
+        DATA,
+    ),
+]
 SensitiveProbability = Annotated[
     list[str] | None,
     option(
@@ -140,6 +149,7 @@ class DataOptions:
     missing: MissingValues = None
     join: Join = None
     on: On = None
+    query: Query = None
 
 
 def load_dataset(
@@ -204,6 +214,7 @@ def load_dataset(
         within=listed(setting("within", split_names(asked.within))),
         cluster=setting("cluster", asked.cluster),
         sensitive_probability=listed(setting("sensitive_probability", asked.sensitive_probability)),
+        query=setting("query", typed.query),
     )
 
 

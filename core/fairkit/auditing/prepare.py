@@ -178,7 +178,7 @@ class Audit:
         results, verdict = judge(
             asked.policy, findings, confidence=asked.confidence, adjustment=asked.adjustment
         )
-        if asked.policy and context.dataset.roles.cluster is None:  # more rows are not more clusters
+        if asked.policy and context.dataset.profile.clusters is None:  # more rows are not more clusters
             wrong, alone = 1 - asked.confidence, asked.adjustment in (None, "holm")
             level = asked.confidence if alone else 1 - wrong / len(asked.policy)
             results, findings = advised(

@@ -12,6 +12,7 @@ from fairkit.auditing.prepare import Asked
 from fairkit.auditing.subject import prepared
 from fairkit.data.dataset import as_dataset
 from fairkit.engines.opening import opened
+from fairkit.models.ranking import bound
 from fairkit.models.scorer import ModelOptions
 from fairkit.progress import Progress, no_progress
 from fairkit.results.about import facts_of
@@ -97,6 +98,6 @@ def audit(
     with opened(engine, scheduler) as running:
         running.check(*plugins.needs_of(asked.used))
         (subject,) = prepared([model], data, running.total)
-        one = asked.about(subject.bind(data, options or ModelOptions()), data, running, progress)
+        one = asked.about(bound(subject, data, options or ModelOptions()), data, running, progress)
         report = one.report(score_once(running, data, [one.scorer], one.readers, progress))
     return dataclasses.replace(report, about=stated)

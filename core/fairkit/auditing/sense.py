@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from fairkit.data.dataset import Batch, Dataset
     from fairkit.models.scorer import Predictions, Scorer
+    from fairkit.results.findings import Report
 
     Array = NDArray[np.float64]
 
@@ -24,6 +25,8 @@ FEWEST = 30
 """With fewer rows nothing is said."""
 ROUNDING = 1e-5
 """Scores that are nearer to the threshold may fall on either side of it by rounding."""
+_UNSEEN, _UNRANKED = ", so no difference between groups can be seen", ", so nothing is ranked"
+_NO_VERDICT = ". No verdict is made."
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +129,7 @@ class Sense:
             "squares": float((weights**2).sum()),
         }
         none = np.empty(0)
-        if self.task == "regression":
+        if self.task in ("regression", "ranking"):
             score = found.score
             assert score is not None  # noqa: S101 -- a regression predicts numbers
             return Seen(**base, said=none, true=none, right=0.0, low=score.min(), high=score.max())
@@ -194,6 +197,11 @@ class Judgement:
     doubt: str | None = None
 
 
+def is_constant(report: Report) -> bool:
+    """Return whether a report says that all rows were predicted alike."""
+    return any(text.endswith(told + _NO_VERDICT) for text in report.warnings for told in (_UNSEEN, _UNRANKED))
+
+
 def judged(sense: Sense, seen: Seen | None, scorer: Scorer, dataset: Dataset) -> Judgement:
     """Say what is odd about a model's predictions.
 
@@ -206,7 +214,7 @@ def judged(sense: Sense, seen: Seen | None, scorer: Scorer, dataset: Dataset) ->
     doubts = []
     if seen.low == seen.high:
         doubts.append(_constant(sense, seen, dataset))
-    elif sense.labelled and sense.task != "regression":
+    elif sense.labelled and sense.task not in ("regression", "ranking"):
         below = _below_chance(seen)
         if below is not None:
             accuracy, chance = below
@@ -223,13 +231,15 @@ def judged(sense: Sense, seen: Seen | None, scorer: Scorer, dataset: Dataset) ->
                 )
     if seen.apart and sense.by_output:
         found.warnings.append(_apart(sense.by_output, seen))
-    found.warnings[:0] = [f"{text}. No verdict is made." for text in doubts]
+    found.warnings[:0] = [text + _NO_VERDICT for text in doubts]
     return Judgement(found.warnings, "; ".join(doubts) or None)
 
 
 def _constant(sense: Sense, seen: Seen, dataset: Dataset) -> str:
+    if sense.task == "ranking":
+        return f"Every item has the score {seen.low:.4g}{_UNRANKED}"
     if sense.task == "regression":
-        return f"Every row is predicted {seen.low:.4g}, so no difference between groups can be seen"
+        return f"Every row is predicted {seen.low:.4g}{_UNSEEN}"
     if sense.task == "multiclass":
         what = f"the class {value_text(sense.classes[int(seen.low)])!r}"
     else:
@@ -242,7 +252,7 @@ def _constant(sense: Sense, seen: Seen, dataset: Dataset) -> str:
         if dropped
         else ""
     )
-    return f"All {seen.rows:,} rows get {what}{hint}, so no difference between groups can be seen"
+    return f"All {seen.rows:,} rows get {what}{hint}{_UNSEEN}"
 
 
 def _below_chance(seen: Seen) -> tuple[float, float] | None:

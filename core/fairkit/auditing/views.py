@@ -35,6 +35,8 @@ def views(
     class, rows
         The class that stands against the others, in a multi-class task; None for all of them, and in other tasks.
     """
+    if scorer.task == "ranking":  # numbers are over queries: `fairkit.rankings`
+        return
     if scorer.task == "regression":
         target = _numbers(batch.label, len(batch))
         low, high = dataset.profile.label_range or (0.0, 0.0)

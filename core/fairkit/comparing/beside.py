@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from fairkit import plugins
 from fairkit.auditing.measure import score_once
 from fairkit.comparing.run import comparison, paired_up
+from fairkit.models.ranking import bound
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,7 +60,7 @@ def audit_beside(
         A model or the data cannot be used, or the models have different tasks.
     """
     data.learn(engine.total)
-    scorers = [model.bind(data, each) for model, each in zip(models, options, strict=True)]
+    scorers = [bound(model, data, each) for model, each in zip(models, options, strict=True)]
     audits = [
         asked.about(scorer, data, engine, progress, place=place) for place, scorer in enumerate(scorers)
     ]
@@ -74,7 +75,7 @@ def audit_beside(
         return reports, comparison(pairing, next(left), asked.confidence)
     assert compared is not None  # noqa: S101 -- apart
     compared.learn(engine.total)
-    bound = [model.bind(compared, each) for model, each in zip(models, options, strict=True)]
-    pairing, _ = paired_up(bound, compared)
-    (total,) = score_once(engine, compared, bound, [pairing], progress)
+    ranked = [bound(model, compared, each) for model, each in zip(models, options, strict=True)]
+    pairing, _ = paired_up(ranked, compared)
+    (total,) = score_once(engine, compared, ranked, [pairing], progress)
     return reports, comparison(pairing, total, asked.confidence)

@@ -13,23 +13,21 @@ from fairkit.comparing.collect import Class, PairTotals, RankedRows, inside
 from fairkit.comparing.disparities import (
     against,
     change,
-    differences,
     differences_within,
     levels,
     mirrored,
-    ratios,
     ratios_within,
     root_mean_squares,
     within_strata,
 )
 from fairkit.comparing.distributions import change_of_parity
 from fairkit.comparing.joint import dependent, paired, paired_areas
+from fairkit.comparing.levels import disparity_changes, level_changes, within_one, written
 from fairkit.comparing.records import Difference, Paired
 from fairkit.data.clusters import BUCKETS
 from fairkit.data.roles import HIGHEST, LARGEST, reference_of
 from fairkit.intervals import two_sided
 from fairkit.metrics import Rate, field_names
-from fairkit.results.comparisons import Change, outcome_of
 from fairkit.statistics import Scores
 
 if TYPE_CHECKING:
@@ -37,13 +35,10 @@ if TYPE_CHECKING:
 
     from fairkit.data.dataset import Dataset
     from fairkit.metrics import Metric
-    from fairkit.results.findings import Better
+    from fairkit.results.comparisons import Change
     from fairkit.statistics import Sums
 
     Array = NDArray[np.float64]
-
-FEWEST = 30
-"""A group with fewer rows leaves a difference undecided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +106,14 @@ def _for_class(metrics: Sequence[Metric], total: PairTotals, label: Class) -> Se
 def _of_class(pair: _Pair, data: Dataset) -> Iterator[Change]:
     rows, confidence = data.profile.rows, pair.confidence
     for metric, found in pair.numbers(None, 1):
-        yield from _levels(metric, found, None, {"all": rows}, confidence)
+        yield from level_changes(metric, found, None, {"all": rows}, confidence)
     for sensitive, sizes in data.profile.groups.items():
         names = data.group_names(sensitive)
         sized = {name: sizes[name] for name in names}
         smallest = min(sized.values())
         numbers = {m.name: (m, found) for m, found in pair.numbers(sensitive, len(names))}
         for metric, found in numbers.values():
-            yield from _between(metric, found, sensitive, smallest, confidence)
+            yield from disparity_changes(metric, found, sensitive, smallest, confidence)
         yield from _joint(numbers, sensitive, smallest, confidence)
         yield from _against(numbers, data, sensitive, smallest, confidence)
         yield from _inside(pair, data, sensitive, smallest)
@@ -130,9 +125,9 @@ def _of_class(pair: _Pair, data: Dataset) -> Iterator[Change]:
                 pair.ranked.weights,
                 confidence,
             )
-            yield _change("statistical_parity_ks", "lower", seen, sensitive, smallest)
+            yield written("statistical_parity_ks", "lower", seen, sensitive, smallest)
         for metric, found in numbers.values():
-            yield from _levels(metric, found, sensitive, sized, confidence)
+            yield from level_changes(metric, found, sensitive, sized, confidence)
 
 
 def _against(
@@ -156,7 +151,7 @@ def _against(
             pair = found.chosen(np.array([place, base])).known()
             if place != base and pair.values.shape[1] == 2:
                 seen = change(against(pair, 0, 1), pair, confidence)
-                yield _change(name, "none", seen, sensitive, smallest, group=group, reference=names[base])
+                yield written(name, "none", seen, sensitive, smallest, group=group, reference=names[base])
 
 
 def _reference(
@@ -186,7 +181,7 @@ def _inside(pair: _Pair, data: Dataset, sensitive: str, smallest: int) -> Iterat
             clean = _without_gaps(found)
             seen = change(forms, clean, pair.confidence)
             name = field_names([metric]).get(f"{metric.name}_difference", f"{metric.name}_difference")
-            yield _change(name, "lower", seen, sensitive, smallest, within=split.columns)
+            yield written(name, "lower", seen, sensitive, smallest, within=split.columns)
 
 
 def _mass(metric: Metric, sums: Sums) -> Array:
@@ -202,51 +197,6 @@ def _without_gaps(found: Paired) -> Paired:
     return Paired(np.nan_to_num(found.values), np.nan_to_num(found.covariance, posinf=0.0), pull)
 
 
-def _levels(
-    metric: Metric, found: Paired, sensitive: str | None, sizes: Mapping[str, int], confidence: float
-) -> Iterator[Change]:
-    for place, (name, rows) in enumerate(sizes.items()):
-        one = found.chosen(np.array([place])).known()
-        group = None if sensitive is None else name
-        if one.values.shape[1] == 0:
-            yield Change(
-                metric=metric.name, sensitive=sensitive, group=group, better=metric.better,
-                before=None, after=None, interval=None, outcome="undecided",
-            )  # fmt: skip
-            continue
-        seen = change(levels(one), one, confidence)
-        yield _change(metric.name, metric.better, seen, sensitive, rows, group=group)
-
-
-def _between(
-    metric: Metric, found: Paired, sensitive: str, smallest: int, confidence: float
-) -> Iterator[Change]:
-    known, names = found.known(), field_names([metric])
-    groups = known.values.shape[1]
-    if "extreme" in metric.between and groups:
-        if metric.better != "lower":
-            seen = mirrored(change(levels(known.negative()), known.negative(), confidence))
-            yield _change(f"{metric.name}_group_min", metric.better, seen, sensitive, smallest)
-        if metric.better != "higher":
-            seen = change(levels(known), known, confidence)
-            yield _change(f"{metric.name}_group_max", metric.better, seen, sensitive, smallest)
-    if groups < 2:
-        return
-    if "difference" in metric.between:
-        name = f"{metric.name}_difference"
-        seen = change(differences(known), known, confidence)
-        yield _change(names.get(name, name), "lower", seen, sensitive, smallest)
-    if "ratio" in metric.between and bool((known.values > 0).all()):
-        name = f"{metric.name}_ratio"
-        seen = _within_one(mirrored(change(ratios(known), known, confidence)))
-        yield _change(names.get(name, name), "higher", seen, sensitive, smallest)
-
-
-def _within_one(found: Difference) -> Difference:
-    """Cut the interval of a difference of ratios to what ratios in [0, 1] can differ by."""
-    return Difference(found.first, found.second, max(found.low, -1.0), min(found.high, 1.0))
-
-
 def _joint(
     numbers: Mapping[str, tuple[Metric, Paired]], sensitive: str, smallest: int, confidence: float
 ) -> Iterator[Change]:
@@ -257,50 +207,25 @@ def _joint(
         both = known[0].beside(known[1])
         sizes = known[0].values.shape[1], known[1].values.shape[1]
         seen = change(differences_within(both, sizes), both, confidence)
-        yield _change("equalized_odds_difference", "lower", seen, sensitive, smallest)
-        yield _change("gap_max", "lower", seen, sensitive, smallest)
+        yield written("equalized_odds_difference", "lower", seen, sensitive, smallest)
+        yield written("gap_max", "lower", seen, sensitive, smallest)
         if bool((both.values > 0).all()):
-            seen = _within_one(mirrored(change(ratios_within(both, sizes), both, confidence)))
-            yield _change("equalized_odds_ratio", "higher", seen, sensitive, smallest)
+            seen = within_one(mirrored(change(ratios_within(both, sizes), both, confidence)))
+            yield written("equalized_odds_ratio", "higher", seen, sensitive, smallest)
     if len(rates) == 2:
         first, second = rates[0].known_with(rates[1]), rates[1].known_with(rates[0])
         if first.values.shape[1] >= 2:
             forms = root_mean_squares(first, second)
             seen = change(forms, first.beside(second), confidence, directions=True)
-            yield _change("gap_rms", "lower", _not_negative(seen), sensitive, smallest)
+            yield written("gap_rms", "lower", _not_negative(seen), sensitive, smallest)
     loss = next((n for n in ("log_loss", "mean_squared_error") if n in numbers), None)
     if loss is not None:
         worst = numbers[loss][1].known()
         if worst.values.shape[1]:
             seen = change(levels(worst), worst, confidence)
-            yield _change("worst_group_loss", "lower", seen, sensitive, smallest)
+            yield written("worst_group_loss", "lower", seen, sensitive, smallest)
 
 
 def _not_negative(found: Difference) -> Difference:
     """Turn the zero of a root that floats put below 0 into one."""
     return Difference(max(found.first, 0.0), max(found.second, 0.0), found.low, found.high)
-
-
-def _change(
-    metric: str,
-    better: Better,
-    seen: Difference,
-    sensitive: str | None,
-    rows: int,
-    *,
-    group: str | None = None,
-    reference: str | None = None,
-    within: tuple[str, ...] = (),
-) -> Change:
-    return Change(
-        metric=metric,
-        sensitive=sensitive,
-        group=group,
-        reference=reference,
-        within=within,
-        before=seen.first,
-        after=seen.second,
-        interval=(seen.low, seen.high),
-        better=better,
-        outcome="undecided" if rows < FEWEST else outcome_of(seen.low, seen.high, better),
-    )

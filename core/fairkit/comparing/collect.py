@@ -12,6 +12,8 @@ from fairkit.auditing.views import views
 from fairkit.comparing.joint import contributions, joint_buckets, joint_sums
 from fairkit.comparing.records import DrawnScores
 from fairkit.data.clusters import BUCKETS
+from fairkit.engines.base import add
+from fairkit.rankings.items import Items, items_of
 from fairkit.statistics import Rows, Scores, Sums
 
 if TYPE_CHECKING:
@@ -106,12 +108,14 @@ class PairTotals:
 
 @dataclass(frozen=True, slots=True)
 class AllPairs:
-    """What each model but the first leaves behind, beside the first."""
+    """What each model but the first leaves behind, beside the first; of rankings, all items with every score."""
 
     pairs: tuple[PairTotals, ...]
+    items: Items | None = None
 
     def __add__(self, other: AllPairs) -> AllPairs:
-        return AllPairs(tuple(one + two for one, two in zip(self.pairs, other.pairs, strict=True)))
+        pairs = tuple(one + two for one, two in zip(self.pairs, other.pairs, strict=True))
+        return AllPairs(pairs, add(self.items, other.items))
 
 
 @dataclass(frozen=True)
@@ -142,6 +146,8 @@ class Pairing:
     def measure(self, batch: Batch, said: Sequence[Predictions]) -> AllPairs:
         """Add up one batch."""
         data, first = self.dataset, self.scorers[0]
+        if first.task == "ranking":
+            return AllPairs(tuple(PairTotals() for _ in self.scorers[1:]), items_of(batch, said, data))
         views = [_views(batch, p, s, data) for p, s in zip(said, self.scorers, strict=True)]
         totals = tuple(PairTotals() for _ in self.scorers[1:])
         for total, other in zip(totals, views[1:], strict=True):

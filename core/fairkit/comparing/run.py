@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fairkit import plugins
@@ -12,9 +12,11 @@ from fairkit.auditing.subject import prepared
 from fairkit.comparing.audits import looking, with_changes
 from fairkit.comparing.changes import changes
 from fairkit.comparing.collect import AllPairs, Pairing
+from fairkit.comparing.rankings import changes_of_rankings
 from fairkit.data.dataset import as_dataset
 from fairkit.engines.opening import opened
 from fairkit.errors import ModelError, ParameterError
+from fairkit.models.ranking import bound
 from fairkit.models.scorer import ModelOptions, Scorer
 from fairkit.progress import Progress, no_progress
 from fairkit.results.comparisons import Comparison
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit.engines.base import Engine
     from fairkit.metrics import Metric
+    from fairkit.results.comparisons import Change
 
 
 def compare(
@@ -97,7 +100,7 @@ def compare(
     )
     with opened(engine, scheduler) as running:
         subjects = prepared(models, data, running.total)
-        scorers = [model.bind(data, each) for model, each in zip(subjects, told, strict=True)]
+        scorers = [bound(model, data, each) for model, each in zip(subjects, told, strict=True)]
         pairing, used = paired_up(scorers, data)
         running.check(*plugins.needs_of([*used, *(asked.used if asked else ())]))
         audits = looking(asked, scorers, data, running, progress)
@@ -126,10 +129,15 @@ def paired_up(scorers: Sequence[Scorer], data: Dataset) -> tuple[Pairing, list[p
 def comparison(pairing: Pairing, total: AllPairs, confidence: float) -> Comparison:
     """Turn joint totals into changes with intervals."""
     scorers, data, metrics = pairing.scorers, pairing.dataset, pairing.metrics
+    each: Iterable[Iterable[Change]]
+    if total.items is not None:
+        each = changes_of_rankings(total.items, len(scorers), data, metrics, confidence)
+    else:
+        each = (changes(pair, data, metrics, confidence) for pair in total.pairs)
     return Comparison(
         models=tuple(scorer.info for scorer in scorers),
         data=data.info(),
-        changes=tuple(tuple(changes(pair, data, metrics, confidence)) for pair in total.pairs),
+        changes=tuple(tuple(found) for found in each),
         confidence=confidence,
         notes=_notes(scorers),
     )

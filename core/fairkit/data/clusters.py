@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from fairkit.data.roles import value_text
+from fairkit.errors import DataError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,6 +47,35 @@ def buckets_of(column: pa.Array, rows: NDArray[np.int64], key: int) -> NDArray[n
     if absent.any():
         words[absent] = _mixed(_mixed(rows[absent].astype(np.uint64)) ^ ~np.uint64(key))
     return (words >> _SHIFT).astype(np.int64)
+
+
+def query_numbers(column: pa.Array, name: str, table: str) -> Words:
+    """Return a number for each row's query, shape [n]: rows have the same number where they have the same query.
+
+    It is a digest of 8 bytes of the query as text, so that pieces of a table agree on it; 1 and 1.0 are one query.
+
+    Raises
+    ------
+    DataError
+        A row has no query.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from fairkit.data.arrow import as_numpy
+
+    absent = int(pc.sum(pc.is_null(column, nan_is_null=True)).as_py() or 0)
+    if absent:
+        raise DataError(
+            f"{table}: {absent:,} rows have no value in the `query` column {name!r}; leave these rows out"
+        )
+    coded = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
+    digests = [
+        hashlib.blake2b(value_text(value).encode(), digest_size=8).digest()
+        for value in coded.dictionary.to_pylist()
+    ]
+    numbers = np.frombuffer(b"".join(digests), "<u8").astype(np.uint64)
+    return np.asarray(numbers[as_numpy(coded.indices).astype(np.int64)])
 
 
 def _mixed(words: Words) -> Words:

@@ -21,6 +21,8 @@ def check_conditions(roles: Roles, columns: Sequence[str], table: str) -> None:
         There is no such column, something is named twice, or strata would hold one group only.
     """
     require_columns([roles.cluster], columns, role="cluster", table=table)
+    require_columns([roles.query], columns, role="query", table=table)
+    _check_query(roles)
     named = dict(map(proxy_of, roles.sensitive_probability))
     for shares in named.values():
         require_columns(shares, columns, role="probability", table=table)
@@ -46,4 +48,31 @@ def check_conditions(roles: Roles, columns: Sequence[str], table: str) -> None:
         raise DataError(
             "`cluster` and `sensitive_probability` cannot be used together: what group probabilities leave open is "
             "bounded for independent rows only; leave one out"
+        )
+
+
+def _check_query(roles: Roles) -> None:
+    """Refuse what has no meaning in rankings."""
+    if roles.query is None:
+        return
+    given = {
+        "cluster": roles.cluster,
+        "within": roles.within,
+        "reference": roles.reference,
+        "sensitive_probability": roles.sensitive_probability,
+    }
+    used = next((name for name, value in given.items() if value), None)
+    if used is not None:
+        raise DataError(
+            f"`{used}` and `query` cannot be used together: groups of a ranking are compared inside queries, and "
+            f"queries are the independent units; leave `{used}` out"
+        )
+    if roles.weights is not None:
+        raise DataError(
+            "`query` and `weights` cannot be used together: queries count the same; leave out `weights`"
+        )
+    taken = {roles.label, *(column for split in roles.sensitive for column in split.columns)}
+    if roles.query in taken:
+        raise DataError(
+            f"column {roles.query!r} cannot be the `query` and the label or a sensitive column at once"
         )

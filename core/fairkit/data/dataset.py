@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.data.arrow import as_arrow, as_numpy
-from fairkit.data.clusters import buckets_of
+from fairkit.data.clusters import buckets_of, query_numbers
 from fairkit.data.conditions import check_conditions
 from fairkit.data.frames import empty_like
 from fairkit.data.parts import Elsewhere
@@ -72,6 +72,9 @@ class Batch:
         The bucket of each row's cluster, shape [n] (see `fairkit.data.clusters`); None where rows are independent.
     probabilities
         For each proxy, the groups' probabilities, shape [n, K]; NaN in rows that have none.
+    queries
+        A number for each row's query, shape [n], uint64 (see `fairkit.data.clusters.query_numbers`); None where rows
+        are no rankings.
     """
 
     rows: NDArray[np.int64]
@@ -84,6 +87,7 @@ class Batch:
     strata: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
     clusters: NDArray[np.int64] | None = None
     probabilities: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    queries: NDArray[np.uint64] | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -130,6 +134,7 @@ class Batch:
             strata={name: codes[keep] for name, codes in self.strata.items()},
             clusters=None if self.clusters is None else self.clusters[keep],
             probabilities={name: shares[keep] for name, shares in self.probabilities.items()},
+            queries=None if self.queries is None else self.queries[keep],
         )
 
 
@@ -233,6 +238,13 @@ class Dataset:
         view._profile, view._start = self._profile, start
         return view
 
+    def with_roles(self, roles: Roles) -> Dataset:
+        """Return the same rows with roles that name the same columns; the first pass is not made again."""
+        view = Dataset(self.source, roles)
+        view._coders, view._strata = self._coders, self._strata
+        view._profile, view._start, view._noted = self._profile, self._start, self._noted
+        return view
+
     @property
     def sha256(self) -> str:
         """The digest of the table's content (see `fairkit.data.digest.TableDigest`)."""
@@ -319,7 +331,7 @@ class Dataset:
     def _role_columns(self) -> list[str]:
         roles = self.roles
         named = [roles.label, roles.weights, *(c for split in roles.sensitive for c in split.columns)]
-        named += [roles.cluster, *(c for split in roles.within for c in split.columns)]
+        named += [roles.cluster, roles.query, *(c for split in roles.within for c in split.columns)]
         named += [c for text in roles.sensitive_probability for c in proxy_of(text)[1]]
         return list(dict.fromkeys(column for column in named if column is not None))
 
@@ -346,6 +358,11 @@ class Dataset:
             strata={name: coder.encode(used) for name, coder in self._strata.items()},
             clusters=self._clusters(used, start + np.flatnonzero(keep)),
             probabilities=probabilities_of(used, self.roles, self.name),
+            queries=None
+            if self.roles.query is None
+            else query_numbers(
+                used.column(used.schema.names.index(self.roles.query)), self.roles.query, self.name
+            ),
         )
 
     def _clusters(self, arrow: pa.RecordBatch, rows: NDArray[np.int64]) -> NDArray[np.int64] | None:
@@ -411,6 +428,7 @@ def load_data(
     within: Sequence[str] | str = (),
     cluster: str | None = None,
     sensitive_probability: Sequence[str] | str = (),
+    query: str | None = None,
     name: str | None = None,
 ) -> Dataset:
     """Return a table with its roles.
@@ -463,6 +481,10 @@ def load_data(
     sensitive_probability
         Group probabilities in place of a sensitive column: ``"race=p_white,p_black,p_asian"``. They are in [0, 1] and
         add up to 1 in every row; rows without any are left out and counted.
+    query
+        The column of queries: rows with one value are the items of one ranking, ordered by the model's score. The label
+        is then each item's relevance, a grade from 0 to 50; with `favorable`, the relevant ones are those with this
+        label.
     name
         What to call a data frame in the report.
 
@@ -531,6 +553,7 @@ def load_data(
         within=tuple(Sensitive.parse(text, columns, "within") for text in _listed(within)),
         cluster=cluster,
         sensitive_probability=_listed(sensitive_probability),
+        query=query,
     )
     check_conditions(roles, columns, source.name)
     dataset = Dataset(source, roles)

@@ -50,8 +50,8 @@ class Profile:
     `complete` those that have a group in every one. `values` has the distinct values of the columns of which they
     were asked for (see `Dataset.note`), with their rows; None for a column with too many. `warnings` are what a
     reader must know of the rows before the numbers. `strata` has the rows of each
-    stratum by the column inside which groups are compared; `clusters` is the number of clusters, exact below 4,096,
-    where their column is named. `sheet` has each column's type, missing cells and dates.
+    stratum by the column inside which groups are compared; `clusters` is the number of clusters (or of queries),
+    exact below 4,096, where their column is named. `sheet` has each column's type, missing cells and dates.
     """
 
     sha256: str
@@ -113,6 +113,11 @@ class Tally:
         self.label_low, self.label_high = math.inf, -math.inf
         self.label_numeric = False
 
+    @property
+    def units(self) -> str | None:
+        """The column whose values are the independent units: clusters, or queries; None: rows are."""
+        return self.roles.cluster or self.roles.query
+
     def add(self, arrow: pa.RecordBatch) -> None:
         """Add the next rows.
 
@@ -134,8 +139,8 @@ class Tally:
             coder.learn(used)
         for name, counts in self.noted.items():
             _count(counts, used.column(used.schema.names.index(name)))
-        if self.roles.cluster is not None:
-            ids = used.column(used.schema.names.index(self.roles.cluster))
+        if self.units is not None:
+            ids = used.column(used.schema.names.index(self.units))
             self.ids = self.ids + Ids.of(ids, self.ids.level)
         if self.roles.sensitive_probability:
             probabilities_of(used, self.roles, self.table)
@@ -228,7 +233,7 @@ class Tally:
             joined=joined,
             warnings=(
                 *([] if self.matches is None else self.matches.warnings(table)),
-                *self.copies.warnings([str(self.roles.cluster)]),
+                *self.copies.warnings([str(self.units)]),
             ),
             values={n: dict(c) if len(c) <= MAX_CLASSES else None for n, c in self.noted.items()},
             strata={name: coder.sizes() for name, coder in self.strata.items()},
@@ -237,12 +242,12 @@ class Tally:
         )
 
     def _clusters(self, table: str) -> int | None:
-        if self.roles.cluster is None:
+        if self.units is None:
             return None
-        count = self.ids.count
+        count, role = self.ids.count, "cluster" if self.roles.query is None else "query"
         if count < 2:
             raise DataError(
-                f"{table}: the `cluster` column {self.roles.cluster!r} has {'one value' if count else 'no values'}: "
+                f"{table}: the `{role}` column {self.units!r} has {'one value' if count else 'no values'}: "
                 "if all rows depend on each other, nothing can be said about their noise; name another column"
             )
         return count

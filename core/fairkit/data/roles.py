@@ -186,6 +186,8 @@ class Roles:
         The column of ids: rows with one id depend on each other.
     sensitive_probability
         Columns of group probabilities in place of a sensitive column: ``race=p_white,p_black``.
+    query
+        The column of queries: rows with one value are the items of one ranking. The task is then ``ranking``.
     """
 
     label: str | None = None
@@ -202,6 +204,7 @@ class Roles:
     within: tuple[Sensitive, ...] = ()
     cluster: str | None = None
     sensitive_probability: tuple[str, ...] = ()
+    query: str | None = None
 
     def feature_names(self, columns: Sequence[str]) -> tuple[str, ...]:
         """The columns that a model gets, in order."""
@@ -209,7 +212,8 @@ class Roles:
             return self.features
         predicted = () if self.predictions is None else self.predictions.columns
         probabilities = (column for text in self.sensitive_probability for column in proxy_of(text)[1])
-        out = {self.label, self.weights, self.cluster, *self.drop, *self.joined, *predicted, *probabilities}
+        out = {self.label, self.weights, self.cluster, self.query, *self.drop, *self.joined}
+        out |= {*predicted, *probabilities}
         return tuple(column for column in columns if column not in out)
 
     def to_dict(self) -> dict[str, Any]:
@@ -228,7 +232,7 @@ class Roles:
             "within": [split.text for split in self.within],
             "cluster": self.cluster,
             "sensitive_probability": list(self.sensitive_probability),
-        }
+        } | ({} if self.query is None else {"query": self.query})
 
 
 def reference_of(text: str, columns: Sequence[str]) -> tuple[str, str]:

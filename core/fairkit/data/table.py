@@ -56,13 +56,15 @@ class Table:
         The columns that the model gets, in order.
     target
         Shape [n], float64. Binary: 1 where the label is the favorable value, else 0. Multiclass: the index
-        into `classes`. Regression: the value.
+        into `classes`. Regression: the value. Ranking: the relevance.
     groups
         The ways to split people, by name, first the one named first by the user.
     weights
         Sample weights, shape [n], nonnegative; None where all count the same.
+    queries
+        Each row's query, shape [n], from 0; None where rows are no items of rankings.
     task
-        binary, multiclass or regression.
+        binary, multiclass, regression or ranking.
     classes
         The label's values; in a binary task the favorable one is last.
     roles
@@ -76,6 +78,7 @@ class Table:
     target: NDArray[np.float64]
     groups: Mapping[str, Groups] = field(default_factory=dict)
     weights: NDArray[np.float64] | None = None
+    queries: NDArray[np.int64] | None = None
     task: Task = "binary"
     classes: tuple[Any, ...] = ()
     roles: Roles = field(default_factory=Roles)
@@ -116,6 +119,7 @@ class Table:
                 for split in roles.sensitive
             },
             weights=batch.weights,
+            queries=None if batch.queries is None else _numbered(batch.queries),
             task=chosen,
             classes=classes,
             roles=roles,
@@ -130,6 +134,7 @@ class Table:
             target=self.target[index],
             groups={n: Groups(g.split, g.names, g.codes[index]) for n, g in self.groups.items()},
             weights=None if self.weights is None else self.weights[index],
+            queries=None if self.queries is None else _numbered(self.queries[index]),
         )
 
     def with_weights(self, weights: NDArray[np.float64] | None) -> Self:
@@ -192,6 +197,10 @@ def target_of(data: Dataset) -> tuple[Any, ...]:
     return (*(value for value in values if value != good), good)
 
 
+def _numbered(queries: NDArray[Any]) -> NDArray[np.int64]:
+    return np.unique(queries, return_inverse=True)[1].ravel().astype(np.int64)
+
+
 def _sensitive_columns(roles: Roles) -> list[str]:
     return [column for split in roles.sensitive for column in split.columns]
 
@@ -199,6 +208,8 @@ def _sensitive_columns(roles: Roles) -> list[str]:
 def _target(
     task: Task, label: Any, favorable: Any, values: tuple[Any, ...], data: Dataset
 ) -> tuple[NDArray[np.float64], tuple[Any, ...]]:
+    if task == "ranking" and favorable is not None:
+        return favorable.astype(np.float64), ()
     if task == "binary":
         good = next((one for one, yes in zip(label, favorable, strict=True) if yes), None)
         others = tuple(value for value in values if value != good)

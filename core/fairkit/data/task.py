@@ -10,14 +10,14 @@ from fairkit.errors import DataError
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
 
-Task = Literal["binary", "multiclass", "regression"]
+Task = Literal["binary", "multiclass", "regression", "ranking"]
 
 MAX_REGRESSION_CLASSES = 20
 """A numeric label with more distinct values than this is a regression target."""
 
 
 def choose_task(dataset: Dataset, wished: Task | None, n_scores: int | None = None) -> Task:
-    """Tell binary, multi-class and regression apart by the label, the favorable value and the model.
+    """Tell tasks apart by the label, the favorable value and the model; a column of queries makes a ranking.
 
     Parameters
     ----------
@@ -31,9 +31,11 @@ def choose_task(dataset: Dataset, wished: Task | None, n_scores: int | None = No
     Raises
     ------
     DataError
-        A binary task without a favorable value.
+        A binary task without a favorable value, a ranking without queries, or queries in another task.
     """
     roles, values = dataset.roles, dataset.learn().label_values
+    if roles.query is not None or wished == "ranking":
+        return _ranking(dataset, wished)
     if wished is not None:
         task: Task = wished
     elif roles.label is None:
@@ -55,3 +57,20 @@ def choose_task(dataset: Dataset, wished: Task | None, n_scores: int | None = No
     if task == "regression" and roles.label is not None and dataset.profile.label_range is None:
         raise DataError(f"the label {roles.label!r} holds text; a regression needs numbers")
     return task
+
+
+def _ranking(dataset: Dataset, wished: Task | None) -> Task:
+    roles = dataset.roles
+    if roles.query is None:
+        raise DataError(
+            "a ranking needs the column that says which rows are ranked together: name it with `query`"
+        )
+    if wished not in (None, "ranking"):
+        raise DataError(
+            f"`query` makes this a ranking, and `task={wished}` another task; leave one of them out"
+        )
+    if roles.label is not None and roles.favorable is None and dataset.profile.label_range is None:
+        raise DataError(
+            f"the label {roles.label!r} holds text; relevance is a number, or name the relevant value with `favorable`"
+        )
+    return "ranking"

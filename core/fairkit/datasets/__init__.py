@@ -1,4 +1,4 @@
-"""Public data sets of the fairness literature, and a synthetic one whose bias is known.
+"""Public data sets of the fairness literature, and synthetic ones whose bias is known.
 
     data = fairkit.datasets.load("adult")
     data = fairkit.datasets.adult(sensitive=["sex+race"])
@@ -18,6 +18,7 @@ from fairkit.data.dataset import Dataset, load_data
 from fairkit.datasets.admissions import admissions_table
 from fairkit.datasets.catalog import RECIPES
 from fairkit.datasets.fetch import Recipe, content_digest, locate
+from fairkit.datasets.hiring import HIRING_ROLES, hiring_table
 from fairkit.datasets.loans import LoansTruth, loans_table, loans_truth
 from fairkit.errors import DataError, MissingExtraError, did_you_mean
 
@@ -35,6 +36,7 @@ __all__ = [
     "credit_default",
     "frame",
     "german",
+    "hiring",
     "law_school",
     "load",
     "loans",
@@ -53,7 +55,7 @@ LOANS_ROLES: dict[str, Any] = {
 
 def names() -> list[str]:
     """List the data sets that `load` knows."""
-    return [*RECIPES, "admissions", "loans"]
+    return [*RECIPES, "admissions", "hiring", "loans"]
 
 
 def load(name: str, **roles: Any) -> Dataset:
@@ -77,8 +79,9 @@ def load(name: str, **roles: Any) -> Dataset:
     DataError
         There is no such data set, or it is neither in FAIRKIT_DATA nor can it be downloaded.
     """
-    if name in ("admissions", "loans"):
-        return admissions(**roles) if name == "admissions" else loans(**roles)
+    made = {"admissions": admissions, "hiring": hiring, "loans": loans}
+    if name in made:
+        return made[name](**roles)
     recipe = _recipe(name)
     data = load_data(locate(recipe), **{**recipe.roles, **roles})
     data.published = recipe.content
@@ -99,8 +102,9 @@ def table(name: str) -> pa.Table:
     DataError
         As `load`.
     """
-    if name in ("admissions", "loans"):
-        return admissions_table() if name == "admissions" else loans_table()
+    made = {"admissions": admissions_table, "hiring": hiring_table, "loans": loans_table}
+    if name in made:
+        return made[name]()
     import warnings
 
     import pyarrow.parquet as pq
@@ -184,3 +188,18 @@ def loans(rows: int = 10_000, seed: int = 0, **roles: Any) -> Dataset:
     """
     usual: dict[str, Any] = {"name": "loans", **LOANS_ROLES}
     return load_data(loans_table(rows, seed), **{**usual, **roles})
+
+
+def hiring(openings: int = 500, seed: int = 0, **roles: Any) -> Dataset:
+    """Make the synthetic rankings of applicants for jobs (see `fairkit.datasets.hiring.hiring_table`).
+
+    Parameters
+    ----------
+    openings
+        How many queries.
+    seed
+        Equal seeds give equal tables.
+    roles
+        As in `load`; by default ``relevance`` is the label and ``opening`` the query.
+    """
+    return load_data(hiring_table(openings, seed), **{"name": "hiring", **HIRING_ROLES, **roles})

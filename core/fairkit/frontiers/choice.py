@@ -120,11 +120,13 @@ def pick(
     Returns
     -------
     int or None, str
-        Its place, and a remark where the rule could not be kept ("" where it could).
+        Its place, and a remark where the rule could not be kept ("" where it could). A model that decides all people
+        alike is picked only where there is no other.
     """
     known = {i: scores for i, point in enumerate(points) if (scores := _scores(point, axes))}
     if not known:
         return None, "No point is done: nothing to pick."
+    known = {i: scores for i, scores in known.items() if not points[i].is_constant} or known
     if choice.limit is None:
         a = choice.alpha
         return max(known, key=lambda i: (a * known[i][1] + (1 - a) * (1 - known[i][0]), -i)), ""

@@ -51,6 +51,12 @@ class Point:
     family: str = ""
 
     @property
+    def is_constant(self) -> bool:
+        """Whether it decides all validation rows alike: its disparities are 0 and it is picked after all others."""
+        rate = self.measures.get("selection_rate")
+        return rate is not None and rate.value in (0.0, 1.0)
+
+    @property
     def key(self) -> str:
         """What tells it from other points: a digest of plugin, parameters and family."""
         return point_key(self.plugin, self.parameters, self.family)

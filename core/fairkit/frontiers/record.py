@@ -46,6 +46,8 @@ class Frontier(Tabular):
         With a limit: whether the picked model's whole interval keeps it on the test rows, and the numbers.
     sure
         Whether the rule could be kept.
+    is_constant
+        Whether the picked model decides all test rows alike; the command then ends with exit code 3.
     repeats
         Where trainings were repeated: by place of a point of the front, its (disparity, performance) over trainings,
         the point's own first.
@@ -68,6 +70,7 @@ class Frontier(Tabular):
     verdict: VerdictName | None = None
     reason: str = ""
     sure: bool = True
+    is_constant: bool = False
     notes: tuple[str, ...] = ()
     repeats: Mapping[int, tuple[tuple[float, float], ...]] = field(default_factory=dict)
 
@@ -117,6 +120,7 @@ class Frontier(Tabular):
             "chances": list(self.chances),
             "verdict": self.verdict,
             "sure": self.sure,
+            "is_constant": self.is_constant,
             "rows": dict(zip(("train", "validation", "test"), self.rows, strict=True)),
             "confidence": self.confidence,
             "seed": self.seed,

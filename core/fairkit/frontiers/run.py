@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fairkit import plugins
 from fairkit.auditing.prepare import Asked
 from fairkit.auditing.run import audit
+from fairkit.auditing.sense import is_constant
 from fairkit.comparing.beside import audit_beside
 from fairkit.data.dataset import as_dataset
 from fairkit.data.table import Table
@@ -24,6 +25,7 @@ from fairkit.frontiers.schedule import Runner
 from fairkit.frontiers.state import State
 from fairkit.frontiers.sweeps import Sweep, is_whole
 from fairkit.frontiers.training import BASELINE, Family, Rows, Setup
+from fairkit.mitigation.alike import CONSTANT
 from fairkit.mitigation.choose import find_mitigator
 from fairkit.mitigation.repeats import check_repeats, drawn_anew
 from fairkit.mitigation.split import split_dataset
@@ -280,8 +282,9 @@ def _result(
     model = None if chosen is None else kept.model(points[chosen])
     report, changes = _tested(engine, [kept.model(points[0]), model], held, setup, progress)
     verdict, reason = _judged(report, axes[0], choice)
+    constant = report is not None and is_constant(report)
     failed = sum(point.status == "failed" for point in points)
-    notes = [remark] if remark else []
+    notes = [*([CONSTANT] if constant else []), *([remark] if remark else [])]
     if failed:
         notes.append(f"{failed} of {len(points)} points failed; the others are shown.")
     return Frontier(
@@ -300,6 +303,7 @@ def _result(
         verdict=verdict,
         reason=reason,
         sure=not remark,
+        is_constant=constant,
         confidence=setup.confidence,
         seed=setup.seed,
         notes=tuple(notes),

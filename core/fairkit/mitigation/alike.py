@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _SAME = 1e-9
 _MOST_ROWS = 20_000
+_EVEN = 0.5
 
 CONSTANT = (
     "The model is constant: it decides all people alike, so that every disparity is 0 and nothing is learned. Allow a "
@@ -63,7 +64,7 @@ def below_majority(table: Table, after: Report) -> tuple[str, ...]:
         The audit of the model.
     """
     found = _overall(after, "accuracy")
-    if table.task == "regression" or found is None or found[1] is None:
+    if table.task in ("regression", "ranking") or found is None or found[1] is None:
         return ()
     share = float(np.bincount(table.target.astype(np.int64), table.weights).max() / table.row_weights().sum())
     if found[1][1] >= share:
@@ -73,6 +74,18 @@ def below_majority(table: Table, after: Report) -> tuple[str, ...]:
         f"[{found[1][0]:.3g}, {found[1][1]:.3g}], and giving everybody the most frequent outcome is right for "
         f"{share:.3g} of the training rows.",
     )
+
+
+def is_useless(table: Table, after: Report) -> bool:
+    """Return whether no model would serve as well as this one.
+
+    It is so where `below_majority` says something and the balanced accuracy is not significantly above one half: a
+    model that weighs the outcomes evenly may have an accuracy below the most frequent outcome's share, and be of use.
+    """
+    balanced = _overall(after, "balanced_accuracy")
+    if table.task != "binary" or not below_majority(table, after) or balanced is None:
+        return False
+    return balanced[1] is not None and balanced[1][0] <= _EVEN
 
 
 def _overall(after: Report, metric: str) -> tuple[float, tuple[float, float] | None] | None:

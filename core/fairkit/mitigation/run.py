@@ -16,7 +16,7 @@ from fairkit.data.table import Table
 from fairkit.engines.opening import opened
 from fairkit.fitted import Attaches, FittedModel, MeasuresItself, NamesAudits, Run
 from fairkit.mitigation.aftermath import is_randomized, record, sensitive_inputs
-from fairkit.mitigation.alike import CONSTANT, below_majority, treats_all_alike
+from fairkit.mitigation.alike import CONSTANT, below_majority, is_useless, treats_all_alike
 from fairkit.mitigation.asked import check_policy
 from fairkit.mitigation.choose import as_mitigator, base_model
 from fairkit.mitigation.cluster import learn_spread
@@ -72,6 +72,8 @@ class MitigationResult:
         Group metrics over several trainings, where they were asked for.
     is_constant
         Whether the model decides all people alike; the command then ends with exit code 3.
+    is_useless
+        Whether no model would serve as well (`fairkit.mitigation.alike.is_useless`); exit code 3, too.
     search
         What a search under a policy tried, where the method was found by one.
     randomized
@@ -94,6 +96,7 @@ class MitigationResult:
     held_out: Mapping[str, Any] = field(default_factory=dict)
     repeats: tuple[Repeated, ...] = ()
     is_constant: bool = False
+    is_useless: bool = False
     search: Search | None = None
     randomized: bool = False
     reads: tuple[str, ...] = ()
@@ -137,6 +140,7 @@ class MitigationResult:
             "details": dict(self.details),
             "notes": list(self.notes),
             "is_constant": self.is_constant,
+            "is_useless": self.is_useless,
         } | self._more()
 
     def _more(self) -> dict[str, Any]:
@@ -285,6 +289,7 @@ def measured(
         notes=(*alarms, *fitted.notes, *learned.notes, *held.pop("notes", ())),
         held_out=held,
         is_constant=constant,
+        is_useless=is_useless(table, after),
         randomized=is_randomized(fitted, learned.model),
         reads=sensitive_inputs(learned.model, table),
     )

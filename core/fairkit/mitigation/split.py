@@ -23,6 +23,8 @@ _WIDE = 2**31
 def split_dataset(data: Dataset, share: float, seed: int) -> tuple[Dataset, Dataset]:
     """Split a dataset's rows into two datasets, evenly within every combination of groups and label.
 
+    Rankings are split by queries: the items of a query stay together.
+
     Parameters
     ----------
     data
@@ -43,7 +45,10 @@ def split_dataset(data: Dataset, share: float, seed: int) -> tuple[Dataset, Data
 
     check_share(share)
     batch = data.read(())
-    held = stratified(_strata(data, batch), share, np.random.default_rng(seed))
+    if batch.queries is not None:
+        held = whole_queries(batch.queries, share, np.random.default_rng(seed))
+    else:
+        held = stratified(_strata(data, batch), share, np.random.default_rng(seed))
     whole = pa.Table.from_batches(list(data.source.batches(data.columns, BATCH_ROWS)))
     roles = fixed_roles(data)
     parts = []
@@ -54,6 +59,14 @@ def split_dataset(data: Dataset, share: float, seed: int) -> tuple[Dataset, Data
             )
         parts.append(Dataset(open_source(whole.take(rows), f"{data.name}, {name}"), roles))
     return parts[0], parts[1]
+
+
+def whole_queries(queries: NDArray[Any], share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Return a mask of the rows of about `share` of the queries, shape [n]: the items of a query stay together."""
+    names, codes = np.unique(queries, return_inverse=True)
+    chosen = np.zeros(len(names), dtype=bool)
+    chosen[rng.permutation(len(names))[: min(len(names) - 1, round(share * len(names)))]] = True
+    return np.asarray(chosen[codes.ravel()])
 
 
 def check_share(share: float) -> None:

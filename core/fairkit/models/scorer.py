@@ -28,7 +28,7 @@ class ModelOptions:
     Attributes
     ----------
     task
-        ``binary``, ``multiclass`` or ``regression``.
+        ``binary``, ``multiclass``, ``regression`` or ``ranking``.
     score_output
         The name of the model's output that holds scores.
     decision_output
@@ -144,7 +144,7 @@ class Scorer(Protocol):
     info
         Name, digest, task, and what was guessed about the model, in sentences.
     task
-        ``binary``, ``multiclass`` or ``regression``.
+        ``binary``, ``multiclass``, ``regression`` or ``ranking``.
     columns
         The raw columns that `predict` needs.
     classes

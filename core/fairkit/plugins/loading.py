@@ -16,7 +16,7 @@ from fairkit.plugins.records import FILE, FILES, Found, Plugin
 
 _SETS = {
     "needs": {"decision", "score"},
-    "tasks": {"binary", "multiclass", "regression"},
+    "tasks": {"binary", "multiclass", "regression", "ranking"},
     "between": {"difference", "ratio", "extreme"},
 }
 """What a metric may declare: an audit asks for it before it calls the metric."""

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 
+RESTLESS = 8.0
+"""Standard errors between the accuracy by halves of the rows and by all from which a rule is not the same one."""
+
+
 class OutOfTimeError(KeyboardInterrupt):
     """The budget ended during a fit: methods let it pass as they let Ctrl-C pass."""
 
@@ -82,6 +86,32 @@ class Bench:
             if isinstance(method, PostProcessor):
                 return method.fit_scores(self.scores, self.table, run, self.base)
             return method.fit(self.table, run, model=self.base if method.stage == "post" else None)
+
+    def restless(self, method: Mitigator, chance: Array) -> str:
+        """Say where a rule that is learned from all rows decides quite otherwise than those of the halves; else "".
+
+        Parameters
+        ----------
+        method
+            Only rules on scores are looked at: they are learned again within moments.
+        chance
+            What `measure` returned.
+        """
+        if not isinstance(method, PostProcessor):
+            return ""
+        table = self.table
+        rule, _ = method.learn(self.scores, table, run_of(method, self.run))
+        codes = rule.keys.codes(table.columns)
+        whole = rule.probability(rule.adjust(self.scores, codes), codes)
+        one, two = (
+            float(np.average(np.where(table.target > 0, h, 1 - h), weights=table.weights))
+            for h in (chance, whole)
+        )
+        weights = table.row_weights()
+        error = np.sqrt(0.25 * (weights**2).sum()) / weights.sum()
+        if abs(one - two) <= RESTLESS * error:
+            return ""
+        return f"its rule depends on which rows it is learned from: accuracy {one:.3f} by halves, {two:.3f} by all"
 
     def _by_rules(self, method: PostProcessor) -> Array:
         chance = np.empty(len(self.table))

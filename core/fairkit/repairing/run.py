@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from fairkit.data.dataset import Dataset
     from fairkit.engines.base import Engine
+    from fairkit.onnx.write.base import BaseModel
     from fairkit.progress import Progress
     from fairkit.repairing.chance import Limited
     from fairkit.results.policy import Rule
@@ -57,12 +58,14 @@ class GivenModel(FittedModel):
     """A model that was given, and that nothing was changed in."""
 
     model: OnnxModel
+    table: Table
     details: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ("No alternative was better: the file is the given model.",)
 
     def predict(self, columns: Mapping[str, NDArray[Any]]) -> Prediction:
-        """It is not asked: the file is."""
-        raise NotImplementedError
+        """Score rows given as raw columns; decisions are those of the threshold 0.5."""
+        scores = _base_of(self.model, self.table).scores(columns)
+        return Prediction(score=scores, decision_probability=(scores >= 0.5).astype(np.float64))
 
     def to_onnx(self) -> onnx.ModelProto:
         """Return the given graph."""
@@ -271,7 +274,11 @@ def _power(
     PowerError
         A model without any disparity would pass with a chance below `ENOUGH`, and `anyway` is not set.
     """
-    decisions = _pilot(table, run) if base is None else (_scores_of(base, table) >= 0.5).astype(np.float64)
+    decisions = (
+        _pilot(table, run)
+        if base is None
+        else (_base_of(base, table).scores(table.columns) >= 0.5).astype(np.float64)
+    )
     power = power_of(planned, decisions, limits, run.seed, enough=ENOUGH)
     if power.chance >= ENOUGH or anyway:
         return power
@@ -314,11 +321,11 @@ def _learner(run: Run) -> str:
     return PlainLearner().learner(run)
 
 
-def _scores_of(base: OnnxModel, table: Table) -> NDArray[np.float64]:
+def _base_of(model: OnnxModel, table: Table) -> BaseModel:
     from fairkit.models.scorer import ModelOptions
     from fairkit.onnx.write.base import BaseModel
 
-    return BaseModel(base, table, ModelOptions(task="binary")).scores(table.columns)
+    return BaseModel(model, table, ModelOptions(task="binary"))
 
 
 def _bench(table: Table, base: OnnxModel | None, run: Run, clock: Clock) -> Bench:
@@ -335,7 +342,7 @@ def _bench(table: Table, base: OnnxModel | None, run: Run, clock: Clock) -> Benc
         base = OnnxModel(export_bytes(fitted, table), BEFORE)
         scores, decisions = learner_scores(table, fold, _learner(run), quiet)
     else:
-        scores = _scores_of(base, table)
+        scores = _base_of(base, table).scores(table.columns)
         decisions = (scores >= 0.5).astype(np.float64)
         fit_learner(_learner(run), table.take(half == 0), quiet)
         clock.training = 2 * (time.monotonic() - begun)
@@ -370,7 +377,7 @@ def _finished(
     run.progress("training the pick", 0, 1)
     fitted = bench.fit(method, dataclasses.replace(run, progress=no_progress))
     if fitted is None:
-        fitted, content = GivenModel(model=bench.base), bench.base.content
+        fitted, content = GivenModel(model=bench.base, table=bench.table), bench.base.content
     else:
         about = provenance(method, run_of(method, run), bench.base if method.stage == "post" else None)
         about["mitigation"]["search"] = told.summary()

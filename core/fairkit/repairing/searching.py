@@ -31,6 +31,7 @@ _REFINED = 4
 _NEAR = 0.05
 _ALIKE = 0.05
 """Chances are predicted to about so much."""
+ALIKE = "the same decisions for everybody, of which no verdict is made"
 _NORMAL = NormalDist()
 
 
@@ -104,7 +105,7 @@ def search(
             measured = dataclasses.replace(measured, status="left out", reason="a method was asked for")
         elif one.capability.randomized and asked.deterministic:
             measured = dataclasses.replace(measured, status="left out", reason="it draws decisions by chance")
-        elif measured.chance is not None:
+        elif measured.chance is not None and measured.status == "tried":
             best.setdefault(one.family, []).append(measured.chance)
         result.append(measured)
     for _ in range(_REFINED if any(_may_be_picked(one) for one in result) else 0):
@@ -193,6 +194,8 @@ def _measured(bench: Bench, planned: Planned, limits: Sequence[Limited], one: Ca
         return _blank(one, "the budget ended during its training", time.monotonic() - begun)
     told = predict(planned, chance, limits, np.random.default_rng([bench.run.seed, 5]))
     drawn = bool(((chance > 0) & (chance < 1)).any())
+    alike = len(np.unique(chance)) == 1
+    restless = "" if alike or told.chance < _HOPELESS else bench.restless(one.method, chance)
     return Alternative(
         method=one.method.name,
         parameters=one.given,
@@ -200,9 +203,10 @@ def _measured(bench: Bench, planned: Planned, limits: Sequence[Limited], one: Ca
         reads_group=one.capability.reads_group,
         accuracy=told.accuracy,
         values=told.values,
-        chance=told.chance,
+        chance=0.0 if alike else told.chance,
         seconds=time.monotonic() - begun,
-        reason="the same decisions for everybody" if len(np.unique(chance)) == 1 else "",
+        status="left out" if restless else "tried",
+        reason=ALIKE if alike else restless,
     )
 
 
@@ -227,8 +231,10 @@ def pick(alternatives: Sequence[Alternative], sure: float) -> int:
     known = {
         place: (one.chance, one.accuracy or 0.0)
         for place, one in enumerate(alternatives)
-        if _may_be_picked(one) and one.chance is not None
+        if _may_be_picked(one) and one.chance is not None and one.reason != ALIKE
     }
+    if not known:  # a constant model is handed out only where there is nothing else, and is called one
+        known = {place: (0.0, 0.0) for place, one in enumerate(alternatives) if one.reason == ALIKE}
     if not known:
         why = next((one.reason for one in reversed(alternatives) if one.reason), "")
         raise ParameterError(f"no alternative could be measured: {why}")

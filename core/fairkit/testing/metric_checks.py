@@ -28,7 +28,7 @@ def check_metric_declares(cls: type[Metric]) -> None:
     require(low < high, f"range={cls.range}: the smallest value comes first")
     for name, known in (
         ("needs", {"decision", "score"}),
-        ("tasks", {"binary", "multiclass", "regression"}),
+        ("tasks", {"binary", "multiclass", "regression", "ranking"}),
         ("between", {"difference", "ratio", "extreme"}),
     ):
         given = set(getattr(cls, name))
@@ -136,7 +136,7 @@ def check_metric_range(cls: type[Metric]) -> None:
 
 def check_metric_direction(cls: type[Metric]) -> None:
     """The declared better direction is that of a perfect model over one that is wrong for everybody."""
-    if cls.better == "none":
+    if cls.better == "none" or not {"binary", "regression"} & set(cls.tasks):
         return
     rng = np.random.default_rng(2)
     outcome = np.tile([0.0, 1.0], 200) if "binary" in cls.tasks else rng.normal(size=400)

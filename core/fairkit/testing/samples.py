@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fairkit.data.dataset import Dataset, load_data
+from fairkit.data.task import Task
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Task = Literal["binary", "multiclass", "regression"]
+__all__ = ["COLUMNS", "FAVORABLE", "NUMBERS", "Task", "sample_data", "sample_model"]
 
 FAVORABLE = "yes"
 NUMBERS = ("age", "income", "hours", "tenure", "debt")

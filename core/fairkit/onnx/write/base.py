@@ -35,7 +35,8 @@ class BaseModel:
     model
         Any form that an audit accepts, with a score.
     table
-        Rows of a binary task; they tell which columns feed the model and which score is the favorable one.
+        Rows of a binary task; they tell which columns feed the model and which score is the favorable one. Of a ranking
+        with grades any number that the model gives is a score.
     options
         What the user says about the outputs. A score that is no probability must be declared a logit.
 
@@ -51,7 +52,7 @@ class BaseModel:
         try:
             from fairkit.onnx.read.scorer import bind
 
-            self._scorer = bind(model, _label_sample(table), options, only_scores=True)
+            self._scorer = bind(model, _sample(table), options, only_scores=True)
         except ModelError as error:
             raise ModelError(_as_parameters(str(error))) from error
         self.head = self._head(options)
@@ -111,6 +112,8 @@ class BaseModel:
 
     def _head(self, options: ModelOptions) -> ScoreHead:
         reading, name = self._scorer.reading, self.model.name
+        if options.task == "regression" and reading.score is not None:
+            return ScoreHead(output=reading.score.name, width=reading.score.width, kind="value")
         if reading.chance is not None and all(entry.name != RANDOM_INPUT for entry in self.model.inputs):
             return ScoreHead(
                 output="score"
@@ -161,6 +164,13 @@ class BaseModel:
             dims = output.type.tensor_type.shape.dim
             if free and output.type.HasField("tensor_type") and len(dims) and dims[0].dim_value:
                 dims[0].Clear()
+
+
+def _sample(table: Table) -> Any:
+    """Return rows that tell how the model is read."""
+    if table.task == "ranking" and table.roles.favorable is None:
+        return load_data(dict(table.columns), features=table.features, name=table.name)
+    return _label_sample(table)
 
 
 def _label_sample(table: Table) -> Any:

@@ -42,13 +42,14 @@ class ScoreHead:
         The favorable label's column, from 0 (of a ZipMap: among its keys in order). Where there is one
         column, 0 says that it belongs to the other label: the score is one minus it.
     kind
-        ``probability``, or ``logit``: the sigmoid is taken (one column) or the softmax (several).
+        ``probability``, or ``logit``: the sigmoid is taken (one column) or the softmax (several); ``value``, of a
+        ranking: taken as it is.
     """
 
     output: str
     width: int = 1
     place: int = 1
-    kind: Literal["probability", "logit"] = "probability"
+    kind: Literal["probability", "logit", "value"] = "probability"
 
 
 def compose(
@@ -89,7 +90,7 @@ def compose(
     """
     refuse_randomized(model)
     graph = Appender(model)
-    group = _group(graph, rule.keys, inputs or {})
+    group = group_codes(graph, rule.keys, inputs or {})
     score = graph.cast(_adjusted(graph, favorable_score(graph, head), rule, group), np.float32)
     chance = graph.cast(_chance(graph, graph.cast(score, np.float64), rule, group), np.float32)
     decided = graph.node("Less", [graph.input(RANDOM_INPUT, np.float32), chance])
@@ -115,9 +116,11 @@ def refuse_randomized(model: onnx.ModelProto) -> None:
 
 
 def favorable_score(graph: Appender, head: ScoreHead) -> str:
-    """Add the probability of the favorable label, [n, 1], double, and return its name."""
+    """Add the probability of the favorable label (of a ranking: the score), [n, 1], double, and return its name."""
     tensor, place = _score_tensor(graph.graph, head)
     matrix = graph.reshape(graph.cast(tensor, np.float64), [-1, head.width])
+    if head.kind == "value":
+        return matrix
     if head.width == 1:
         value = sigmoid(graph, matrix) if head.kind == "logit" else clipped(graph, matrix)
         return value if place else graph.node("Sub", [graph.constant([[1.0]]), value])
@@ -188,8 +191,8 @@ def _row(graph: Appender, table: np.ndarray[Any, Any], group: str) -> str:
     return graph.node("Gather", [graph.constant(table), group], axis=0)
 
 
-def _group(graph: Appender, keys: GroupKeys, inputs: Mapping[str, str]) -> str:
-    """Each row's group, [n]: the number of the combination of cells, looked up."""
+def group_codes(graph: Appender, keys: GroupKeys, inputs: Mapping[str, str]) -> str:
+    """Add each row's group, [n]: the number of the combination of cells, looked up."""
     strides = np.cumprod([1, *reversed(keys.shape[1:])])[::-1]
     parts = [column_codes(graph, column, inputs.get(column.name)) for column in keys.columns]
     total = ""

@@ -137,7 +137,7 @@ def settings_of(table: Table) -> dict[str, Any]:
         "features": list(table.features),
         "task": table.task,
         "classes": [_plain(value) for value in table.classes],
-    }
+    } | ({} if roles.query is None else {"query": roles.query})
 
 
 def embed_settings(proto: onnx.ModelProto, settings: Mapping[str, Any]) -> None:

@@ -45,7 +45,8 @@ def _contradictions(report: Report, settings: Mapping[str, Any]) -> Iterator[str
     asked = frozenset(settings.get("auditors", ()))
     weighted = settings.get("data", {}).get("weights") is not None
     least = _of_group(settings, "min_group")
-    whole, dependent = report, settings.get("data", {}).get("cluster") is not None
+    told = settings.get("data", {})
+    whole, dependent = report, told.get("cluster") is not None or told.get("query") is not None
     report = dataclasses.replace(report, findings=tuple(f for f in report.findings if recount.plain(f)))
     for finding in whole.findings:
         if not recount.plain(finding):

@@ -1,0 +1,1 @@
+"""Rankings: items ordered by score within queries, and numbers over queries."""

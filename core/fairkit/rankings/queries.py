@@ -1,0 +1,89 @@
+"""Sums over the items of each query and group: what numbers about rankings are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fairkit.rankings.positions import Positions, ndcg, pairs
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit.rankings.items import Chunk
+
+    Array = NDArray[np.float64]
+
+
+TOP = 10
+"""How many places are the top, unless another number is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Queries:
+    """Sums by query and group, shape [Q, G] each.
+
+    Attributes
+    ----------
+    rows, exposure, top
+        Items, their exposures, and the places that they have among the first k.
+    relevance, clicks
+        The sum of relevance, and of exposure times relevance; None without a label.
+    right, pairs
+        Pairs with a less relevant item that are in the right order, and all; None where they are not counted.
+    ndcg
+        Of each query, shape [Q]; None without a label.
+    k
+        How many places are the top.
+    """
+
+    rows: Array
+    exposure: Array
+    top: Array
+    k: int
+    relevance: Array | None = None
+    clicks: Array | None = None
+    right: Array | None = None
+    pairs: Array | None = None
+    ndcg: Array | None = None
+
+
+def queries_of(items: Chunk, k: int, groups: list[tuple[str | None, int]], model: int = 0) -> list[Queries]:
+    """Sum the items of a model's rankings, by every one of several ways to split them.
+
+    Parameters
+    ----------
+    items
+        Ordered by query.
+    k
+        How many places are the top.
+    groups
+        Sensitive columns with the number of their groups; None: all items as one group.
+    model
+        Whose scores rank the items.
+    """
+    query = np.unique(items.query, return_inverse=True)[1].ravel().astype(np.int64)
+    positions = Positions.of(query, items.scores[model])
+    count = int(query[-1]) + 1 if len(query) else 0
+    exposure = positions.exposure()
+    parts: dict[str, Array] = {"rows": np.ones(len(query)), "exposure": exposure, "top": positions.in_top(k)}
+    quality = None
+    if items.relevance is not None:
+        parts |= {"relevance": items.relevance, "clicks": exposure * items.relevance}
+        counted = pairs(positions, items.relevance)
+        if counted is not None:
+            parts |= {"right": counted[0], "pairs": counted[1]}
+        quality = ndcg(positions, items.relevance, k)
+    found = []
+    for sensitive, size in groups:
+        codes = np.zeros(len(query), np.int64) if sensitive is None else items.groups[sensitive]
+        known = codes >= 0  # an item without a group has a place, and counts in no group
+        cells = query[known] * size + codes[known]
+        sums = {
+            name: np.bincount(cells, values[known], count * size).astype(np.float64).reshape(count, size)
+            for name, values in parts.items()
+        }
+        found.append(Queries(k=k, ndcg=quality, **sums))
+    return found

@@ -1,0 +1,84 @@
+"""The findings of rankings: every number over queries, and the disparities between groups inside them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from fairkit.errors import ParameterError
+from fairkit.rankings.queries import Queries, queries_of
+from fairkit_group.section import Section
+from fairkit_group.simultaneous import joint_confidence, marked
+
+if TYPE_CHECKING:
+    from fairkit.auditors import AuditContext, Auditor
+    from fairkit.rankings.items import Items
+    from fairkit.results.findings import Finding
+
+OF_K = ("top_k_rate", "top_k_share", "ndcg")
+"""The numbers that depend on how many places are the top."""
+
+
+def check_ranking(parameters: Any) -> None:
+    """Refuse parameters that mean nothing in rankings.
+
+    Raises
+    ------
+    ParameterError
+        One of them was given.
+    """
+    if parameters.loss is not None:
+        raise ParameterError("group.loss means nothing in a ranking; leave it out")
+    if parameters.label_error:
+        raise ParameterError(
+            "what wrong values could do to a ranking is not known: leave out the parameter `group.label_error`"
+        )
+
+
+def of_rankings(auditor: Auditor, total: Items, context: AuditContext) -> list[Finding]:
+    """Compute every metric from all items."""
+    profile = context.dataset.profile
+    sizes: list[tuple[str | None, int]] = [(None, 1)]
+    sizes += [(name, len(context.dataset.group_names(name))) for name in profile.groups]
+    queries = queries_of(total.whole(), auditor.parameters.top_k, sizes)
+    found = _about(auditor, context, None, queries[0], ("queries", "rankings")).overall()
+    families = []
+    for (sensitive, _), one in zip(sizes[1:], queries[1:], strict=True):
+        section = _about(auditor, context, sensitive, one, ("queries", "groups of queries"))
+        found += _with_missing(section.between_groups(), auditor, context, str(sensitive))
+        families.append(section.family())
+    if auditor.parameters.simultaneous and families:
+        level = joint_confidence(families, context.confidence, context.rng("simultaneous"))
+        found = marked(found, level)
+    told = {"k": auditor.parameters.top_k}
+    count = {"queries": len(queries[0].rows)}
+    found = [replace(one, evidence={**one.evidence, **count}) for one in found]
+    return [
+        replace(one, parameters={**one.parameters, **told}) if one.metric.startswith(OF_K) else one
+        for one in found
+    ]
+
+
+def _about(
+    auditor: Auditor, context: AuditContext, sensitive: str | None, queries: Queries, keys: tuple[str, ...]
+) -> Section:
+    """Return what the metrics say that these sums have what it takes for."""
+    from fairkit.rankings.metric import QueryMetric
+
+    usable = [cls for cls in context.metrics if issubclass(cls, QueryMetric) and cls().has(queries)]
+    return Section(auditor, replace(context, metrics=usable), sensitive, None, dict.fromkeys(keys, queries))
+
+
+def _with_missing(
+    found: list[Finding], auditor: Auditor, context: AuditContext, sensitive: str
+) -> list[Finding]:
+    """Make no verdict where too many items have no group."""
+    profile = context.dataset.profile
+    missing = profile.missing.get(sensitive, 0)
+    if missing <= auditor.parameters.missing_share * profile.rows:
+        return found
+    told = (
+        f"{missing:,} of {profile.rows:,} items have no value of {sensitive}: they have places in the rankings, and "
+        "what they would change in a group's number is not known."
+    )
+    return [replace(one, notes=(*one.notes, told), inconclusive=one.inconclusive or told) for one in found]
