@@ -31,7 +31,7 @@ class Exposure(QueryMetric):
     between = frozenset({"difference", "ratio"})
     meaning = "1: every item stands first; 0: none is seen."
     citation = SINGH
-    headline = Headline(between=1, column=1)
+    headline = Headline(between=21, column=21)
     over = "groups of queries"
 
     def pulls(self, queries: Queries) -> Pulls:
@@ -47,7 +47,7 @@ class TopRate(QueryMetric):
     outcome = False
     between = frozenset({"difference", "ratio"})
     meaning = "1: all of the items are among the first k; 0: none is."
-    headline = Headline(between=2, column=2)
+    headline = Headline(between=22, column=22)
     over = "groups of queries"
 
     def pulls(self, queries: Queries) -> Pulls:
@@ -63,7 +63,7 @@ class TopShare(QueryMetric):
     outcome = False
     between = frozenset({"extreme"})
     meaning = "1: all of the first k places; 0: none of them."
-    headline = Headline(column=3)
+    headline = Headline(column=23)
     over = "groups of queries"
 
     def pulls(self, queries: Queries) -> Pulls:
@@ -83,7 +83,6 @@ class ExposureOfMerit(QueryMetric):
     range = (0.0, np.inf)
     meaning = "Exposure that one unit of relevance gets; the ratio is 1 where all groups get as much."
     citation = SINGH
-    headline = Headline(between=3)
     over = "groups of queries"
 
     def pulls(self, queries: Queries) -> Pulls:
@@ -115,7 +114,7 @@ class PairwiseAccuracy(QueryMetric):
     better: ClassVar[Better] = "higher"
     meaning = "1: every item stands above all less relevant ones; 0.5: no better than chance."
     citation = "Beutel et al. 2019, Fairness in Recommendation Ranking through Pairwise Comparisons"
-    headline = Headline(performance=2, between=4, column=4)
+    headline = Headline(performance=22, between=23, column=24)
 
     def has(self, queries: Queries) -> bool:
         """Whether pairs were counted."""
@@ -136,7 +135,7 @@ class Ndcg(QueryMetric):
     between = frozenset()
     meaning = "1: the best order of the first k; 0: nothing relevant among them."
     citation = "Järvelin and Kekäläinen 2002, doi:10.1145/582415.582418"
-    headline = Headline(performance=1)
+    headline = Headline(performance=21)
     over = "rankings"
 
     def pulls(self, queries: Queries) -> Pulls:

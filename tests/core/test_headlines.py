@@ -25,11 +25,13 @@ def test_the_installed_ones_are_in_the_order_that_they_declare():
     assert shown.performance() == [
         *("accuracy", "balanced_accuracy", "roc_auc", "log_loss"),
         *("mean_absolute_error", "mean_squared_error", "r2_score"),
+        *("ndcg", "pairwise_accuracy"),
     ]
     assert shown.between("regression") == [
         *("demographic_parity_difference", "equal_opportunity_difference", "false_positive_rate_difference"),
         *("equalized_odds_difference", "accuracy_difference", "mean_prediction_difference"),
         *("mean_absolute_error_difference", "statistical_parity_ks", "worst_group_loss"),
+        *("exposure_difference", "top_k_rate_difference", "pairwise_accuracy_difference"),
     ]
     assert "mean_prediction_difference" not in shown.between("binary")
     assert shown.columns("binary")[:5] == [

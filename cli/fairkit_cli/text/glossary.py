@@ -52,6 +52,24 @@ _METRICS: Mapping[str, Term] = {
         "error of the probabilities (Brier)",
         "The mean squared distance of predicted probability and outcome; 0 is perfect.",
     ),
+    "exposure": Term(
+        "exposure", "How much of the attention that a ranking gives out an item gets; the first place has 1."
+    ),
+    "top_k_rate": Term(
+        "items among the first k", "The share of a group's items that is among the first k of its ranking."
+    ),
+    "top_k_share": Term(
+        "share of the first k places", "The share of the first k places of all rankings that a group has."
+    ),
+    "exposure_per_relevance": Term("exposure for relevance", "Exposure that one unit of relevance gets."),
+    "clicks_per_relevance": Term("clicks for relevance", "Expected clicks that one unit of relevance gets."),
+    "pairwise_accuracy": Term(
+        "pairs in the right order",
+        "The share of pairs of which the more relevant item stands above the other.",
+    ),
+    "ndcg": Term(
+        "quality of the first k places", "How near the first k places are to the best order; 1 is the best."
+    ),
     "mean_prediction": Term("mean score", "The mean of the scores, or of the predicted values."),
     "mean_absolute_error": Term(
         "mean error", "How far a prediction is from the outcome on average, in the outcome's unit."

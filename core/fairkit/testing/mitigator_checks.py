@@ -183,6 +183,8 @@ def check_mitigator_promises(trained: Trained) -> None:
     rules = tuple(trained.make().promises())
     if not rules:
         return
+    if not trained.tasks:
+        return  # there are no sample data of its tasks
     task = trained.tasks[0]
     table = Table.from_dataset(sample_data(task, rows=PROMISE_ROWS, sensitive=("sex",)))
     fresh = sample_data(task, rows=PROMISE_ROWS, seed=1, sensitive=("sex",))
