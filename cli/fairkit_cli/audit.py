@@ -37,6 +37,7 @@ def audit(
     about: opt.About = None,
     output_format: opt.ReportFormat = "table",
     output: opt.Output = None,
+    save: opt.Copies = None,
     config: opt.ConfigFile = None,
 ) -> None:
     """Audit an ONNX model, or decisions in a table: what is unequal between groups, how sure are we, is it allowed?"""
@@ -44,8 +45,11 @@ def audit(
         from fairkit.support.files import check_writable
 
         check_writable(output)
-    with drawing(output_format):
+    copies = {path: copy_format(path) for path in save or ()}
+    with drawing("html" if "html" in copies.values() else output_format):
         report = run_audit(model, columns, typed, config, where, predictions, served, conditions, about)
+    for path, form in copies.items():
+        write_copy(report, form, path)
     show(report, output_format, output)
     raise typer.Exit(exit_code(report.verdict))
 
@@ -82,6 +86,26 @@ def show(report: Report, output_format: str, output: Path | None) -> None:
     write(lambda terminal: text_of(report, output_format, terminal), output, verdict=report.verdict)
 
 
+def copy_format(path: Path) -> str:
+    """Return the format of a file of --save, which is checked before the audit.
+
+    Raises
+    ------
+    FairkitError
+        Its name does not say a format, or it cannot be written.
+    """
+    from fairkit.results.rendering import format_of
+    from fairkit.support.files import check_writable
+
+    check_writable(path)
+    return format_of(path)
+
+
+def write_copy(report: Report, form: str, path: Path) -> None:
+    """Write a report to a file of --save."""
+    write(lambda terminal: text_of(report, form, terminal), path, verdict=report.verdict)
+
+
 def drawing(output_format: str) -> AbstractContextManager[None]:
     """Open the time during which a page's renderer starts, or refuse at once where it is not installed."""
     if output_format != "html":
@@ -103,6 +127,10 @@ def text_of(report: Report, output_format: str, terminal: bool) -> str:
         from fairkit_cli.html.report import report_page
 
         return report_page(report)
+    if output_format == "markdown":
+        from fairkit_cli.text.markdown import report_markdown
+
+        return report_markdown(report)
     from fairkit_cli.text.render import table
 
     return table(report, terminal=terminal)

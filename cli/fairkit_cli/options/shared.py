@@ -22,7 +22,7 @@ Assignments = Annotated[
 ]
 TableFormat = Annotated[str, formats("table", "json")]
 PageFormat = Annotated[str, formats("table", "json", "html")]
-ReportFormat = Annotated[str, formats("table", "json", "junit", "html")]
+ReportFormat = Annotated[str, formats("table", "json", "junit", "html", "markdown")]
 VersionFormat = Annotated[
     str,
     formats("table", "json", "markdown: a model card", "cyclonedx: a bill of materials", "html: its audit"),
@@ -30,6 +30,16 @@ VersionFormat = Annotated[
 Output = Annotated[
     Path | None,
     option("--output", "FILE", "Write the result to this file instead of standard output.", OUTPUT),
+]
+Copies = Annotated[
+    list[Path] | None,
+    option(
+        "--save",
+        "FILE",
+        "Write the report to this file too, in the format that its name ends in: .html, .md, .json, .xml for JUnit "
+        "(repeatable).",
+        OUTPUT,
+    ),
 ]
 ConfigFile = Annotated[
     Path | None,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from fairkit.results.rendering import Saved
 from fairkit.results.tables import Tabular, ends
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ SCHEMA = "fairkit.frontier/1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Frontier(Tabular):
+class Frontier(Tabular, Saved):
     """All points with the front among them, and the chosen one on test rows.
 
     Attributes

@@ -29,6 +29,7 @@ from fairkit.onnx.read.safety import digest
 from fairkit.parameters.declare import parameters_to_dict
 from fairkit.plugins import DEFAULT_AUDITORS
 from fairkit.progress import no_progress
+from fairkit.results.rendering import Shown
 from fairkit.support.files import check_writable, write_atomic
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MitigationResult:
+class MitigationResult(Shown):
     """A mitigated model with the audits before and after, on the same held-out rows.
 
     Attributes

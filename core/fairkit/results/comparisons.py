@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from fairkit.errors import ParameterError
+from fairkit.results.rendering import Saved
 from fairkit.results.tables import Tabular, ends, place
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison(Tabular):
+class Comparison(Tabular, Saved):
     """Models beside the first one, on the same rows.
 
     Attributes

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from fairkit.errors import DataError, did_you_mean
+from fairkit.results.rendering import Saved
 from fairkit.results.tables import Tabular, arrow_table, ends, pandas_frame, place
 
 if TYPE_CHECKING:
@@ -454,7 +455,7 @@ def _unreferred(findings: list[Finding]) -> list[Finding]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report(Tabular):
+class Report(Tabular, Saved):
     """Everything that one audit found: the JSON of schema ``fairkit.report/1``.
 
     `warnings` are sentences that a reader must see before the numbers: about the table's rows, and about predictions

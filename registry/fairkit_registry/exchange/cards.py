@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fairkit.support.escaping import markdown as escaped
+from fairkit.support.markdown import markdown_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -65,14 +66,6 @@ def markdown(card: Card) -> str:
     return "\n".join(_lines(card)).rstrip() + "\n"
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    yield "| " + " | ".join(header) + " |"
-    yield "|" + " --- |" * len(header)
-    for row in rows:
-        yield "| " + " | ".join(row) + " |"
-    yield ""
-
-
 def _lines(card: Card) -> Iterator[str]:
     version, graph = card.version, card.graph
     yield f"# Model card: {escaped(version.reference)}"
@@ -97,7 +90,7 @@ def _lines(card: Card) -> Iterator[str]:
         ("inputs", escaped(", ".join(graph.inputs))),
         ("outputs", escaped(", ".join(graph.outputs))),
     ]
-    yield from _table(("", ""), rows)
+    yield from markdown_table(("", ""), rows)
     if not card.certificates:
         yield "## No certificate"
         yield ""
@@ -142,7 +135,7 @@ def _certificate(certificate: Certificate) -> Iterator[str]:
                     escaped(rule.reason),
                 )
             )
-        yield from _table(("rule", "groups", "limit", "verdict", "why"), rows)
+        yield from markdown_table(("rule", "groups", "limit", "verdict", "why"), rows)
     yield "### Findings"
     yield ""
     measured = [
@@ -155,7 +148,9 @@ def _certificate(certificate: Certificate) -> Iterator[str]:
         )
         for f in report.findings
     ]
-    yield from _table(("metric", "groups", "value", f"interval ({report.confidence:g})", "better"), measured)
+    yield from markdown_table(
+        ("metric", "groups", "value", f"interval ({report.confidence:g})", "better"), measured
+    )
     yield from _groups(report.findings)
     notes = dict.fromkeys(note for finding in report.findings for note in finding.notes)
     notes |= dict.fromkeys([*report.model.notes, *report.data.notes])
@@ -182,4 +177,4 @@ def _groups(findings: Sequence[Finding]) -> Iterator[str]:
     if rows:
         yield "### By group"
         yield ""
-        yield from _table(("metric", "column", "group", "rows", "value", "interval"), rows)
+        yield from markdown_table(("metric", "column", "group", "rows", "value", "interval"), rows)

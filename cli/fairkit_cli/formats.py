@@ -1,0 +1,72 @@
+"""Results as text in the formats that files have: the functions of the entry points ``fairkit.formats``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fairkit.errors import ParameterError
+
+
+def html(result: Any) -> str:
+    """Return a result's page.
+
+    Raises
+    ------
+    FairkitError
+        The extra ``html`` is not installed, or this kind of result has no page.
+    """
+    from fairkit.frontiers.record import Frontier
+    from fairkit.mitigation.run import MitigationResult
+    from fairkit.results.comparisons import Comparison
+    from fairkit.results.findings import Report
+    from fairkit_cli.html.comparison import comparison_page, mitigation_page
+    from fairkit_cli.html.frontier import frontier_page
+    from fairkit_cli.html.report import report_page
+    from fairkit_cli.html.svg import warm
+
+    pages: dict[type[Any], Any] = {
+        Report: report_page,
+        Comparison: comparison_page,
+        Frontier: frontier_page,
+        MitigationResult: mitigation_page,
+    }
+    page = _of(pages, result, "page")
+    with warm():
+        return str(page(result))
+
+
+def markdown(result: Any) -> str:
+    """Return a result as Markdown.
+
+    Raises
+    ------
+    ParameterError
+        It is no report and no comparison.
+    """
+    from fairkit.results.comparisons import Comparison
+    from fairkit.results.findings import Report
+    from fairkit_cli.text.markdown import comparison_markdown, report_markdown
+
+    text = _of({Report: report_markdown, Comparison: comparison_markdown}, result, "Markdown")
+    return str(text(result))
+
+
+def junit(result: Any) -> str:
+    """Return a report's policy as JUnit XML.
+
+    Raises
+    ------
+    ParameterError
+        It is no report.
+    """
+    from fairkit.results.findings import Report
+    from fairkit_cli.junit import junit as junit_of
+
+    return str(_of({Report: junit_of}, result, "JUnit")(result))
+
+
+def _of(renderers: dict[type[Any], Any], result: Any, form: str) -> Any:
+    for kind, render in renderers.items():
+        if isinstance(result, kind):
+            return render
+    raise ParameterError(f"a {type(result).__name__} has no {form} form")

@@ -1,0 +1,100 @@
+"""Reports and comparisons as Markdown, for job summaries, wikis and pull requests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fairkit.support.escaping import markdown as escaped
+from fairkit.support.markdown import markdown_table
+from fairkit_cli.fields import as_options
+from fairkit_cli.text.numbers import interval, number
+from fairkit_cli.text.ranking import disparities, performance
+from fairkit_cli.text.view import group_table, metric_name, report_view
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fairkit.results.comparisons import Comparison
+    from fairkit.results.findings import Finding, Report
+
+_MARKS = {"pass": "✅", "fail": "❌", "inconclusive": "❔"}
+
+
+def report_markdown(report: Report) -> str:
+    """Return verdict, rules, performance, disparities, groups and notes."""
+    return "\n".join(_report(report))
+
+
+def _report(report: Report) -> Iterator[str]:
+    view = report_view(report)
+    if view.verdict is None:
+        yield "## No verdict: no policy was given"
+    else:
+        yield f"## {_MARKS[view.verdict]} {view.verdict.upper()}: {escaped(view.summary)}"
+    yield ""
+    yield from (f"- {_MARKS[rule.verdict]} {escaped(as_options(rule.reason))}" for rule in view.rules)
+    yield from ("",) if view.rules else ()
+    yield escaped(view.subject)
+    yield ""
+    for line in view.missing:
+        yield from (f"> {escaped(line)}", "")
+    level = f"{report.confidence:.0%} interval"
+    yield from _findings("Performance", performance(report), level)
+    yield from _findings("Largest disparities", disparities(report), level)
+    for sensitive in report.data.groups:
+        rows, metrics = group_table(report, sensitive)
+        if metrics:
+            yield from (f"### Groups of {escaped(sensitive)}", "")
+            cells = [(escaped(row.group), f"{row.rows:,}", *map(number, row.values)) for row in rows]
+            yield from markdown_table(("group", "rows", *map(escaped, metrics)), cells)
+    if view.notes:
+        yield from ("### Notes", "", *(f"- {escaped(note)}" for note in view.notes), "")
+
+
+def _findings(title: str, findings: list[Finding], level: str) -> Iterator[str]:
+    if not findings:
+        return
+    yield from (f"### {title}", "")
+    rows = [
+        (
+            escaped(metric_name(one)),
+            escaped(one.place or "all rows"),
+            number(one.value),
+            escaped(interval(one.interval)),
+        )
+        for one in findings
+    ]
+    yield from markdown_table(("metric", "groups of", "value", level), rows)
+
+
+def comparison_markdown(result: Comparison) -> str:
+    """Return for each model the numbers over all rows and between groups, beside those of the first."""
+    return "\n".join(_comparison(result))
+
+
+def _comparison(result: Comparison) -> Iterator[str]:
+    first = result.models[0].name
+    for model, changes in zip(result.models[1:], result.changes, strict=True):
+        yield from (f"## {escaped(model.name)} beside {escaped(first)}, {result.data.rows:,} rows", "")
+        rows = [
+            (
+                escaped(one.metric),
+                escaped(one.place or "all rows"),
+                number(one.before),
+                number(one.after),
+                escaped(interval(one.interval)),
+                one.outcome,
+            )
+            for one in changes
+            if one.group is None
+        ]
+        header = (
+            "metric",
+            "groups of",
+            "before",
+            "after",
+            f"{result.confidence:.0%} interval of the difference",
+            "",
+        )
+        yield from markdown_table(header, rows)
+    yield from (f"- {escaped(note)}" for note in result.notes)

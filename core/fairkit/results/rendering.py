@@ -1,0 +1,121 @@
+"""Results that show themselves: in a notebook, as a page, as Markdown, as a file."""
+
+from __future__ import annotations
+
+import html
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fairkit.errors import FairkitError, MissingExtraError, ParameterError
+from fairkit.support.escaping import json_text
+from fairkit.support.files import check_writable, write_atomic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FORMATS = "fairkit.formats"
+"""The group of entry points whose functions take a result and return its text in a format."""
+
+SUFFIXES = {".html": "html", ".htm": "html", ".md": "markdown", ".xml": "junit", ".json": "json"}
+"""What a file's name says about the format of a result in it."""
+
+
+class Shown:
+    """A result that has a page, and that a notebook shows as such."""
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        raise NotImplementedError
+
+    def to_html(self) -> str:
+        """Return the page of ``--format html``: one self-contained document.
+
+        Raises
+        ------
+        FairkitError
+            The extra ``html`` is not installed.
+        """
+        return rendered(self, "html")
+
+    def _repr_html_(self) -> str:
+        """Return the page in a frame of its own for notebooks; plain text where the extra ``html`` is absent."""
+        try:
+            page = self.to_html()
+        except (FairkitError, MissingExtraError):
+            return f"<pre>{html.escape(str(self))}</pre>"
+        style = "width:100%;height:42em;border:1px solid #8884;border-radius:4px"
+        return (
+            f'<iframe sandbox="allow-scripts" style="{style}" title="{html.escape(repr(self))}" '
+            f'srcdoc="{html.escape(page)}"></iframe>'
+        )
+
+
+class Saved(Shown):
+    """A result that can be written in several formats."""
+
+    __slots__ = ()
+
+    def to_markdown(self) -> str:
+        """Return the result as Markdown: verdict, rules, disparities and groups as tables.
+
+        Raises
+        ------
+        ParameterError
+            This kind of result has no such form.
+        """
+        return rendered(self, "markdown")
+
+    def save(self, path: str | Path) -> Path:
+        """Write the result to a file, in the format that its name ends in: .html, .md, .json or .xml (JUnit).
+
+        Returns
+        -------
+        Path
+            The file, which is whole or not there.
+
+        Raises
+        ------
+        FairkitError
+            The name ends otherwise, the file cannot be written, or the extra ``html`` is not installed.
+        """
+        target = Path(path)
+        form = format_of(target)
+        check_writable(target)
+        write_atomic(target, rendered(self, form))
+        return target
+
+
+def format_of(path: Path) -> str:
+    """Return the format that a file's name ends in.
+
+    Raises
+    ------
+    ParameterError
+        It ends otherwise.
+    """
+    form = SUFFIXES.get(path.suffix.lower())
+    if form is None:
+        raise ParameterError(
+            f"{path.name!r} does not say its format; end the name in one of {', '.join(sorted(SUFFIXES))}"
+        )
+    return form
+
+
+def rendered(result: Any, form: str) -> str:
+    """Return a result's text in a format: ``json``, or one that an installed package renders.
+
+    Raises
+    ------
+    ParameterError
+        Nobody renders it.
+    """
+    if form == "json":
+        return json_text(result.to_dict()) + "\n"
+    found = {one.name: one for one in entry_points(group=FORMATS)}
+    if form not in found:
+        raise ParameterError(f"there is no format {form!r}; there are: {', '.join(sorted({'json', *found}))}")
+    render: Callable[[Any], str] = found[form].load()
+    return render(result)

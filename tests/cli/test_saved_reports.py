@@ -1,0 +1,100 @@
+"""One audit in several formats: --save, Report.save, Markdown, and what a notebook shows."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ET
+
+import pytest
+from typer.testing import CliRunner
+
+import fairkit
+from fairkit_cli.main import app
+
+
+@pytest.fixture(scope="module")
+def report(loans_model):
+    data = fairkit.load_data(loans_model.data, label="decision", favorable="approved", sensitive="sex")
+    rule = fairkit.Rule("demographic_parity_difference", "sex", max=0.001)
+    return fairkit.audit(loans_model.path, data, policy=[rule])
+
+
+@pytest.fixture
+def fairkit_command(tmp_path, monkeypatch):
+    """Run the command in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    return lambda *words: CliRunner().invoke(app, [str(word) for word in words])
+
+
+ROLES = ("--label", "decision", "--favorable", "approved", "--sensitive", "sex")
+
+
+def test_one_audit_is_written_in_every_format(fairkit_command, loans_model, tmp_path):
+    files = [tmp_path / f"report.{end}" for end in ("html", "md", "json", "xml")]
+    saves = [word for file in files for word in ("--save", str(file))]
+    rule = ("--max", "demographic_parity_difference:sex=0.001")
+    result = fairkit_command("audit", loans_model.path, "--data", loans_model.data, *ROLES, *rule, *saves)
+    assert result.exit_code == 1
+    assert "FAIL" in result.stdout
+    page, text, record, junit = (file.read_text("utf-8") for file in files)
+    assert page.startswith("<!doctype html>")
+    assert text.startswith("## ❌ FAIL: 1 of 1 policy rule broken")
+    assert json.loads(record)["verdict"] == "fail"
+    assert ET.fromstring(junit).get("failures") == "1"
+
+
+@pytest.mark.parametrize("name", ["report", "report.pdf2", "missing/report.html"])
+def test_a_file_that_cannot_be_written_is_said_before_the_audit(fairkit_command, loans_model, tmp_path, name):
+    kept = tmp_path / "kept.json"
+    words = ("--save", str(kept), "--save", str(tmp_path / name))
+    result = fairkit_command("audit", loans_model.path, "--data", loans_model.data, *ROLES, *words)
+    assert result.exit_code == 2
+    assert name.split("/")[-1] in result.stderr or "missing" in result.stderr
+    assert not kept.exists()
+
+
+def test_markdown_has_the_numbers_and_no_markup_of_strangers(report):
+    text = report.to_markdown()
+    finding = report.find("demographic_parity_difference", "sex")
+    line = next(
+        line for line in text.splitlines() if re.match(r"\| demographic\\?_parity\\?_difference \| sex", line)
+    )
+    assert f"{finding.value:.3f}" in line
+    assert "### Groups of sex" in text
+    widths = {line.count(" | ") for line in text.splitlines() if line.startswith("| demographic")}
+    assert widths == {3}
+
+
+def test_a_result_is_saved_in_the_format_of_its_name(report, tmp_path):
+    for name in ("a.html", "a.md", "a.json", "a.xml"):
+        assert report.save(tmp_path / name).stat().st_size > 100
+    assert json.loads((tmp_path / "a.json").read_text("utf-8")) == json.loads(json.dumps(report.to_dict()))
+    with pytest.raises(fairkit.FairkitError, match="does not say its format"):
+        report.save(tmp_path / "a.txt")
+
+
+def test_a_notebook_shows_the_page_in_a_frame_of_its_own(report):
+    shown = report._repr_html_()
+    assert shown.startswith('<iframe sandbox="allow-scripts"')
+    assert "<!doctype" not in shown
+    assert "&lt;!doctype html&gt;" in shown
+
+
+def test_without_the_renderer_a_notebook_shows_text(report, monkeypatch):
+    from fairkit.results import rendering
+
+    def absent(result, form):
+        raise fairkit.FairkitError("vl-convert-python is not installed")
+
+    monkeypatch.setattr(rendering, "rendered", absent)
+    assert report._repr_html_().startswith("<pre>")
+    assert "demographic_parity_difference of sex" in report._repr_html_()
+
+
+def test_a_comparison_has_markdown_too(loans_model):
+    data = fairkit.load_data(loans_model.data, label="decision", favorable="approved", sensitive="sex")
+    text = fairkit.compare([loans_model.path] * 2, data).to_markdown()
+    assert "| accuracy | all rows |" in text
+    with pytest.raises(fairkit.FairkitError, match="no JUnit form"):
+        fairkit.compare([loans_model.path] * 2, data).save("x.xml")
