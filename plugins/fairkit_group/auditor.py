@@ -121,8 +121,8 @@ class GroupAuditor(Auditor):
                 if sensitive is None:
                     continue
                 totals, without = total.of(sensitive, label)
-                buckets = total.buckets(sensitive, label)[0]
-                section = Section(self, context, sensitive, label, totals, buckets, without)
+                buckets, gone = total.buckets(sensitive, label)
+                section = Section(self, context, sensitive, label, totals, buckets, without, gone)
                 found += section.disparities()
                 found += against_reference(section)
                 found += inside_strata(section, total)

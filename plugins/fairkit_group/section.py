@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.dependent import by_bucket, clustered
 from fairkit.intervals import Spread, two_sided
 from fairkit.metrics import CONFUSION, Estimate, Metric, Rate
 from fairkit.statistics import ScoreTable, Sums
@@ -19,7 +18,8 @@ from fairkit_group.misclassified import told
 from fairkit_group.parity import parity_of_scores
 from fairkit_group.ranking import SCORES, RocAuc
 from fairkit_group.simultaneous import Family
-from fairkit_group.totals import Failure
+from fairkit_group.totals import Failure, dependent
+from fairkit_group.ungrouped import ungrouped
 from fairkit_group.unknowns import Unknowns
 
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ class Section:
         Each statistic of the groups, by its key.
     buckets
         Each statistic's sums by group and bucket of clusters, where rows depend on each other.
-    without
-        Each statistic of the rows without a group.
+    without, without_buckets
+        Each statistic of the rows without a group, and by bucket.
     """
 
     def __init__(
@@ -65,13 +65,16 @@ class Section:
         totals: Mapping[str, Any],
         buckets: Mapping[str, Any] | None = None,
         without: Mapping[str, Any] | None = None,
+        without_buckets: Mapping[str, Any] | None = None,
     ) -> None:
         self.parameters, self.context = auditor.parameters, context
         self.sensitive, self.label = sensitive, label
         self.totals, self.buckets, self.without = totals, buckets or {}, without or {}
+        self.without_buckets = without_buckets or {}
         self.labelled = context.dataset.roles.label is not None
         self.about = About.of(auditor, context, sensitive, label)
         self.failures: list[Finding] = []
+        self._without_group: dict[str, GroupValue | None] = {}
         self.estimates = self._estimate_all()
 
     def _estimate_all(self) -> dict[str, tuple[Metric, Estimate]]:
@@ -92,21 +95,12 @@ class Section:
                 continue
             rng = self.context.rng(f"{cls.name} {self.sensitive} {self.label}")
             try:
-                estimates[cls.name] = (metric, self._dependent(metric, totals, metric.estimate(totals, rng)))
+                estimate = metric.estimate(totals, rng)
+                sums = self.buckets.get(metric.statistic.key)
+                estimates[cls.name] = (metric, dependent(metric, totals, estimate, sums))
             except Exception as error:
                 self.failures.append(self.about.failed(cls, error))
         return estimates
-
-    def _dependent(self, metric: Metric, totals: Any, estimate: Estimate) -> Estimate:
-        """Widen the limits where rows of one cluster depend on each other."""
-        sums = self.buckets.get(metric.statistic.key)
-        if sums is None:
-            return estimate
-        if isinstance(sums, Failure):
-            raise sums.error
-        if not isinstance(sums, ScoreTable):
-            sums = by_bucket(sums, len(estimate.values))
-        return clustered(metric, totals, estimate, sums)
 
     def _accuracy_only(self) -> bool:
         return self.context.scorer.task == "multiclass" and self.label is None
@@ -232,7 +226,7 @@ class Section:
                 "highest_group": self.about.names[known[-1]],
             }
         evidence |= self._bound(base)
-        return self.about.finding(
+        found = self.about.finding(
             metric,
             better,
             here.value,
@@ -241,6 +235,24 @@ class Section:
             evidence=evidence,
             caveats=self.about.caveats.of(estimate),
         )
+        return found if base is None else replace(found, missing=self._missing(base))
+
+    def _missing(self, name: str) -> GroupValue | None:
+        """Return a metric of the rows without a group."""
+        if not self.without:
+            return None
+        if name not in self._without_group:
+            rows = self.context.dataset.profile.missing.get(str(self.sensitive), 0)
+            rng = self.context.rng(f"{name} {self.sensitive} {self.label} missing")
+            self._without_group[name] = ungrouped(
+                self.estimates[name][0],
+                self.without,
+                self.without_buckets,
+                rows,
+                self.context.confidence,
+                rng,
+            )
+        return self._without_group[name]
 
     def _bound(self, base: str | None) -> dict[str, Any]:
         if base != RocAuc.name or not isinstance(self.totals.get(SCORES.key), ScoreTable):

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from fairkit.data.clusters import BUCKETS
-from fairkit.dependent import SCORE_BUCKETS
+from fairkit.dependent import SCORE_BUCKETS, by_bucket, clustered
 from fairkit.statistics import ScoreTable
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from fairkit.metrics import Estimate, Metric
     from fairkit.statistics import Rows, Statistic
 
 Key = tuple[str | None, str | None, str]
@@ -130,3 +131,21 @@ def summed(statistic: Statistic, rows: Rows, codes: NDArray[np.int64], n_groups:
         return statistic.first_sums(rows, codes, n_groups)
     except Exception as error:
         return Failure(error)  # a metric must not end the audit
+
+
+def dependent(metric: Metric, totals: Any, estimate: Estimate, sums: Any) -> Estimate:
+    """Widen the limits where rows of one cluster depend on each other.
+
+    Parameters
+    ----------
+    metric, totals, estimate
+        What is measured, from what, and what it says of independent rows.
+    sums
+        The totals by group and bucket; None where rows are independent.
+    """
+    if sums is None:
+        return estimate
+    if isinstance(sums, Failure):
+        raise sums.error
+    shaped = sums if isinstance(sums, ScoreTable) else by_bucket(sums, len(estimate.values))
+    return clustered(metric, totals, estimate, shaped)

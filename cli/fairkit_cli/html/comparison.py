@@ -56,6 +56,7 @@ def mitigation_page(result: MitigationResult) -> str:
     MissingRendererError
         vl-convert-python is not installed.
     """
+    from fairkit_cli.html.conditions import condition_sections
     from fairkit_cli.html.groups import group_sections
     from fairkit_cli.html.report import details, disparity_section
     from fairkit_cli.html.search import search_section
@@ -84,6 +85,7 @@ def mitigation_page(result: MitigationResult) -> str:
         tradeoff_section(result.details),
         disparity_section(after),
         *group_sections(after),
+        *condition_sections(after),
         tag("section", tag("h2", "Notes"), tag("ul", [tag("li", as_options(note)) for note in result.notes]))
         if result.notes
         else None,

@@ -12,7 +12,7 @@ from fairkit_cli.html.markup import Content, Markup, name_of, tag
 from fairkit_cli.html.page import figure, table
 from fairkit_cli.html.svg import draw
 from fairkit_cli.text.numbers import interval, number
-from fairkit_cli.text.view import group_table
+from fairkit_cli.text.view import NO_GROUP, group_table
 
 if TYPE_CHECKING:
     from fairkit.results.findings import Finding, Report
@@ -64,7 +64,13 @@ def _rates(report: Report, sensitive: str) -> Markup | None:
     ]
     columns = ("group", "rows", *(metric.replace("_", " ") for metric in metrics))
     numeric = set(range(1, len(columns)))
-    return table(columns, cells, numeric=numeric, label=f"Rates of the groups of {sensitive}")
+    shown = table(columns, cells, numeric=numeric, label=f"Rates of the groups of {sensitive}")
+    if rows[-1].group != NO_GROUP:
+        return shown
+    told = f"{NO_GROUP}: the rows without a value of "
+    return tag(
+        "div", shown, tag("p", told, name_of(sensitive), ". They are in no comparison.", class_="muted small")
+    )
 
 
 def _range(cells: Sequence[tuple[float | None, tuple[float, float] | None]]) -> tuple[float, float]:

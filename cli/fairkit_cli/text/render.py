@@ -10,6 +10,8 @@ from fairkit_cli.text.numbers import interval, number
 from fairkit_cli.text.plain import plain, to_text
 from fairkit_cli.text.ranking import disparities
 from fairkit_cli.text.view import (
+    NO_GROUP,
+    GroupRow,
     ReportView,
     about_many,
     group_table,
@@ -19,6 +21,8 @@ from fairkit_cli.text.view import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import RenderableType
     from rich.text import Text
 
@@ -149,7 +153,22 @@ def _groups(report: Report, sensitive: str) -> list[RenderableType]:
         grid.add_column(metric.replace("_", " "), justify="right")
     for row in rows:
         grid.add_row(row.group, f"{row.rows:,}", *(number(value) for value in row.values))
-    return [grid, ""]
+    return [grid, *_without_group(rows, metrics, report.confidence), ""]
+
+
+def _without_group(
+    rows: Sequence[GroupRow], metrics: Sequence[str], confidence: float
+) -> list[RenderableType]:
+    """Say what the last line is, with its intervals."""
+    if rows[-1].group != NO_GROUP:
+        return []
+    told = [
+        f"{metric.replace('_', ' ')} {number(value)} {interval(pair)}"
+        for metric, value, pair in zip(metrics, rows[-1].values, rows[-1].intervals, strict=True)
+        if value is not None
+    ]
+    text = f"{NO_GROUP}: in no comparison; {confidence:.0%} intervals: {', '.join(told)}."
+    return [plain(text, "dim")]
 
 
 def _others(report: Report) -> list[RenderableType]:

@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING
 
 from fairkit.plugins.headlines import headlines
 from fairkit.results.evidence import Failure, evidence_of
+from fairkit.results.findings import GroupValue
 from fairkit_cli.fields import as_options
 from fairkit_cli.text.ranking import disparities
 
 if TYPE_CHECKING:
     from fairkit.results.comparisons import Change, Outcome
     from fairkit.results.findings import Finding, Report, RuleResult, VerdictName
+
+
+NO_GROUP = "(no value)"
+"""What the line of rows without a sensitive value is called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +130,10 @@ def about_many(report: Report, shown: Sequence[Finding]) -> str:
 
 
 def group_table(report: Report, sensitive: str) -> tuple[list[GroupRow], list[str]]:
-    """Return the groups of a sensitive column with the metrics that people look at first."""
+    """Return the groups of a sensitive column with the metrics that people look at first.
+
+    The last row is that of the rows without a group, where there are such rows.
+    """
     found = {
         finding.metric.removesuffix("_difference"): finding
         for finding in report.findings
@@ -137,17 +145,21 @@ def group_table(report: Report, sensitive: str) -> tuple[list[GroupRow], list[st
     metrics = [metric for metric in headlines().columns(report.model.task) if metric in found]
     if not metrics:
         return [], []
-    first = found[metrics[0]].groups
     rows = [
-        GroupRow(
-            group.group,
-            group.rows,
-            tuple(found[metric].groups[place].value for metric in metrics),
-            tuple(found[metric].groups[place].interval for metric in metrics),
-        )
-        for place, group in enumerate(first)
+        _line(group.group, [found[metric].groups[place] for metric in metrics])
+        for place, group in enumerate(found[metrics[0]].groups)
     ]
+    without = [one for metric in metrics if (one := found[metric].missing) is not None]
+    if without:
+        nothing = GroupValue(group=without[0].group, rows=without[0].rows, value=None)
+        rows.append(_line(NO_GROUP, [found[metric].missing or nothing for metric in metrics]))
     return rows, metrics
+
+
+def _line(name: str, values: Sequence[GroupValue]) -> GroupRow:
+    return GroupRow(
+        name, values[0].rows, tuple(one.value for one in values), tuple(one.interval for one in values)
+    )
 
 
 MOST_CHANGES = 24
@@ -255,7 +267,7 @@ def inside(report: Report) -> list[Stratified]:
                 PooledRow(f.metric, whole.get((f.metric, sensitive)), f.value, f.interval, _agreement(f))
                 for f in findings
             ),
-            next((finding for finding in findings if finding.strata), None),
+            _shown_by_stratum(report, findings),
         )
         for (sensitive, within), findings in found.items()
     ]
@@ -265,3 +277,17 @@ def _agreement(finding: Finding) -> str:
     """Return the p-value of the test that the strata agree."""
     told = finding.evidence.get("homogeneity")
     return f"p = {told['p_value']:.2g}" if isinstance(told, Mapping) else "-"
+
+
+def _shown_by_stratum(report: Report, findings: Sequence[Finding]) -> Finding | None:
+    """Return the finding whose strata are shown: what a rule is about, else what people look at first."""
+    having = [finding for finding in findings if finding.strata]
+    ruled = [
+        one
+        for one in having
+        if any(rule.metric == one.metric and rule.within == one.within for rule in report.policy)
+    ]
+    first = [
+        one for one in having if one.metric in ("demographic_parity_difference", "mean_prediction_difference")
+    ]
+    return next(iter([*ruled, *first, *having]), None)

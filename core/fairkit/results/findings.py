@@ -144,6 +144,8 @@ class Finding:
         The columns whose strata the groups are compared in; empty where they are compared as a whole.
     strata
         The number in each stratum.
+    missing
+        The metric of the rows without a group, which are in no comparison; None where there are no such rows.
     interval_at
         The interval as a function of the confidence in (0, 1), for adjustments for multiplicity. Not serialised.
     upper_at
@@ -165,6 +167,7 @@ class Finding:
     reference: str | None = None
     within: tuple[str, ...] = ()
     strata: tuple[StratumValue, ...] = ()
+    missing: GroupValue | None = None
     interval_at: Callable[[float], Interval | None] | None = field(default=None, compare=False, repr=False)
     upper_at: Callable[[float], float | None] | None = field(default=None, compare=False, repr=False)
 
@@ -214,6 +217,7 @@ class Finding:
             **({} if self.reference is None else {"reference": self.reference}),
             **({"within": list(self.within)} if self.within else {}),
             **({"strata": [stratum.to_dict() for stratum in self.strata]} if self.strata else {}),
+            **({} if self.missing is None else {"missing": self.missing.to_dict()}),
         }
 
     @classmethod
@@ -235,6 +239,7 @@ class Finding:
             reference=record.get("reference"),
             within=tuple(record.get("within", ())),
             strata=tuple(StratumValue.from_dict(stratum) for stratum in record.get("strata", ())),
+            missing=None if record.get("missing") is None else GroupValue.from_dict(record["missing"]),
         )
 
 

@@ -41,7 +41,8 @@ def check_number(finding: Finding, report: Report, asked: frozenset[str]) -> Ite
     if fact is not None:
         yield from _range(finding, fact)
     yield from _bounds(finding)
-    for group in finding.groups:
+    without = () if finding.missing is None else (finding.missing,)
+    for group in (*finding.groups, *without):
         for text in check_place(group.value, group.interval):
             yield f"group {group.group}: {text}"
         if group.rows > report.data.rows:
@@ -77,7 +78,8 @@ def _range(finding: Finding, fact: Fact) -> Iterator[str]:
         yield f"it says that {finding.better} is better; for {finding.metric} it is {fact.better}"
     group = facts().get(fact.base, fact) if fact.base else fact
     named = [("its value", finding.value, fact)]
-    named += [(f"the value of group {one.group}", one.value, group) for one in finding.groups]
+    parts = [*finding.groups, *([] if finding.missing is None else [finding.missing])]
+    named += [(f"the value of group {one.group}", one.value, group) for one in parts]
     for what, value, wanted in named:
         if value is not None and not _inside(value, wanted):
             yield f"{what} {value:g} lies outside the range [{wanted.low:g}, {wanted.high:g}] of the metric"

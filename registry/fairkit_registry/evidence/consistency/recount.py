@@ -134,6 +134,9 @@ def check_groups(finding: Finding, report: Report, least: float) -> Iterator[str
     stated = {group.group: group.rows for group in finding.groups}
     if len(stated) != len(finding.groups):
         yield "a group is in it twice"
+    without = report.data.missing.get(finding.sensitive, 0)
+    if finding.missing is not None and finding.missing.rows != without:
+        yield f"its rows without a group are {finding.missing.rows:,}, those of the data are {without:,}"
     if finding.groups and stated != dict(sizes):
         yield f"its groups are {_sizes(stated)}, those of the data are {_sizes(sizes)}"
     if finding.value is None or finding.inconclusive is not None:
@@ -185,19 +188,19 @@ def check_pooled(report: Report, *, weighted: bool) -> Iterator[str]:
         fact = facts().get(finding.metric)
         if finding.auditor != GROUP or fact is None or fact.kind != "difference":
             continue
-        if report.data.missing.get(
-            str(finding.sensitive)
-        ):  # the rows without a group count in the whole only
+        missing = report.data.missing.get(str(finding.sensitive))
+        lines = [*finding.groups, *([] if finding.missing is None else [finding.missing])]
+        if missing and finding.missing is None:  # the rows without a group count in the whole only
             continue
         whole = overall.get((str(fact.base), _class(finding)))
-        values = known(finding)
+        values = [line.value for line in lines if line.value is not None]
         if whole is None or whole.value is None or not values or fact.base not in BETWEEN_GROUPS:
             continue
         what = f"{whole.metric} over all rows is {whole.value:g}"
         if not min(values) - ROUNDING <= whole.value <= max(values) + ROUNDING:
             yield f"{what}, outside those of the groups of {finding.sensitive}"
-        elif fact.base in OVER_ALL_ROWS and not weighted and len(values) == len(finding.groups):
-            mean = sum(g.rows * (g.value or 0) for g in finding.groups) / sum(g.rows for g in finding.groups)
+        elif fact.base in OVER_ALL_ROWS and not weighted and len(values) == len(lines):
+            mean = sum(g.rows * (g.value or 0) for g in lines) / sum(g.rows for g in lines)
             if abs(mean - whole.value) > ROUNDING * max(1.0, abs(mean)) * 1e3:
                 yield f"{what}, and the groups of {finding.sensitive} give {mean:g}"
 

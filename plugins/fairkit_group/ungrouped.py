@@ -1,0 +1,57 @@
+"""The rows without a sensitive value: a line of their own beside the groups, in no comparison."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from fairkit.data.roles import MISSING_GROUP
+from fairkit.intervals import two_sided
+from fairkit.metrics import Rate
+from fairkit.results.findings import GroupValue
+from fairkit_group.totals import Failure, dependent
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+
+    from fairkit.metrics import Metric
+
+
+def ungrouped(
+    metric: Metric,
+    without: Mapping[str, Any],
+    buckets: Mapping[str, Any],
+    rows: int,
+    confidence: float,
+    rng: np.random.Generator,
+) -> GroupValue | None:
+    """Return a metric of the rows without a group; None where there are none.
+
+    Parameters
+    ----------
+    metric
+        What is measured.
+    without, buckets
+        Each statistic of these rows as one group, and by bucket of clusters where rows depend on each other.
+    rows
+        How many they are.
+    confidence
+        Of the interval.
+    rng
+        For metrics whose interval is drawn.
+    """
+    totals = without.get(metric.statistic.key)
+    if totals is None or isinstance(totals, Failure) or not rows:
+        return None
+    try:
+        estimate = dependent(metric, totals, metric.estimate(totals, rng), buckets.get(metric.statistic.key))
+    except Exception:
+        return None  # where these rows make a metric fail, the finding about the groups says so
+    value = float(estimate.values[0])
+    if not math.isfinite(value):
+        return GroupValue(group=MISSING_GROUP, rows=rows, value=None)
+    low, high = (float(end[0]) for end in estimate.limits(two_sided(confidence)))
+    size = None if estimate.sizes is None or not isinstance(metric, Rate) else float(estimate.sizes[0])
+    return GroupValue(group=MISSING_GROUP, rows=rows, value=value, interval=(low, high), denominator=size)

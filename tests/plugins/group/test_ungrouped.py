@@ -1,0 +1,125 @@
+"""Rows without a sensitive value: a line of their own with their numbers, in no comparison, in every form."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import fairkit
+from fairkit import PredictedColumns
+from fairkit.intervals import share_limits, two_sided
+from fairkit.results.schema import validate_report
+from fairkit_cli.html.report import report_page
+from fairkit_cli.text.render import table
+from fairkit_registry.evidence.consistency.recount import check_groups, check_pooled
+
+
+def _columns(seed: int = 3, rows: int = 3000) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    sex = rng.choice(["f", "m"], rows).astype(object)
+    sex[rng.random(rows) < 0.2] = None
+    score = rng.random(rows).round(3)
+    return {
+        "sex": sex,
+        "s": score,
+        "h": (score > 0.4).astype(int),
+        "y": (rng.random(rows) < score).astype(int),
+        "who": rng.integers(0, rows // 6, rows),
+    }
+
+
+def _audit(columns: dict[str, np.ndarray], **options: object) -> fairkit.Report:
+    data = fairkit.load_data(dict(columns), label="y", favorable=1, sensitive=["sex"], **options)
+    return fairkit.audit(PredictedColumns(decision="h", score="s"), data)
+
+
+def test_the_line_has_the_rows_and_their_numbers() -> None:
+    columns = _columns()
+    report = _audit(columns)
+    gone = columns["sex"] == None  # noqa: E711 -- an array is compared
+    rest = {name: values[gone] for name, values in columns.items()}
+    found = report.find("selection_rate_difference", "sex")
+    assert [group.group for group in found.groups] == ["f", "m"]
+    line = found.missing
+    assert line is not None
+    assert line.rows == gone.sum()
+    assert line.value == pytest.approx(rest["h"].mean(), abs=1e-12)
+    low, high = share_limits(np.array([rest["h"].mean()]), np.array([gone.sum()]), two_sided(0.95))
+    assert line.interval == pytest.approx((low[0], high[0]), abs=1e-12)
+    for metric, value in (
+        ("mean_prediction", rest["s"].mean()),
+        ("true_positive_rate", rest["h"][rest["y"] == 1].mean()),
+        ("accuracy", (rest["h"] == rest["y"]).mean()),
+    ):
+        one = report.find(f"{metric}_difference", "sex").missing
+        assert one is not None
+        assert one.value == pytest.approx(value, abs=1e-9)
+        assert one.interval is not None
+        assert one.interval[0] < value < one.interval[1]
+    alone = _audit(rest | {"sex": np.where(np.arange(gone.sum()) % 2, "f", "m")})
+    line = report.find("roc_auc_difference", "sex").missing
+    assert line is not None
+    assert line.value == pytest.approx(alone.find("roc_auc").value, abs=1e-9)
+
+
+def test_rows_of_one_person_widen_it() -> None:
+    columns = _columns()
+    columns["h"] = (np.random.default_rng(1).random(600) < 0.4).astype(int)[columns["who"]]
+    wide, narrow = (
+        _audit(columns, **options).find("selection_rate_difference", "sex").missing
+        for options in ({"cluster": "who"}, {})
+    )
+    assert wide is not None
+    assert narrow is not None
+    assert wide.value == narrow.value
+    assert wide.interval is not None
+    assert narrow.interval is not None
+    assert wide.interval[1] - wide.interval[0] > 1.05 * (narrow.interval[1] - narrow.interval[0])
+
+
+def test_it_is_in_text_page_and_json() -> None:
+    report = _audit(_columns())
+    record = json.loads(json.dumps(report.to_dict()))
+    validate_report(record)
+    assert fairkit.Report.from_dict(record).to_dict() == report.to_dict()
+    line = report.find("selection_rate_difference", "sex").missing
+    assert line is not None
+    shown = " ".join(table(report, terminal=False).split())
+    assert f"(no value) {line.rows} {line.value:.3f}" in shown
+    assert f"in no comparison; 95% intervals: selection rate {line.value:.3f} [" in shown
+    page = report_page(report)
+    assert "(no value)" in page
+    assert f'<span class="value">{line.value:.3f}</span>' in page
+
+
+def test_without_missing_values_there_is_no_line() -> None:
+    columns = _columns()
+    columns["sex"] = np.where(np.arange(3000) % 2, "f", "m")
+    report = _audit(columns)
+    assert all(finding.missing is None for finding in report.findings)
+    assert "(no value)" not in table(report, terminal=False)
+
+
+def test_a_false_line_is_seen() -> None:
+    """The groups' shares and that of the rows without one make up the share of all rows."""
+    report = _audit(_columns())
+    assert not list(check_pooled(report, weighted=False))
+    place = next(
+        i for i, f in enumerate(report.findings) if f.metric == "selection_rate_difference" and f.plain
+    )
+    found = report.findings[place]
+    assert found.missing is not None
+
+    def changed(**values: object) -> fairkit.Report:
+        assert found.missing is not None
+        other = replace(found, missing=replace(found.missing, **values))
+        return replace(report, findings=(*report.findings[:place], other, *report.findings[place + 1 :]))
+
+    told = list(check_pooled(changed(value=found.missing.value + 0.05), weighted=False))
+    assert any("the groups of sex give" in text for text in told), told
+    more = changed(rows=found.missing.rows + 1)
+    told = list(check_groups(more.findings[place], more, 30))
+    assert any("rows without a group are" in text for text in told), told
