@@ -118,7 +118,7 @@ def hits(
         found["Δ " + metric.name] = bool(spread.low <= far <= spread.high)
         if metric.name == "roc_auc":
             bent, _ = dependent_distances(distances(totals), sums)
-            found["ks"] = bool((bent.limits(CONFIDENCE**0.5)[0].max() <= 0))
+            found["ks"] = bool(bent.limits(CONFIDENCE**0.5)[0].max() <= 0)
     return found
 
 

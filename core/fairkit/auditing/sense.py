@@ -122,11 +122,11 @@ class Sense:
     def measure(self, batch: Batch, said: Sequence[Predictions]) -> Seen:
         """Total one batch."""
         found = said[self.place]
-        weights = np.ones(len(batch)) if batch.weights is None else batch.weights
+        weights = batch.weights
         base: dict[str, Any] = {
             "rows": len(batch),
-            "mass": float(weights.sum()),
-            "squares": float((weights**2).sum()),
+            "mass": float(len(batch) if weights is None else weights.sum()),
+            "squares": float(len(batch)) if weights is None else _dot(weights, weights),
         }
         none = np.empty(0)
         if self.task in ("regression", "ranking"):
@@ -142,7 +142,8 @@ class Sense:
         if batch.label is not None:
             index = np.select([batch.label == value for value in self.classes], list(range(size)), size)
             true = np.bincount(index, weights, size + 1)[:size].astype(np.float64)
-            right = float(weights[predicted == index].sum())
+            same = predicted == index
+            right = float(np.count_nonzero(same) if weights is None else weights[same].sum())
         return Seen(
             **base,
             said=np.bincount(predicted, weights, size).astype(np.float64),
@@ -152,33 +153,52 @@ class Sense:
             high=float(predicted.max()),
         )
 
-    def _binary(self, batch: Batch, found: Predictions, weights: Array, base: Mapping[str, Any]) -> Seen:
+    def _binary(
+        self, batch: Batch, found: Predictions, weights: Array | None, base: Mapping[str, Any]
+    ) -> Seen:
         decision = found.decision
         assert decision is not None  # noqa: S101 -- binary predictions have decisions
-        yes = float((weights * decision).sum())
+        weighted = decision if weights is None else weights * decision
+        yes = float(weighted.sum())
         true, right = np.zeros(2), 0.0
         if self.labelled and batch.favorable is not None:
-            good = batch.favorable
-            true = np.array([weights[~good].sum(), weights[good].sum()])
-            right = float((weights * np.where(good, decision, 1 - decision)).sum())
+            good = batch.favorable.astype(np.float64)
+            favorable = float(good.sum()) if weights is None else _dot(weights, good)
+            true = np.array([base["mass"] - favorable, favorable])
+            right = base["mass"] - favorable - yes + 2 * _dot(weighted, good)
+        low, high = float(decision.min()), float(decision.max())
         more: dict[str, Any] = {}
-        if found.score is not None and self.by_output and bool(((decision == 0) | (decision == 1)).all()):
-            taken, score = decision == 1, found.score
-            near = np.abs(score - 0.5) <= ROUNDING
-            more = {
-                "apart": int(((taken != (score >= 0.5)) & ~near).sum()),
-                "refused": float(score[~taken].max(initial=-np.inf)),
-                "taken": float(score[taken].min(initial=np.inf)),
-            }
+        if found.score is not None and self.by_output and _whole(decision, low, high):
+            more = _beside_threshold(decision == 1, found.score)
         return Seen(
             **base,
             said=np.array([base["mass"] - yes, yes]),
             true=true,
             right=right,
-            low=float(decision.min()),
-            high=float(decision.max()),
+            low=low,
+            high=high,
             **more,
         )
+
+
+def _dot(one: Array, other: Array) -> float:
+    """Return Σ a b without BLAS, whose threads would wait for each other in every batch."""
+    return float(np.einsum("i,i->", one, other))
+
+
+def _whole(decision: Array, low: float, high: float) -> bool:
+    """Tell whether every decision is 0 or 1."""
+    return low >= 0 and high <= 1 and _dot(decision, decision) == float(decision.sum())
+
+
+def _beside_threshold(taken: NDArray[np.bool_], score: Array) -> dict[str, Any]:
+    """Compare decisions with those of a score of at least 0.5."""
+    other = np.flatnonzero(taken != (score >= 0.5))
+    return {
+        "apart": int((np.abs(score[other] - 0.5) > ROUNDING).sum()),
+        "refused": float(np.where(taken, -np.inf, score).max(initial=-np.inf)),
+        "taken": float(np.where(taken, score, np.inf).min(initial=np.inf)),
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import numpy as np
 
 from fairkit.data.roles import value_text
 from fairkit.errors import DataError
+from fairkit.data.words import mixed, text_words
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,10 +21,6 @@ BUCKETS = 1_024
 """Rows of one cluster share a bucket; so do those of other clusters, which are independent of them."""
 
 _SHIFT = np.uint64(54)
-_GOLDEN, _FIRST, _SECOND = (
-    np.uint64(x) for x in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
-)
-_BASE = np.uint64(0x100000001B3)
 
 
 def buckets_of(column: pa.Array, rows: NDArray[np.int64], key: int) -> NDArray[np.int64]:
@@ -42,10 +39,10 @@ def buckets_of(column: pa.Array, rows: NDArray[np.int64], key: int) -> NDArray[n
 
     from fairkit.data.arrow import as_numpy
 
-    words = _mixed(words_of(column) ^ np.uint64(key))
+    words = mixed(words_of(column) ^ np.uint64(key))
     absent = as_numpy(pc.is_null(column, nan_is_null=True))
     if absent.any():
-        words[absent] = _mixed(_mixed(rows[absent].astype(np.uint64)) ^ ~np.uint64(key))
+        words[absent] = mixed(mixed(rows[absent].astype(np.uint64)) ^ ~np.uint64(key))
     return (words >> _SHIFT).astype(np.int64)
 
 
@@ -78,14 +75,6 @@ def query_numbers(column: pa.Array, name: str, table: str) -> Words:
     return np.asarray(numbers[as_numpy(coded.indices).astype(np.int64)])
 
 
-def _mixed(words: Words) -> Words:
-    """Return the words well mixed (the finaliser of splitmix64)."""
-    mixed = words + _GOLDEN
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * _FIRST
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * _SECOND
-    return np.asarray(mixed ^ (mixed >> np.uint64(31)))
-
-
 def words_of(column: pa.Array) -> Words:
     """Return a well mixed word for each id, shape [n]: equal ids have equal words; 1 and 1.0 do.
 
@@ -101,10 +90,10 @@ def words_of(column: pa.Array) -> Words:
 
     kind = column.type
     if pa.types.is_integer(kind):
-        return _mixed(_numbers(as_numpy(column)))
+        return mixed(_numbers(as_numpy(column)))
     if pa.types.is_floating(kind) or pa.types.is_boolean(kind):
-        return _mixed(_numbers(as_numpy(pc.cast(column, pa.float64()))))
-    return _mixed(_texts(pc.cast(column, pa.large_string())))
+        return mixed(_numbers(as_numpy(pc.cast(column, pa.float64()))))
+    return text_words(pc.cast(column, pa.large_string()))
 
 
 def _numbers(values: NDArray[Any]) -> Words:
@@ -115,21 +104,3 @@ def _numbers(values: NDArray[Any]) -> Words:
     whole = (np.abs(numbers) < 2**53) & (numbers == np.round(numbers))
     as_whole = np.where(whole, numbers, 0.0).astype(np.int64).view(np.uint64)
     return np.where(whole, as_whole, numbers.view(np.uint64))
-
-
-def _texts(column: pa.Array) -> Words:
-    """Return Σ (byte + 1) base^place over each text's bytes, modulo 2^64."""
-    _, offsets_buffer, bytes_buffer = column.buffers()
-    offsets = np.frombuffer(offsets_buffer, np.int64)[column.offset : column.offset + len(column) + 1]
-    lengths = np.diff(offsets)
-    words = np.zeros(len(column), dtype=np.uint64)
-    if bytes_buffer is None or not lengths.any():
-        return words
-    raw = np.frombuffer(bytes_buffer, np.uint8)[offsets[0] : offsets[-1]]
-    starts = offsets[:-1] - offsets[0]
-    places = np.arange(len(raw)) - np.repeat(starts, lengths)
-    powers = np.cumprod(np.full(int(lengths.max()), _BASE))
-    parts = (raw.astype(np.uint64) + np.uint64(1)) * powers[places]
-    filled = lengths > 0
-    words[filled] = np.add.reduceat(parts, starts[filled])
-    return words

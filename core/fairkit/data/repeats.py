@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairkit.data.arrow import as_numpy, empty_text
+from fairkit.data.words import mixed, text_words
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 MOST = 1 << 15
 """So many distinct hashes are kept at most; all copies of a row have one hash, so their counts stay exact."""
+PIECE = 8_192
+"""So many rows are hashed at once: what that needs stays in the processor's cache."""
 FEWEST = 0.001
 """A smaller share of copies is not worth a sentence."""
 
@@ -26,7 +29,6 @@ _ID = re.compile(
     r"(^|[_\W])(id|ids|uuid|guid|ssn|email|person|customer|client|applicant|patient|employee|student|user|member)$"
 )
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_PRIME = np.uint64(0x100000001B3)
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -114,14 +116,21 @@ class RowCopies:
 
     def update(self, batch: pa.RecordBatch) -> None:
         """Count more rows."""
+        pieces = [self._update(batch.slice(start, PIECE)) for start in range(0, batch.num_rows, PIECE)]
+        if pieces:
+            self.whole.update(np.concatenate(pieces))
+
+    def _update(self, batch: pa.RecordBatch) -> Hashes:
+        """Count the ids of some rows, and return a hash of each row."""
         total = np.zeros(batch.num_rows, dtype=np.uint64)
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             hashes = column_hashes(column)
             if name in self.ids:
                 self.ids[name].update(mixed(hashes if not column.null_count else hashes[~_missing(column)]))
             total *= _STEP
-            total += hashes ^ (hashes >> np.uint64(32))
-        self.whole.update(mixed(total))
+            total += hashes
+            total ^= total >> np.uint64(32)
+        return mixed(total)
 
     def __add__(self, other: RowCopies) -> RowCopies:
         return RowCopies(
@@ -154,14 +163,6 @@ MOST_GROUPS = 20
 """A column with at most so many values is no id."""
 
 
-def mixed(hashes: Hashes) -> Hashes:
-    """Return hashes whose bits all depend on all bits (the finalizer of SplitMix64)."""
-    z = hashes + np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
-
-
 def _missing(column: pa.Array) -> NDArray[np.bool_]:
     import pyarrow.compute as pc
 
@@ -172,34 +173,18 @@ def _missing(column: pa.Array) -> NDArray[np.bool_]:
 def column_hashes(column: pa.Array) -> Hashes:
     """Return a 64-bit number for every cell, the same for the same value."""
     import pyarrow as pa
-
-    if pa.types.is_string(column.type):
-        return _texts(column)
-    if pa.types.is_boolean(column.type):
-        column = column.cast(pa.uint8())
-    values = np.asarray(as_numpy(column), dtype=np.float64) + 0.0
-    values[np.isnan(values)] = np.nan
-    hashes: Hashes = values.view(np.uint64)
-    return hashes
-
-
-def _texts(column: pa.Array) -> Hashes:
-    """Return polynomials of the bytes, one for each cell."""
     import pyarrow.compute as pc
 
-    filled = pc.fill_null(column, empty_text())
-    coded = filled.dictionary_encode()
-    if len(coded.dictionary) < len(column) // 4:
-        few: Hashes = _texts(coded.dictionary)[as_numpy(coded.indices)]
-        return few
-    _, offsets, data = filled.buffers()
-    if data is None or len(filled) == 0:
-        return np.zeros(len(filled), dtype=np.uint64)
-    bounds = np.frombuffer(offsets, "<i4")[filled.offset : filled.offset + len(filled) + 1].astype(np.int64)
-    cells = np.frombuffer(data, np.uint8)[bounds[0] : bounds[-1]].astype(np.uint64) + np.uint64(1)
-    lengths = np.diff(bounds)
-    powers = np.cumprod(np.full(max(int(lengths.max(initial=0)), 1), _PRIME, dtype=np.uint64))
-    place = np.arange(len(cells)) - np.repeat(bounds[:-1] - bounds[0], lengths)
-    sums = np.concatenate([[np.uint64(0)], np.cumsum(cells * powers[place], dtype=np.uint64)])
-    found: Hashes = sums[bounds[1:] - bounds[0]] - sums[bounds[:-1] - bounds[0]]
-    return found
+    if pa.types.is_string(column.type):
+        return text_words(pc.fill_null(column, empty_text()) if column.null_count else column)
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.uint8())
+    numbers = as_numpy(column)
+    values = numbers.astype(np.float64)
+    if numbers.dtype.kind == "f":
+        values += 0.0  # -0 is 0
+        gaps = np.isnan(values)
+        if gaps.any():
+            values[gaps] = np.nan
+    hashes: Hashes = values.view(np.uint64)
+    return hashes
