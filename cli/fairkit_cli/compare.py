@@ -9,7 +9,7 @@ import typer
 
 from fairkit.errors import ParameterError
 from fairkit_cli import options as opt
-from fairkit_cli.compared import is_report, of_reports, of_tables
+from fairkit_cli.compared import is_report, of_reports, of_tables, own_features
 from fairkit_cli.output import record_text, write
 
 if TYPE_CHECKING:
@@ -31,6 +31,14 @@ def compare(
         str | None,
         opt.option(
             "--against", "FILE", "A later table: compare one model on it with the same model on --data."
+        ),
+    ] = None,
+    features_of: Annotated[
+        list[str] | None,
+        opt.option(
+            "--features-of",
+            "MODEL=A,B",
+            "The columns that one of the models gets, in its order, where it has features of its own (repeatable).",
         ),
     ] = None,
     predictions: opt.PredictionColumns = None,
@@ -73,7 +81,16 @@ def compare(
     if output is not None:
         check_writable(output)
     if models and any(map(is_report, models)):
-        typed = (against, predictions, task, score_output, decision_output, score_kind, favorable_class)
+        typed = (
+            against,
+            features_of,
+            predictions,
+            task,
+            score_output,
+            decision_output,
+            score_kind,
+            favorable_class,
+        )
         more = (threshold, auditors, assignments, confidence)
         groups = (columns, conditions, where, sandbox)
         if any(one is not None for one in (*typed, *more)) or any(one != type(one)() for one in groups):
@@ -109,6 +126,10 @@ def compare(
     file = "test" if "test" in settings.data else "path"
     data = opt.load_dataset(columns, settings, carried, file=file, conditions=conditions)
     if against is not None:
+        if features_of:
+            raise ParameterError(
+                "--features-of is for several models on one table; with --against use --features"
+            )
         later = opt.load_dataset(replace(columns, data=against), settings, carried, conditions=conditions)
         with drawing(output_format), progress_bar() as progress:
             told_engine = {"progress": progress, **where.arguments()}
@@ -124,6 +145,7 @@ def compare(
             confidence=audited.confidence,
             seed=audited.seed,
             options=audited.options,
+            features=own_features(features_of, models or (), len(compared)),
             progress=progress,
             **where.arguments(),
         )

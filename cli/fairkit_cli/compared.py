@@ -60,6 +60,33 @@ def _read(path: str) -> Report:
     return Report.from_dict(record)
 
 
+def own_features(
+    texts: Sequence[str] | None, models: Sequence[str], many: int
+) -> list[tuple[str, ...] | None]:
+    """Read ``MODEL=A,B``: for each of `many` subjects, models first, the columns that it gets; None: those of the data.
+
+    Raises
+    ------
+    ParameterError
+        A text is not understood, or names a model that is not compared, or one twice.
+    """
+    found: list[tuple[str, ...] | None] = [None] * many
+    for text in texts or ():
+        named = [model for model in dict.fromkeys(models) if text.startswith(f"{model}=")]
+        if not named:
+            raise ParameterError(
+                f"--features-of {text!r} names none of the models {', '.join(models) or '(there are none)'}; write "
+                "MODEL=COLUMN,COLUMN"
+            )
+        model = max(named, key=len)
+        columns = tuple(name.strip() for name in text[len(model) + 1 :].split(",") if name.strip())
+        for place in (place for place, one in enumerate(models) if one == model):
+            if not columns or found[place] is not None:
+                raise ParameterError(f"--features-of names the columns of {model!r} once, and at least one")
+            found[place] = columns
+    return found
+
+
 def of_tables(
     models: Sequence[Any],
     before: Dataset,

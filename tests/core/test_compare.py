@@ -13,6 +13,7 @@ from fairkit.comparing.joint import paired_areas
 from fairkit.comparing.records import DrawnScores, Paired
 from fairkit.comparing.run import compare
 from fairkit.models.columns import PredictedColumns
+from fairkit.models.scorer import ModelOptions
 
 
 def table(rows: int, seed: int, *, groups: int = 3) -> pa.Table:
@@ -327,9 +328,66 @@ def test_bad_input():
         compare([A], data)
     with pytest.raises(fairkit.ParameterError, match="confidence"):
         compare([A, B], data, confidence=95)
-    unlabelled = fairkit.load_data(table(300, 8), sensitive=["g"])
-    with pytest.raises(fairkit.ParameterError, match="name its column with `label`"):
-        compare([A, B], unlabelled)
+
+
+def test_without_a_label_what_needs_no_outcome_is_compared():
+    source = table(900, 8)
+    with_label = compare([A, B], load(source))
+    unlabelled = fairkit.load_data(source.drop_columns(["y"]), sensitive=["g"])
+    options = ModelOptions(task="binary")
+    bare = compare([A, B], unlabelled, options=options)
+    assert not {change.metric for change in bare.changes[0]} & {"accuracy", "roc_auc", "true_positive_rate"}
+    for metric in ("demographic_parity_difference", "mean_prediction_difference", "statistical_parity_ks"):
+        one, other = (found.find(metric, "g") for found in (bare, with_label))
+        assert one.before == pytest.approx(other.before, abs=1e-8)
+        assert one.interval == pytest.approx(other.interval, abs=1e-8)
+    assert any("no label" in note for note in bare.notes)
+
+
+class Fixed:
+    """A classifier of a logistic score of the columns that it gets, in their order."""
+
+    classes_ = np.array([0, 1])
+
+    def __init__(self, *factors: float) -> None:
+        self.factors = factors
+        self.n_features_in_ = len(factors)
+
+    def predict_proba(self, matrix: np.ndarray) -> np.ndarray:
+        assert np.asarray(matrix).shape[1] == len(self.factors)
+        p = 1 / (1 + np.exp(-np.asarray(matrix, dtype=float) @ np.array(self.factors)))
+        return np.column_stack([1 - p, p])
+
+    def predict(self, matrix: np.ndarray) -> np.ndarray:
+        return (self.predict_proba(matrix)[:, 1] >= 0.5).astype(int)
+
+
+def test_models_with_features_of_their_own():
+    """A champion of two columns and a challenger of three, in another order."""
+    rng = np.random.default_rng(0)
+    columns = {name: rng.normal(size=800) for name in "uvw"} | {"g": rng.choice(["a", "b"], 800)}
+    columns["y"] = (rng.random(800) < 1 / (1 + np.exp(-columns["u"] - columns["v"]))).astype(int)
+    data = fairkit.load_data(columns, label="y", favorable=1, sensitive=["g"])
+    features = [("u", "v"), ("w", "v", "u")]
+    found = compare([Fixed(1, 1), Fixed(0.1, 1, 1)], data, features=features)
+    for model, own, place in ((Fixed(1, 1), features[0], "before"), (Fixed(0.1, 1, 1), features[1], "after")):
+        alone = fairkit.load_data(columns, label="y", favorable=1, sensitive=["g"], features=own)
+        report = fairkit.audit(model, alone)
+        for metric in ("accuracy", "roc_auc"):
+            assert getattr(found.find(metric), place) == pytest.approx(report.find(metric).value, abs=1e-12)
+    with pytest.raises(fairkit.DataError, match="nobody"):
+        compare([Fixed(1, 1), Fixed(1, 1)], data, features=[("u", "v"), ("u", "nobody")])
+
+
+def test_what_an_audit_warns_of_a_comparison_does():
+    source = table(900, 8)
+    constant = source.append_column("one", pa.array([1] * 900))
+    twice = pa.concat_tables([constant, constant.slice(0, 90)])
+    found = compare([A, PredictedColumns(decision="one")], load(twice))
+    assert any("All 990 rows get the favorable decision" in text for text in found.warnings), found.warnings
+    assert any("exact copies" in text for text in found.warnings)
+    assert found.to_dict()["warnings"] == list(found.warnings)
+    assert not compare([A, B], load(source)).warnings
 
 
 def test_a_small_group_is_undecided():

@@ -40,6 +40,7 @@ def comparison_page(result: Comparison) -> str:
             tag("h1", "Models beside ", name_of(base.name)),
             tag("p", f"On the same {result.data.rows:,} rows of ", name_of(result.data.name),
                 f", with {result.confidence:.0%} intervals of the paired differences.", class_="subject"),
+            *(tag("p", as_options(text), class_="subject") for text in result.warnings),
         )
     ]  # fmt: skip
     for model, changes in zip(result.models[1:], result.changes, strict=True):
@@ -74,6 +75,7 @@ def mitigation_page(result: MitigationResult) -> str:
                 f"{result.train_rows:,} rows to learn from, {result.test_rows:,} rows to measure on. {told}",
                 class_="subject",
             ),
+            *(tag("p", as_options(text), class_="subject") for text in after.warnings),
             verdict(after),
             tag("p", tag("strong", decisions_told(result.randomized, result.reads)), class_="verdict none"),
             tag("p", worse_told(result), class_="verdict none"),

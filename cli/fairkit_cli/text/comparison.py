@@ -47,13 +47,18 @@ def _mitigation(result: MitigationResult) -> list[RenderableType]:
     head = (
         f"{result.plugin}: {result.train_rows:,} rows to learn from, {result.test_rows:,} rows to measure on"
     )
-    parts: list[RenderableType] = [plain(head, "bold"), *first_words(result), ""]
+    parts: list[RenderableType] = [plain(head, "bold"), *warned(after.warnings), *first_words(result), ""]
     if result.search is not None:
         parts += search_parts(result.search)
     parts += change_tables(result.changes, ("before", "after"), after.confidence)
     parts += _distances(result) + _others(result) + _repeats(result)
     parts += [plain(f"· {as_options(note)}") for note in dict.fromkeys([*result.notes, *after.data.notes])]
     return parts
+
+
+def warned(warnings: Sequence[str]) -> list[RenderableType]:
+    """Return what comes before the numbers."""
+    return [plain(f"! {as_options(text)}", "yellow") for text in warnings]
 
 
 def first_words(result: MitigationResult) -> list[RenderableType]:
@@ -171,6 +176,7 @@ def _comparison(result: Comparison) -> list[RenderableType]:
     base = result.models[0].name
     parts: list[RenderableType] = [
         plain(f"{result.data.name}, {result.data.rows:,} rows: every model beside {base}", "bold"),
+        *warned(result.warnings),
         "",
     ]
     for model, changes in zip(result.models[1:], result.changes, strict=True):

@@ -53,6 +53,9 @@ def compare_reports(before: Report, after: Report) -> Comparison:
         changes=(tuple(change for one, other in shared for change in _changes(one, other)),),
         confidence=after.confidence,
         notes=tuple(_notes(before, after, len(shared))),
+        warnings=tuple(
+            f"{when}: {text}" for when, one in (("before", before), ("after", after)) for text in one.warnings
+        ),
     )
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fairkit import plugins
 from fairkit.auditing.measure import score_once
 from fairkit.auditing.prepare import Asked
+from fairkit.auditing.sense import Sense, judged
 from fairkit.auditing.subject import prepared
 from fairkit.comparing.audits import looking, with_changes
 from fairkit.comparing.changes import changes
@@ -42,6 +44,7 @@ def compare(
     confidence: float = 0.95,
     seed: int = 0,
     options: ModelOptions | Sequence[ModelOptions] | None = None,
+    features: Sequence[Sequence[str] | None] | None = None,
     progress: Progress = no_progress,
     engine: Engine | str | None = None,
     scheduler: str | None = None,
@@ -53,7 +56,7 @@ def compare(
     models
         Two or more; see `fairkit.auditing.subject.as_model`.
     data
-        The rows, with a label, from `fairkit.load_data`; or a matrix or data frame X, with `y` beside it.
+        The rows, from `fairkit.load_data`, without a label for what needs no outcomes; or a matrix or data frame X, with `y` beside it.
     y, sensitive_features, sample_weight, favorable
         What stands beside X, as scikit-learn has it: see `fairkit.load_data`.
     auditors, parameters
@@ -64,6 +67,8 @@ def compare(
         For the auditors.
     options
         What cannot be guessed about the models: the same for all, or one for each.
+    features
+        For each model the columns that it gets, in its order; None: those of the data.
     progress
         Told how many rows are scored.
     engine
@@ -87,8 +92,6 @@ def compare(
         raise ParameterError("a comparison needs two models or more")
     if not 0 < confidence < 1:
         raise ParameterError(f"confidence={confidence} is not between 0 and 1; 0.95 is usual")
-    if data.roles.label is None:
-        raise ParameterError("a comparison needs the outcome: name its column with `label`")
     if data.roles.sensitive_probability:
         raise ParameterError(
             "a comparison has no groups of which only probabilities are known; leave out `sensitive_probability`, and "
@@ -100,13 +103,21 @@ def compare(
     )
     with opened(engine, scheduler) as running:
         subjects = prepared(models, data, running.total)
-        scorers = [bound(model, data, each) for model, each in zip(subjects, told, strict=True)]
+        columns = [None] * len(models) if features is None else features
+        scorers = [
+            bound(model, data.with_features(own), each)
+            for model, each, own in zip(subjects, told, columns, strict=True)
+        ]
         pairing, used = paired_up(scorers, data)
+        senses = [Sense.of(scorer, data, place) for place, scorer in enumerate(scorers)]
         running.check(*plugins.needs_of([*used, *(asked.used if asked else ())]))
         audits = looking(asked, scorers, data, running, progress)
         readers = [reader for audit in audits for reader in audit.readers]
-        *totals, total = score_once(running, data, scorers, [*readers, pairing], progress)
-        found = comparison(pairing, total, confidence)
+        *totals, total = score_once(running, data, scorers, [*readers, *senses, pairing], progress)
+        found = replace(
+            comparison(pairing, total, confidence),
+            warnings=_warnings(senses, totals[len(readers) :], scorers, data),
+        )
         return with_changes(found, audits, totals) if audits else found
 
 
@@ -121,8 +132,20 @@ def paired_up(scorers: Sequence[Scorer], data: Dataset) -> tuple[Pairing, list[p
     tasks = {scorer.task for scorer in scorers}
     if len(tasks) > 1:
         raise ModelError(f"models with different tasks cannot be compared: {', '.join(sorted(tasks))}")
-    metrics, used = _metrics(scorers[0])
+    metrics, used = _metrics(scorers[0], labelled=data.roles.label is not None)
     return Pairing(tuple(scorers), data, tuple(metrics)), used
+
+
+def _warnings(
+    senses: Sequence[Sense], seen: Sequence[Any], scorers: Sequence[Scorer], data: Dataset
+) -> tuple[str, ...]:
+    """Return what a reader must see before the numbers: of the predictions of each model, and of the rows."""
+    told = [
+        f"{scorer.info.name}: {text}"
+        for sense, total, scorer in zip(senses, seen, scorers, strict=True)
+        for text in judged(sense, total, scorer, data).warnings
+    ]
+    return (*dict.fromkeys(told), *data.profile.warnings)
 
 
 @phase("intervals")
@@ -139,20 +162,23 @@ def comparison(pairing: Pairing, total: AllPairs, confidence: float) -> Comparis
         data=data.info(),
         changes=tuple(tuple(found) for found in each),
         confidence=confidence,
-        notes=_notes(scorers),
+        notes=_notes(scorers, data),
     )
 
 
-def _notes(scorers: Sequence[Scorer]) -> tuple[str, ...]:
+def _notes(scorers: Sequence[Scorer], data: Dataset) -> tuple[str, ...]:
     notes = [f"{scorer.info.name}: {note}" for scorer in scorers for note in scorer.info.notes]
     digests = [scorer.info.sha256 for scorer in scorers if scorer.info.sha256]
     if len(set(digests)) < len(digests):
         notes.append("Two of the models are the same file.")
+    if data.roles.label is None:
+        notes.append("There is no label, so nothing that compares with outcomes was compared.")
     return tuple(dict.fromkeys(notes))
 
 
-def _metrics(scorer: Scorer) -> tuple[list[Metric], list[plugins.Plugin]]:
-    """Return the installed metrics that suit the task, and the plugins that they are of."""
+def _metrics(scorer: Scorer, *, labelled: bool) -> tuple[list[Metric], list[plugins.Plugin]]:
+    """Return the installed metrics that suit the task and the data, and the plugins that they are of."""
     classes, used = plugins.installed_metrics()
     kind = "binary" if scorer.task == "multiclass" else scorer.task
-    return [cls() for cls in classes if kind in cls.tasks], used
+    suiting = [cls for cls in classes if kind in cls.tasks and (labelled or not cls.outcome)]
+    return [cls() for cls in suiting], used

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -172,6 +173,21 @@ class Dataset:
     def features(self) -> tuple[str, ...]:
         """The columns that a model gets, in order."""
         return self.roles.feature_names(self.columns)
+
+    def with_features(self, features: Sequence[str] | None) -> Dataset:
+        """Return the same rows for a model that gets other columns, in this order; None: as they are.
+
+        Raises
+        ------
+        DataError
+            There is no such column.
+        """
+        if features is None:
+            return self
+        require_columns(features, self.columns, role="feature", table=self.name)
+        other = copy.copy(self)
+        other.roles = replace(self.roles, features=tuple(features), drop=())
+        return other
 
     @property
     def profile(self) -> Profile:

@@ -94,6 +94,8 @@ class Comparison(Tabular, Saved):
         For each model but the first: the numbers over all rows, then disparities, then groups.
     notes
         What a reader must know.
+    warnings
+        What a reader must see before the numbers: about predictions that make no sense, and about the table's rows.
     """
 
     models: tuple[ModelInfo, ...]
@@ -101,6 +103,7 @@ class Comparison(Tabular, Saved):
     changes: tuple[tuple[Change, ...], ...]
     confidence: float = 0.95
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         """Return a line."""
@@ -153,6 +156,7 @@ class Comparison(Tabular, Saved):
             "changes": [[one.to_dict() for one in changes] for changes in self.changes],
             "confidence": self.confidence,
             "notes": list(self.notes),
+            **({"warnings": list(self.warnings)} if self.warnings else {}),
         }
 
 
