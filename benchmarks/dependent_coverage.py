@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from fairkit.data.clusters import BUCKETS, buckets_of
 from fairkit.dependent import SCORE_BUCKETS, by_bucket, clustered
-from fairkit.intervals import two_sided
+from fairkit.intervals import own_quantile
 from fairkit.statistics import Rows, Scores
 from fairkit_group.between import comparisons
 from fairkit_group.calibration import CalibrationInTheLarge, Ecce
@@ -104,9 +104,8 @@ def hits(
     rows, group, who = drawn(*setting, rng)
     buckets = buckets_of(pa.array(who), np.arange(len(who)), key)
     found = {}
-    z = two_sided(CONFIDENCE)
     for metric, estimate, totals, sums in estimates(metrics, rows, group, buckets):
-        low, high = estimate.limits(z)
+        low, high = estimate.limits(own_quantile(CONFIDENCE, estimate.correlation))
         exact = truth[metric.name]
         found[metric.name] = bool(low[0] <= exact[0] <= high[0])
         spread = next(

@@ -69,14 +69,19 @@ def comparisons(
         found.append(
             Comparison(f"{name}_ratio", "higher", lambda c: spread_ratio(values, limits, c, together))
         )
+    level = guarded if together is not None else float
     if "extreme" in between and len(values):
         if better != "lower":
             found.append(
-                Comparison(f"{name}_group_min", better, lambda c: extreme(values, limits, c, largest=False))
+                Comparison(
+                    f"{name}_group_min", better, lambda c: extreme(values, limits, level(c), largest=False)
+                )
             )
         if better != "higher":
             found.append(
-                Comparison(f"{name}_group_max", better, lambda c: extreme(values, limits, c, largest=True))
+                Comparison(
+                    f"{name}_group_max", better, lambda c: extreme(values, limits, level(c), largest=True)
+                )
             )
     kinds = ("difference", "ratio") if alias else ()
     renamed = {f"{name}_{kind}": f"{alias}_{kind}" for kind in kinds}

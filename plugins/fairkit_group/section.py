@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.intervals import Spread, two_sided
+from fairkit.intervals import Spread, own_quantile
 from fairkit.metrics import CONFUSION, Estimate, Metric, Rate
 from fairkit.statistics import ScoreTable, Sums
 from fairkit_group.about import About
@@ -261,7 +261,7 @@ class Section:
         return {"discretisation_bound": bound} if bound else {}
 
     def _group_values(self, estimate: Estimate, base: str | None) -> tuple[GroupValue, ...]:
-        low, high = estimate.limits(two_sided(self.context.confidence))
+        low, high = estimate.limits(own_quantile(self.context.confidence, estimate.correlation))
         return self.about.group_values(estimate.values, low, high, self._denominators(estimate, base))
 
     def _denominators(self, estimate: Estimate, base: str | None) -> list[float | None]:
@@ -281,7 +281,7 @@ def _one_minus(estimate: Estimate) -> Estimate:
 
 def _one_interval(estimate: Estimate) -> Callable[[float], tuple[float, float] | None]:
     def interval(confidence: float) -> tuple[float, float] | None:
-        low, high = estimate.limits(two_sided(confidence))
+        low, high = estimate.limits(own_quantile(confidence, estimate.correlation))
         finite = math.isfinite(low[0]) and math.isfinite(high[0])
         return (float(low[0]), float(high[0])) if finite else None
 

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from fairkit.data.roles import MISSING_GROUP
-from fairkit.intervals import two_sided
+from fairkit.intervals import own_quantile
 from fairkit.metrics import Rate
 from fairkit.results.findings import GroupValue
 from fairkit_group.totals import Failure, dependent
@@ -52,6 +52,6 @@ def ungrouped(
     value = float(estimate.values[0])
     if not math.isfinite(value):
         return GroupValue(group=MISSING_GROUP, rows=rows, value=None)
-    low, high = (float(end[0]) for end in estimate.limits(two_sided(confidence)))
+    low, high = (float(end[0]) for end in estimate.limits(own_quantile(confidence, estimate.correlation)))
     size = None if estimate.sizes is None or not isinstance(metric, Rate) else float(estimate.sizes[0])
     return GroupValue(group=MISSING_GROUP, rows=rows, value=value, interval=(low, high), denominator=size)

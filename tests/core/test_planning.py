@@ -144,6 +144,33 @@ def test_rules_that_cannot_be_planned_are_refused():
         fairkit.plan([Rule(metric="equalized_odds_difference", maximum=0.1)], groups=HALVES, assume=0.5)
 
 
+def test_rules_inside_strata_are_refused():
+    rule = Rule.parse("demographic_parity_difference:sex|department=0.05", "max")
+    with pytest.raises(fairkit.FairkitError, match="inside the strata of 'department'"):
+        fairkit.plan([rule], groups={"a": 0.5, "b": 0.5}, assume=0.3)
+    found = _run(
+        "--max", "demographic_parity_difference:sex|department=0.05", "--groups", "a=1,b=1", "--assume", "0.3"
+    )
+    assert found.code == 2
+    assert "inside the strata of 'department'" in " ".join(found.text.split())
+
+
+def test_a_pilot_of_dependent_rows_is_planned_from_its_width():
+    """Each person stands in the table eight times with one decision: it takes about eight times the rows."""
+    rng = np.random.default_rng(4)
+    people = {"sex": rng.choice(["f", "m"], 500), "who": np.arange(500), "h": rng.integers(0, 2, 500)}
+    rows = {name: np.repeat(values, 8) for name, values in people.items()}
+    rule = Rule(metric="demographic_parity_difference", sensitive="sex", maximum=0.2)
+    plans = []
+    for columns, roles in ((people, {}), (rows, {}), (rows, {"cluster": "who"})):
+        data = fairkit.load_data(columns, sensitive=["sex"], **roles)
+        report = fairkit.Report.from_dict(fairkit.audit(PredictedColumns(decision="h"), data).to_dict())
+        plans.append(fairkit.plan([rule], report=report).rules[0])
+    assert plans[0].rows == pytest.approx(plans[1].rows, rel=0.1)
+    assert plans[2].rows == pytest.approx(8 * plans[0].rows, rel=0.25)
+    assert any("more clusters" in note for note in plans[2].notes)
+
+
 def test_a_number_at_the_limit_has_no_plan():
     plan = fairkit.plan([GAP], groups=HALVES, assume={"female": 0.3, "male": 0.35})
     assert plan.rows is None

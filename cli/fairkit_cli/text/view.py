@@ -91,11 +91,13 @@ def _missing(report: Report) -> tuple[str, ...]:
 def _subject(report: Report) -> str:
     dropped = f", {report.data.dropped_rows:,} left out" if report.data.dropped_rows else ""
     weighted = f", weighted by {report.data.weights!r}" if report.data.weights is not None else ""
+    told = report.data.clusters
+    clusters = f", {told['count']:,} clusters of {told['column']!r}" if told else ""
     digest = f" {report.model.sha256[:12]}" if report.model.sha256 else ""
     adjusted = f", adjusted for many rules ({report.adjustment})" if report.adjustment else ""
     return (
         f"{report.model.name}{digest} ({report.model.task}) on {report.data.name} {report.data.sha256[:12]}, "
-        f"{report.data.rows:,} rows{dropped}{weighted}{adjusted}"
+        f"{report.data.rows:,} rows{dropped}{weighted}{clusters}{adjusted}"
     )
 
 

@@ -334,6 +334,9 @@ class Dataset:
             columns=profile.sheet.listed(),
             more_columns=profile.sheet.more,
             period=profile.sheet.period(),
+            clusters={}
+            if profile.clusters is None
+            else {"column": self.roles.cluster, "count": profile.clusters},
         )
 
     def _unpublished(self) -> list[str]:

@@ -73,4 +73,4 @@ def _short_words(eights: Words, starts: NDArray[np.int64], lengths: NDArray[np.i
 def _long_word(content: NDArray[np.uint8]) -> np.uint64:
     import hashlib
 
-    return np.uint64(int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little"))
+    return np.uint64(int.from_bytes(hashlib.blake2b(content.tobytes(), digest_size=8).digest(), "little"))

@@ -94,6 +94,13 @@ def plan(
     level = confidence if adjustment is None else 1 - (1 - confidence) / len(rules)
     metrics = installed()
     made = []
+    for rule in rules:
+        if rule.within:
+            raise PolicyError(
+                f"the rule on {rule.metric!r} compares inside the strata of {'+'.join(rule.within)!r}, and how many "
+                "rows that needs depends on the rows of every stratum, which no plan knows: plan the rule without "
+                "`|COLUMN`, or each stratum by itself"
+            )
     for number, rule in enumerate(rules):
         if report is not None and (width := _from_width(rule, report, metrics, level, power)) is not None:
             made.append(width)
@@ -181,19 +188,30 @@ def _one(
     )
 
 
+_MORE_CLUSTERS = (
+    "Rows of one cluster depend on each other: the rows are those of more clusters of the pilot's sizes, not more rows "
+    "of the same clusters."
+)
+
+
 def _from_width(
     rule: Rule, report: Report, metrics: Sequence[type[Metric]], level: float, power: float
 ) -> RulePlan | None:
     """Plan a number that is not made of rates from a pilot's interval, whose reach falls with the root of the rows.
 
+    So is every number of a pilot whose rows depend on each other.
+
     N = n ((z + z_power) / z reach / |limit - value|)², with the reach on the limit's side. None for rates.
     """
+    dependent = bool(report.data.clusters)
     try:
         target_of(rule.metric, metrics)
     except PolicyError:
-        finding = report.find(rule.metric, rule.sensitive)
+        pass
     else:
-        return None
+        if not dependent:
+            return None
+    finding = report.find(rule.metric, rule.sensitive)
     limit, value = limit_of(rule), finding.value
     if value is None or finding.interval is None:
         raise PolicyError(
@@ -213,7 +231,10 @@ def _from_width(
         balanced_rows=None,
         detectable=None,
         curve=(),
-        notes=(f"{rule.metric} is planned from the width of the pilot's interval, without simulation.",),
+        notes=(
+            f"{rule.metric} is planned from the width of the pilot's interval, without simulation.",
+            *((_MORE_CLUSTERS,) if dependent else ()),
+        ),
     )
 
 

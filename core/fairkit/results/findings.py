@@ -393,6 +393,8 @@ class DataInfo:
     outcome column and its favorable value, as text. `columns` are the table's columns with type and missing cells,
     `more_columns` counts those that are not listed, and `period` says from which month to which the rows are, by which
     column; empty where no column or more than one has dates.
+    `clusters` has the column of ids and their number (`column`, `count`) where rows of one id depend on each other; it is
+    empty where rows are independent.
     """
 
     name: str
@@ -409,6 +411,7 @@ class DataInfo:
     columns: tuple[Mapping[str, Any], ...] = ()
     more_columns: int = 0
     period: Mapping[str, str] = field(default_factory=dict)
+    clusters: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -427,6 +430,7 @@ class DataInfo:
             **({"columns": [dict(column) for column in self.columns]} if self.columns else {}),
             **({"more_columns": self.more_columns} if self.more_columns else {}),
             **({"period": dict(self.period)} if self.period else {}),
+            **({"clusters": dict(self.clusters)} if self.clusters else {}),
         }
 
     @classmethod
@@ -441,6 +445,7 @@ class DataInfo:
             notes=tuple(record.get("notes", ())),
             missing=record.get("missing", {}),
             weights=record.get("weights"),
+            clusters=dict(record.get("clusters", {})),
             joined=record.get("joined", {}),
             label=record.get("label"),
             favorable=record.get("favorable"),
