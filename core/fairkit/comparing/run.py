@@ -56,7 +56,8 @@ def compare(
     models
         Two or more; see `fairkit.auditing.subject.as_model`.
     data
-        The rows, from `fairkit.load_data`, without a label for what needs no outcomes; or a matrix or data frame X, with `y` beside it.
+        The rows, from `fairkit.load_data`, without a label for what needs no outcomes; or a matrix or data frame X,
+        with `y` beside it.
     y, sensitive_features, sample_weight, favorable
         What stands beside X, as scikit-learn has it: see `fairkit.load_data`.
     auditors, parameters

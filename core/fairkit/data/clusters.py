@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.data.roles import value_text
-from fairkit.errors import DataError
 from fairkit.data.words import mixed, text_words
+from fairkit.errors import DataError
 
 if TYPE_CHECKING:
     import pyarrow as pa

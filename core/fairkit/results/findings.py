@@ -392,9 +392,8 @@ class DataInfo:
     name, sha256, on, columns, rows, used, matched and unmatched; empty where none did. `label` and `favorable` are the
     outcome column and its favorable value, as text. `columns` are the table's columns with type and missing cells,
     `more_columns` counts those that are not listed, and `period` says from which month to which the rows are, by which
-    column; empty where no column or more than one has dates.
-    `clusters` has the column of ids and their number (`column`, `count`) where rows of one id depend on each other; it is
-    empty where rows are independent.
+    column; empty where no column or more than one has dates. `clusters` has the column of ids and their number
+    (`column`, `count`) where rows of one id depend on each other; it is empty where rows are independent.
     """
 
     name: str
