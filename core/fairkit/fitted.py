@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -24,6 +24,10 @@ Runner = Callable[[Mapping[str, "NDArray[Any]"]], Mapping[str, Any]]
 """Runs an exported graph on raw columns, and returns its outputs by name."""
 
 
+SMALL_ROWS = 50_000
+"""Below so many rows threads wait for each other longer than they work, most of all on a busy machine."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """How to run: what is not a parameter of the method.
@@ -33,7 +37,7 @@ class Run:
     seed
         Every random draw comes from ``numpy.random.default_rng(seed)``.
     threads
-        How many threads to use; None leaves it to the libraries.
+        How many threads to use; None leaves it to the libraries, and to `on`.
     learner
         The learner's name, for methods that take one; None is the method's first choice. Methods that say so
         take an estimator of scikit-learn's kind too.
@@ -45,6 +49,10 @@ class Run:
     threads: int | None = None
     learner: Any = None
     progress: Progress = no_progress
+
+    def on(self, rows: int) -> Run:
+        """Return the run for a table of `rows` rows: with one thread if they are few and nothing was said."""
+        return replace(self, threads=1) if self.threads is None and rows < SMALL_ROWS else self
 
     def rng(self) -> np.random.Generator:
         """Make the generator of this run."""

@@ -118,7 +118,12 @@ def fit_estimator(
     """
     learner = find_learner(name, task)
     rows = EncodedRows(
-        matrix=matrix, target=target, task=task, run=run, weights=weights, categorical=list(categorical)
+        matrix=matrix,
+        target=target,
+        task=task,
+        run=run.on(len(target)),
+        weights=weights,
+        categorical=list(categorical),
     )
     try:
         return learner().fit(rows, dict(settings or {}))

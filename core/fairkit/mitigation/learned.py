@@ -144,7 +144,7 @@ def fit_files(
     -------
     list of (model, file)
     """
-    first = methods[0]
+    first, run = methods[0], run.on(len(table))
     with phase("train"):
         models: Sequence[FittedModel]
         if len(methods) > 1 and isinstance(first, TrainsTogether):

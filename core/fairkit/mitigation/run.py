@@ -195,7 +195,7 @@ def mitigate(
     seed
         For every random draw.
     threads
-        Default: left to the libraries.
+        Default: one below 50,000 rows, else left to the libraries.
     policy
         Rules that the result is judged by (`after.verdict`).
     confidence

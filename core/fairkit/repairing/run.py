@@ -134,7 +134,7 @@ def repair(
     seed
         For every random draw.
     threads
-        Default: left to the libraries.
+        Default: one below 50,000 rows, else left to the libraries.
     confidence
         Of the intervals.
     output
@@ -174,6 +174,7 @@ def repair(
         table, held, test_data = _read(engine, data, test, holdout, seed, blind=blind)
         splits = list(dict.fromkeys(one.split for one in limits if one.split is not None))
         table = restricted(table, splits)
+        run = run.on(len(table))
         planned = _planned(table, held, splits)
         base = None if model is None else OnnxModel.load(model)
         _check_base(base, table, blind=blind)

@@ -136,7 +136,7 @@ class _Fitting(Face):
             threads=self.n_jobs if self.n_jobs != -1 else None,  # type: ignore[attr-defined]
             learner=self.learner,  # type: ignore[attr-defined]
         )
-        self.fitted_ = method.fit(table, run)
+        self.fitted_ = method.fit(table, run if self.n_jobs == -1 else run.on(len(target)))  # type: ignore[attr-defined]
         # what the file's metadata is made of; no row needs to be kept
         self._blank = table.take(np.arange(0))
 
