@@ -64,7 +64,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"html", "names", "options", "precommit", "progress"},
         {"formats", "subject"},
         {"audit", "compared", "plan", "plugins", "pytest_plugin", "registry", "report", "sign_data"},
-        {"attest", "certify", "compare", "demo", "frontier", "init", "mitigate", "watch"},
+        {"attest", "certify", "compare", "demo", "frontier", "init", "mitigate", "revoke", "verify", "watch"},
         {"main"},
     ],
 }

@@ -21,7 +21,9 @@ from fairkit_cli import (
     plugins,
     registry,
     report,
+    revoke,
     sign_data,
+    verify,
     watch,
 )
 from fairkit_cli.failures import guarded
@@ -110,8 +112,9 @@ app.command("mitigate")(with_timings(mitigate.mitigate))
 app.command("plan")(with_timings(plan.plan))
 app.command("certify")(with_timings(certify.certify))
 app.command("report")(with_timings(report.report))
+app.command("revoke")(with_timings(revoke.revoke))
 app.command("sign-data")(with_timings(sign_data.sign_data))
-app.command("verify")(with_timings(certify.verify))
+app.command("verify")(with_timings(verify.verify))
 app.add_typer(certify.key, name="key")
 app.add_typer(registry.app, name="registry")
 app.add_typer(plugins.app, name="plugins")

@@ -34,3 +34,7 @@ class VerificationError(CertificateError):
 
 class ContradictionError(VerificationError):
     """A certificate by a trusted key whose statement cannot be true: it contradicts itself."""
+
+
+class RevokedError(VerificationError):
+    """A certificate, its model or the key that signed it was revoked."""

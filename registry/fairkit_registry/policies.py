@@ -42,6 +42,8 @@ class AliasPolicy:
         PEM of the public keys of which one must have signed the audited table; empty: nobody needs to.
     sequential
         Whether the numbers that the auditor's key gave its certificates must be in the registry without a gap.
+    revokers
+        PEM of the public keys whose revocation lists count against every signature, as when the auditor's key is lost.
     """
 
     rules: tuple[Mapping[str, Any], ...] = ()
@@ -56,6 +58,7 @@ class AliasPolicy:
     min_rows: int | None = None
     data_keys: tuple[str, ...] = ()
     sequential: bool = False
+    revokers: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -72,6 +75,7 @@ class AliasPolicy:
             "min_rows": self.min_rows,
             "data_keys": list(self.data_keys),
             "sequential": self.sequential,
+            "revokers": list(self.revokers),
         }
 
     @classmethod
@@ -90,4 +94,5 @@ class AliasPolicy:
             min_rows=record.get("min_rows"),
             data_keys=tuple(record.get("data_keys", ())),
             sequential=record.get("sequential", False),
+            revokers=tuple(record.get("revokers", ())),
         )

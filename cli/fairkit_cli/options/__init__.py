@@ -28,6 +28,7 @@ from fairkit_cli.options.data import (
 from fairkit_cli.options.declare import DATA, ENGINE, MODEL, OUTPUT, POLICY, SANDBOX, option
 from fairkit_cli.options.endpoints import AskingOptions, EndpointOptions
 from fairkit_cli.options.expand import expanded
+from fairkit_cli.options.revoking import RevocationLists, Revokers, known_revocations
 from fairkit_cli.options.running import EngineOptions, SandboxOptions
 from fairkit_cli.options.search import SearchOptions
 from fairkit_cli.options.shared import (
@@ -79,6 +80,8 @@ __all__ = [
     "PredictionColumns",
     "Rename",
     "ReportFormat",
+    "RevocationLists",
+    "Revokers",
     "SandboxOptions",
     "ScoreKindName",
     "ScoreOutput",
@@ -92,6 +95,7 @@ __all__ = [
     "WatchedColumns",
     "audit_settings",
     "expanded",
+    "known_revocations",
     "load_dataset",
     "option",
     "split_names",

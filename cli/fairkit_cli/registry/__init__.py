@@ -24,6 +24,7 @@ _COMMANDS: dict[str, Callable[..., Any]] = {
     "alias": registry_aliases.alias,
     "promote": registry_aliases.promote,
     "verify": registry_aliases.verify,
+    "revocations": registry_care.revocations,
     "export": registry_care.export,
     "import": registry_care.import_archive,
     "check": registry_care.check,

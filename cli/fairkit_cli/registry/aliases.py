@@ -83,6 +83,13 @@ def alias(
             help="Whether every number that the auditor's key gave its certificates must be in this registry.",
         ),
     ] = None,
+    revoker: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="PUB",
+            help="Public key whose revocation lists count against every signature (repeatable).",
+        ),
+    ] = None,
     open_: Annotated[
         bool | None, typer.Option("--open/--closed", help="Open: no certificate needed.")
     ] = None,
@@ -106,6 +113,7 @@ def alias(
         "min_rows": min_rows,
         "data_keys": None if data_key is None else tuple(one.pem for one in load_keys(data_key)),
         "sequential": sequential,
+        "revokers": None if revoker is None else tuple(one.pem for one in load_keys(revoker)),
     }
     given = {part: value for part, value in changes.items() if value is not None}
     if like is not None and settings is not None:

@@ -128,3 +128,49 @@ def gc(
         return
     verb = "would remove" if dry_run else "removed"
     echo(f"{verb} {len(removed.files)} files, {size(removed.size)}")
+
+
+def revocations(
+    lists: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[FILE]...", help="Revocation lists to take in, or folders of them."),
+    ] = None,
+    key: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--key", help="Public key that signed them (repeatable); default: those that the aliases name."
+        ),
+    ] = None,
+    registry: RegistryOption = None,
+    output_format: opt.TableFormat = "table",
+) -> None:
+    """Take revocation lists into a registry, and show those that it has. Every later promotion heeds them."""
+    from fairkit_registry.errors import CertificateError, VerificationError
+    from fairkit_registry.evidence.keys import parse_public
+    from fairkit_registry.evidence.revocations import read, read_files
+
+    raws = read_files(lists or ())
+    with open_registry(registry) as store:
+        policies = [one.policy for one in store.aliases()]
+        pems = sorted({pem for policy in policies for pem in (*policy.keys, *policy.revokers)})
+        keys = [*load_keys(key), *(parse_public(pem) for pem in pems)]
+        try:
+            store.revoke(raws, keys)
+        except VerificationError as error:
+            echo(f"refused: {error}")
+            raise typer.Exit(FAILED) from None
+        shown = []
+        for issuer, raw in sorted(store.revocations().items()):
+            try:
+                shown.append(read(raw, keys))
+            except CertificateError:
+                say(f"note: the list of key {issuer[:16]} cannot be checked: name its public key with --key")
+    if output_format == "json":
+        print_json([one.to_dict() for one in shown])
+        return
+    for one in shown:
+        echo(
+            f"key {one.issuer[:16]}  number {one.sequence}  next update by {one.next_update:%Y-%m-%d %H:%M} UTC  "
+            f"{len(one.entries)} revoked"
+        )
+        echo(*(f"  {entry.kind} {entry.sha256[:16]}  {entry.reason}" for entry in one.entries))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import FairkitError
 from fairkit_cli.fields import as_options
-from fairkit_cli.output import FAILED, exit_code
+from fairkit_cli.output import FAILED, INCONCLUSIVE, PASSED, exit_code
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from fairkit_registry.evidence.certificate import Certificate
     from fairkit_registry.evidence.keys import PublicKey
+    from fairkit_registry.evidence.revoked import Revocations
     from fairkit_registry.store.records import Version
     from fairkit_registry.store.registry import Registry
 
@@ -32,6 +34,7 @@ class Outcome:
     held: tuple[str, ...]
     failed: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
     verdict: str | None = None
 
     @property
@@ -39,7 +42,8 @@ class Outcome:
         """The exit code: a verification that failed, else the verdict."""
         if self.failed:
             return FAILED
-        return exit_code(self.verdict)
+        code = exit_code(self.verdict)
+        return INCONCLUSIVE if code == PASSED and self.doubts else code
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -49,6 +53,7 @@ class Outcome:
             "held": list(self.held),
             "failed": list(self.failed),
             "notes": list(self.notes),
+            "doubts": list(self.doubts),
             "verdict": self.verdict,
         }
 
@@ -59,6 +64,7 @@ class Outcome:
         ]
         lines += [f"  holds: {text}" for text in self.held]
         lines += [f"  does not hold: {text}" for text in self.failed]
+        lines += [f"  cannot be decided: {text}" for text in self.doubts]
         lines += [f"  note: {text}" for text in self.notes]
         return lines
 
@@ -72,26 +78,37 @@ def version(registry: Registry, reference: str, keys: Sequence[PublicKey]) -> Ou
         There is no such version, or no key to rely on.
     """
     from fairkit_registry import names
+    from fairkit_registry.errors import VerificationError
     from fairkit_registry.exchange.describe import pinned_keys
+    from fairkit_registry.promotion.valid import of_registry
 
     wanted = names.parse(reference)
     found = registry.version(wanted)
     trusted = list(keys) or pinned_keys(registry, found.name, wanted.alias)
     if not trusted:
         raise FairkitError(_NO_KEY)
-    held, failed, good, notes = _files(registry, found, trusted)
+    try:
+        known = of_registry(registry, trusted)
+    except VerificationError as error:
+        return Outcome(subject=found.reference, held=(), failed=(as_options(str(error)),))
+    held, failed, good, notes = _files(registry, found, trusted, known)
     newest = max(good, key=lambda one: one.audited_at, default=None)
     verdict: str | None = None if newest is None else newest.report.verdict
     if wanted.alias is not None:
         verdict, told = _against_policy(registry, found, wanted.alias)
         notes += told
     return Outcome(
-        subject=found.reference, held=tuple(held), failed=tuple(failed), notes=tuple(notes), verdict=verdict
+        subject=found.reference,
+        held=tuple(held),
+        failed=tuple(failed),
+        notes=tuple(notes),
+        doubts=tuple(known.overdue(datetime.now(UTC))),
+        verdict=verdict,
     )
 
 
 def _files(
-    registry: Registry, found: Version, trusted: Sequence[PublicKey]
+    registry: Registry, found: Version, trusted: Sequence[PublicKey], known: Revocations
 ) -> tuple[list[str], list[str], list[Certificate], list[str]]:
     """Hash the model again and verify its certificates: what held, what did not, which count, and notes.
 
@@ -112,7 +129,7 @@ def _files(
         failed.append(problem)
     for digest in found.certificates:
         try:
-            one = verify(registry.certificate(digest), trusted, model_sha256=found.model)
+            one = verify(registry.certificate(digest), trusted, model_sha256=found.model, revocations=known)
         except CertificateError as error:
             others.append(f"certificate {digest[:12]}: {as_options(str(error))}")
             continue

@@ -183,12 +183,13 @@ def log(
     rows = []
     for event in events:
         version = event.body.get("version")
-        what = f"{event.name}@{version}" if version else str(event.name)
+        what = f"{event.name}@{version}" if version else event.name or "-"
         told = {
             "promote": f"-> {event.body.get('alias')}",
             "demote": f"{event.body.get('alias')}: taken from {event.name}@{event.body.get('taken_from')}",
             "alias": f"{event.body.get('alias')}: policy",
             "remove-alias": f"{event.body.get('alias')}: removed",
+            "revoke": f"list {event.body.get('sequence')} of key {str(event.body.get('issuer'))[:16]}",
         }
         more = (
             told.get(event.action) or str(event.body.get("certificate") or event.body.get("model", ""))[:12]

@@ -10,7 +10,7 @@ mitigation that made the model, the digests of fair metrics, and the time.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from fairkit.results.findings import Report
 from fairkit_registry.errors import CertificateError, ContradictionError, VerificationError
 from fairkit_registry.evidence import dsse, predicate
 from fairkit_registry.evidence.diagnosis import explain_refusal
+from fairkit_registry.evidence.revoked import Revocations, remembered
 from fairkit_registry.evidence.sequence import Place
 from fairkit_registry.evidence.statement import PAYLOAD_TYPE, STATEMENT_TYPE, read_limited
 from fairkit_registry.jsonio import StrictJsonError, canonical, read_object
@@ -41,6 +42,8 @@ class Certificate:
     ----------
     sha256
         Digest of the certificate file.
+    statement_sha256
+        Digest of the signed statement in it; revocations name this one, however the file is wrapped.
     model_sha256, model_name
         The subject: digest and name of the ONNX file. The digest is None where no model was seen: the subject is then
         the table, and the name says which of its columns were audited.
@@ -65,6 +68,7 @@ class Certificate:
     """
 
     sha256: str
+    statement_sha256: str
     model_sha256: str | None
     model_name: str
     report: Report
@@ -88,6 +92,7 @@ class Certificate:
         """Return a summary for people and programs; the findings are in `report`."""
         return {
             "sha256": self.sha256,
+            "statement_sha256": self.statement_sha256,
             "model": None
             if self.model_sha256 is None
             else {"name": self.model_name, "sha256": self.model_sha256},
@@ -133,8 +138,9 @@ def verify(
     model_sha256: str | None = None,
     data_sha256: str | None = None,
     full: bool = True,
+    revocations: Revocations | None = None,
 ) -> Certificate:
-    """Check a certificate: signature by a trusted key, form, and whether it is about this model and data.
+    """Check a certificate: signature by a trusted key, not revoked; form; whether it is about this model and data.
 
     The signature comes first; only the very bytes that it covers are parsed. Keys inside the file
     are never used.
@@ -150,9 +156,13 @@ def verify(
     full
         Whether to hold the statement against the JSON Schema and against itself too. Only for display may it be left
         out: it takes a library that takes long to load.
+    revocations
+        What counts no longer; by default the newest lists by the trusted keys that this user has seen.
 
     Raises
     ------
+    RevokedError
+        Every trusted signature on it was revoked.
     VerificationError
         The certificate is refused; the message says what does not hold.
     CertificateError
@@ -170,14 +180,32 @@ def verify(
     certificate = _interpret(
         envelope.payload, raw, tuple(key.keyid for key in good), verified=True, full=full
     )
+    known = remembered(trusted) if revocations is None else revocations
+    counting = known.standing(
+        certificate.keyids,
+        statement_sha256=certificate.statement_sha256,
+        model_sha256=certificate.model_sha256,
+    )
+    certificate = replace(certificate, keyids=counting)
     check_model(certificate, model_sha256)
+    check_data(certificate, data_sha256)
+    return certificate
+
+
+def check_data(certificate: Certificate, data_sha256: str | None) -> None:
+    """Refuse a certificate that is about another table.
+
+    Raises
+    ------
+    VerificationError
+        It is.
+    """
     if data_sha256 not in (None, certificate.report.data.sha256):
         raise VerificationError(
             "the certificate is about other data: it names SHA-256 "
             f"{certificate.report.data.sha256[:16]}..., "
             f"the table given has {str(data_sha256)[:16]}... (digest of columns, types and values in order)"
         )
-    return certificate
 
 
 def check_model(certificate: Certificate, model_sha256: str | None) -> None:
@@ -266,6 +294,7 @@ def _interpret(
         check_statement(report, body["settings"])
     return Certificate(
         sha256=hashlib.sha256(raw).hexdigest(),
+        statement_sha256=hashlib.sha256(payload).hexdigest(),
         model_sha256=report.model.sha256,
         model_name=report.model.name if report.model.unseen else name,
         report=report,

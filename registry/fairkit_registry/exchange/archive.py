@@ -30,6 +30,7 @@ CONFIG = "application/vnd.fairkit.version.v1+json"
 MODEL = "application/vnd.fairkit.model.v1.onnx"
 CERTIFICATE = "application/vnd.dsse.envelope.v1+json"
 PUBLIC_KEY = "application/x-pem-file"
+REVOCATIONS = "application/vnd.fairkit.revocations.v1+json"
 TITLE = "org.opencontainers.image.title"
 REF = "org.opencontainers.image.ref.name"
 LAYOUT = b'{"imageLayoutVersion":"1.0.0"}'
@@ -123,7 +124,8 @@ def _write(
     manifests = []
     for version in versions:
         aliases = [one for one in registry.aliases(version.name) if one.version == version.version]
-        pems = {pem for alias in registry.aliases(version.name) for pem in alias.policy.keys}
+        policies = [alias.policy for alias in registry.aliases(version.name)]
+        pems = {pem for policy in policies for pem in (*policy.keys, *policy.revokers)}
         trusted = [*(parse_public(pem) for pem in sorted(pems)), *extra]
         manifest = _manifest(writer, registry, version, {key.keyid: key for key in trusted})
         annotations = {REF: f"{version.name}-{version.version}", "dev.fairkit.name": version.name}
@@ -145,6 +147,9 @@ def _manifest(
         layers.append(writer.content(registry.certificate(digest), CERTIFICATE, {TITLE: title}))
     for keyid, key in sorted(keys.items()):
         layers.append(writer.content(key.pem.encode("ascii"), PUBLIC_KEY, {TITLE: f"{keyid[:16]}.pub"}))
+    for keyid, raw in sorted(registry.revocations().items()):
+        if keyid in keys:
+            layers.append(writer.content(raw, REVOCATIONS, {TITLE: f"{keyid[:16]}.revocations.json"}))
     record = version.to_dict()
     config = {
         key: record[key] for key in ("name", "version", "filename", "parent", "tags", "notes", "added_at")

@@ -11,6 +11,8 @@ from fairkit_registry.blobs import BlobStore, Staged
 from fairkit_registry.errors import ArchiveError, CertificateError, KeyFileError
 from fairkit_registry.evidence import certificate
 from fairkit_registry.evidence.keys import PublicKey, parse_public
+from fairkit_registry.evidence.revoked import remembered
+from fairkit_registry.exchange.carried import carried_lists, take_newer
 from fairkit_registry.exchange.layout import LARGEST_DOCUMENT, Arrival, arrivals
 from fairkit_registry.exchange.tarread import members
 from fairkit_registry.store import events, tables
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fairkit_registry.evidence.certificate import Certificate
+    from fairkit_registry.evidence.revocations import RevocationList
     from fairkit_registry.store.records import Version
     from fairkit_registry.store.registry import Registry
 
@@ -108,7 +111,9 @@ def import_archive(
         found = _take_in(staging, path, most_bytes)
         if name is not None and len({one.name for one in found}) > 1:
             raise ArchiveError("--name goes with an archive of one model; this one holds several")
-        inspected = [_inspect(one, trusted) for one in found]
+        carried = carried_lists(found, trusted)
+        inspected = [_inspect(one, trusted, carried) for one in found]
+        take_newer(registry, carried, trusted)
         with registry.index.write() as connection:
             registry.confirm(connection)
             renamed: dict[str, tuple[str, int]] = {}
@@ -142,15 +147,17 @@ def look_into(
         As for `import_archive`.
     """
     with staging_in(BlobStore(scratch)) as staging:
+        found = _take_in(staging, path, most_bytes)
+        carried = carried_lists(found, trusted)
         return [
             Imported(
                 origin=f"{one.name}@{one.version}",
                 version=None,
                 new=False,
-                certificates=_inspect(one, trusted),
+                certificates=_inspect(one, trusted, carried),
                 carried_keys=_carried(one),
             )
-            for one in _take_in(staging, path, most_bytes)
+            for one in found
         ]
 
 
@@ -174,8 +181,13 @@ def _take_in(staging: Staging, path: Path, most_bytes: int) -> list[Arrival]:
     return arrivals(documents["index.json"], blobs)
 
 
-def _inspect(arrival: Arrival, trusted: Sequence[PublicKey]) -> tuple[Certificate, ...]:
-    """Look at a version's files; with keys, every certificate must be signed by one of them."""
+def _inspect(
+    arrival: Arrival, trusted: Sequence[PublicKey], lists: Sequence[RevocationList]
+) -> tuple[Certificate, ...]:
+    """Look at a version's files; with keys, every certificate must be signed by one of them that is not revoked."""
+    known = remembered(trusted)
+    for one in lists:
+        known = known.merge(one, "came along or was seen by this user")
     where = f"{arrival.name}@{arrival.version}"
     onnxfile.check_file(arrival.model.path, shown=Path(arrival.filename))
     if trusted and not arrival.certificates:
@@ -188,7 +200,9 @@ def _inspect(arrival: Arrival, trusted: Sequence[PublicKey]) -> tuple[Certificat
             found.append(certificate.check_subject(raw, arrival.model.digest, where=label))
             continue
         try:
-            found.append(certificate.verify(raw, trusted, model_sha256=arrival.model.digest))
+            found.append(
+                certificate.verify(raw, trusted, model_sha256=arrival.model.digest, revocations=known)
+            )
         except CertificateError as error:
             raise type(error)(f"{label}: {error}") from None
     return tuple(found)

@@ -31,6 +31,7 @@ class Arrival:
     model: Staged
     certificates: tuple[Staged, ...]
     keys: tuple[Staged, ...]
+    revocations: tuple[Staged, ...] = ()
 
     @property
     def origin(self) -> str:
@@ -97,7 +98,8 @@ def _arrival(manifest: dict[str, Any], staged: Mapping[str, Staged]) -> Arrival:
     layers = manifest.get("layers")
     if not isinstance(layers, list):
         raise ArchiveError("the archive is refused: a manifest has no layers")
-    files: dict[str, list[Staged]] = {archive.MODEL: [], archive.CERTIFICATE: [], archive.PUBLIC_KEY: []}
+    kinds = (archive.MODEL, archive.CERTIFICATE, archive.PUBLIC_KEY, archive.REVOCATIONS)
+    files: dict[str, list[Staged]] = {kind: [] for kind in kinds}
     for layer in layers:
         blob = _find(layer, staged, "layer")
         if layer.get("mediaType") not in files:
@@ -116,6 +118,7 @@ def _arrival(manifest: dict[str, Any], staged: Mapping[str, Staged]) -> Arrival:
             model=files[archive.MODEL][0],
             certificates=tuple(files[archive.CERTIFICATE]),
             keys=tuple(files[archive.PUBLIC_KEY]),
+            revocations=tuple(files[archive.REVOCATIONS]),
         )
     except ArchiveError:
         raise

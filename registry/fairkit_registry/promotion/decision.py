@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from fairkit_registry.evidence.revoked import Revocations
+
 if TYPE_CHECKING:
     from datetime import datetime
 
@@ -72,6 +74,7 @@ class Case:
     version: Version
     alias: Alias
     now: datetime
+    revocations: Revocations = field(default_factory=Revocations)
     reasons: list[Reason] = field(default_factory=list)
 
     def refuse(self, text: str) -> None:

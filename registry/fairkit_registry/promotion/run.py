@@ -6,13 +6,15 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from fairkit_registry import names
+from fairkit_registry.errors import CertificateError, RegistryError
+from fairkit_registry.evidence.predicate import time_text
 from fairkit_registry.policies import AliasPolicy
 from fairkit_registry.promotion.current import check_current
 from fairkit_registry.promotion.decision import Case, Decision, Reason
 from fairkit_registry.promotion.demands import check_age, check_rules
 from fairkit_registry.promotion.pinned import check_rows, check_settings, fitting, note_choices
 from fairkit_registry.promotion.sequential import check_sequence
-from fairkit_registry.promotion.valid import newest, of_current, on_data, trusted_keys, valid
+from fairkit_registry.promotion.valid import newest, of_current, on_data, revoked, trusted_keys, valid
 from fairkit_registry.store.records import Alias
 
 if TYPE_CHECKING:
@@ -58,6 +60,7 @@ def evaluate(registry: Registry, reference: str, alias: str, *, now: datetime | 
             changed_at="",
         )
     case = Case(registry, version, holder, now or datetime.now(UTC))
+    _heed_revocations(case)
     problem = registry.blobs.problem(version.model)
     if problem is not None:
         case.refuse(f"the model file is not what was added: {problem}")
@@ -83,7 +86,7 @@ def promote(registry: Registry, reference: str, alias: str, *, now: datetime | N
         There is no such version, or the registry cannot be written.
     """
     while True:
-        about = registry.certificates(model=registry.version(reference).model)
+        about = registry.certificates(model=registry.version(reference).model), registry.revocations()
         decision = evaluate(registry, reference, alias, now=now)
         if decision.verdict != "pass":
             return decision
@@ -91,7 +94,10 @@ def promote(registry: Registry, reference: str, alias: str, *, now: datetime | N
             # The decision took time. It counts only for what it was made about: the alias, and the version
             # with these certificates, its own and those of other versions with its file (a newer one would decide).
             still = registry.alias(decision.version.name, alias), registry.version(decision.version.reference)
-            if still != (decision.alias, decision.version) or _certificates(registry, decision) != about:
+            if (
+                still != (decision.alias, decision.version)
+                or (_certificates(registry, decision), registry.revocations()) != about
+            ):
                 continue
             counted = None if decision.certificate is None else decision.certificate.sha256
             registry.point(connection, decision.version, decision.alias, counted)
@@ -132,6 +138,21 @@ def _decide(case: Case, trusted: Sequence[PublicKey], held: Certificate | None) 
         if policy.sequential:
             check_sequence(case, one, trusted)
     return candidates[-1]
+
+
+def _heed_revocations(case: Case) -> None:
+    """Learn what was revoked; what cannot be known is a refusal or a doubt."""
+    try:
+        case.revocations = revoked(case.registry, case.alias.policy)
+    except (CertificateError, RegistryError) as error:
+        case.refuse(f"what was revoked cannot be told: {error}")
+    for text in case.revocations.overdue(case.now):
+        case.doubt(text)
+    entry = case.revocations.listed("model", case.version.model)
+    if entry is not None:
+        case.refuse(
+            f"the model {case.version.model[:16]} was revoked at {time_text(entry.at)}: {entry.reason}"
+        )
 
 
 def _hold_against(case: Case, deciding: Certificate, held: Certificate | None) -> None:

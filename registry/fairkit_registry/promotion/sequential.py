@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from fairkit_registry.errors import CertificateError, RegistryError
 from fairkit_registry.evidence import certificate as certificates
+from fairkit_registry.evidence.revoked import Revocations
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -82,7 +83,9 @@ def _of_key(case: Case, key: PublicKey) -> Iterator[_Known]:
     """Yield every certificate of the registry that the key has signed, whatever model it is about."""
     for digest in case.registry.certificates():
         try:
-            found = certificates.verify(case.registry.certificate(digest), [key], full=False)
+            found = certificates.verify(
+                case.registry.certificate(digest), [key], full=False, revocations=Revocations()
+            )
         except (CertificateError, RegistryError):
             continue  # of another key, or damaged: then its number is missing
         for place in found.sequence:

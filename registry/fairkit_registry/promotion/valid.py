@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from fairkit_registry.errors import CertificateError, ContradictionError, RegistryError
 from fairkit_registry.evidence import certificate as certificates
 from fairkit_registry.evidence.keys import parse_public
+from fairkit_registry.evidence.revocations import read as read_list
+from fairkit_registry.evidence.revoked import remembered
 from fairkit_registry.promotion.decision import Case
 
 if TYPE_CHECKING:
@@ -14,13 +16,40 @@ if TYPE_CHECKING:
 
     from fairkit_registry.evidence.certificate import Certificate
     from fairkit_registry.evidence.keys import PublicKey
+    from fairkit_registry.evidence.revoked import Revocations
     from fairkit_registry.policies import AliasPolicy
     from fairkit_registry.store.records import Version
+    from fairkit_registry.store.registry import Registry
 
 
 def trusted_keys(policy: AliasPolicy) -> list[PublicKey]:
     """Return the keys that an alias trusts."""
     return [parse_public(pem) for pem in policy.keys]
+
+
+def revoked(registry: Registry, policy: AliasPolicy) -> Revocations:
+    """Return what counts no longer for an alias: by the registry's lists, and by those that this user has seen.
+
+    Raises
+    ------
+    CertificateError
+        Two lists contradict each other, or one is damaged.
+    RegistryError
+        A list's file is missing or was changed.
+    """
+    return of_registry(registry, trusted_keys(policy), [parse_public(pem) for pem in policy.revokers])
+
+
+def of_registry(
+    registry: Registry, trusted: Sequence[PublicKey], revokers: Sequence[PublicKey] = ()
+) -> Revocations:
+    """Return what counts no longer by lists of these keys, as `revoked` does."""
+    known = remembered(trusted, revokers)
+    for keyid, raw in registry.revocations().items():
+        keys = [key for key in (*trusted, *revokers) if key.keyid == keyid]
+        if keys:  # a list by somebody whom this alias does not trust says nothing here
+            known = known.merge(read_list(raw, keys), "is in the registry or was seen by this user")
+    return known
 
 
 def valid(case: Case, version: Version, trusted: Sequence[PublicKey]) -> Iterator[Certificate]:
@@ -36,7 +65,7 @@ def valid(case: Case, version: Version, trusted: Sequence[PublicKey]) -> Iterato
     for digest in (*version.certificates, *sorted(elsewhere)):
         try:
             raw = case.registry.certificate(digest)
-            yield certificates.verify(raw, trusted, model_sha256=version.model)
+            yield certificates.verify(raw, trusted, model_sha256=version.model, revocations=case.revocations)
             good += 1
         except (ContradictionError, RegistryError) as error:
             case.refuse(f"certificate {digest[:12]} of {version.reference} does not count: {error}")
@@ -67,6 +96,6 @@ def of_current(case: Case, trusted: Sequence[PublicKey]) -> Certificate | None:
     if case.alias.version is None:
         return None
     current = case.registry.version(f"{case.version.name}@{case.alias.version}")
-    quiet = Case(case.registry, current, case.alias, case.now)
+    quiet = Case(case.registry, current, case.alias, case.now, case.revocations)
     found = newest(on_data(valid(quiet, current, trusted), case.alias.policy))
     return found[-1] if found else None

@@ -31,7 +31,7 @@ class Event:
     at
         When, UTC.
     action
-        ``add``, ``certify``, ``alias``, ``promote``, ``demote``, ``remove-alias`` or ``import``.
+        ``add``, ``certify``, ``alias``, ``promote``, ``demote``, ``remove-alias``, ``revoke`` or ``import``.
     name
         The model it is about.
     body
@@ -78,7 +78,9 @@ def _digest(event: Event) -> str:
     return fingerprint({key: value for key, value in event.to_dict().items() if key != "digest"})
 
 
-def append(connection: sqlite3.Connection, action: str, name: str, body: dict[str, Any], *, at: str) -> str:
+def append(
+    connection: sqlite3.Connection, action: str, name: str | None, body: dict[str, Any], *, at: str
+) -> str:
     """Add an event to the end of the chain, inside the caller's write transaction; return its digest."""
     last = connection.execute("SELECT seq, digest FROM events ORDER BY seq DESC LIMIT 1").fetchone()
     seq, previous = (1, GENESIS) if last is None else (last["seq"] + 1, last["digest"])
@@ -149,6 +151,13 @@ def of_model(connection: sqlite3.Connection, name: str | None) -> Iterator[Event
     """Yield the events of a model (or all), the oldest first."""
     rows = connection.execute("SELECT * FROM events WHERE ? IS NULL OR name = ? ORDER BY seq", (name, name))
     return map(_event, rows)
+
+
+def revocations(connection: sqlite3.Connection) -> dict[str, str]:
+    """Return the digest of the newest revocation list of each issuer."""
+    rows = connection.execute("SELECT body FROM events WHERE action = 'revoke' ORDER BY seq")
+    bodies = [json.loads(row["body"]) for row in rows]
+    return {body["issuer"]: body["list"] for body in bodies}
 
 
 def walk(connection: sqlite3.Connection) -> Iterator[Event | str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit_registry import names
 from fairkit_registry.evidence.certificate import LARGEST_CERTIFICATE
+from fairkit_registry.evidence.revocations import LARGEST
 from fairkit_registry.store import events, tables
 from fairkit_registry.store.records import Alias, Version, read_alias, read_version
 
@@ -115,6 +116,18 @@ class ReadableRegistry(OpenRegistry):
                 (model, model),
             )
             return tuple(row["digest"] for row in rows)
+
+    def revocations(self) -> dict[str, bytes]:
+        """Return the newest revocation list of each issuer, by the issuer's key id, after hashing it again.
+
+        Raises
+        ------
+        RegistryError
+            A list's file is missing or was changed.
+        """
+        with self.index.read() as connection:
+            newest = events.revocations(connection)
+        return {issuer: self.blobs.read(digest, limit=LARGEST) for issuer, digest in newest.items()}
 
     def model_path(self, version: Version) -> Path:
         """Return the path of a version's ONNX file, after hashing the file again.

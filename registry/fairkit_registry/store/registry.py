@@ -9,6 +9,7 @@ from fairkit.errors import did_you_mean
 from fairkit.support.escaping import visible
 from fairkit_registry import names, onnxfile
 from fairkit_registry.errors import RegistryError
+from fairkit_registry.evidence import revocations
 from fairkit_registry.jsonio import canonical
 from fairkit_registry.store import events, tables
 from fairkit_registry.store.records import Alias, Version, read_alias
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    from fairkit_registry.evidence.keys import PublicKey
+    from fairkit_registry.evidence.revocations import RevocationList
     from fairkit_registry.policies import AliasPolicy
 
 from fairkit_registry.store.opened import INDEX_FILE
@@ -141,6 +144,43 @@ class Registry(ReadableRegistry):
                     if certificate.digest not in known:
                         tables.attach(connection, self.blobs, version, certificate, at)
                 return tables.find_version(connection, version.name, version.version)
+
+    def revoke(self, raws: Sequence[tuple[str, bytes]], keys: Sequence[PublicKey]) -> list[RevocationList]:
+        """Take in revocation lists, all or none; a promotion heeds those by keys and revokers of its alias.
+
+        Parameters
+        ----------
+        raws
+            Name and bytes of each.
+        keys
+            Of which one must have signed each.
+
+        Raises
+        ------
+        VerificationError
+            One is not signed by any of the keys, is older than what is here, or takes a revocation back.
+        RegistryError
+            The registry cannot be written.
+        """
+        found = [revocations.read(raw, keys, where=name) for name, raw in raws]
+        with self.staging() as staged, self.index.write() as connection:
+            held = {
+                issuer: revocations.read(raw, keys)
+                for issuer, raw in self.revocations().items()
+                if issuer in {one.issuer for one in found}
+            }
+            for one in sorted(found, key=lambda one: one.sequence):
+                known = held.get(one.issuer)
+                if known is not None:
+                    one.check_follows(known, "is in the registry")
+                if known is None or known.sha256 != one.sha256:
+                    tables.keep(
+                        connection, self.blobs, staged.take(self.blobs.stage([one.raw])), "revocations"
+                    )
+                    body = {"list": one.sha256, "issuer": one.issuer, "sequence": one.sequence}
+                    events.append(connection, "revoke", None, body, at=events.now())
+                held[one.issuer] = one
+        return found
 
     def set_alias(self, name: str, alias: str, policy: AliasPolicy) -> Alias:
         """Make an alias, or give it another policy; what it points to stays.

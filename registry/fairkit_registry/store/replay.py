@@ -23,6 +23,7 @@ class Replayed:
     versions: dict[str, Any] = field(default_factory=dict)
     owned: set[tuple[str, int, str]] = field(default_factory=set)
     aliases: dict[str, Any] = field(default_factory=dict)
+    lists: set[str] = field(default_factory=set)
 
     def add(self, event: Event) -> None:
         """Do an event again."""
@@ -40,6 +41,8 @@ class Replayed:
             # an older version of the program wrote fewer conditions, each of which has a default
             policy = AliasPolicy.from_dict(body["policy"]).to_dict()
             self.aliases[f"{name}@{body['alias']}"] = (policy, *held[1:3], event.at)
+        elif event.action == "revoke":
+            self.lists.add(body["list"])
         elif event.action == "remove-alias":
             self.aliases.pop(f"{name}@{body['alias']}", None)
         elif event.action in ("promote", "demote"):
@@ -48,7 +51,11 @@ class Replayed:
 
     def blobs(self) -> set[str]:
         """Return the digests of all files that the log refers to."""
-        return {version[0] for version in self.versions.values()} | {digest for _, _, digest in self.owned}
+        return (
+            {version[0] for version in self.versions.values()}
+            | {digest for _, _, digest in self.owned}
+            | self.lists
+        )
 
 
 def replayed(chain: Iterable[Event]) -> Replayed:

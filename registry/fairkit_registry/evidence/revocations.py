@@ -1,0 +1,243 @@
+"""Revocation: a signed, numbered list of certificates, models and keys that count no longer.
+
+A list is an in-toto Statement v1 about its issuer's key, in a DSSE envelope. Each list of an issuer has the entries of
+the one before it and more: what is revoked stays revoked, so that nobody who steals a key can take that back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from fairkit_registry.blobs import is_digest
+from fairkit_registry.errors import CertificateError, VerificationError
+from fairkit_registry.evidence import dsse
+from fairkit_registry.evidence.predicate import read_time, time_text
+from fairkit_registry.evidence.statement import PAYLOAD_TYPE, STATEMENT_TYPE, read_limited, statement
+from fairkit_registry.jsonio import StrictJsonError, canonical, read_object
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from fairkit_registry.evidence.keys import PublicKey
+    from fairkit_registry.evidence.signers import Signer
+
+TYPE = "https://fairkit.dev/revocation/v1"
+"""The predicate type. It is a name; nothing is ever fetched from it."""
+LARGEST = 16 << 20
+"""Bytes of the largest list that is read."""
+
+Kind = Literal["certificate", "model", "key"]
+KINDS: tuple[Kind, ...] = ("certificate", "model", "key")
+_MOST = 10**9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One thing that counts no longer.
+
+    Attributes
+    ----------
+    kind
+        What it is.
+    sha256
+        Of the certificate's statement (not of its file, which can be wrapped anew), of the ONNX file, or the key's id.
+    reason
+        Why, for people.
+    at
+        When it was revoked, as the issuer says.
+    """
+
+    kind: Kind
+    sha256: str
+    reason: str
+    at: datetime
+
+    @property
+    def target(self) -> tuple[str, str]:
+        """What is revoked, without why and when."""
+        return self.kind, self.sha256
+
+    def to_dict(self) -> dict[str, str]:
+        """Return the JSON form."""
+        return {"kind": self.kind, "sha256": self.sha256, "reason": self.reason, "at": time_text(self.at)}
+
+    @classmethod
+    def from_dict(cls, record: Any) -> Entry:
+        """Read the JSON form; ValueError, TypeError or KeyError where it is none."""
+        if (
+            record["kind"] not in KINDS
+            or not is_digest(record["sha256"])
+            or not isinstance(record["reason"], str)
+        ):
+            raise ValueError("an entry has no kind, digest or reason")
+        at = read_time(record["at"])
+        return cls(kind=record["kind"], sha256=record["sha256"], reason=record["reason"], at=at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevocationList:
+    """A list whose signature was checked.
+
+    Attributes
+    ----------
+    issuer
+        Id of the key that issued and signed it.
+    sequence
+        Its number, from 1; a newer list of the issuer has a larger one.
+    issued_at, next_update
+        When it was made, and until when the issuer stands by it: later nothing can be decided without a newer list.
+    entries
+        What is revoked.
+    sha256, raw
+        Digest of the file, and its bytes.
+    """
+
+    issuer: str
+    sequence: int
+    issued_at: datetime
+    next_update: datetime
+    entries: tuple[Entry, ...]
+    sha256: str
+    raw: bytes = field(repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form of what it says."""
+        return {
+            "issuer": self.issuer,
+            "sequence": self.sequence,
+            "issuedAt": time_text(self.issued_at),
+            "nextUpdate": time_text(self.next_update),
+            "revoked": [one.to_dict() for one in self.entries],
+        }
+
+    def check_follows(self, older: RevocationList, where: str) -> None:
+        """Refuse to take this list after another one of the same issuer.
+
+        Raises
+        ------
+        VerificationError
+            It is older, is another one with the same number, or takes a revocation back.
+        """
+        if self.sha256 == older.sha256:
+            return
+        key = self.issuer[:16]
+        if self.sequence < older.sequence:
+            raise VerificationError(
+                f"the revocation list number {self.sequence} of key {key} is older than number {older.sequence}, "
+                f"which {where}"
+            )
+        if self.sequence == older.sequence:
+            raise VerificationError(
+                f"key {key} has signed two revocation lists with the number {self.sequence}; the other one {where}"
+            )
+        lost = {one.target for one in older.entries} - {one.target for one in self.entries}
+        if lost:
+            kind, digest = min(lost)
+            raise VerificationError(
+                f"the revocation list number {self.sequence} of key {key} takes back the revocation of {kind} "
+                f"{digest[:16]} in number {older.sequence}, which {where}; what is revoked stays revoked"
+            )
+
+
+def issue(
+    signer: Signer,
+    entries: Iterable[Entry],
+    *,
+    previous: RevocationList | None,
+    next_update: datetime,
+    issued_at: datetime | None = None,
+) -> bytes:
+    """Sign the next list of an issuer.
+
+    Parameters
+    ----------
+    signer
+        The issuer's key.
+    entries
+        What is revoked besides what `previous` has.
+    previous
+        The issuer's newest list; None for the first.
+    next_update
+        Until when the issuer stands by it.
+    issued_at
+        By default now.
+
+    Returns
+    -------
+    bytes
+        The list, as JSON.
+    """
+    listed = {
+        one.target: one for one in (*entries, *(previous.entries if previous else ()))
+    }  # the first reason stays
+    keyid = signer.public.keyid
+    body = {
+        "issuer": keyid,
+        "sequence": 1 if previous is None else previous.sequence + 1,
+        "issuedAt": time_text(issued_at or datetime.now(UTC)),
+        "nextUpdate": time_text(next_update),
+        "revoked": [one.to_dict() for _, one in sorted(listed.items())],
+    }
+    made = statement(f"revocations of key {keyid[:16]}", keyid, TYPE, body)
+    return dsse.sign(canonical(made), PAYLOAD_TYPE, [signer]).to_bytes() + b"\n"
+
+
+def read(raw: bytes, trusted: Sequence[PublicKey], *, where: str = "the revocation list") -> RevocationList:
+    """Check a list's signature, and return what it says.
+
+    Raises
+    ------
+    VerificationError
+        No trusted key signed it, or another one than the issuer that it names.
+    CertificateError
+        It is no revocation list.
+    """
+    envelope = dsse.Envelope.from_bytes(raw)
+    good = {key.keyid for key in dsse.signers(envelope, trusted)}
+    if not good:
+        raise VerificationError(f"{where} is not signed by a key that you trust")
+    try:
+        said = read_object(envelope.payload)
+        known = (envelope.payload_type, said.get("_type"), said.get("predicateType"))
+        if known != (PAYLOAD_TYPE, STATEMENT_TYPE, TYPE):
+            raise CertificateError(f"{where} is no revocation list: its predicate is of type {known[2]!r}")
+        body = said["predicate"]
+        if body["issuer"] not in good:
+            raise VerificationError(f"{where} is not signed by the key that it names as its issuer")
+        if type(body["sequence"]) is not int or not 0 < body["sequence"] < _MOST:
+            raise ValueError("it has no usable number")
+        return RevocationList(
+            issuer=body["issuer"],
+            sequence=body["sequence"],
+            issued_at=read_time(body["issuedAt"]),
+            next_update=read_time(body["nextUpdate"]),
+            entries=tuple(Entry.from_dict(one) for one in body["revoked"]),
+            sha256=hashlib.sha256(raw).hexdigest(),
+            raw=raw,
+        )
+    except (StrictJsonError, KeyError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, CertificateError):
+            raise
+        raise CertificateError(f"{where} is no revocation list: {error}") from None
+
+
+def read_files(paths: Iterable[Path]) -> list[tuple[str, bytes]]:
+    """Return name and bytes of lists: files, or folders whose ``*.json`` files are lists.
+
+    Raises
+    ------
+    CertificateError
+        One cannot be read, or a folder has none.
+    """
+    found = []
+    for path in paths:
+        files = sorted(path.glob("*.json")) if path.is_dir() else [path]
+        if not files:
+            raise CertificateError(f"the folder {path} has no revocation list (*.json)")
+        limits = {"what": "revocation list", "too_large": "a revocation list"}
+        found += [(str(one), read_limited(one, LARGEST, **limits)) for one in files]
+    return found
