@@ -51,6 +51,7 @@ _PUBLIC = {
     "parameter": "fairkit.parameters.declare",
     "repair": "fairkit.repairing.run",
     "scorer": "fairkit.sklearn.scorers",
+    "to_onnx": "fairkit.sklearn.pipelines",
 }
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ if TYPE_CHECKING:
     from fairkit.results.findings import Finding, GroupValue, Report
     from fairkit.results.policy import Rule
     from fairkit.sklearn.estimators import mitigator
+    from fairkit.sklearn.pipelines import to_onnx
     from fairkit.sklearn.scorers import scorer
     from fairkit.statistics import Rows
     from fairkit.watching.watch import Watch
@@ -133,6 +135,7 @@ __all__ = [
     "plan",
     "repair",
     "scorer",
+    "to_onnx",
 ]
 
 
