@@ -40,7 +40,12 @@ def _encoder():
 
 def _run(content, frame):
     session = onnxruntime.InferenceSession(content)
-    kinds = {"tensor(string)": object, "tensor(int64)": np.int64, "tensor(float)": np.float32}
+    kinds = {
+        "tensor(float)": np.float32,
+        "tensor(string)": object,
+        "tensor(int64)": np.int64,
+        "tensor(double)": np.float64,
+    }
     feeds = {
         entry.name: frame[entry.name].to_numpy().astype(kinds[entry.type]).reshape(-1, 1)
         for entry in session.get_inputs()

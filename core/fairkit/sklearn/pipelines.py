@@ -99,7 +99,10 @@ def to_onnx(pipeline: Any, X: Any, path: str | Path | None = None) -> bytes:
 def _kind(values: NDArray[Any]) -> ElementType:
     if values.dtype.kind in "OUS":
         return "string"
-    return "int64" if values.dtype.kind in "iu" else "float"
+    if values.dtype.kind in "iu":
+        return "int64"
+    # rounded to single precision before the encoders, a number may cross a tree's threshold
+    return "double" if values.dtype == np.float64 else "float"
 
 
 def _task(last: Any) -> Task:
@@ -131,6 +134,7 @@ def _prepared(
         raise MissingExtraError("skl2onnx", "sklearn") from error
     kinds = {
         "float": data_types.FloatTensorType,
+        "double": data_types.DoubleTensorType,
         "int64": data_types.Int64TensorType,
         "string": data_types.StringTensorType,
     }

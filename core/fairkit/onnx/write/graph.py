@@ -24,8 +24,13 @@ ROWS = "rows"
 RESERVED = ("score", "decision_probability", "decision", "member_scores", "u")
 """Names of fairkit's own outputs and input, which no column may bear."""
 
-ElementType = Literal["float", "string", "int64"]
-_TYPES: dict[ElementType, Any] = {"float": np.float32, "string": object, "int64": np.int64}
+ElementType = Literal["float", "double", "string", "int64"]
+_TYPES: dict[ElementType, Any] = {
+    "float": np.float32,
+    "double": np.float64,
+    "string": object,
+    "int64": np.int64,
+}
 
 
 class GraphWriter:

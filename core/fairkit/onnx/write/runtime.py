@@ -49,6 +49,8 @@ def as_input(values: NDArray[Any], kind: str) -> NDArray[Any]:
     if kind == "tensor(string)":
         texts = ["" if value is None or value != value else str(value) for value in values.tolist()]  # noqa: PLR0124
         return np.array(texts, dtype=object).reshape(-1, 1)
+    if kind == "tensor(double)":
+        return values.astype(np.float64).reshape(-1, 1)
     if kind == "tensor(int64)":
         return values.astype(np.int64).reshape(-1, 1)
     return as_float32(values, "input").reshape(-1, 1)
