@@ -10,6 +10,7 @@ import typer
 
 from fairkit_cli import options as opt
 from fairkit_cli.output import exit_code, record_text, write
+from fairkit_cli.packs import PackName, asked_by
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +36,7 @@ def audit(
     where: opt.EngineOptions,
     sandbox: opt.SandboxOptions,
     about: opt.About = None,
+    pack: PackName = None,
     output_format: opt.ReportFormat = "table",
     output: opt.Output = None,
     save: opt.Copies = None,
@@ -47,7 +49,7 @@ def audit(
         check_writable(output)
     copies = {path: copy_format(path) for path in save or ()}
     with drawing("html" if "html" in copies.values() else output_format):
-        report = run_audit(model, columns, typed, config, where, predictions, served, conditions, about)
+        report = run_audit(model, columns, typed, config, where, predictions, served, conditions, about, pack)
     for path, form in copies.items():
         write_copy(report, form, path)
     show(report, output_format, output)
@@ -64,6 +66,7 @@ def run_audit(
     served: opt.EndpointOptions | None = None,
     conditions: opt.ConditionOptions | None = None,
     about: Sequence[str] | None = None,
+    pack: str | None = None,
 ) -> Report:
     """Do what the command does up to the report."""
     from fairkit.auditing.run import audit as run
@@ -72,6 +75,9 @@ def run_audit(
     from fairkit_cli.subject import chosen
 
     config = load_config(config_file)
+    data, conditions, typed = asked_by(
+        pack, data, conditions or opt.ConditionOptions(), typed, predictions, config
+    )
     settings = opt.audit_settings(typed, config)
     facts = opt.stated_facts(about, config, dated=True)
     subject = chosen(model, predictions, config, served)

@@ -10,6 +10,7 @@ import typer
 from fairkit_cli import options as opt
 from fairkit_cli.interrupts import finished
 from fairkit_cli.output import echo, exit_code, print_json, say, write
+from fairkit_cli.packs import PackName, asked_by
 
 if TYPE_CHECKING:
     from fairkit_cli.subject import Subject
@@ -82,6 +83,7 @@ def certify(
     where: opt.EngineOptions,
     sandbox: opt.SandboxOptions,
     about: opt.About = None,
+    pack: PackName = None,
     output_format: opt.TableFormat = "table",
     config: opt.ConfigFile = None,
 ) -> None:
@@ -101,6 +103,7 @@ def certify(
     check_writable(output)
     settings = load_config(config)
     facts = opt.stated_facts(about, settings, dated=False)
+    columns, conditions, typed = asked_by(pack, columns, conditions, typed, predictions, settings)
     subject = chosen(model, predictions, settings, served)
     dataset = subject.dataset(columns, settings, conditions)
     told = _settings(opt.audit_settings(typed, settings), dataset.roles.to_dict(), subject)

@@ -17,6 +17,7 @@ from fairkit_cli import (
     frontier,
     init,
     mitigate,
+    packs,
     plan,
     plugins,
     registry,
@@ -111,6 +112,7 @@ app.command("init")(with_timings(init.init))
 app.command("mitigate")(with_timings(mitigate.mitigate))
 app.command("plan")(with_timings(plan.plan))
 app.command("certify")(with_timings(certify.certify))
+app.command("packs")(with_timings(packs.packs))
 app.command("report")(with_timings(report.report))
 app.command("revoke")(with_timings(revoke.revoke))
 app.command("sign-data")(with_timings(sign_data.sign_data))

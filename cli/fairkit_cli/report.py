@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fairkit.errors import ParameterError
 from fairkit_cli import options as opt
-from fairkit_cli.output import FAILED, PASSED, say, write
+from fairkit_cli.output import FAILED, INCONCLUSIVE, PASSED, say, write
+from fairkit_cli.packs import find_pack, read_facts_file, rendered
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from fairkit.packs.files import PackFile
     from fairkit_cli.evidence import Shown
 
 
@@ -26,22 +29,77 @@ def report(
             "--key", "PUB", "Public key that you trust (repeatable). Without one no signature is checked."
         ),
     ] = None,
+    pack: Annotated[
+        str | None,
+        opt.option(
+            "--pack", "NAME", "Fill this law's rendering from one certificate: `fairkit packs` lists them."
+        ),
+    ] = None,
+    facts: Annotated[
+        Path | None,
+        opt.option(
+            "--facts", "FILE", "A TOML file with what no tool can know; with --pack. What lacks is a gap."
+        ),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="With --pack: exit code 3 where an item is not answered.")
+    ] = False,
+    output_format: Annotated[
+        str, opt.formats("html", "markdown: with --pack", "csv: the tables, with --pack")
+    ] = "html",
     output: opt.Output = None,
 ) -> None:
     """Make a page from one or several certificates: versions over time, two models. Each is checked first.
 
-    A page from evidence that does not hold says so in red, and the exit code is 1.
+    A page from evidence that does not hold says so in red, and the exit code is 1. With --pack it is what a law asks
+    for, item by item; an item that is not answered is a visible gap, and with --strict the exit code is 3.
     """
     from fairkit.support.files import check_writable
     from fairkit_cli.evidence import read_evidence
-    from fairkit_cli.html.certificates import evidence_page
 
+    _check_asked(pack, facts, output_format, certificates, strict=strict)
     if output is not None:
         check_writable(output)
-    shown = read_evidence(certificates, keys or ())
-    text = evidence_page(shown)
+    if pack is None:
+        shown = read_evidence(certificates, keys or ())
+        from fairkit_cli.html.certificates import evidence_page
+
+        text, gaps = evidence_page(shown), 0
+    else:
+        chosen = find_pack(pack)
+        stated = read_facts_file(chosen, facts)
+        shown = read_evidence(certificates, keys or ())
+        text, gaps = _filled(chosen, stated, shown[0], output_format)
     write(lambda _: text, output)
-    raise typer.Exit(told(shown))
+    code = told(shown)
+    raise typer.Exit(INCONCLUSIVE if code == PASSED and strict and gaps else code)
+
+
+def _check_asked(
+    pack: str | None, facts: Path | None, output_format: str, certificates: Sequence[Path], *, strict: bool
+) -> None:
+    if pack is None and (facts is not None or strict or output_format != "html"):
+        raise ParameterError("--facts, --strict, --format markdown and --format csv belong to --pack NAME")
+    if pack is not None and len(certificates) != 1:
+        raise ParameterError("--pack renders one certificate; name one")
+
+
+def _filled(
+    pack: PackFile, facts: dict[str, str | bool], shown: Shown, output_format: str
+) -> tuple[str, int]:
+    """Return the rendering in a format, and the number of its gaps."""
+    made = rendered(pack, shown, facts)
+    for gap in made.gaps:
+        say(f"not answered: {gap}")
+    if output_format == "html":
+        from fairkit_cli.html.certificates import checked_banner
+        from fairkit_cli.html.packs import pack_page
+
+        return pack_page(made, [checked_banner(shown)]), len(made.gaps)
+    from fairkit_cli.text.packs import pack_csv, pack_markdown
+
+    text = pack_csv(made) if output_format == "csv" else pack_markdown(made, [shown.state])
+    return text, len(made.gaps)
 
 
 def told(shown: Sequence[Shown]) -> int:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from fairkit.learners import Learner
     from fairkit.metrics import Metric
     from fairkit.mitigators import Mitigator
+    from fairkit.packs import Pack
     from fairkit.promotions import PromotionCheck
     from fairkit.signers import Signer
 
@@ -58,3 +59,8 @@ def fairkit_promotion_checks() -> list[type[PromotionCheck]]:  # type: ignore[em
 @hookspec
 def fairkit_signers() -> list[type[Signer]]:  # type: ignore[empty-body]
     """Return the plugin's signer, at most one, named like the plugin (see `fairkit.signers.Signer`)."""
+
+
+@hookspec
+def fairkit_packs() -> list[type[Pack]]:  # type: ignore[empty-body]
+    """Return the plugin's renderings for laws or house rules (see `fairkit.packs.Pack`)."""

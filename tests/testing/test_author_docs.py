@@ -21,6 +21,7 @@ from fairkit.charts import EvidenceChart
 from fairkit.learners import Learner
 from fairkit.metrics import Mean, Metric, Rate
 from fairkit.mitigators import FittedModel, Mitigator
+from fairkit.packs import Pack
 from fairkit.postprocess import PostProcessor
 from fairkit.promotions import PromotionCheck
 from fairkit.signers import Signer
@@ -32,6 +33,7 @@ from fairkit.testing import (
     learner_checks,
     metric_checks,
     mitigator_checks,
+    pack_checks,
     parameter_checks,
     plugin_checks,
     promotion_checks,
@@ -50,6 +52,7 @@ HOOKS = {
     "fairkit_evidence_charts": "evidence_charts",
     "fairkit_promotion_checks": "promotion_checks",
     "fairkit_signers": "signers",
+    "fairkit_packs": "packs",
 }
 """Every hook, and where a loaded plugin has what it gave."""
 
@@ -66,6 +69,7 @@ INTERFACES = (
     EvidenceChart,
     PromotionCheck,
     Signer,
+    Pack,
 )
 
 
@@ -163,6 +167,7 @@ def test_every_check_is_documented():
         chart_checks,
         promotion_checks,
         signer_checks,
+        pack_checks,
     )
     names = {check.__name__ for module in modules for check in module.CHECKS}
     assert set(re.findall(r"^\| `(check_\w+)` \|", text_of("testing.md"), re.MULTILINE)) == names

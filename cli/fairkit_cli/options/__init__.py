@@ -25,7 +25,7 @@ from fairkit_cli.options.data import (
     load_dataset,
     split_names,
 )
-from fairkit_cli.options.declare import DATA, ENGINE, MODEL, OUTPUT, POLICY, SANDBOX, option
+from fairkit_cli.options.declare import DATA, ENGINE, MODEL, OUTPUT, POLICY, SANDBOX, formats, option
 from fairkit_cli.options.endpoints import AskingOptions, EndpointOptions
 from fairkit_cli.options.expand import expanded
 from fairkit_cli.options.revoking import RevocationLists, Revokers, known_revocations
@@ -95,6 +95,7 @@ __all__ = [
     "WatchedColumns",
     "audit_settings",
     "expanded",
+    "formats",
     "known_revocations",
     "load_dataset",
     "option",

@@ -71,6 +71,7 @@ def describe(plugin: Plugin) -> dict[str, Any]:
         "evidence_charts": [_check(cls) for cls in plugin.evidence_charts],
         "promotion_checks": [_check(cls) for cls in plugin.promotion_checks],
         "signers": [_check(cls) for cls in plugin.signers],
+        "packs": [_check(cls) for cls in plugin.packs],
     }
 
 
@@ -157,7 +158,7 @@ def _print_record(record: dict[str, Any]) -> None:
             parts += [plain(f"citation: {entry['citation']}")] if entry["citation"] else []
             parts += [plain(text) for text in capabilities_told(entry.get("capabilities", []))]
             parts += [_parameters(entry["parameters"])] if entry["parameters"] else []
-    for kind in ("evidence_charts", "promotion_checks", "signers"):
+    for kind in ("evidence_charts", "promotion_checks", "signers", "packs"):
         for entry in record[kind]:
             parts += ["", plain(f"{kind[:-1].replace('_', ' ')} {entry['name']}: {entry['summary']}")]
     if record["metrics"]:

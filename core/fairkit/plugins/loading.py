@@ -49,6 +49,7 @@ def load_found(found: Found) -> Plugin:
         evidence_charts=tuple(_ask(manager, found, "fairkit_evidence_charts")),
         promotion_checks=tuple(_ask(manager, found, "fairkit_promotion_checks")),
         signers=tuple(_named_like_the_plugin(manager, found, "signer")),
+        packs=tuple(_ask(manager, found, "fairkit_packs")),
     )
     if not plugin.kinds:
         raise PluginError(_broken(found, _why_nothing(module)))
@@ -205,6 +206,7 @@ def _bases() -> dict[str, type[Any]]:
     from fairkit.learners import Learner
     from fairkit.metrics import Metric
     from fairkit.mitigators import Mitigator
+    from fairkit.packs import Pack
     from fairkit.promotions import PromotionCheck
     from fairkit.signers import Signer
 
@@ -216,6 +218,7 @@ def _bases() -> dict[str, type[Any]]:
         "fairkit_evidence_charts": EvidenceChart,
         "fairkit_promotion_checks": PromotionCheck,
         "fairkit_signers": Signer,
+        "fairkit_packs": Pack,
     }
 
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from fairkit.learners import Learner
     from fairkit.metrics import Metric
     from fairkit.mitigators import Mitigator
+    from fairkit.packs import Pack
     from fairkit.promotions import PromotionCheck
     from fairkit.signers import Signer
 
@@ -19,7 +20,9 @@ FILES = "FAIRKIT_PLUGINS"
 FILE = "file"
 """What stands for the distribution of a plugin that is a file."""
 
-Kind = Literal["metric", "auditor", "mitigator", "learner", "evidence chart", "promotion check", "signer"]
+Kind = Literal[
+    "metric", "auditor", "mitigator", "learner", "evidence chart", "promotion check", "signer", "pack"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,7 @@ class Plugin:
     evidence_charts: tuple[type[EvidenceChart], ...] = ()
     promotion_checks: tuple[type[PromotionCheck], ...] = ()
     signers: tuple[type[Signer], ...] = ()
+    packs: tuple[type[Pack], ...] = ()
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -70,6 +74,7 @@ class Plugin:
             ("evidence chart", self.evidence_charts),
             ("promotion check", self.promotion_checks),
             ("signer", self.signers),
+            ("pack", self.packs),
         ]
         return tuple(kind for kind, classes in offered if classes)
 

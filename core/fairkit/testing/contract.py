@@ -16,6 +16,7 @@ from fairkit.testing import (
     learner_checks,
     metric_checks,
     mitigator_checks,
+    pack_checks,
     parameter_checks,
     plugin_checks,
     promotion_checks,
@@ -193,6 +194,7 @@ def _all_checks(plugin: Plugin, settings: Mapping[str, Any]) -> Iterator[Check]:
         (plugin.evidence_charts, chart_checks.CHECKS, lambda cls: cls),
         (plugin.promotion_checks, promotion_checks.CHECKS, lambda cls: cls),
         (plugin.signers, signer_checks.CHECKS, lambda cls: cls),
+        (plugin.packs, pack_checks.CHECKS, lambda cls: cls),
     )
     for classes, checks, looked_at in kinds:
         for cls in classes:

@@ -87,6 +87,7 @@ def check_names(plugin: Plugin) -> None:
         *plugin.learners,
         *plugin.promotion_checks,
         *plugin.signers,
+        *plugin.packs,
     ]
     for cls in named:
         require(
@@ -105,11 +106,12 @@ def check_names(plugin: Plugin) -> None:
         plugin.learners,
         plugin.evidence_charts,
         plugin.promotion_checks,
+        plugin.packs,
     ):
         twice = [name for name, count in Counter(cls.name for cls in classes).items() if count > 1]
         require(not twice, f"two of its classes have the name {twice[0] if twice else ''!r}")
     for other in _others(plugin):
-        for kind in ("auditors", "metrics", "learners", "evidence_charts", "promotion_checks"):
+        for kind in ("auditors", "metrics", "learners", "evidence_charts", "promotion_checks", "packs"):
             mine = {cls.name for cls in getattr(plugin, kind)}
             theirs = {cls.name for cls in getattr(other, kind)}
             require(
@@ -133,6 +135,7 @@ def check_documented(plugin: Plugin) -> None:
         *plugin.evidence_charts,
         *plugin.promotion_checks,
         *plugin.signers,
+        *plugin.packs,
     ):
         inherited = any(cls.__doc__ == base.__doc__ for base in _BASES)
         first = "" if inherited else (cls.__doc__ or "").strip().split("\n")[0]

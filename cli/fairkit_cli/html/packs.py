@@ -1,0 +1,87 @@
+"""A pack filled with an audit as a page: every item by its clause, gaps where a reader sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from fairkit_cli.html.markup import Content, Markup, name_of, tag
+from fairkit_cli.html.page import facts, page, table
+from fairkit_cli.html.summary import signature
+from fairkit_cli.text.packs import GAP, NOT_STATED, origin, shown_cell, shown_fact
+
+if TYPE_CHECKING:
+    from fairkit.packs.context import PackTable
+    from fairkit.packs.files import Fact
+    from fairkit.packs.rendering import Answered, Rendering
+
+
+def pack_page(made: Rendering, banners: Sequence[Markup]) -> str:
+    """Return a rendering as one HTML file.
+
+    Parameters
+    ----------
+    made
+        The rendering.
+    banners
+        What the checks of the evidence said.
+    """
+    pack = made.pack
+    told: list[tuple[str, Content]] = [
+        ("Law", pack.law),
+        ("Source", [tag("code", pack.source), f", checked {pack.checked.isoformat()}"]),
+        ("What was audited", name_of(made.report.model.name)),
+        ("Table", [name_of(made.report.data.name), f", {made.report.data.rows:,} people (rows)"]),
+    ]
+    gaps = None
+    if made.gaps:
+        listed = tag("ul", [tag("li", gap) for gap in made.gaps])
+        head = f"? {len(made.gaps)} items are not answered"
+        gaps = tag("div", tag("p", tag("strong", head)), listed, class_="verdict inconclusive")
+    body: list[Content] = [
+        *banners,
+        tag("h1", pack.title),
+        facts(told),
+        tag("p", pack.notice, class_="subject"),
+        *(tag("p", note, class_="subject") for note in made.notes),
+        gaps,
+        *(_item(one) for one in made.items),
+        signature(),
+    ]
+    return page(pack.title, body)
+
+
+def _item(one: Answered) -> Markup:
+    parts: list[Content] = []
+    if one.item.says:
+        parts.append(tag("p", one.item.says))
+    if one.facts:
+        parts.append(facts([(fact.title, _fact(fact, value)) for fact, value in one.facts]))
+    parts += [tag("p", f"{GAP}: {gap}", class_="gap") for gap in one.gaps if not gap.startswith(NOT_STATED)]
+    parts += [_table(each) for each in one.tables]
+    return tag("section", tag("h2", f"{one.item.clause}: {one.item.title}"), parts)
+
+
+def _fact(fact: Fact, value: str | bool | None) -> Content:
+    text = shown_fact(value, fact)
+    if value is None:
+        return [
+            tag("span", text, class_="gap" if fact.required else "muted"),
+            f" {fact.help}" if fact.help else "",
+        ]
+    return [text, " ", tag("span", "stated by the filer, not signed", class_="muted small")]
+
+
+def _table(one: PackTable) -> Markup:
+    rows: list[Sequence[Content]] = [
+        tuple(
+            name_of(shown_cell(cell, column)) if isinstance(cell, str) else shown_cell(cell, column)
+            for cell, column in zip(row, one.columns, strict=True)
+        )
+        for row in one.rows
+    ]
+    numeric = {place for place, column in enumerate(one.columns) if column.kind != "text"}
+    columns = [column.name for column in one.columns]
+    notes = tag("ul", [tag("li", note) for note in one.notes], class_="small wrap") if one.notes else None
+    head = tag("h3", name_of(one.title), " ", tag("span", origin(one), class_="muted small"))
+    return tag("div", head, table(columns, rows, numeric=numeric, label=one.title), notes)
