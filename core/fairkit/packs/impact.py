@@ -55,11 +55,13 @@ def _rate_of(context: Context) -> tuple[str, str | None]:
         return "selection rate", None
     cut, decided = context.report.model.outputs.get("threshold"), context.report.decisions
     if cut is None or not decided:
-        raise NotAnsweredError("scores above the median were not counted: certify with --pack on the scores")
+        raise NotAnsweredError(
+            "scores above the median were not counted: `fairkit certify --pack nyc-ll144` on the scores counts them"
+        )
     if decided["favorable"] > decided["unfavorable"]:
         raise NotAnsweredError(
             f"{decided['favorable']:,} of {context.report.data.rows:,} people are above the threshold {cut:.6g}: it is "
-            "not the median; certify with --pack and without --threshold"
+            "not the median; `fairkit certify --pack nyc-ll144` without a threshold takes it"
         )
     return "scoring rate", f"Counted are scores above {cut:.6g}, the median score of the whole sample."
 
@@ -222,7 +224,7 @@ def against_reference(context: Context) -> list[PackTable]:
             found.append(PackTable(title=title, columns=columns, rows=rows))
     if not found:
         raise NotAnsweredError(
-            "the audit names no reference group: certify with --reference SENSITIVE=GROUP (or --pack)"
+            "the audit names no reference group: `fairkit certify --pack ecoa` takes the highest rate"
         )
     return found
 
@@ -237,7 +239,9 @@ def within_bands(context: Context) -> list[PackTable]:
         and one.reference is None
     )
     if not rows:
-        raise NotAnsweredError("the audit has no strata: certify with --within BAND (score or product bands)")
+        raise NotAnsweredError(
+            "the audit has no strata: `fairkit certify --within BAND`, of scores or products"
+        )
     columns = (
         Column("groups of"), Column("inside"), Column("metric"), Column("pooled", "number"), Column("from", "number"),
         Column("to", "number"),

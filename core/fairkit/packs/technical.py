@@ -77,7 +77,7 @@ def policy(context: Context) -> list[PackTable]:
     """Return the limits that were set, and what became of each."""
     rules = context.report.policy
     if not rules:
-        raise NotAnsweredError("no limit was set: certify with --max or --min")
+        raise NotAnsweredError("no limit was set: `fairkit certify --max METRIC:COLUMN=X` sets one")
     rows = tuple(
         (
             rule.metric, rule.place or "all rows", "at most" if rule.maximum is not None else "at least",
