@@ -18,7 +18,7 @@ LAYERS: dict[str, list[set[str]]] = {
     "core": [
         {"errors", "limits", "progress"},
         {"support"},
-        {"capabilities", "parameters", "results"},
+        {"capabilities", "parameters", "results", "sources"},
         {"data"},
         {"engines", "models", "totals"},
         {"datasets", "fitted", "intervals", "scored_rows", "statistics"},

@@ -151,6 +151,19 @@ class Config:
         """Return a path that stands in the file, relative to the file's folder."""
         return Path(path) if self.path is None else self.path.parent / path
 
+    def table(self, text: str) -> str:
+        """Return a table that stands in the file: a path, or an address, whose path is relative to the file's folder.
+
+        ``duckdb:loans.db?query=...`` has such a path; ``s3://bucket/...`` has none.
+        """
+        from fairkit.sources.known import is_address
+
+        if not is_address(text) or (self.path is not None and (self.path.parent / text).exists()):
+            return str(self.file(text))
+        scheme, _, rest = text.partition(":")
+        location, mark, options = rest.partition("?")
+        return text if "//" in location else f"{scheme}:{self.file(location)}{mark}{options}"
+
 
 def find_config(start: Path | None = None) -> Path | None:
     """Find the nearest `fairkit.toml`, or pyproject.toml with `[tool.fairkit]`, in a folder or above it."""

@@ -13,7 +13,7 @@ from fairkit_cli.output import say
 from fairkit_cli.text.plain import shown
 
 if TYPE_CHECKING:
-    from fairkit.data.sources import Source
+    from fairkit.data.source import Source
 
 _SENSITIVE = (
     "sex",
@@ -69,7 +69,8 @@ _LOOK_AT = 65_536
 
 def init(
     data: Annotated[
-        Path | None, typer.Argument(metavar="[DATA]", help="The CSV or Parquet file to look at.")
+        str | None,
+        typer.Argument(metavar="[DATA]", help="The CSV or Parquet file, or the address, to look at."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a fairkit.toml that is there.")] = False,
 ) -> None:
@@ -85,7 +86,7 @@ def init(
     say(f"wrote {target}; read it before you rely on it{found}")
 
 
-def look(path: Path) -> dict[str, Any]:
+def look(path: str) -> dict[str, Any]:
     """Guess the label, its favorable value, the sensitive columns and columns of predictions from names and values."""
     from fairkit.data.sources import open_source
 
@@ -167,13 +168,13 @@ def _guess_favorable(values: list[str]) -> str | None:
     return good[0] if len(good) == 1 and len(values) == 2 else None
 
 
-def settings_text(data: Path | None, guess: dict[str, Any]) -> str:
+def settings_text(data: str | None, guess: dict[str, Any]) -> str:
     """Return the file's text: what was guessed, and examples of the rest as comments."""
 
     def line(key: str, example: str) -> str:
         return f"{key} = {_toml(guess[key])}" if key in guess else f"# {key} = {example}"
 
-    path = f"path = {_toml(str(data))}" if data is not None else '# path = "data.parquet"'
+    path = f"path = {_toml(data)}" if data is not None else '# path = "data.parquet"'
     sensitive = guess.get("sensitive", ["sex"])[0]
     return "\n".join(
         [

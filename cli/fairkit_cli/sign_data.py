@@ -13,7 +13,8 @@ from fairkit_cli.output import echo, print_json
 
 def sign_data(
     table: Annotated[
-        str, typer.Argument(metavar="TABLE", help="CSV or Parquet: a file, a folder or a glob.")
+        str,
+        typer.Argument(metavar="TABLE", help="CSV or Parquet: a file, a folder or a glob; or an address."),
     ],
     *,
     keys: opt.SigningKeys,

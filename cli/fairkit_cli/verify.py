@@ -17,6 +17,7 @@ from fairkit_cli.output import FAILED, INCONCLUSIVE, PASSED, echo, exit_code, pr
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from fairkit.data.source import Source
     from fairkit_registry.evidence.certificate import Certificate
     from fairkit_registry.evidence.revoked import Revocations
 
@@ -108,6 +109,7 @@ def _check(
     endpoint: str | None = None,
     join: str | None = None,
 ) -> _Checked:
+    from fairkit.data.sources import open_source
     from fairkit_registry.errors import CertificateError
     from fairkit_registry.evidence.certificate import verify as verify_certificate
 
@@ -127,12 +129,14 @@ def _check(
         if recompute and model is None and found.model_sha256 is not None:
             raise FairkitError("--recompute needs --model too: the certificate is about a model")
         checked.held += tuple(_signed_tables(found, trusted))
-        if data is not None:
-            _check_data(checked, found, data)
+        # a query is asked once, for the digest and for the numbers
+        table = None if data is None else open_source(data)
+        if table is not None:
+            _check_data(checked, found, table)
         if join is not None:
             _check_join(checked, found, join)
         if recompute:
-            _recompute(checked, found, model, str(data), endpoint, join)
+            _recompute(checked, found, model, table, endpoint, join)
     except CertificateError as error:
         checked.failed = as_options(str(error))
     return checked
@@ -160,12 +164,19 @@ def _signed_tables(found: Certificate, trusted: list[Any]) -> Iterator[str]:
         yield f"the table {one.name} signed by {', '.join(keyid[:16] for keyid in one.keyids)}{purpose}"
 
 
-def _check_data(checked: _Checked, found: Certificate, data: str) -> None:
+def _check_data(checked: _Checked, found: Certificate, data: Source) -> None:
     from fairkit.data.dataset import load_data
+    from fairkit_registry.errors import VerificationError
     from fairkit_registry.evidence.certificate import check_data
 
-    digest = load_data(data).learn().sha256  # over columns, types and values: no roles are needed for it
-    check_data(found, digest)
+    seen = load_data(data).learn()  # the digest is over columns, types and values: no roles are needed for it
+    stated = found.report.data
+    if seen.sha256 != stated.sha256 and seen.unordered == stated.source.get("unordered"):
+        raise VerificationError(
+            "the data are the rows that were signed in another order, and the order is part of their digest: give the "
+            "query an ORDER BY that leaves no choice, and certify again"
+        )
+    check_data(found, seen.sha256)
     checked.held += (f"about the data {found.report.data.sha256[:16]}",)
 
 
@@ -186,7 +197,7 @@ def _recompute(
     checked: _Checked,
     found: Certificate,
     model: str | None,
-    data: str,
+    data: Any,
     endpoint: str | None,
     join: str | None,
 ) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from fairkit.sources.known import add_finder
+
 _PUBLIC = {
     "Auditor": "fairkit.auditors",
     "Choice": "fairkit.frontiers.choice",
@@ -137,6 +139,16 @@ __all__ = [
     "scorer",
     "to_onnx",
 ]
+
+
+def _source_of(scheme: str) -> Any:
+    """Return the plugins' source of data for a scheme: what reads data knows no plugin."""
+    from fairkit.plugins import source_of
+
+    return source_of(scheme)
+
+
+add_finder(_source_of)
 
 
 def __getattr__(name: str) -> Any:

@@ -14,7 +14,7 @@ from fairkit.progress import Progress, no_progress
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Batch, Dataset
-    from fairkit.data.sources import Source
+    from fairkit.data.source import Source
     from fairkit.data.task import Task
     from fairkit.engines.base import Engine
     from fairkit.metrics import Headline, Metric

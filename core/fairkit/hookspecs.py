@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from fairkit.packs import Pack
     from fairkit.promotions import PromotionCheck
     from fairkit.signers import Signer
+    from fairkit.sources import DataSource
 
 PROJECT = "fairkit"
 """The pluggy project, and the entry-point group in which plugins are found."""
@@ -49,6 +50,11 @@ def fairkit_learners() -> list[type[Learner]]:  # type: ignore[empty-body]
 @hookspec
 def fairkit_evidence_charts() -> list[type[EvidenceChart]]:  # type: ignore[empty-body]
     """Return the plugin's charts of evidence (see `fairkit.charts.EvidenceChart`)."""
+
+
+@hookspec
+def fairkit_sources() -> list[type[DataSource]]:  # type: ignore[empty-body]
+    """Return the plugin's sources of data, which addresses name by scheme (see `fairkit.sources.DataSource`)."""
 
 
 @hookspec

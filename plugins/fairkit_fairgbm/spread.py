@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data.dataset import Dataset
-    from fairkit.data.sources import Source
+    from fairkit.data.source import Source
     from fairkit.engines.rows import RowsInParts
     from fairkit.mitigators import Groups, Table
     from fairkit.progress import Progress

@@ -12,7 +12,7 @@ import fairkit
 from fairkit.auditing.measure import score_once
 from fairkit.auditing.prepare import Asked
 from fairkit.comparing.beside import audit_beside
-from fairkit.data.sources import Source
+from fairkit.data.source import Source
 from fairkit.engines import LocalEngine
 from fairkit.engines.local import Here
 from fairkit.errors import DataError, ParameterError

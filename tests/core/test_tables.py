@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 import fairkit
 from fairkit.data.digest import TableDigest
+from fairkit.data.plain import plain
 from fairkit.data.roles import Sensitive, bin_names, same_value, value_text
 from fairkit.data.sheet import Sheet
-from fairkit.data.sources import plain
 from fairkit.datasets.fetch import content_digest
 
 PUBLIC = [

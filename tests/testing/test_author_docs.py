@@ -25,6 +25,7 @@ from fairkit.packs import Pack
 from fairkit.postprocess import PostProcessor
 from fairkit.promotions import PromotionCheck
 from fairkit.signers import Signer
+from fairkit.sources import DataSource
 from fairkit.statistics import Statistic
 from fairkit.testing import (
     auditor_checks,
@@ -39,6 +40,7 @@ from fairkit.testing import (
     promotion_checks,
     run_checks,
     signer_checks,
+    source_checks,
 )
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,6 +52,7 @@ HOOKS = {
     "fairkit_mitigators": "mitigators",
     "fairkit_learners": "learners",
     "fairkit_evidence_charts": "evidence_charts",
+    "fairkit_sources": "sources",
     "fairkit_promotion_checks": "promotion_checks",
     "fairkit_signers": "signers",
     "fairkit_packs": "packs",
@@ -67,6 +70,7 @@ INTERFACES = (
     FittedModel,
     Learner,
     EvidenceChart,
+    DataSource,
     PromotionCheck,
     Signer,
     Pack,
@@ -141,7 +145,7 @@ def test_each_interface_is_documented_with_what_it_has(interface):
 
 
 @pytest.mark.parametrize(
-    "interface", [Metric, Auditor, Mitigator, Learner, EvidenceChart, PromotionCheck, Signer]
+    "interface", [Metric, Auditor, Mitigator, Learner, EvidenceChart, DataSource, PromotionCheck, Signer]
 )
 def test_the_docstring_of_an_interface_opens_with_a_whole_plugin(interface, tmp_path, monkeypatch):
     doc = inspect.getdoc(interface)
@@ -165,6 +169,7 @@ def test_every_check_is_documented():
         capability_checks,
         learner_checks,
         chart_checks,
+        source_checks,
         promotion_checks,
         signer_checks,
         pack_checks,

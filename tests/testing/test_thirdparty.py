@@ -12,7 +12,7 @@ def test_it_is_listed_with_its_distribution(thirdparty):
     row = next(row for row in rows if row["name"] == "lots")
     assert row == {
         "name": "lots",
-        "kinds": ["metric", "auditor", "mitigator", "learner", "evidence chart"],
+        "kinds": ["metric", "auditor", "mitigator", "learner", "evidence chart", "source"],
         "distribution": "fairkit-lots",
         "version": "1.2.3",
         "loadable": True,
@@ -130,3 +130,14 @@ def test_it_is_a_scikit_learn_estimator(thirdparty):
     )
     result = thirdparty.run("-c", code)
     assert result.stdout.strip() == "True", result.stderr
+
+
+def test_its_source_is_data(thirdparty):
+    told = ("--predictions", "decision=won", "--sensitive", "sex", "--format", "json")
+    result = thirdparty.fairkit("audit", "--data", "lots:500?seed=3", *told)
+    assert result.returncode == 0, result.stderr
+    report = json.loads(result.stdout)
+    assert report["data"]["rows"] == 500
+    assert report["data"]["source"]["kind"] == "drawn"
+    refused = thirdparty.fairkit("audit", "--data", "lots:some", *told)
+    assert (refused.returncode, refused.stderr) == (2, "fairkit: lots:some says no number of people\n")

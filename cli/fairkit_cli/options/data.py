@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 DataFile = Annotated[
     str | None,
     option(
-        "--data", "FILE", "The data: a CSV or Parquet file, a folder of such files, or a glob pattern.", DATA
+        "--data",
+        "FILE",
+        "The data: a CSV or Parquet file, a folder or glob of such files, or an address such as s3://bucket/key.",
+        DATA,
     ),
 ]
 Label = Annotated[str | None, option("--label", "COL", "The outcome column.", DATA)]
@@ -187,9 +190,11 @@ def load_dataset(
     from fairkit.data.dataset import load_data
 
     carried, asked = embedded or {}, conditions or ConditionOptions()
-    path = typed.data or (str(config.file(config.data[file])) if config.data.get(file) else None)
+    path = typed.data or (config.table(config.data[file]) if config.data.get(file) else None)
     if path is None:
-        raise ParameterError("which data? Give --data FILE (CSV or Parquet), or [data] path in fairkit.toml")
+        raise ParameterError(
+            "which data? Give --data FILE (CSV, Parquet, an address), or [data] path in fairkit.toml"
+        )
 
     told = config.data.get("join", {})
 
@@ -208,7 +213,7 @@ def load_dataset(
         weights=setting("weights", typed.weights),
         missing=setting("missing", typed.missing) or "drop",
         predictions=predictions,
-        join=typed.join or (str(config.file(told["path"])) if told.get("path") else None),
+        join=typed.join or (config.table(told["path"]) if told.get("path") else None),
         on=split_names(typed.on) or listed(told.get("on")) or None,
         reference=listed(setting("reference", asked.reference)),
         within=listed(setting("within", split_names(asked.within))),

@@ -69,6 +69,7 @@ def describe(plugin: Plugin) -> dict[str, Any]:
         "learners": [_learner(cls) for cls in plugin.learners],
         "metrics": [_metric(cls) for cls in plugin.metrics],
         "evidence_charts": [_check(cls) for cls in plugin.evidence_charts],
+        "sources": [_source(cls) for cls in plugin.sources],
         "promotion_checks": [_check(cls) for cls in plugin.promotion_checks],
         "signers": [_check(cls) for cls in plugin.signers],
         "packs": [_check(cls) for cls in plugin.packs],
@@ -101,6 +102,10 @@ def capabilities_told(capabilities: list[dict[str, Any]]) -> list[str]:
 
 def _check(cls: Any) -> dict[str, str]:
     return {"name": cls.name, "summary": (inspect.getdoc(cls) or "").split("\n")[0]}
+
+
+def _source(cls: Any) -> dict[str, Any]:
+    return _check(cls) | {"schemes": list(cls.schemes), "options": dict(cls.options)}
 
 
 def _learner(cls: Any) -> dict[str, Any]:
@@ -161,6 +166,10 @@ def _print_record(record: dict[str, Any]) -> None:
     for kind in ("evidence_charts", "promotion_checks", "signers", "packs"):
         for entry in record[kind]:
             parts += ["", plain(f"{kind[:-1].replace('_', ' ')} {entry['name']}: {entry['summary']}")]
+    for entry in record["sources"]:
+        parts += ["", plain(f"source {entry['name']}: {entry['summary']}")]
+        parts += [plain(f"addresses begin with {', '.join(f'{scheme}:' for scheme in entry['schemes'])}")]
+        parts += [plain(f"?{name}=  {meaning}") for name, meaning in entry["options"].items()]
     if record["metrics"]:
         grid = Table(box=None, pad_edge=False)
         for column in ("metric", "better", "what the ends mean"):

@@ -19,7 +19,7 @@ from fairkit.support.files import FileError, explain
 from fairkit_cli.options import option
 from fairkit_cli.output import echo
 
-KINDS = ("metric", "auditor", "mitigator", "learner", "evidence-chart")
+KINDS = ("metric", "auditor", "mitigator", "learner", "evidence-chart", "source")
 TEMPLATE = Path(__file__).parent / "template"
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -29,6 +29,7 @@ _SUMMARIES = {
     "mitigator": "Rows weighted so that every group counts the same.",
     "learner": "Extremely randomized trees as a learner by name.",
     "evidence-chart": "How long people of each group wait, as a table and a picture.",
+    "source": "A file with a JSON record in each line, as a table.",
 }
 _DATA = "--data loans.csv --label decision --favorable approved --sensitive sex"
 _USAGE = {
@@ -37,6 +38,7 @@ _USAGE = {
     "mitigator": f"fairkit mitigate --plugin {{name}} {_DATA} --output fair.onnx",
     "learner": f"fairkit mitigate --plugin reweigh --learner {{name}} {_DATA} --output fair.onnx",
     "evidence-chart": f"fairkit audit model.onnx {_DATA} --format html --output report.html",
+    "source": "fairkit audit model.onnx --data {name}:people.jsonl --label hired --favorable 1 --sensitive sex",
 }
 _TRAINS = ("mitigator", "learner")
 """Kinds whose contract checks train with every learner of ours."""

@@ -13,7 +13,7 @@ from fairkit.support.timings import phase
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Batch, Dataset
-    from fairkit.data.sources import Source
+    from fairkit.data.source import Source
     from fairkit.engines.base import Engine
     from fairkit.models.scorer import Predictions, Scorer
     from fairkit.progress import Progress

@@ -36,7 +36,8 @@ from fairkit.data.roles import (
     same_value,
     value_text,
 )
-from fairkit.data.sources import Source, open_source
+from fairkit.data.source import Source
+from fairkit.data.sources import open_source
 from fairkit.errors import DataError, did_you_mean
 from fairkit.results.findings import DataInfo
 from fairkit.support.timings import each, phase
@@ -325,7 +326,7 @@ class Dataset:
             rows=profile.rows,
             dropped_rows=profile.dropped_rows,
             groups=profile.groups,
-            notes=(*profile.notes, *self._unpublished()),
+            notes=(*self.source.notes, *profile.notes, *self._unpublished()),
             missing=profile.missing,
             weights=self.roles.weights,
             joined=profile.joined,
@@ -337,6 +338,7 @@ class Dataset:
             clusters={}
             if profile.clusters is None
             else {"column": self.roles.cluster, "count": profile.clusters},
+            source={**self.source.origin, "unordered": profile.unordered} if self.source.origin else {},
         )
 
     def _unpublished(self) -> list[str]:
@@ -455,8 +457,10 @@ def load_data(
     Parameters
     ----------
     data
-        A CSV or Parquet file, a folder of such files or a glob (``"loans/*.parquet"``), a pandas or polars data
-        frame, a pyarrow Table, a DuckDB relation or anything else with the Arrow C stream interface (read into memory),
+        A CSV or Parquet file, a folder of such files or a glob (``"loans/*.parquet"``), an address such as
+        ``"s3://bucket/loans.parquet"`` or ``"postgresql://host/db?query=SELECT ..."`` (see `fairkit.sources`), a
+        pandas or polars data frame, a pyarrow Table, a DuckDB relation or anything else with the Arrow C stream
+        interface (read into memory),
         a dict of arrays, or a Dask DataFrame (see `fairkit.engines`).
     y, sensitive_features, sample_weight
         What scikit-learn's users have beside a frame or matrix X in memory, shape [n] each, or [n, k] for sensitive

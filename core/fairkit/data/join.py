@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -12,16 +12,19 @@ import numpy as np
 
 from fairkit.data.arrow import as_arrow, as_numpy
 from fairkit.data.parts import ParquetPart
+from fairkit.data.plain import plain
 from fairkit.data.profile import BATCH_ROWS, take_tally, total_here
 from fairkit.data.roles import Joined, Roles, require_columns, value_text
-from fairkit.data.sources import Source, open_source, plain
+from fairkit.data.sources import open_source
 from fairkit.errors import DataError
+from fairkit.sources.known import is_address
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
     from fairkit.data.parts import Part, Types
+    from fairkit.data.source import Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,7 @@ class Lookup:
     sha256
         The digest of the table's content.
     origin
-        The file, or the table itself.
+        The file's path, or the table that was opened.
     """
 
     name: str
@@ -86,7 +89,8 @@ class Lookup:
         if not taken:
             raise DataError(f"{source.name} has no column besides its key that {table} does not have")
         tally = take_tally(source, Roles(), {}, total_here)
-        origin = str(Path(data).resolve()) if isinstance(data, str | Path) else source
+        here = isinstance(data, str | Path) and not is_address(str(data))
+        origin = str(Path(data).resolve()) if here else _Held(source)
         found = cls(source.name, pairs, taken, tally.digest.hexdigest(), origin)
         found.index  # noqa: B018 -- refuses keys that are missing or there twice
         return found
@@ -102,9 +106,7 @@ class Lookup:
     @property
     def index(self) -> Index:
         """The table in memory."""
-        if isinstance(self.origin, str):
-            return _read(self.origin, self.name, self.pairs, self.columns)
-        return _index(self.origin, self.name, self.pairs, self.columns)
+        return _read(self.origin, self.name, self.pairs, self.columns)
 
     def places(self, batch: pa.RecordBatch) -> NDArray[np.int64]:
         """Return for each row the row of the other table with its key, shape [n]; -1 where there is none."""
@@ -329,7 +331,7 @@ def joined(source: Source, lookup: Lookup) -> Source:
     """Return a table with the columns of another one."""
     own = tuple(source.columns)
     parts = tuple(JoinedPart(part, lookup, own) for part in source.parts)
-    return Source(source.name, {**source.types, **lookup.types()}, parts)
+    return replace(source, types={**source.types, **lookup.types()}, parts=parts, counts=None)
 
 
 def _around(lookup: Lookup, own: tuple[str, ...], part: Part) -> Part:
@@ -345,9 +347,19 @@ def _pair(text: str) -> tuple[str, str]:
     return here, there or here
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Held:
+    """A table that is no file here; each is itself only, so that its index is kept."""
+
+    source: Source
+
+
 @functools.lru_cache(maxsize=4)
-def _read(path: str, name: str, pairs: tuple[tuple[str, str], ...], columns: tuple[str, ...]) -> Index:
-    return _index(open_source(path), name, pairs, columns)
+def _read(
+    origin: str | _Held, name: str, pairs: tuple[tuple[str, str], ...], columns: tuple[str, ...]
+) -> Index:
+    source = origin.source if isinstance(origin, _Held) else open_source(origin)
+    return _index(source, name, pairs, columns)
 
 
 def _index(source: Source, name: str, pairs: Sequence[tuple[str, str]], columns: Sequence[str]) -> Index:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fairkit.errors import DataError
+from fairkit.sources.stored import StoredFile
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,6 +45,29 @@ class Part(Protocol):
         ...
 
 
+@contextmanager
+def opened(path: Path | StoredFile) -> Iterator[Any]:
+    """Give what Arrow reads: a path, or a file in a store."""
+    if isinstance(path, StoredFile):
+        with path.open() as file:
+            yield file
+    else:
+        yield path
+
+
+@contextmanager
+def unchanged(path: Path | StoredFile) -> Iterator[None]:
+    """Refuse a file in a store that was replaced meanwhile, also where that is why it could not be read."""
+    try:
+        yield
+    except (ValueError, OSError):  # Arrow's errors are of these kinds, too
+        if isinstance(path, StoredFile):
+            path.check()
+        raise
+    if isinstance(path, StoredFile):
+        path.check()
+
+
 @dataclass(frozen=True, slots=True)
 class ParquetPart:
     """A Parquet file, or a run of its row groups, read page by page, whatever the size of the groups.
@@ -55,7 +80,7 @@ class ParquetPart:
         The first row group and the one after the last; None for all.
     """
 
-    path: Path
+    path: Path | StoredFile
     groups: tuple[int, int] | None = None
 
     @property
@@ -69,7 +94,8 @@ class ParquetPart:
         """Read the file's schema."""
         import pyarrow.parquet as pq
 
-        return pq.read_schema(self.path)
+        with opened(self.path) as file:
+            return pq.read_schema(file)
 
     def rows(self) -> int | None:
         """Read the number of rows from the file's end."""
@@ -93,16 +119,29 @@ class ParquetPart:
         """Read batches."""
         import pyarrow.parquet as pq
 
+        if isinstance(self.path, StoredFile):
+            yield from self._fetched(self.path, columns, rows)
+            return
         groups = None if self.groups is None else range(*self.groups)
         with pq.ParquetFile(self.path, pre_buffer=False, buffer_size=1 << 20) as file:
             for batch in file.iter_batches(rows, row_groups=groups, columns=list(columns)):
                 yield batch.select(list(columns))
 
+    def _fetched(self, stored: StoredFile, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+        """Read from a store: the columns of a row group at once, in few requests; one group is held, not the file."""
+        import pyarrow.parquet as pq
+
+        with unchanged(stored), stored.open() as handle, pq.ParquetFile(handle, pre_buffer=True) as file:
+            for group in range(file.num_row_groups) if self.groups is None else range(*self.groups):
+                for batch in file.iter_batches(rows, row_groups=[group], columns=list(columns)):
+                    yield batch.select(list(columns))
+
     def _sizes(self) -> list[int]:
         """The rows of each row group."""
         import pyarrow.parquet as pq
 
-        known = pq.read_metadata(self.path)
+        with opened(self.path) as file:
+            known = pq.read_metadata(file)
         groups = range(known.num_row_groups) if self.groups is None else range(*self.groups)
         return [int(known.row_group(group).num_rows) for group in groups]
 
@@ -111,7 +150,7 @@ class ParquetPart:
 class CsvPart:
     """A CSV file, read in blocks."""
 
-    path: Path
+    path: Path | StoredFile
 
     @property
     def name(self) -> str:
@@ -135,7 +174,7 @@ class CsvPart:
 
     def read(self, columns: Sequence[str], rows: int, types: Types) -> Iterator[pa.RecordBatch]:
         """Read batches."""
-        with self._open(list(columns), types) as stream:
+        with unchanged(self.path), self._open(list(columns), types) as stream:
             yield from stream
 
     def _open(self, columns: list[str] | None, types: Types | None) -> Any:
@@ -147,8 +186,9 @@ class CsvPart:
             include_columns=columns,
             column_types=None if types is None else dict(types),
         )
+        file = self.path.open() if isinstance(self.path, StoredFile) else self.path
         return pacsv.open_csv(
-            self.path, read_options=pacsv.ReadOptions(block_size=_BLOCK), convert_options=convert
+            file, read_options=pacsv.ReadOptions(block_size=_BLOCK), convert_options=convert
         )
 
 
@@ -231,70 +271,3 @@ class Elsewhere:
             f"{self.name}: an auditor read the whole table while it measured a part of it on a cluster; "
             "what it must know beforehand belongs in its method `begin`"
         )
-
-
-def common_types(parts: Sequence[Part], table: str) -> dict[str, pa.DataType]:
-    """Return for every column the type that suits all parts.
-
-    Whole numbers and fractions are numbers together; a part whose column is empty throughout suits any type.
-
-    Raises
-    ------
-    DataError
-        A part has other columns than the first, or a column is text in one and numbers in another; the message
-        names both parts.
-    """
-    first = parts[0].schema()
-    types = {field.name: field.type for field in first}
-    for part in parts[1:]:
-        schema = part.schema()
-        _same_columns(list(types), schema.names, parts[0].name, part.name, table)
-        for field in schema:
-            types[field.name] = _common(types[field.name], field, parts[0].name, part, table)
-    return types
-
-
-def _same_columns(known: Sequence[str], found: Sequence[str], one: str, other: str, table: str) -> None:
-    absent = [name for name in known if name not in found]
-    extra = [name for name in found if name not in known]
-    if absent or extra:
-        what = f"has no column {absent[0]!r}" if absent else f"has a column {extra[0]!r} besides"
-        raise DataError(
-            f"{table}: the part {other} {what}, unlike {one}; all parts of a table have the same columns"
-        )
-
-
-def _common(known: pa.DataType, field: pa.Field, one: str, part: Part, table: str) -> pa.DataType:
-    import pyarrow as pa
-
-    found, types = field.type, pa.types
-    if found == known or types.is_null(found):
-        return known
-    if types.is_null(known):
-        return found
-    kinds = [_kind(known), _kind(found)]
-    if kinds[0] == kinds[1] and kinds[0] is not None:
-        if kinds[0] == "text":
-            return pa.string()
-        if types.is_integer(known) and types.is_integer(found):
-            return pa.int64()
-        return pa.float64()
-    if isinstance(part, CsvPart) and None not in kinds:
-        return pa.string()  # as within one file: what begins with numbers and goes on with text is text
-    raise DataError(
-        f"{table}: column {field.name!r} is {known} in {one} and {found} in {part.name}; "
-        "write all parts with the same types"
-    )
-
-
-def _kind(kind: pa.DataType) -> str | None:
-    import pyarrow as pa
-
-    types = pa.types
-    if types.is_dictionary(kind):
-        return _kind(kind.value_type)
-    if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
-        return "number"
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
-        return "text"
-    return "boolean" if types.is_boolean(kind) else None

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data.roles import Roles, Sensitive
-    from fairkit.data.sources import Source
+    from fairkit.data.source import Source
 
 BATCH_ROWS = 65_536
 MAX_GROUP_VALUES = 20
@@ -52,6 +52,7 @@ class Profile:
     reader must know of the rows before the numbers. `strata` has the rows of each
     stratum by the column inside which groups are compared; `clusters` is the number of clusters (or of queries),
     exact below 4,096, where their column is named. `sheet` has each column's type, missing cells and dates.
+    `unordered` is the same for the same rows in any order: a hint, no evidence.
     """
 
     sha256: str
@@ -69,6 +70,7 @@ class Profile:
     strata: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     clusters: int | None = None
     sheet: Sheet = field(default_factory=Sheet)
+    unordered: str = ""
 
 
 class Tally:
@@ -239,6 +241,7 @@ class Tally:
             strata={name: coder.sizes() for name, coder in self.strata.items()},
             clusters=self._clusters(table),
             sheet=self.sheet,
+            unordered=f"{self.copies.total:016x}",
         )
 
     def _clusters(self, table: str) -> int | None:

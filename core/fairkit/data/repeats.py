@@ -104,10 +104,19 @@ class Repeats:
 
 @dataclass(slots=True)
 class RowCopies:
-    """Copies of whole rows, and repeats in columns that look like ids; ``+`` joins with other rows."""
+    """Copies of whole rows, and repeats in columns that look like ids; ``+`` joins with other rows.
+
+    Attributes
+    ----------
+    whole, ids
+        Counts of rows, and of the cells of columns.
+    total
+        The sum of the rows' hashes, 64 bits: the same for the same rows in any order.
+    """
 
     whole: Repeats
     ids: dict[str, Repeats]
+    total: int = 0
 
     @classmethod
     def of(cls, columns: Sequence[str]) -> RowCopies:
@@ -118,7 +127,9 @@ class RowCopies:
         """Count more rows."""
         pieces = [self._update(batch.slice(start, PIECE)) for start in range(0, batch.num_rows, PIECE)]
         if pieces:
-            self.whole.update(np.concatenate(pieces))
+            hashes = np.concatenate(pieces)
+            self.whole.update(hashes)
+            self.total = (self.total + int(hashes.sum(dtype=np.uint64))) % 2**64
 
     def _update(self, batch: pa.RecordBatch) -> Hashes:
         """Count the ids of some rows, and return a hash of each row."""
@@ -134,7 +145,9 @@ class RowCopies:
 
     def __add__(self, other: RowCopies) -> RowCopies:
         return RowCopies(
-            self.whole + other.whole, {name: one + other.ids[name] for name, one in self.ids.items()}
+            self.whole + other.whole,
+            {name: one + other.ids[name] for name, one in self.ids.items()},
+            (self.total + other.total) % 2**64,
         )
 
     def warnings(self, known: Sequence[str] = ()) -> list[str]:

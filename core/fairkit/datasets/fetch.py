@@ -228,7 +228,7 @@ def content_digest(table: pa.Table) -> str:
     """Return the digest of a table's content, as a report shows it."""
     from fairkit.data.dataset import BATCH_ROWS
     from fairkit.data.digest import TableDigest
-    from fairkit.data.sources import plain
+    from fairkit.data.plain import plain
 
     digest = TableDigest(table.column_names)
     for batch in table.to_batches(max_chunksize=BATCH_ROWS):

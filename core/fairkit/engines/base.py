@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from fairkit.data.sources import Source
+    from fairkit.data.source import Source
 
 Told = Callable[[int], None]
 """Called with the number of rows that are done."""

@@ -16,7 +16,7 @@ from fairkit.engines.cluster import check_workers
 from fairkit.errors import DataError, EngineError
 
 if TYPE_CHECKING:
-    from fairkit.data.sources import Source
+    from fairkit.data.source import Source
 
 PART_ROWS = 1_000_000
 """A Parquet file of more rows is cut at its row groups."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fairkit.data.sources import Source
+from fairkit.data.source import Source
 from fairkit.engines.base import Told, add, nobody
 from fairkit.engines.processes import each_in_processes
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit.data.parts import TablePart
 from fairkit.data.profile import BATCH_ROWS
-from fairkit.data.sources import Source
+from fairkit.data.source import Source
 from fairkit.engines.base import add
 from fairkit.errors import DataError
 

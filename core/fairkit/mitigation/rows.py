@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from fairkit.data.sources import Source
+    from fairkit.data.source import Source
     from fairkit.data.task import Task
     from fairkit.engines.dask import DaskEngine
 

@@ -12,6 +12,7 @@ from fairkit.plugins.finding import (
     metrics_of,
     needs_of,
     owner_of,
+    source_of,
     third_party,
 )
 from fairkit.plugins.records import FILE, FILES, Found, Kind, Plugin, Row
@@ -34,5 +35,6 @@ __all__ = [
     "metrics_of",
     "needs_of",
     "owner_of",
+    "source_of",
     "third_party",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fairkit.auditors import Auditor
     from fairkit.learners import Learner
     from fairkit.metrics import Metric
+    from fairkit.sources import DataSource
 
 DEFAULT_AUDITORS = ("group",)
 """What an audit runs where nothing else is asked for."""
@@ -195,13 +196,56 @@ def _learners() -> Iterator[type[Learner]]:
 add_source(_learners)
 
 
+def source_of(scheme: str) -> type[DataSource] | None:
+    """Return the source of data whose addresses have a scheme; None where no plugin has one.
+
+    Raises
+    ------
+    PluginError
+        The plugin of that name does not load, or two plugins have a source for the scheme.
+    """
+    with listed_once() if _listed.get() is None else nullcontext():
+        named = [plugin.name for plugin in find() if plugin.name == scheme]
+        others, failures = third_party()
+        loaded = [load(name) for name in named[:1]] + others
+        found = _with_scheme(scheme, loaded) or _with_scheme(scheme, _ours())
+    if len(found) > 1:
+        names = " and ".join(sorted(f"{one.__module__}.{one.__name__}" for one in found))
+        raise PluginError(
+            f"two sources have addresses that begin with {scheme}: {names}; uninstall one of them"
+        )
+    if not found and failures:
+        raise PluginError(f"no source has addresses that begin with {scheme}: -- and {failures[0]}")
+    return next(iter(found), None)
+
+
+def _with_scheme(scheme: str, loaded: Iterable[Plugin]) -> dict[type[DataSource], Found]:
+    return {cls: plugin.found for plugin in loaded for cls in plugin.sources if scheme in cls.schemes}
+
+
+def _ours() -> Iterator[Plugin]:
+    """Return our plugins that load."""
+    for plugin in find():
+        if plugin.built_in:
+            with suppress(PluginError):
+                yield load(plugin.name)
+
+
 def _offered_as(name: str) -> str:
     """Say which plugin has an auditor, a metric or a check of that name; empty where none has."""
     for row in explain_all():
         if row.reason is not None:
             continue
         plugin = load(row.found.name)
-        for kind in ("auditors", "metrics", "learners", "evidence_charts", "promotion_checks", "signers"):
+        for kind in (
+            "auditors",
+            "metrics",
+            "learners",
+            "evidence_charts",
+            "sources",
+            "promotion_checks",
+            "signers",
+        ):
             if any(cls.name == name for cls in getattr(plugin, kind)):
                 what = kind.removesuffix("s").replace("_", " ")
                 return f"The {what} {name!r} is of the plugin {plugin.found.name!r}."

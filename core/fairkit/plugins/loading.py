@@ -14,6 +14,7 @@ from fairkit import hookspecs
 from fairkit.errors import MissingExtraError, PluginError, did_you_mean
 from fairkit.plugins.records import FILE, FILES, Found, Plugin
 
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]+")
 _SETS = {
     "needs": {"decision", "score"},
     "tasks": {"binary", "multiclass", "regression", "ranking"},
@@ -47,6 +48,7 @@ def load_found(found: Found) -> Plugin:
         mitigators=tuple(_named_like_the_plugin(manager, found, "mitigator")),
         learners=tuple(_learners(manager, found)),
         evidence_charts=tuple(_ask(manager, found, "fairkit_evidence_charts")),
+        sources=tuple(_sources(manager, found)),
         promotion_checks=tuple(_ask(manager, found, "fairkit_promotion_checks")),
         signers=tuple(_named_like_the_plugin(manager, found, "signer")),
         packs=tuple(_ask(manager, found, "fairkit_packs")),
@@ -200,6 +202,21 @@ def _learners(manager: pluggy.PluginManager, found: Found) -> list[type[Any]]:
     return classes
 
 
+def _sources(manager: pluggy.PluginManager, found: Found) -> list[type[Any]]:
+    classes = _ask(manager, found, "fairkit_sources")
+    for cls in classes:
+        schemes = getattr(cls, "schemes", ())
+        if isinstance(schemes, str) or not schemes or not all(_SCHEME.fullmatch(str(one)) for one in schemes):
+            raise PluginError(
+                _broken(
+                    found,
+                    f"{cls.__name__}.schemes is {schemes!r}; it is a tuple of what addresses begin with, in lower "
+                    "case, of two letters or more",
+                )
+            )
+    return classes
+
+
 def _bases() -> dict[str, type[Any]]:
     from fairkit.auditors import Auditor
     from fairkit.charts import EvidenceChart
@@ -209,6 +226,7 @@ def _bases() -> dict[str, type[Any]]:
     from fairkit.packs import Pack
     from fairkit.promotions import PromotionCheck
     from fairkit.signers import Signer
+    from fairkit.sources import DataSource
 
     return {
         "fairkit_metrics": Metric,
@@ -216,6 +234,7 @@ def _bases() -> dict[str, type[Any]]:
         "fairkit_mitigators": Mitigator,
         "fairkit_learners": Learner,
         "fairkit_evidence_charts": EvidenceChart,
+        "fairkit_sources": DataSource,
         "fairkit_promotion_checks": PromotionCheck,
         "fairkit_signers": Signer,
         "fairkit_packs": Pack,

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fairkit.packs import Pack
     from fairkit.promotions import PromotionCheck
     from fairkit.signers import Signer
+    from fairkit.sources import DataSource
 
 FILES = "FAIRKIT_PLUGINS"
 """The environment variable that names plugin files, for plugins that are not packaged (yet)."""
@@ -21,7 +22,15 @@ FILE = "file"
 """What stands for the distribution of a plugin that is a file."""
 
 Kind = Literal[
-    "metric", "auditor", "mitigator", "learner", "evidence chart", "promotion check", "signer", "pack"
+    "metric",
+    "auditor",
+    "mitigator",
+    "learner",
+    "evidence chart",
+    "source",
+    "promotion check",
+    "signer",
+    "pack",
 ]
 
 
@@ -59,6 +68,7 @@ class Plugin:
     mitigators: tuple[type[Mitigator], ...] = ()
     learners: tuple[type[Learner], ...] = ()
     evidence_charts: tuple[type[EvidenceChart], ...] = ()
+    sources: tuple[type[DataSource], ...] = ()
     promotion_checks: tuple[type[PromotionCheck], ...] = ()
     signers: tuple[type[Signer], ...] = ()
     packs: tuple[type[Pack], ...] = ()
@@ -72,6 +82,7 @@ class Plugin:
             ("mitigator", self.mitigators),
             ("learner", self.learners),
             ("evidence chart", self.evidence_charts),
+            ("source", self.sources),
             ("promotion check", self.promotion_checks),
             ("signer", self.signers),
             ("pack", self.packs),

@@ -394,6 +394,8 @@ class DataInfo:
     `more_columns` counts those that are not listed, and `period` says from which month to which the rows are, by which
     column; empty where no column or more than one has dates. `clusters` has the column of ids and their number
     (`column`, `count`) where rows of one id depend on each other; it is empty where rows are independent.
+    `source` says where a table is that an address named: kind, address, and what tells its version; empty for a file or
+    a table in memory.
     """
 
     name: str
@@ -411,6 +413,7 @@ class DataInfo:
     more_columns: int = 0
     period: Mapping[str, str] = field(default_factory=dict)
     clusters: Mapping[str, Any] = field(default_factory=dict)
+    source: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -430,6 +433,7 @@ class DataInfo:
             **({"more_columns": self.more_columns} if self.more_columns else {}),
             **({"period": dict(self.period)} if self.period else {}),
             **({"clusters": dict(self.clusters)} if self.clusters else {}),
+            **({"source": dict(self.source)} if self.source else {}),
         }
 
     @classmethod
@@ -451,6 +455,7 @@ class DataInfo:
             columns=tuple(record.get("columns", ())),
             more_columns=record.get("more_columns", 0),
             period=record.get("period", {}),
+            source=record.get("source", {}),
         )
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data.dataset import Batch, Dataset
-    from fairkit.data.sources import Source
+    from fairkit.data.source import Source
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from fairkit.testing import (
     plugin_checks,
     promotion_checks,
     signer_checks,
+    source_checks,
 )
 from fairkit.testing.require import ContractError
 
@@ -192,6 +193,7 @@ def _all_checks(plugin: Plugin, settings: Mapping[str, Any]) -> Iterator[Check]:
         ),
         (plugin.learners, learner_checks.CHECKS, learner_checks.Taught),
         (plugin.evidence_charts, chart_checks.CHECKS, lambda cls: cls),
+        (plugin.sources, source_checks.CHECKS, lambda cls: cls),
         (plugin.promotion_checks, promotion_checks.CHECKS, lambda cls: cls),
         (plugin.signers, signer_checks.CHECKS, lambda cls: cls),
         (plugin.packs, pack_checks.CHECKS, lambda cls: cls),

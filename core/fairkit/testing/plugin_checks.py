@@ -18,12 +18,16 @@ from fairkit.metrics import Mean, Metric, Rate
 from fairkit.mitigators import Mitigator
 from fairkit.promotions import PromotionCheck
 from fairkit.signers import Signer
+from fairkit.sources import DataSource
 from fairkit.testing.require import require
 
 if TYPE_CHECKING:
     from fairkit.plugins.records import Plugin
 
 HEAVY = (
+    "adbc_driver_postgresql",
+    "deltalake",
+    "duckdb",
     "jax",
     "lightgbm",
     "matplotlib",
@@ -54,6 +58,7 @@ _BASES: tuple[type[Any], ...] = (
     Mitigator,
     Learner,
     EvidenceChart,
+    DataSource,
     PromotionCheck,
     Signer,
 )
@@ -85,6 +90,7 @@ def check_names(plugin: Plugin) -> None:
         *plugin.auditors,
         *plugin.mitigators,
         *plugin.learners,
+        *plugin.sources,
         *plugin.promotion_checks,
         *plugin.signers,
         *plugin.packs,
@@ -105,13 +111,22 @@ def check_names(plugin: Plugin) -> None:
         plugin.metrics,
         plugin.learners,
         plugin.evidence_charts,
+        plugin.sources,
         plugin.promotion_checks,
         plugin.packs,
     ):
         twice = [name for name, count in Counter(cls.name for cls in classes).items() if count > 1]
         require(not twice, f"two of its classes have the name {twice[0] if twice else ''!r}")
     for other in _others(plugin):
-        for kind in ("auditors", "metrics", "learners", "evidence_charts", "promotion_checks", "packs"):
+        for kind in (
+            "auditors",
+            "metrics",
+            "learners",
+            "evidence_charts",
+            "sources",
+            "promotion_checks",
+            "packs",
+        ):
             mine = {cls.name for cls in getattr(plugin, kind)}
             theirs = {cls.name for cls in getattr(other, kind)}
             require(
@@ -133,6 +148,7 @@ def check_documented(plugin: Plugin) -> None:
         *plugin.mitigators,
         *plugin.learners,
         *plugin.evidence_charts,
+        *plugin.sources,
         *plugin.promotion_checks,
         *plugin.signers,
         *plugin.packs,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from fairkit.data.sources import Source
+    from fairkit.data.source import Source
 
     Array = NDArray[np.float64]
     Codes = NDArray[np.int64]

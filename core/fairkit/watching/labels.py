@@ -14,7 +14,7 @@ from fairkit.watching.values import UNKNOWN, binary, text_ids
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from fairkit.data.sources import Source
+    from fairkit.data.source import Source
 
 
 def read_labels(source: Source, id_column: str, label: str, favorable: Any) -> pa.Table:

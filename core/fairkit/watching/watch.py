@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit.data.sources import open_source
 from fairkit.errors import DataError, ParameterError
+from fairkit.sources.known import is_address
 from fairkit.watching.book import today as clock_day
 from fairkit.watching.counting import Counter
 from fairkit.watching.labels import read_labels
@@ -22,7 +23,7 @@ from fairkit.watching.results import Added
 from fairkit.watching.settings import canonical, read_day
 
 if TYPE_CHECKING:
-    from fairkit.data.sources import Source
+    from fairkit.data.source import Source
     from fairkit.watching.alarms import Alarm
     from fairkit.watching.log import Record
 
@@ -81,7 +82,7 @@ class Watch(Opened):
             The table cannot be used, or cannot be written; nothing was counted.
         """
         source = open_source(data)
-        path = Path(data) if isinstance(data, str | os.PathLike) else None
+        path = _file_of(data)
         name = (
             batch or (None if path is None else path.name) or f"{self.book.writer}/{len(self.book.records)}"
         )
@@ -151,7 +152,7 @@ class Watch(Opened):
                 "this watch awaits no labels: its rules need none, or its horizon is 0 and they come with the decisions"
             )
         source = open_source(data)
-        path = Path(data) if isinstance(data, str | os.PathLike) else None
+        path = _file_of(data)
         name = (
             batch or (None if path is None else path.name) or f"{self.book.writer}/{len(self.book.records)}"
         )
@@ -259,6 +260,13 @@ class Watch(Opened):
             raise DataError(
                 f"there are decisions of {day}, but today is {now}; correct the days, or the clock of this machine"
             )
+
+
+def _file_of(data: Any) -> Path | None:
+    """Return the file that a batch is; None for tables in memory and for addresses."""
+    if isinstance(data, str) and is_address(data):
+        return None
+    return Path(data) if isinstance(data, str | os.PathLike) else None
 
 
 def file_digest(path: Path) -> str | None:

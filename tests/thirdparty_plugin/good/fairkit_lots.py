@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -16,8 +16,11 @@ from fairkit.charts import ChartTable, EvidenceChart
 from fairkit.learners import EncodedRows, Learner, fit_learner
 from fairkit.mitigators import FittedModel, Prediction, Run, Table
 from fairkit.onnx.write.estimators import GraphEstimator, add_linear, add_link
+from fairkit.sources import Address, DataSource, Records
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import onnx
     from numpy.typing import NDArray
 
@@ -242,6 +245,37 @@ def fairkit_learners() -> list[type[Learner]]:
 def fairkit_evidence_charts() -> list[type[EvidenceChart]]:
     """Offer the chart."""
     return [Chances]
+
+
+class Drawn(DataSource):
+    """People drawn by lot, as many as the address says: lots:100."""
+
+    name = "drawn"
+    schemes = ("lots",)
+    options: ClassVar[Mapping[str, str]] = {"seed": "Which draw; 0 without it."}
+
+    def open(self, address: Address) -> Records:
+        """Draw them."""
+        import pyarrow as pa
+
+        if not address.location.isdigit():
+            raise fairkit.DataError(f"{address.text} says no number of people")
+        rng = np.random.default_rng(int(address.options.get("seed", "0")))
+        count = int(address.location)
+        table = pa.table({"sex": rng.choice(["f", "m"], count), "won": rng.integers(0, 2, count)})
+        origin = {"kind": self.name, "address": address.text}
+        return Records(name="people", schema=table.schema, batches=table.to_batches(), origin=origin)
+
+    @classmethod
+    def example(cls, folder: Path) -> str:
+        """Return the address of forty."""
+        return "lots:40"
+
+
+@fairkit.hookimpl
+def fairkit_sources() -> list[type[DataSource]]:
+    """Offer the source."""
+    return [Drawn]
 
 
 @fairkit.hookimpl

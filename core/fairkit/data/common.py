@@ -1,0 +1,79 @@
+"""The types that suit all parts of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from fairkit.data.parts import CsvPart, Part
+from fairkit.errors import DataError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def common_types(parts: Sequence[Part], table: str) -> dict[str, pa.DataType]:
+    """Return for every column the type that suits all parts.
+
+    Whole numbers and fractions are numbers together; a part whose column is empty throughout suits any type.
+
+    Raises
+    ------
+    DataError
+        A part has other columns than the first, or a column is text in one and numbers in another; the message
+        names both parts.
+    """
+    first = parts[0].schema()
+    types = {field.name: field.type for field in first}
+    for part in parts[1:]:
+        schema = part.schema()
+        _same_columns(list(types), schema.names, parts[0].name, part.name, table)
+        for field in schema:
+            types[field.name] = _common(types[field.name], field, parts[0].name, part, table)
+    return types
+
+
+def _same_columns(known: Sequence[str], found: Sequence[str], one: str, other: str, table: str) -> None:
+    absent = [name for name in known if name not in found]
+    extra = [name for name in found if name not in known]
+    if absent or extra:
+        what = f"has no column {absent[0]!r}" if absent else f"has a column {extra[0]!r} besides"
+        raise DataError(
+            f"{table}: the part {other} {what}, unlike {one}; all parts of a table have the same columns"
+        )
+
+
+def _common(known: pa.DataType, field: pa.Field, one: str, part: Part, table: str) -> pa.DataType:
+    import pyarrow as pa
+
+    found, types = field.type, pa.types
+    if found == known or types.is_null(found):
+        return known
+    if types.is_null(known):
+        return found
+    kinds = [_kind(known), _kind(found)]
+    if kinds[0] == kinds[1] and kinds[0] is not None:
+        if kinds[0] == "text":
+            return pa.string()
+        if types.is_integer(known) and types.is_integer(found):
+            return pa.int64()
+        return pa.float64()
+    if isinstance(part, CsvPart) and None not in kinds:
+        return pa.string()  # as within one file: what begins with numbers and goes on with text is text
+    raise DataError(
+        f"{table}: column {field.name!r} is {known} in {one} and {found} in {part.name}; "
+        "write all parts with the same types"
+    )
+
+
+def _kind(kind: pa.DataType) -> str | None:
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_dictionary(kind):
+        return _kind(kind.value_type)
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
+        return "number"
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        return "text"
+    return "boolean" if types.is_boolean(kind) else None

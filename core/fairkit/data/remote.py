@@ -1,0 +1,140 @@
+"""Tables that an address names: the source of its scheme opens them, and they become parts like all others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fairkit.data.common import common_types
+from fairkit.data.files import file_parts
+from fairkit.data.snapshot import take_snapshot
+from fairkit.data.source import Source
+from fairkit.errors import DataError, FairkitError
+from fairkit.sources.address import Address, scheme_of
+from fairkit.sources.interface import Files
+from fairkit.sources.known import find_source
+from fairkit.sources.secrets import said
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from fairkit.data.parts import Part, Types
+    from fairkit.sources.interface import DataSource, Records
+
+
+def open_address(text: str) -> Source:
+    """Open the table at an address.
+
+    Raises
+    ------
+    DataError
+        No source has the scheme, the address holds a secret, or the table is not there or cannot be reached. No
+        message shows a secret.
+    """
+    scheme = scheme_of(text) or ""
+    found = find_source(scheme)
+    if found is None:
+        raise DataError(
+            f"no source is installed for addresses that begin with {scheme}: -- see `fairkit plugins`; for a file on "
+            "this machine give its path"
+        )
+    return open_with(found, text)
+
+
+def open_with(found: type[DataSource], text: str) -> Source:
+    """Open the table at an address with a source.
+
+    Raises
+    ------
+    DataError
+        The address holds a secret or an option that the source does not have, or the table is not there or cannot be
+        reached. No message shows a secret.
+    """
+    address = Address.parse(text)
+    address.check_options(found.options)
+    try:
+        opened = found().open(address)
+    except FairkitError:
+        raise
+    except Exception as error:  # whatever the library of the source raises
+        raise DataError(f"{address.text} cannot be read: {said(error)}") from None
+    return _of_files(opened) if isinstance(opened, Files) else _of_records(opened)
+
+
+def _of_records(records: Records) -> Source:
+    part = take_snapshot(records)
+    types = {field.name: field.type for field in part.schema()}
+    return Source(records.name, types, (part,), origin=records.origin, notes=records.notes)
+
+
+def _of_files(files: Files) -> Source:
+    if not files.files:
+        raise DataError(f"{files.name} has no rows: there is no data file in it")
+    parts = file_parts(files.files, files.name)
+    if files.schema is None:
+        types = common_types(parts, files.name)
+    else:
+        types = {field.name: field.type for field in files.schema}
+        constants = files.constants or [{}] * len(parts)
+        parts = tuple(
+            FilledPart(part, types, tuple(own.items())) for part, own in zip(parts, constants, strict=True)
+        )
+    return Source(files.name, types, parts, origin=files.origin, notes=files.notes)
+
+
+@dataclass(frozen=True, slots=True)
+class FilledPart:
+    """A file that lacks columns of its table: those have one value in all its rows, or are missing.
+
+    Attributes
+    ----------
+    inner
+        The file.
+    types
+        The table's columns.
+    constants
+        The values of columns that do not stand in the file.
+    """
+
+    inner: Part
+    types: Mapping[str, pa.DataType]
+    constants: tuple[tuple[str, Any], ...]
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return self.inner.name
+
+    def schema(self) -> pa.Schema:
+        """Return the table's schema."""
+        import pyarrow as pa
+
+        return pa.schema(list(self.types.items()))
+
+    def rows(self) -> int | None:
+        """Return the file's rows."""
+        return self.inner.rows()
+
+    def split(self, most: int) -> list[FilledPart]:
+        """Cut the file."""
+        pieces: Sequence[Part] = self.inner.split(most) if hasattr(self.inner, "split") else [self.inner]
+        return [FilledPart(piece, self.types, self.constants) for piece in pieces]
+
+    def read(self, columns: Sequence[str], rows: int, types: Types) -> Iterator[pa.RecordBatch]:
+        """Read what the file has, and fill in the rest."""
+        import pyarrow as pa
+
+        held = self.inner.schema().names
+        own = [name for name in columns if name in held]
+        values = dict(self.constants)
+        for batch in self.inner.read(own or held[:1], rows, types):
+            filled = []
+            for name in columns:
+                kind = self.types[name]
+                if name in own:
+                    column = batch.column(batch.schema.names.index(name))
+                    filled.append(column if column.type == kind else column.cast(kind))
+                else:
+                    filled.append(pa.repeat(pa.scalar(values.get(name), kind), batch.num_rows))
+            yield pa.RecordBatch.from_arrays(filled, names=list(columns))

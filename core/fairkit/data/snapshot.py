@@ -1,0 +1,263 @@
+"""Rows that may look otherwise when they are read again, kept in a temporary file for as long as they are used."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import weakref
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fairkit.data.parts import ParquetPart
+from fairkit.errors import DataError
+from fairkit.sources.secrets import said
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from fairkit.data.parts import Types
+    from fairkit.sources.interface import Records
+
+FOLDER = "FAIRKIT_SNAPSHOTS"
+"""The environment variable that names the folder for snapshots; a cluster's workers must see it, too."""
+
+_GROUP_ROWS, _GROUP_BYTES = 1 << 18, 64 << 20
+_NUMERIC = ("numeric", "decimal")
+
+
+class SnapshotFile:
+    """A temporary file, deleted when nobody in the process that wrote it holds it any longer, or when that ends."""
+
+    def __init__(self, path: Path, *, kept: bool = False) -> None:
+        self.path = path
+        self.remove = (lambda: None) if kept else weakref.finalize(self, _delete, path, os.getpid())
+
+    def __reduce__(self) -> Any:
+        return _elsewhere, (self.path,)
+
+
+def _elsewhere(path: Path) -> SnapshotFile:
+    return SnapshotFile(path, kept=True)
+
+
+def _delete(path: Path, owner: int) -> None:
+    if os.getpid() == owner:
+        path.unlink(missing_ok=True)
+
+
+class SnapshotPart:
+    """A snapshot as a part of a table, or some of its row groups."""
+
+    def __init__(self, file: SnapshotFile, name: str, part: ParquetPart | None = None) -> None:
+        self.file, self.name = file, name
+        self._part = ParquetPart(file.path) if part is None else part
+
+    def schema(self) -> pa.Schema:
+        """Return the rows' schema."""
+        return self._part.schema()
+
+    def rows(self) -> int | None:
+        """Return the number of rows."""
+        return self._part.rows()
+
+    def split(self, most: int) -> list[SnapshotPart]:
+        """Cut at row groups into parts of about `most` rows."""
+        return [SnapshotPart(self.file, self.name, part) for part in self._part.split(most)]
+
+    def read(self, columns: Sequence[str], rows: int, types: Types) -> Iterator[pa.RecordBatch]:
+        """Read batches.
+
+        Raises
+        ------
+        DataError
+            The process is on a machine that does not have the file.
+        """
+        if not self.file.path.exists():
+            raise DataError(
+                f"the snapshot of {self.name} is not on this machine; set {FOLDER} to a folder that all workers see, "
+                "where the audit is started"
+            )
+        yield from self._part.read(columns, rows, types)
+
+
+def take_snapshot(records: Records) -> SnapshotPart:
+    """Read the rows once, batch by batch, to a temporary file.
+
+    Raises
+    ------
+    DataError
+        The connection breaks, a column has a type that fairkit does not read, or the file cannot be written.
+        No file is left.
+    """
+    try:
+        folder = os.environ.get(FOLDER) or None
+        handle, text = tempfile.mkstemp(prefix="fairkit-snapshot-", suffix=".parquet", dir=folder)
+        os.close(handle)
+    except OSError as error:
+        records.close()
+        raise DataError(f"no snapshot can be written ({error.strerror}); set {FOLDER} to a folder") from None
+    file = SnapshotFile(Path(text))
+    try:
+        with os.fdopen(os.open(text, os.O_WRONLY), "wb") as sink:
+            _write(records, sink)
+    except BaseException as error:
+        file.remove()
+        if not isinstance(error, OSError):
+            raise
+        raise DataError(
+            f"the snapshot of {records.name} cannot be written ({error.strerror}); set {FOLDER} to a folder with room"
+        ) from None
+    finally:
+        records.close()
+    return SnapshotPart(file, records.name)
+
+
+def _write(records: Records, sink: Any) -> None:
+    import pyarrow.parquet as pq
+
+    from fairkit.data.plain import plain
+
+    schema = _readable(records.schema, records.name)
+    texts = [field.name for field in schema if field.type == "string"]
+    with pq.ParquetWriter(
+        sink, schema, compression="lz4", use_dictionary=texts, write_statistics=False
+    ) as writer:
+        for group in _groups(_received(records), schema):
+            writer.write_batch(plain(group, records.name), row_group_size=group.num_rows)
+
+
+def _received(records: Records) -> Iterator[pa.RecordBatch]:
+    """Give the batches, numbers in place of what the database calls numeric; what breaks is one message."""
+    batches = iter(records.batches)
+    while True:
+        try:
+            batch = next(batches)
+        except StopIteration:
+            return
+        except DataError:
+            raise
+        except Exception as error:  # whatever the library of the source raises
+            raise DataError(
+                f"the rows of {records.name} stopped coming: {said(error)}. Nothing was audited; try again"
+            ) from None
+        yield _numbers(batch, records.name)
+
+
+def _groups(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Put small batches together, so that a row group is worth reading."""
+    import pyarrow as pa
+
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(b.num_rows for b in held) >= _GROUP_ROWS or sum(b.nbytes for b in held) >= _GROUP_BYTES:
+            yield from _one(pa.Table.from_batches(held))
+            held = []
+    if held:
+        yield from _one(pa.Table.from_batches(held))
+
+
+def _one(table: pa.Table) -> Iterator[pa.RecordBatch]:
+    yield from table.combine_chunks().to_batches()
+
+
+def _readable(schema: pa.Schema, name: str) -> pa.Schema:
+    """Return the plain types that the columns become.
+
+    Raises
+    ------
+    DataError
+        A column cannot become one.
+    """
+    import pyarrow as pa
+
+    from fairkit.data.plain import plain_type
+
+    if len(set(schema.names)) != len(schema.names):
+        twice = next(column for column in schema.names if schema.names.count(column) > 1)
+        raise DataError(f"{name}: two columns have the name {twice!r}; give one another name: {twice} AS ...")
+    fields = []
+    for field in schema:
+        kind = _behind(field.type)
+        read_as_is = kind in (pa.string(), pa.bool_())
+        target = pa.float64() if _is_numeric(field.type) else kind if read_as_is else plain_type(kind)
+        if target is None or _is_bytes(kind) or not (_is_numeric(field.type) or _becomes(kind, target)):
+            raise DataError(
+                f"{name}: column {field.name!r} has the type {_called(field.type)}, which fairkit does not read; cast "
+                f"it in the query to text or to a number: CAST({field.name} AS text), or leave it out"
+            )
+        fields.append(pa.field(field.name, target))
+    return pa.schema(fields)
+
+
+def _behind(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the cells: that of a dictionary's values; an extension's storage, if it is text."""
+    import pyarrow as pa
+
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if isinstance(kind, pa.BaseExtensionType) and pa.types.is_string(kind.storage_type):
+        return kind.storage_type
+    return kind
+
+
+def _becomes(kind: pa.DataType, target: pa.DataType) -> bool:
+    """Tell whether Arrow knows how cells of a type become cells of the other."""
+    import pyarrow as pa
+
+    try:
+        pa.nulls(0, kind).cast(target)
+    except pa.ArrowNotImplementedError:
+        return False
+    return True
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def _called(kind: pa.DataType) -> str:
+    """Name a type as the database does, where that is known."""
+    return str(getattr(kind, "type_name", None) or kind)
+
+
+def _is_numeric(kind: pa.DataType) -> bool:
+    """Tell a number that came as text, because Arrow has no number that is as exact."""
+    return str(getattr(kind, "type_name", "")).lower() in _NUMERIC
+
+
+def _numbers(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    columns, fields = [], []
+    for column, field in zip(batch.columns, batch.schema, strict=True):
+        cells = column.storage if isinstance(column, pa.ExtensionArray) else column
+        if _is_numeric(field.type):
+            try:
+                cells = cells.cast(pa.float64())
+            except pa.ArrowInvalid:
+                cells = None
+            if cells is None or _beyond(pc.sum(pc.is_inf(cells)).as_py(), column.storage):
+                raise DataError(
+                    f"{name}: column {field.name!r} holds numbers too large for a double; scale it in the query"
+                )
+        columns.append(cells)
+        fields.append(replace_type(field, cells.type))
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
+def replace_type(field: pa.Field, kind: pa.DataType) -> pa.Field:
+    """Return a field of another type, without the metadata that belong to the former."""
+    import pyarrow as pa
+
+    return pa.field(field.name, kind, field.nullable)
+
+
+def _beyond(infinite: int | None, texts: pa.Array) -> bool:
+    """Tell whether more numbers became infinite than were written so."""
+    import pyarrow.compute as pc
+
+    return bool(infinite) and infinite != pc.sum(pc.match_substring(texts, "nfinity")).as_py()

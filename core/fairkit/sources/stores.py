@@ -1,0 +1,297 @@
+"""Object stores through pyarrow's file systems, and the data files that lie under an address there."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+from fairkit.errors import DataError
+from fairkit.sources.address import Address
+from fairkit.sources.reach import check_reachable
+from fairkit.sources.secrets import said
+from fairkit.sources.stored import StoredFile
+from fairkit.support.escaping import visible
+
+STORES: dict[str, Mapping[str, str]] = {
+    "s3": {
+        "region": "The bucket's region; default: AWS_REGION, else it is looked up.",
+        "endpoint": "Another server that speaks S3: http://host:port; default: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL.",
+        "anonymous": "true asks without credentials.",
+    },
+    "gs": {
+        "endpoint": "Another server: http://host:port; default: STORAGE_EMULATOR_HOST.",
+        "anonymous": "true asks without credentials.",
+    },
+    "abfs": {
+        "endpoint": "Another server than dfs.core.windows.net: http://host:port.",
+    },
+}
+"""The stores by scheme, each with what may follow ``?`` in an address."""
+
+_SERVERS = {"s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), "gs": ("STORAGE_EMULATOR_HOST",)}
+"""The variables that name another server, as the stores' own tools take them."""
+
+_CONNECT, _REQUEST, _TRIES = 3.0, 20.0, 2
+_AZURE_HOST = ".dfs.core.windows.net"
+_DELTA_LOG = "_delta_log"
+
+
+def store(address: Address) -> tuple[Any, str]:
+    """Return the file system of an address, and the path in it.
+
+    Credentials come from the environment, as the store's own tools take them: ``AWS_ACCESS_KEY_ID`` and
+    ``AWS_SECRET_ACCESS_KEY``, ``GOOGLE_APPLICATION_CREDENTIALS``, ``AZURE_STORAGE_KEY`` or ``AZURE_STORAGE_SAS_TOKEN``.
+
+    Raises
+    ------
+    DataError
+        The address names no bucket, or its server cannot be reached.
+    """
+    kind = {"abfss": "abfs"}.get(address.scheme, address.scheme)
+    if not address.slashes or not address.bucket:
+        raise DataError(f"{address.scheme}: addresses are written {_form(kind)}")
+    if "@" in address.bucket and kind != "abfs":
+        # it may be a key: it is not shown
+        raise DataError(
+            f"a bucket has no '@' in its name; write {_form(kind)}, and put keys into the environment"
+        )
+    made = {"s3": _s3, "gs": _google, "abfs": _azure}[kind]
+    return made(address)
+
+
+@dataclass(frozen=True, slots=True)
+class _Again:
+    """Makes the file system of an address once more, in a process with an environment of its own."""
+
+    scheme: str
+    location: str
+    options: tuple[tuple[str, str], ...]
+
+    def __call__(self) -> Any:
+        return store(Address(self.scheme, self.location, dict(self.options)))[0]
+
+
+def files_at(address: Address) -> list[StoredFile]:
+    """Return the data files at an address: the file, a folder's Parquet (else CSV) files by name, or a glob's.
+
+    Raises
+    ------
+    DataError
+        There are none, or the store cannot be reached.
+    """
+    filesystem, path = store(address)
+    # a file system for Azure carries its key where it goes
+    keyed = type(filesystem).__name__ == "AzureFileSystem"
+    again = _Again(address.scheme, address.location, tuple(address.options.items())) if keyed else None
+    return found_files(filesystem, path, address.text, again)
+
+
+def found_files(
+    filesystem: Any, path: str, shown: str, again: Callable[[], Any] | None = None
+) -> list[StoredFile]:
+    """Return the data files at a path: the file, a folder's Parquet (else CSV) files by name, or a glob's.
+
+    Parameters
+    ----------
+    filesystem
+        A ``pyarrow.fs.FileSystem``.
+    path
+        A file, a folder, or a path with ``*``, ``**`` or ``[...]``.
+    shown
+        The address in messages.
+    again
+        See `StoredFile`.
+
+    Raises
+    ------
+    DataError
+        There are none.
+    """
+    try:
+        paths = _matching(filesystem, path, shown) if _is_glob(path) else _lying(filesystem, path, shown)
+        return [StoredFile.of(filesystem, one, again) for one in paths]
+    except OSError as error:
+        raise DataError(f"{visible(shown)} cannot be read: {said(error)}") from None
+
+
+def _lying(filesystem: Any, path: str, shown: str) -> list[str]:
+    from pyarrow.fs import FileType
+
+    kind = FileType.Directory if path.endswith("/") else filesystem.get_file_info(path).type
+    if kind == FileType.File:
+        return [path]
+    if kind == FileType.NotFound:
+        _check_bucket(filesystem, path, shown)
+        raise DataError(f"there is no data file {visible(shown)}; check the name, and that you may read it")
+    listed = _listed(filesystem, path.rstrip("/"))
+    if any(f"/{_DELTA_LOG}/" in one for one in listed):
+        raise DataError(
+            f"{visible(shown)} is a Delta table, whose folder holds removed rows, too; "
+            f"name it as delta:{visible(shown)}"
+        )
+    found = [one for one in listed if one.endswith(".parquet")] or [
+        one for one in listed if one.endswith(".csv")
+    ]
+    if not found:
+        _check_bucket(filesystem, path, shown)
+        raise DataError(f"the folder {visible(shown)} holds no .parquet file and no .csv file")
+    return found
+
+
+def _check_bucket(filesystem: Any, path: str, shown: str) -> None:
+    """Say that it is the bucket that is missing: a missing object looks the same."""
+    from pyarrow.fs import FileType
+
+    bucket = path.partition("/")[0]
+    if filesystem.get_file_info(bucket).type == FileType.NotFound:
+        raise DataError(f"there is no bucket {visible(bucket)!r} at {visible(shown)}, or you may not see it")
+
+
+def _matching(filesystem: Any, path: str, shown: str) -> list[str]:
+    fixed = []
+    for piece in path.split("/"):
+        if _is_glob(piece):
+            break
+        fixed.append(piece)
+    wanted = _glob(path)
+    found = [one for one in _listed(filesystem, "/".join(fixed)) if wanted.fullmatch(one)]
+    if not found:
+        raise DataError(f"no data file matches {visible(shown)}")
+    return found
+
+
+def _listed(filesystem: Any, folder: str) -> list[str]:
+    """Return all files under a folder, by name."""
+    from pyarrow.fs import FileSelector, FileType
+
+    entries = filesystem.get_file_info(FileSelector(folder, recursive=True, allow_not_found=True))
+    return sorted(entry.path for entry in entries if entry.type == FileType.File)
+
+
+def _is_glob(text: str) -> bool:
+    return any(sign in text for sign in "*[")
+
+
+def _glob(path: str) -> re.Pattern[str]:
+    """Return what a path with ``*`` (not beyond a slash), ``**`` and ``[...]`` matches."""
+    pieces = re.split(r"(\*\*/|\*\*|\*|\[[^]/]+\])", path)
+    meant = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*"}
+    return re.compile("".join(meant.get(p) or (p if p.startswith("[") else re.escape(p)) for p in pieces))
+
+
+def _form(kind: str) -> str:
+    return "abfs://container@account.dfs.core.windows.net/path" if kind == "abfs" else f"{kind}://bucket/path"
+
+
+def _server(told: str) -> tuple[str, str]:
+    """Return scheme and host:port of another server, which must answer."""
+    parts = urlsplit(told if "://" in told else f"https://{told}")
+    try:
+        port = parts.port or (80 if parts.scheme == "http" else 443)
+    except ValueError:
+        port = 0
+    odd = parts.username is not None or parts.query or parts.path not in ("", "/")
+    if odd or not port or parts.scheme not in ("http", "https") or not parts.hostname:
+        # not shown: it may hold a password
+        raise DataError("the endpoint of the store is no address such as http://host:port")
+    check_reachable(parts.hostname, port)
+    return parts.scheme, parts.netloc
+
+
+def server_of(address: Address) -> tuple[str, str] | None:
+    """Return scheme and host:port of the server that is not the store's own; None for its own.
+
+    Raises
+    ------
+    DataError
+        It does not answer, or its address cannot be used.
+    """
+    told = address.options.get("endpoint") or next(
+        (os.environ[name] for name in _SERVERS.get(address.scheme, ()) if os.environ.get(name)), None
+    )
+    return None if told is None else _server(told)
+
+
+def _s3(address: Address) -> tuple[Any, str]:
+    from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem, resolve_s3_region
+
+    environment = os.environ
+    scheme, server = server_of(address) or ("https", None)
+    region = (
+        address.options.get("region")
+        or environment.get("AWS_REGION")
+        or environment.get("AWS_DEFAULT_REGION")
+    )
+    if region is None and server is None:
+        try:
+            region = resolve_s3_region(address.bucket)
+        except OSError as error:
+            raise DataError(
+                f"the region of the bucket {visible(address.bucket)!r} is not known ({said(error)}); name it: "
+                "?region=..., or AWS_REGION"
+            ) from None
+    filesystem = S3FileSystem(
+        anonymous=_yes(address, "anonymous"),
+        region=region or "us-east-1",
+        scheme=scheme,
+        endpoint_override=server,
+        connect_timeout=_CONNECT,
+        request_timeout=_REQUEST,
+        retry_strategy=AwsStandardS3RetryStrategy(max_attempts=_TRIES),
+    )
+    return filesystem, address.location
+
+
+def _google(address: Address) -> tuple[Any, str]:
+    from pyarrow.fs import GcsFileSystem
+
+    scheme, server = server_of(address) or ("https", None)
+    filesystem = GcsFileSystem(
+        anonymous=_yes(address, "anonymous"),
+        scheme=scheme,
+        endpoint_override=server,
+        retry_time_limit=timedelta(seconds=8),
+    )
+    return filesystem, address.location
+
+
+def _azure(address: Address) -> tuple[Any, str]:
+    from pyarrow.fs import AzureFileSystem
+
+    container, _, host = address.bucket.partition("@")
+    account = host.removesuffix(_AZURE_HOST)
+    if not container or not account or "." in account or ":" in account:
+        raise DataError(f"{address.scheme}: addresses are written {_form('abfs')}")
+    more: dict[str, Any] = {}
+    server = server_of(address)
+    if server is not None:
+        for kind in ("blob", "dfs"):
+            more |= {f"{kind}_storage_scheme": server[0], f"{kind}_storage_authority": server[1]}
+    key, token = os.environ.get("AZURE_STORAGE_KEY"), os.environ.get("AZURE_STORAGE_SAS_TOKEN")
+    filesystem = AzureFileSystem(account, account_key=key, sas_token=None if key else token, **more)
+    return filesystem, f"{container}/{address.key}"
+
+
+def _yes(address: Address, option: str) -> bool:
+    value = address.options.get(option, "false").lower()
+    if value not in ("true", "false"):
+        raise DataError(f"{option} of {address.text} is true or false")
+    return value == "true"
+
+
+def origin_of(address: Address, kind: str, files: Sequence[StoredFile]) -> dict[str, Any]:
+    """Return what a report says about files in a store: where, how many, and which versions."""
+    import hashlib
+    import json
+
+    origin: dict[str, Any] = {"kind": kind, "address": address.text, "files": len(files)}
+    origin["bytes"] = sum(file.size for file in files)
+    if len(files) == 1:
+        return origin | {"version": dict(files[0].stamp)}
+    listing = json.dumps([file.told() for file in files], sort_keys=True)
+    return origin | {"listing_sha256": hashlib.sha256(listing.encode()).hexdigest()}

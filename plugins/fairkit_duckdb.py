@@ -1,0 +1,92 @@
+"""Data in DuckDB: the rows of a query on a database file, read once to a snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import fairkit
+from fairkit.errors import MissingExtraError
+from fairkit.sources import Address, DataSource, Records, order_notes, said
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FAIRKIT_INTERFACE = 1
+_BATCH = 1 << 16
+
+
+class DuckDB(DataSource):
+    """A query on a DuckDB file, which is opened for reading only: duckdb:loans.db?query=SELECT * FROM loans."""
+
+    name = "duckdb"
+    schemes = ("duckdb",)
+    options: ClassVar[Mapping[str, str]] = {"query": "One SELECT; it takes all that follows, as it stands."}
+
+    def open(self, address: Address) -> Records:
+        """Start the query."""
+        try:
+            import duckdb
+        except ImportError as error:
+            raise MissingExtraError("duckdb", "duckdb") from error
+        path, query = Path(address.location), address.query
+        if not path.is_file():
+            raise fairkit.DataError(f"there is no DuckDB file {address.location!r}")
+        connection = _connected(duckdb, path)
+        try:
+            _check(duckdb, query)
+            reader = connection.sql(query).to_arrow_reader(_BATCH)
+        except BaseException:
+            connection.close()
+            raise
+        return Records(
+            name=f"query on {path.name}",
+            schema=reader.schema,
+            batches=_batches(reader),
+            origin={
+                "kind": self.name,
+                "address": address.text,
+                "query": query,
+                "server": f"DuckDB {duckdb.__version__}",
+            },
+            notes=order_notes(query),
+            close=connection.close,
+        )
+
+    @classmethod
+    def example(cls, folder: Path) -> str | None:
+        """Make a database of two people."""
+        try:
+            import duckdb
+        except ImportError:
+            return None
+        with duckdb.connect(str(folder / "people.db")) as connection:
+            connection.sql("CREATE TABLE people AS SELECT 'f' AS sex, 1 AS hired UNION ALL SELECT 'm', 0")
+        return f"duckdb:{folder / 'people.db'}?query=FROM people ORDER BY sex"
+
+
+def _connected(duckdb: Any, path: Path) -> Any:
+    """Open the file so that nothing is written, and nothing is fetched from the network unasked."""
+    settings = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+    try:
+        return duckdb.connect(str(path), read_only=True, config=settings)
+    except duckdb.Error as error:
+        raise fairkit.DataError(f"the DuckDB file {path.name!r} cannot be opened: {said(error)}") from None
+
+
+def _check(duckdb: Any, query: str) -> None:
+    """Refuse what is no single SELECT."""
+    statements = duckdb.extract_statements(query)
+    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+        raise fairkit.DataError("the query on DuckDB is not one SELECT; ask for rows, in one statement")
+
+
+def _batches(reader: Any) -> Iterator[pa.RecordBatch]:
+    yield from reader
+
+
+@fairkit.hookimpl
+def fairkit_sources() -> list[type[DataSource]]:
+    """Offer DuckDB."""
+    return [DuckDB]
