@@ -15,7 +15,7 @@ from fairkit.errors import DataError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.data.sources import Source
+    from fairkit.data.source import Source
 
 
 def frame_columns(X: Any) -> dict[str, NDArray[Any]]:
