@@ -160,7 +160,7 @@ def _searched_or_run(asked: Plan, train: Any, shared: dict[str, Any], settings: 
 
     own = {} if asked.plugin is None else _parameters(asked.plugin, asked.assignments, settings)
     plain = asked.where.engine is not None or asked.repeats > 1 or asked.task not in (None, "binary")
-    if asked.plugin is not None and (plain or not can_choose(asked.plugin, shared["policy"], own)):
+    if asked.plugin is not None and (plain or not can_choose(asked.plugin, shared["policy"], own, train)):
         if asked.search.typed():
             raise ParameterError(
                 f"{asked.search.typed()[0]} is for a search under a policy, and here {asked.plugin} runs as it is set: "

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
+from fairkit.capabilities import Capability
 from fairkit.errors import DataError, ParameterError
 from fairkit.fitted import FittedModel, Prediction
 from fairkit.mitigators import Mitigator
@@ -135,6 +136,9 @@ class Multicalibrate(Mitigator):
         "Hébert-Johnson, Kim, Reingold & Rothblum (2018), Multicalibration, ICML; Tax et al. (2025), MCGrad"
     )
     Parameters = Parameters  # type: ignore[assignment]
+    capabilities: ClassVar[tuple[Capability, ...]] = (
+        Capability(constraints=("calibration_in_the_large", "ecce"), reads_group=True, trainings=1),
+    )
 
     def fit(
         self, table: Table, run: Run, *, validation: Table | None = None, model: OnnxModel | None = None

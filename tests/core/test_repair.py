@@ -363,3 +363,28 @@ def test_a_rule_that_is_another_one_on_all_rows_is_told_from_one_that_stays():
     assert bench.restless(fickle, chance).startswith("its rule depends on which rows")
     steady = find_mitigator("threshold-optimizer").with_values({"randomized": False})
     assert bench.restless(steady, bench.measure(steady)) == ""
+
+
+@pytest.mark.parametrize(
+    ("label", "metric", "said"),
+    [
+        ("employment", "demographic_parity_difference", "multiclass task; name linear-post or reweigh with `plugin`"),
+        (
+            "amount",
+            "statistical_parity_ks",
+            "regression task; name barycenter or fair-regression with `plugin`",
+        ),
+    ],
+)
+def test_other_tasks_are_refused_before_training_and_told_what_is_for_them(label, metric, said, monkeypatch):
+    monkeypatch.setattr(running, "_bench", None)
+    data = fairkit.load_data(loans_table(900, seed=1), label=label, sensitive=["sex"], drop=["would_repay"])
+    with pytest.raises(fairkit.DataError, match=said):
+        fairkit.repair(data, [Rule(metric=metric, sensitive="sex", maximum=0.1)])
+
+
+def test_multicalibrate_says_what_it_can_meet_and_that_it_is_no_rate():
+    cls = find_mitigator("multicalibrate")
+    assert cls.capabilities[0].meets("ecce_difference")
+    with pytest.raises(fairkit.PolicyError, match="not made of rates"):
+        fairkit.repair(loans(900, 1), [Rule(metric="ecce_difference", sensitive="sex", maximum=0.1)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fairkit.data.task import choose_task
 from fairkit.errors import PolicyError
 from fairkit.mitigation.choose import find_mitigator
 from fairkit.planning.run import installed
@@ -12,13 +13,15 @@ from fairkit.planning.targets import target_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from fairkit.data.dataset import Dataset
     from fairkit.results.policy import Rule
 
 
-def can_choose(plugin: str, policy: Sequence[Rule], given: Iterable[str]) -> bool:
+def can_choose(plugin: str, policy: Sequence[Rule], given: Iterable[str], data: Dataset) -> bool:
     """Return whether a search can set the method's dial: it can meet a rule, and the user did not set it.
 
-    Every rule must be on a number that is made of rates: the chance of others cannot be predicted.
+    Every rule must be on a number that is made of rates, and outcomes must be binary: the chance of others cannot be
+    predicted.
     """
     cls = find_mitigator(plugin)
     names = {key.partition(".")[0] for key in given}
@@ -30,4 +33,6 @@ def can_choose(plugin: str, policy: Sequence[Rule], given: Iterable[str]) -> boo
             target_of(rule.metric, metrics)
     except PolicyError:
         return False
-    return any(one.meets(rule.metric) for rule in policy for one in cls.capabilities)
+    if not any(one.meets(rule.metric) for rule in policy for one in cls.capabilities):
+        return False
+    return choose_task(data, None) == "binary"

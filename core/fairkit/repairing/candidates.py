@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fairkit.data.table import Table
+    from fairkit.data.task import Task
     from fairkit.fitted import FittedModel, Run
     from fairkit.repairing.chance import Limited
 
@@ -117,6 +118,16 @@ def candidates(
             without[cls.name] = f"meets {', '.join(names)} only"
     found.sort(key=lambda one: one.trainings)
     return found, without
+
+
+def able(task: Task, metrics: Sequence[str]) -> list[str]:
+    """Return the names of the installed methods for a task that say that they can meet one of the metrics."""
+    found = []
+    for name in _installed():
+        cls = find_mitigator(name)
+        if task in cls.tasks and any(one.meets(metric) for one in cls.capabilities for metric in metrics):
+            found.append(cls.name)
+    return found
 
 
 def _installed() -> list[str]:

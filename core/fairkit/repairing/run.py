@@ -13,6 +13,7 @@ import numpy as np
 
 from fairkit.data.dataset import as_dataset
 from fairkit.data.table import Table
+from fairkit.data.task import choose_task
 from fairkit.engines.opening import opened
 from fairkit.errors import DataError, ParameterError, PolicyError, PowerError
 from fairkit.fitted import FittedModel, Prediction, Run
@@ -25,7 +26,7 @@ from fairkit.onnx.model import OnnxModel
 from fairkit.onnx.read.safety import embedded_settings, parse, read_bytes
 from fairkit.onnx.write.export import export_bytes
 from fairkit.progress import no_progress
-from fairkit.repairing.candidates import PlainLearner, candidates
+from fairkit.repairing.candidates import PlainLearner, able, candidates
 from fairkit.repairing.cells import Planned
 from fairkit.repairing.chance import limits_of
 from fairkit.repairing.evaluate import Bench, restricted, run_of, without_sensitive
@@ -166,6 +167,7 @@ def repair(
         check_writable(Path(output))
     _check(policy, sure, budget)
     check_policy(policy, data)
+    _check_task(policy, data)
     limits = limits_of(policy, [split.name for split in data.roles.sensitive], confidence)
     candidates(limits, methods, parameters or {}, 0.5)  # names and parameters that are wrong are said now
     begun = time.monotonic()
@@ -212,6 +214,22 @@ def _check(policy: Sequence[Rule], sure: float, budget: float) -> None:
         raise ParameterError(f"`budget` is a number of minutes above 0, not {budget}")
 
 
+def _check_task(policy: Sequence[Rule], data: Dataset) -> None:
+    """Refuse tasks whose verdicts the search does not predict, and name the methods that are for them."""
+    task = choose_task(data, None)
+    if task == "binary":
+        return
+    names = able(task, [rule.metric for rule in policy])
+    told = (
+        f"name {' or '.join(names)} with `plugin`, and give its tolerance, somewhat below the limit"
+        if names
+        else "no installed method says that it can meet the policy in this task"
+    )
+    raise DataError(
+        f"{data.name}: a search under a policy is for binary outcomes, and this is a {task} task; {told}"
+    )
+
+
 def _read(
     engine: Engine, data: Dataset, test: Dataset | None, holdout: float, seed: int, *, blind: bool
 ) -> tuple[Table, Table, Dataset]:
@@ -224,11 +242,6 @@ def _read(
         raise DataError("the test rows are the training rows: give other rows in `test`, or leave it out")
     train_data.learn(engine.total)
     table = Table.from_dataset(train_data)
-    if table.task != "binary":
-        raise DataError(
-            f"{data.name}: a search under a policy is for binary outcomes, and this is a {table.task} task; "
-            "name one method with `plugin`"
-        )
     check_target(table)
     held = Table.from_dataset(test_data)
     if test is not None:
