@@ -368,7 +368,11 @@ def test_a_rule_that_is_another_one_on_all_rows_is_told_from_one_that_stays():
 @pytest.mark.parametrize(
     ("label", "metric", "said"),
     [
-        ("employment", "demographic_parity_difference", "multiclass task; name linear-post or reweigh with `plugin`"),
+        (
+            "employment",
+            "demographic_parity_difference",
+            "multiclass task; name linear-post or reweigh with `plugin`",
+        ),
         (
             "amount",
             "statistical_parity_ks",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fairkit.errors import PolicyError
 from fairkit.planning.draws import Limit, some_of
 from fairkit.planning.run import installed, limit_of
 from fairkit.planning.targets import Target, target_of
@@ -77,7 +78,12 @@ def limits_of(rules: Sequence[Rule], splits: Sequence[str], confidence: float) -
     metrics = installed()
     found = []
     for rule in rules:
-        target = target_of(rule.metric, metrics)
+        try:
+            target = target_of(rule.metric, metrics)
+        except PolicyError as error:
+            raise PolicyError(
+                f"a search predicts verdicts on numbers that are made of rates. {error}"
+            ) from error
         over = [rule.sensitive] if rule.sensitive is not None else list(splits)
         for split in [None] if target.kind == "level" else over:
             found.append(
