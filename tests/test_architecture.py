@@ -52,7 +52,7 @@ LAYERS: dict[str, list[set[str]]] = {
     "registry": [
         {"errors"},
         {"blobs", "jsonio", "names", "onnxfile", "policies"},
-        {"evidence"},
+        {"evidence", "oci"},
         {"store"},
         {"promotion"},
         {"exchange"},

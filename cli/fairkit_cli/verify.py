@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -53,7 +53,9 @@ class _Checked:
 
 @opt.expanded
 def verify(
-    certificate: Annotated[Path, typer.Argument(metavar="CERT", help="The certificate.")],
+    certificate: Annotated[
+        str, typer.Argument(metavar="CERT", help="The certificate, or a model: oci://HOST/REPOSITORY:TAG.")
+    ],
     *,
     keys: Annotated[list[Path], opt.option("--key", "PUB", "Public key that you trust (repeatable).")],
     model: Annotated[str | None, opt.option("--model", "MODEL.onnx", "The model it must be about.")] = None,
@@ -80,22 +82,43 @@ def verify(
     """
     from fairkit_registry.evidence.certificate import read_file
     from fairkit_registry.evidence.keys import load_public
+    from fairkit_registry.oci.address import is_address
 
+    if is_address(certificate):
+        others = (model, data, join, endpoint, revocations, revoker, recompute or None)
+        _verify_remote(certificate, keys, others, output_format)
     if recompute and data is None:
         raise FairkitError(
             "--recompute needs --data, and --model if there is one: it repeats the audit on them"
         )
     if endpoint is not None and not recompute:
         raise FairkitError("--endpoint is asked by --recompute only; add it, or leave --endpoint out")
-    raw = read_file(certificate)
+    raw = read_file(Path(certificate))
     trusted = [load_public(path) for path in keys]
     known = opt.known_revocations(revocations, trusted, [load_public(path) for path in revoker or ()])
     checked = _check(raw, trusted, model, data, known, recompute=recompute, endpoint=endpoint, join=join)
     if output_format == "json":
         print_json(checked.to_dict())
     else:
-        echo(*_lines(certificate, checked))
+        echo(*_lines(Path(certificate), checked))
     raise typer.Exit(checked.code)
+
+
+def _verify_remote(address: str, keys: list[Path], others: tuple[Any, ...], output_format: str) -> NoReturn:
+    from fairkit_cli.registry.verify import remote
+    from fairkit_registry.evidence.keys import load_public
+
+    if any(one is not None for one in others):
+        raise FairkitError(
+            "the model and all that refers to it are read from the OCI registry; for other options pull it first: "
+            f"fairkit registry pull {address}"
+        )
+    outcome = remote(address, [load_public(path) for path in keys])
+    if output_format == "json":
+        print_json(outcome.to_dict())
+    else:
+        echo(*outcome.lines())
+    raise typer.Exit(outcome.code)
 
 
 def _check(

@@ -9,6 +9,7 @@ import typer
 
 from fairkit_cli.registry import aliases as registry_aliases
 from fairkit_cli.registry import care as registry_care
+from fairkit_cli.registry import remote as registry_remote
 from fairkit_cli.registry import versions as registry_versions
 from fairkit_cli.registry.common import with_witness
 from fairkit_cli.timings import with_timings
@@ -27,6 +28,9 @@ _COMMANDS: dict[str, Callable[..., Any]] = {
     "revocations": registry_care.revocations,
     "export": registry_care.export,
     "import": registry_care.import_archive,
+    "push": registry_remote.push,
+    "pull": registry_remote.pull,
+    "attach": registry_remote.attach,
     "check": registry_care.check,
     "gc": registry_care.gc,
 }

@@ -249,7 +249,12 @@ def _print_decision(decision: Decision, *, dry_run: bool) -> None:
 
 
 def verify(
-    reference: Annotated[str, typer.Argument(help="A version, NAME@ALIAS, or an exported archive (a file).")],
+    reference: Annotated[
+        str,
+        typer.Argument(
+            help="A version, NAME@ALIAS, an exported archive (a file), or oci://HOST/REPOSITORY:TAG."
+        ),
+    ],
     key: KeysOption = None,
     registry: RegistryOption = None,
     output_format: opt.TableFormat = "table",
@@ -260,8 +265,11 @@ def verify(
     alias's policy again.
     """
     from fairkit_cli.registry import verify as registry_verify
+    from fairkit_registry.oci.address import is_address
 
-    if Path(reference).is_file():
+    if is_address(reference):
+        outcome = registry_verify.remote(reference, load_keys(key))
+    elif Path(reference).is_file():
         outcome = registry_verify.archive(Path(reference), load_keys(key))
     else:
         with open_registry(registry) as store:

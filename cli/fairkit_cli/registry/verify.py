@@ -186,3 +186,44 @@ def archive(path: Path, keys: Sequence[PublicKey]) -> Outcome:
     verdicts = {one.verdict for one in found}
     worst = next((v for v in ("fail", "inconclusive", "pass") if v in verdicts), None)
     return Outcome(subject=str(path), held=tuple(held), failed=(), verdict=worst)
+
+
+def remote(address: str, keys: Sequence[PublicKey]) -> Outcome:
+    """Check a model in an OCI registry, its bytes and the certificates that refer to it.
+
+    Raises
+    ------
+    FairkitError
+        There is no key to rely on, or the registry cannot be read.
+    """
+    from fairkit_registry.errors import ArchiveError, CertificateError
+    from fairkit_registry.exchange.remote import look
+    from fairkit_registry.oci.address import parse
+
+    where = parse(address)
+    if not keys:
+        raise FairkitError(_NO_KEY)
+    try:
+        found = look(where)
+        doubts = found.known(keys).overdue(datetime.now(UTC))
+        good, refused = found.trusted(keys)
+    except (ArchiveError, CertificateError) as error:
+        return Outcome(subject=address, held=(), failed=(as_options(str(error)),))
+    held = [f"the manifest has {found.digest}", f"the model's bytes have SHA-256 {found.model}"]
+    held += [
+        f"certificate {one.sha256[:12]}: signed by {', '.join(keyid[:16] for keyid in one.keyids)}, about this model, "
+        f"verdict {one.report.verdict}"
+        for one in good
+    ]
+    others = [as_options(text) for text in refused]
+    if not found.certificates:
+        others = [f"no certificate refers to {address}: nobody vouches for it"]
+    newest = max(good, key=lambda one: one.audited_at, default=None)
+    return Outcome(
+        subject=str(where.at(found.digest)),
+        held=tuple(held),
+        failed=() if good else tuple(others),
+        notes=tuple(others) if good else (),
+        doubts=tuple(doubts),
+        verdict=None if newest is None else newest.report.verdict,
+    )

@@ -137,6 +137,14 @@ def _write(
     writer.document("index.json", canonical(index))
 
 
+def version_record(version: Version) -> dict[str, Any]:
+    """Return what is said about a version where it travels."""
+    record = version.to_dict()
+    return {
+        key: record[key] for key in ("name", "version", "filename", "parent", "tags", "notes", "added_at")
+    }
+
+
 def _manifest(
     writer: _Writer, registry: Registry, version: Version, keys: dict[str, PublicKey]
 ) -> dict[str, Any]:
@@ -150,15 +158,11 @@ def _manifest(
     for keyid, raw in sorted(registry.revocations().items()):
         if keyid in keys:
             layers.append(writer.content(raw, REVOCATIONS, {TITLE: f"{keyid[:16]}.revocations.json"}))
-    record = version.to_dict()
-    config = {
-        key: record[key] for key in ("name", "version", "filename", "parent", "tags", "notes", "added_at")
-    }
     return {
         "schemaVersion": 2,
         "mediaType": MANIFEST,
         "artifactType": ARTIFACT,
-        "config": writer.content(canonical(config), CONFIG),
+        "config": writer.content(canonical(version_record(version)), CONFIG),
         "layers": layers,
         "annotations": {"org.opencontainers.image.created": version.added_at},
     }

@@ -108,21 +108,25 @@ def import_archive(
         A model is no self-contained ONNX file, or the registry cannot be written.
     """
     with registry.staging() as staging:
-        found = _take_in(staging, path, most_bytes)
-        if name is not None and len({one.name for one in found}) > 1:
-            raise ArchiveError("--name goes with an archive of one model; this one holds several")
-        carried = carried_lists(found, trusted)
-        inspected = [_inspect(one, trusted, carried) for one in found]
-        take_newer(registry, carried, trusted)
-        with registry.index.write() as connection:
-            registry.confirm(connection)
-            renamed: dict[str, tuple[str, int]] = {}
-            return [
-                _insert(
-                    connection, registry.blobs, one, name=name, certificates=certificates, renamed=renamed
-                )
-                for one, certificates in zip(found, inspected, strict=True)
-            ]
+        return take_in(registry, _take_in(staging, path, most_bytes), name=name, trusted=trusted)
+
+
+def take_in(
+    registry: Registry, found: Sequence[Arrival], *, name: str | None, trusted: Sequence[PublicKey]
+) -> list[Imported]:
+    """Add versions whose files are staged, all of them or none; for the rest see `import_archive`."""
+    if name is not None and len({one.name for one in found}) > 1:
+        raise ArchiveError("--name goes with an archive of one model; this one holds several")
+    carried = carried_lists(found, trusted)
+    inspected = [_inspect(one, trusted, carried) for one in found]
+    take_newer(registry, carried, trusted)
+    with registry.index.write() as connection:
+        registry.confirm(connection)
+        renamed: dict[str, tuple[str, int]] = {}
+        return [
+            _insert(connection, registry.blobs, one, name=name, certificates=certificates, renamed=renamed)
+            for one, certificates in zip(found, inspected, strict=True)
+        ]
 
 
 def look_into(

@@ -107,19 +107,32 @@ def _arrival(manifest: dict[str, Any], staged: Mapping[str, Staged]) -> Arrival:
         files[layer["mediaType"]].append(blob)
     if len(files[archive.MODEL]) != 1:
         raise ArchiveError("the archive is refused: a manifest must have exactly one ONNX file")
+    return Arrival(
+        **record_of(config),
+        model=files[archive.MODEL][0],
+        certificates=tuple(files[archive.CERTIFICATE]),
+        keys=tuple(files[archive.PUBLIC_KEY]),
+        revocations=tuple(files[archive.REVOCATIONS]),
+    )
+
+
+def record_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a version's record says, as the arguments of `Arrival`.
+
+    Raises
+    ------
+    ArchiveError
+        It cannot be understood.
+    """
     try:
-        return Arrival(
-            name=names.check_name(_text(config, "name")),
-            version=_number(config, "version"),
-            filename=_text(config, "filename"),
-            parent=None if config.get("parent") is None else str(names.parse(_text(config, "parent"))),
-            tags=tuple(_text({"tag": tag}, "tag") for tag in config.get("tags", ())),
-            notes=_text(config, "notes"),
-            model=files[archive.MODEL][0],
-            certificates=tuple(files[archive.CERTIFICATE]),
-            keys=tuple(files[archive.PUBLIC_KEY]),
-            revocations=tuple(files[archive.REVOCATIONS]),
-        )
+        return {
+            "name": names.check_name(_text(config, "name")),
+            "version": _number(config, "version"),
+            "filename": _text(config, "filename"),
+            "parent": None if config.get("parent") is None else str(names.parse(_text(config, "parent"))),
+            "tags": tuple(_text({"tag": tag}, "tag") for tag in config.get("tags", ())),
+            "notes": _text(config, "notes"),
+        }
     except ArchiveError:
         raise
     except (RegistryError, TypeError) as error:

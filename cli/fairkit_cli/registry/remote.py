@@ -1,0 +1,109 @@
+"""`fairkit registry push`, `pull` and `attach`: models and their evidence in OCI registries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fairkit_cli import options as opt
+from fairkit_cli.output import FAILED, echo, print_json
+from fairkit_cli.registry.common import RegistryOption, load_keys, open_registry
+
+if TYPE_CHECKING:
+    from fairkit_registry.oci.address import Address
+
+AddressArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="ADDRESS", help="Such as oci://host/team/credit:3 (oci+http:// without encryption)."
+    ),
+]
+
+
+def push(
+    reference: Annotated[str, typer.Argument(help="The version, such as credit@3 or credit@production.")],
+    address: AddressArgument,
+    registry: RegistryOption = None,
+    output_format: opt.TableFormat = "table",
+) -> None:
+    """Put a version with its certificates and revocation lists into an OCI registry.
+
+    Logins are docker's (DOCKER_CONFIG, REGISTRY_AUTH_FILE, credential helpers). What is there is not sent again; the
+    tag comes last.
+    """
+    from fairkit_registry.exchange.remote import push as send
+    from fairkit_registry.oci.address import parse
+
+    where = parse(address)
+    with open_registry(registry) as store:
+        done = send(store, reference, where)
+    _say_pushed(address, str(where.at(done.digest)), done.referrers, done.sent, output_format)
+
+
+def attach(
+    address: AddressArgument,
+    certificates: Annotated[
+        list[Path], typer.Argument(metavar="CERT...", help="Certificates about the model.")
+    ],
+    output_format: opt.TableFormat = "table",
+) -> None:
+    """Attach certificates to a model that is in an OCI registry."""
+    from fairkit_registry.exchange.remote import attach as send
+    from fairkit_registry.oci.address import parse
+
+    where = parse(address)
+    done = send(where, certificates)
+    _say_pushed(address, str(where.at(done.digest)), done.referrers, done.sent, output_format)
+
+
+def _say_pushed(address: str, exact: str, referrers: int, sent: int, output_format: str) -> None:
+    from fairkit_cli.text.numbers import size
+
+    if output_format == "json":
+        print_json({"address": address, "exact": exact, "referrers": referrers, "bytes_sent": sent})
+        return
+    echo(f"{address}: {exact}", f"  {referrers} certificates and lists refer to it; sent {size(sent)}")
+
+
+def pull(
+    address: AddressArgument,
+    *,
+    name: Annotated[str | None, typer.Option(help="Another name for the model.")] = None,
+    key: Annotated[
+        list[Path] | None,
+        typer.Option("--key", help="Take only what this key vouches for (repeatable).", show_default=False),
+    ] = None,
+    registry: RegistryOption = None,
+    output_format: opt.TableFormat = "table",
+) -> None:
+    """Add a model of an OCI registry as the next version here, with the certificates that refer to it.
+
+    Every byte is held against its digest before the registry here changes. Promote it as any other version.
+    """
+    from fairkit_registry.errors import VerificationError
+    from fairkit_registry.exchange.remote import pull as receive
+    from fairkit_registry.oci.address import parse
+
+    where, trusted = parse(address), load_keys(key)
+    try:
+        with open_registry(registry, before=lambda: _check(where)) as store:
+            found = receive(store, where, name=name, trusted=trusted)
+    except VerificationError as error:
+        echo(f"refused: {error}")
+        raise typer.Exit(FAILED) from None
+    if output_format == "json":
+        print_json(found.to_dict())
+        return
+    here = "" if found.version is None else found.version.reference
+    vouched = "signed by a trusted key" if key else "signatures not checked (no --key)"
+    state = "" if found.new else "  (already here)"
+    echo(f"{found.origin} -> {here}{state}  {vouched if found.certificates else 'no certificate'}")
+
+
+def _check(where: Address) -> None:
+    """Refuse what cannot be pulled before a new registry is made for it."""
+    from fairkit_registry.exchange.remote import look
+
+    look(where, model=False)
