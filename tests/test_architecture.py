@@ -29,6 +29,7 @@ LAYERS: dict[str, list[set[str]]] = {
             "dependent",
             "endpoints",
             "individual",
+            "inputs",
             "learners",
             "packs",
             "promotions",

@@ -43,6 +43,9 @@ class AuditContext:
         Tell it about long work.
     engine
         What runs functions where the rows are.
+    signed
+        The findings of the certificate that is being checked; empty in an audit. An auditor whose evidence can be
+        checked may confirm them instead of searching again; what it cannot confirm it must find anew.
     """
 
     dataset: Dataset
@@ -52,6 +55,7 @@ class AuditContext:
     seed: int = 0
     progress: Progress = field(default=no_progress, compare=False)
     engine: Engine = field(default_factory=LocalEngine, compare=False)
+    signed: Sequence[Finding] = ()
 
     def distinct(self, column: str, most: int = 10_000) -> list[Any]:
         """Return a column's distinct values in the rows that are used, text last; a few more than `most` at most."""

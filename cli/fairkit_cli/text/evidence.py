@@ -29,7 +29,10 @@ def plugin_evidence(report: Report) -> tuple[list[Shown], list[str]]:
     """Return what the charts of plugins show of a report, and a note for each that fails."""
     from fairkit import plugins
 
-    charts = {cls.name: cls() for plugin in plugins.third_party()[0] for cls in plugin.evidence_charts}
+    measured = {finding.auditor for finding in report.findings}
+    ours = [plugins.load(one.name) for one in plugins.find() if one.built_in and one.name in measured]
+    shown = [*plugins.third_party()[0], *ours]
+    charts = {cls.name: cls() for plugin in shown for cls in plugin.evidence_charts}
     found, notes = [], []
     for finding in report.findings:
         for key in sorted(finding.evidence.keys() & charts.keys()):

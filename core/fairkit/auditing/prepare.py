@@ -89,7 +89,14 @@ class Asked:
         )
 
     def about(
-        self, scorer: Scorer, data: Dataset, engine: Engine, progress: Progress, *, place: int = 0
+        self,
+        scorer: Scorer,
+        data: Dataset,
+        engine: Engine,
+        progress: Progress,
+        *,
+        place: int = 0,
+        signed: Sequence[Finding] = (),
     ) -> Audit:
         """Prepare the audit of one model, which is number `place` of those that score the rows together."""
         context = AuditContext(
@@ -100,6 +107,7 @@ class Asked:
             seed=self.seed,
             progress=progress,
             engine=engine,
+            signed=signed,
         )
         _check_tasks(self.auditors, scorer)
         _check_rows(self.auditors, data)

@@ -20,7 +20,7 @@ from fairkit.results.about import facts_of
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit.engines.base import Engine
-    from fairkit.results.findings import Report
+    from fairkit.results.findings import Finding, Report
     from fairkit.results.policy import Adjustment, Rule
 
 
@@ -43,6 +43,7 @@ def audit(
     engine: Engine | str | None = None,
     scheduler: str | None = None,
     about: Mapping[str, str] | None = None,
+    signed: Sequence[Finding] = (),
 ) -> Report:
     """Audit a model on a dataset.
 
@@ -79,6 +80,8 @@ def audit(
         The cluster's address; None starts one on this machine.
     about
         Facts that stand in the report as they are: ``{"intended_use": ..., "owner": ..., "period": ...}``.
+    signed
+        The findings of a certificate that this audit checks (see `fairkit.auditors.AuditContext`).
 
     Returns
     -------
@@ -98,6 +101,8 @@ def audit(
     with opened(engine, scheduler) as running:
         running.check(*plugins.needs_of(asked.used))
         (subject,) = prepared([model], data, running.total)
-        one = asked.about(bound(subject, data, options or ModelOptions()), data, running, progress)
+        one = asked.about(
+            bound(subject, data, options or ModelOptions()), data, running, progress, signed=signed
+        )
         report = one.report(score_once(running, data, [one.scorer], one.readers, progress))
     return dataclasses.replace(report, about=stated)

@@ -60,7 +60,7 @@ def recompute(
     FairkitError
         The audit cannot be repeated here.
     """
-    again = _settings(certificate).run(model, dataset, progress=progress)
+    again = _settings(certificate).run(model, dataset, progress=progress, signed=certificate.report.findings)
     then, now = (report.model.endpoint.get("metadata_sha256") for report in (certificate.report, again))
     if then != now:
         raise VerificationError(

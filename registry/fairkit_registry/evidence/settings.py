@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Self
 from fairkit_registry.errors import CertificateError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from fairkit.data.dataset import Dataset
     from fairkit.engines.base import Engine
     from fairkit.progress import Progress
-    from fairkit.results.findings import Report
+    from fairkit.results.findings import Finding, Report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,8 +136,11 @@ class AuditSettings:
         progress: Progress | None = None,
         engine: Engine | str | None = None,
         scheduler: str | None = None,
+        signed: Sequence[Finding] = (),
     ) -> Report:
         """Audit a model (a path, or an `OnnxModel`; None: the predictions in the table, or the endpoint) so.
+
+        Where `signed` findings are given, auditors may confirm their evidence instead of searching again.
 
         Raises
         ------
@@ -161,6 +164,7 @@ class AuditSettings:
             progress=progress or no_progress,
             engine=engine,
             scheduler=scheduler,
+            signed=signed,
         )
 
 

@@ -1,0 +1,139 @@
+"""The inputs that a statement is about: blocks of columns, and cells in which no test tells values apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.data.roles import value_text
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Columns = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numbers:
+    """The numbers from `low` to `high`, whole ones only if `whole`, and a missing one if `missing`."""
+
+    name: str
+    low: float
+    high: float
+    whole: bool = False
+    missing: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {"low": self.low, "high": self.high, "whole": self.whole, "missing": self.missing}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """Columns that take one of a list of values together: one column, a one-hot group, or the columns that change."""
+
+    columns: tuple[str, ...]
+    values: tuple[tuple[Any, ...], ...]
+
+    @property
+    def name(self) -> str:
+        """The columns, joined."""
+        return "+".join(self.columns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Block:
+    """Columns that take their values together, as cells.
+
+    Attributes
+    ----------
+    name, columns
+        What it is called, and the raw columns.
+    ordered
+        Whether the cells are intervals of numbers, in order.
+    values
+        By column, one raw value of each cell, shape [cells].
+    ends
+        The largest number of each cell, shape [cells], if it holds numbers; the last may be that of missing ones.
+    members
+        By raw values (as text), the cell; empty where it holds numbers.
+    low, whole, single
+        The smallest number; whether only whole ones are meant; whether the graph takes them as float32.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    ordered: bool
+    values: Mapping[str, NDArray[Any]]
+    ends: NDArray[np.float64] | None = None
+    low: float = 0.0
+    whole: bool = False
+    single: bool = False
+    members: Mapping[tuple[str, ...], int] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """The number of cells."""
+        return len(self.values[self.columns[0]])
+
+    def cells_of(self, columns: Columns) -> NDArray[np.int64]:
+        """Return the cell of each row, shape [n]; -1 where it has none."""
+        if self.ends is not None:
+            raw = np.asarray(columns[self.columns[0]], dtype=np.float64)
+            raw = raw.astype(np.float32).astype(np.float64) if self.single else raw
+            ends = self.ends[~np.isnan(self.ends)]
+            found = np.searchsorted(ends, raw, side="left")
+            out = np.isnan(raw) | (raw < self.low) | (found >= len(ends))
+            missing = len(ends) if len(ends) < len(self.ends) else -1
+            return np.where(np.isnan(raw), missing, np.where(out, -1, found)).astype(np.int64)
+        keys = zip(*(columns[name].tolist() for name in self.columns), strict=True)
+        return np.array(
+            [self.members.get(tuple(map(value_text_of, key)), -1) for key in keys], dtype=np.int64
+        )
+
+
+def value_text_of(value: Any) -> str:
+    """Return a raw value as text: a missing one is empty, whole numbers have no fraction."""
+    if value is None or value != value:  # noqa: PLR0124 -- NaN
+        return ""
+    return value_text(value)
+
+
+def one_hot_groups(columns: Columns, names: Sequence[str]) -> list[tuple[str, ...]]:
+    """Find groups of 0-1 columns with a common beginning of which each row has exactly one.
+
+    Parameters
+    ----------
+    columns
+        Raw columns of some rows, each of shape [n].
+    names
+        Which of them.
+
+    Returns
+    -------
+    list of tuple of str
+        At least two columns each; the beginning ends before the last ``_`` or ``=`` that gives a group.
+    """
+    flags = {}
+    for name in names:
+        values = np.asarray(columns[name])
+        if values.dtype.kind in "biuf" and np.isin(values, (0, 1)).all() and len(values):
+            flags[name] = values.astype(np.float64)
+    found: list[tuple[str, ...]] = []
+    taken: set[str] = set()
+    for mark in ("=", "_"):
+        stems: dict[str, list[str]] = {}
+        for name in flags:
+            if mark in name and name not in taken:
+                stems.setdefault(
+                    name.rsplit(mark, 1)[0] if mark == "_" else name.split(mark, 1)[0], []
+                ).append(name)
+        for stem, members in stems.items():
+            del stem
+            if len(members) > 1 and (np.sum([flags[name] for name in members], axis=0) == 1).all():
+                found.append(tuple(members))
+                taken |= set(members)
+    return found

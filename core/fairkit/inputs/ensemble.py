@@ -1,0 +1,209 @@
+"""Tree ensembles as an ONNX file has them: the nodes of one `TreeEnsemble*`, as arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.errors import ModelError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import onnx
+    from numpy.typing import NDArray
+
+TREES = ("TreeEnsembleClassifier", "TreeEnsembleRegressor")
+LINKS = ("NONE", "LOGISTIC")
+
+_COMPARE = {
+    "BRANCH_LEQ": np.less_equal,
+    "BRANCH_LT": np.less,
+    "BRANCH_GTE": np.greater_equal,
+    "BRANCH_GT": np.greater,
+    "BRANCH_EQ": np.equal,
+    "BRANCH_NEQ": np.not_equal,
+}
+MODES = ("LEAF", *_COMPARE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Ensemble:
+    """The sum of trees.
+
+    Attributes
+    ----------
+    mode
+        A place in `MODES`, shape [N]; 0 is a leaf.
+    feature, threshold, missing
+        What is compared with what, and whether NaN goes to `yes`, shape [N].
+    yes, no
+        Nodes by number; -1 at leaves.
+    value
+        A leaf's addend of the sum, shape [N].
+    roots
+        Shape [T].
+    base
+        Added to the sum.
+    uneven
+        By how much two class columns that should be each other's complement are not, at most.
+    terms
+        The sum over the trees of the largest absolute addend: what float32 rounding is proportional to.
+    """
+
+    mode: NDArray[np.int8]
+    feature: NDArray[np.int64]
+    threshold: NDArray[np.float32]
+    missing: NDArray[np.bool_]
+    yes: NDArray[np.int64]
+    no: NDArray[np.int64]
+    value: NDArray[np.float64]
+    roots: NDArray[np.int64]
+    base: float
+    uneven: float
+    terms: float
+
+    def goes_yes(self, node: int, values: NDArray[np.float32]) -> NDArray[np.bool_]:
+        """Tell where values of its feature go, as onnxruntime compares them: in float32."""
+        found = self.compare(int(self.mode[node]), values, self.threshold[node])
+        return np.where(np.isnan(values), self.missing[node], found)
+
+    @staticmethod
+    def compare(mode: int, values: NDArray[np.float32], threshold: Any) -> NDArray[np.bool_]:
+        """Compare in float32, by a mode other than the leaf's."""
+        found: NDArray[np.bool_] = _COMPARE[MODES[mode]](values, threshold)
+        return found
+
+
+def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
+    """Return a node's attributes as Python values."""
+    from onnx import helper
+
+    return {entry.name: helper.get_attribute_value(entry) for entry in node.attribute}
+
+
+def classes_of(told: Mapping[str, Any]) -> int:
+    """Return how many classes a classifier's attributes name."""
+    return max(len(told.get("classlabels_strings", ())), len(told.get("classlabels_int64s", ())))
+
+
+def read_ensemble(node: onnx.NodeProto) -> Ensemble:
+    """Read a node whose output is one number, or two that are each other's complement.
+
+    Raises
+    ------
+    ModelError
+        Trees of another kind, with the node and what would be understood.
+    """
+    told = attributes_of(node)
+    kind = "class" if node.op_type == "TreeEnsembleClassifier" else "target"
+    named = f"the node {node.op_type} {node.name or node.output[0]!r}"
+    told = _plain(told, kind, named)
+    tree_ids, node_ids = np.array(told["nodes_treeids"]), np.array(told["nodes_nodeids"])
+    size = len(tree_ids)
+    places = {pair: i for i, pair in enumerate(zip(tree_ids.tolist(), node_ids.tolist(), strict=True))}
+    modes = [text.decode() if isinstance(text, bytes) else str(text) for text in told["nodes_modes"]]
+    unknown = sorted(set(modes) - set(MODES))
+    if unknown or len(places) != size:
+        raise ModelError(
+            f"{named} has nodes of the mode {unknown}, or two of one number; these are read: {MODES}"
+        )
+    mode = np.array([MODES.index(text) for text in modes], dtype=np.int8)
+    inner = mode > 0
+    yes, no = (
+        np.array([places.get((tree, child), -2) if here else -1 for tree, child, here in
+                  zip(tree_ids.tolist(), told[key], inner.tolist(), strict=True)], dtype=np.int64)
+        for key in ("nodes_truenodeids", "nodes_falsenodeids")
+    )  # fmt: skip
+    if (yes == -2).any() or (no == -2).any():
+        raise ModelError(f"{named} is damaged: a branch leads to a node that is not there")
+    value, base, uneven = _values(told, kind, named, places, size)
+    trees = len(set(tree_ids.tolist()))
+    if told.get("aggregate_function", b"SUM") == b"AVERAGE":
+        value, uneven = value / trees, uneven / trees
+    first = np.array([places[pair] for pair in dict.fromkeys(
+        (tree, told["nodes_nodeids"][i]) for i, tree in _firsts(tree_ids.tolist(), yes, no)
+    )], dtype=np.int64)  # fmt: skip
+    missing = told.get("nodes_missing_value_tracks_true") or [0] * size
+    return Ensemble(
+        mode=mode,
+        feature=np.array(told["nodes_featureids"], dtype=np.int64),
+        threshold=np.array(told["nodes_values"], dtype=np.float32),
+        missing=np.array(missing, dtype=np.bool_),
+        yes=yes,
+        no=no,
+        value=np.where(inner, 0.0, value),
+        roots=first,
+        base=base,
+        uneven=uneven,
+        terms=_terms(tree_ids, np.where(inner, 0.0, value)) + abs(base),
+    )
+
+
+def _firsts(tree_ids: list[int], yes: NDArray[np.int64], no: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Return the place and the tree of every node that no other leads to."""
+    led = set(yes.tolist()) | set(no.tolist())
+    return [(i, tree) for i, tree in enumerate(tree_ids) if i not in led]
+
+
+def _terms(tree_ids: NDArray[Any], value: NDArray[np.float64]) -> float:
+    _, code = np.unique(tree_ids, return_inverse=True)
+    largest = np.zeros(code.max() + 1)
+    np.maximum.at(largest, code, np.abs(value))
+    return float(largest.sum())
+
+
+def _plain(told: dict[str, Any], kind: str, named: str) -> dict[str, Any]:
+    """Refuse what is no sum of single-precision trees with a link that is understood."""
+    odd = [key for key in told if key.endswith("_as_tensor") and told[key].dims != [0]]
+    if odd:
+        raise ModelError(f"{named} computes in double precision ({odd[0]}); single-precision trees are read")
+    link = told.get("post_transform", b"NONE").decode()
+    if link not in LINKS:
+        raise ModelError(f"{named} has the post_transform {link}; these are read: {', '.join(LINKS)}")
+    if told.get("aggregate_function", b"SUM") not in (b"SUM", b"AVERAGE"):
+        raise ModelError(
+            f"{named} aggregates by {told['aggregate_function'].decode()}; SUM and AVERAGE are read"
+        )
+    if kind == "class" and classes_of(told) > 2:
+        raise ModelError(
+            f"{named} has {classes_of(told)} classes; one score of two classes, or a regression, is read"
+        )
+    if kind == "target" and told.get("n_targets", 1) != 1:
+        raise ModelError(f"{named} has {told['n_targets']} targets; one is read")
+    return told
+
+
+def _values(
+    told: Mapping[str, Any], kind: str, named: str, places: Mapping[tuple[int, int], int], size: int
+) -> tuple[NDArray[np.float64], float, float]:
+    """Return each node's addend of the sum, the base, and how far two columns are from being complements."""
+    ids = told[f"{kind}_ids"]
+    columns = sorted(set(ids))
+    at = np.array([places.get(pair, -1) for pair in
+                   zip(told[f"{kind}_treeids"], told[f"{kind}_nodeids"], strict=True)])  # fmt: skip
+    if (at < 0).any() or len(columns) > 2:
+        raise ModelError(
+            f"{named} is damaged: a weight belongs to no node, or there are {len(columns)} columns"
+        )
+    weights = np.array(told[f"{kind}_weights"], dtype=np.float32).astype(np.float64)
+    both = np.zeros((len(columns), size))
+    for row, column in enumerate(columns):
+        chosen = np.array(ids) == column
+        np.add.at(both[row], at[chosen], weights[chosen])
+    bases = list(told.get("base_values", ()))
+    if len(columns) == 1:
+        base = 0.0 if not bases else float(np.float32(bases[0] if len(bases) == 1 else bases[columns[0]]))
+        return both[0], base, 0.0
+    if any(bases):
+        raise ModelError(f"{named} has two columns of weights and base values; one of them is read")
+    tree_ids = np.array(told[f"{kind}_treeids"])[np.argsort(at, kind="stable")]
+    leaves = np.sort(at)
+    total = both.sum(axis=0)[leaves]
+    uneven = 0.0
+    for tree in np.unique(tree_ids):
+        mine = total[tree_ids == tree]
+        uneven += float(mine.max() - mine.min())
+    return both[1], 0.0, uneven

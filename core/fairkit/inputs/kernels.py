@@ -1,0 +1,233 @@
+"""The loops: what trees can reach in a box, and where to split it.
+
+A box is one row of int64. An ordered block takes two entries, its first and last cell; any other block one bit for each
+of its cells, in words of 63 bits. A forest is a tuple of arrays over its nodes: the roots; `block` (-1: a leaf); `cut`
+(ordered: a cell below it goes to `yes`; else where the mask of the cells that come here and go to `yes` begins in the
+masks, followed by that of `no`); `yes`, `no`, the parent, the value, the largest value below; and the masks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+
+BITS = 63
+DEEP = 512
+
+
+@numba.njit(cache=True, nogil=True)
+def _sides(node: Any, box: Any, block: Any, cut: Any, masks: Any, place: Any, words: Any) -> Any:
+    """Return 1 where the box reaches the side `yes` of a node, 2 where it reaches `no`, 3 where both."""
+    b = block[node]
+    at = place[b]
+    count = words[b]
+    if count == 0:
+        c = cut[node]
+        if box[at + 1] < c:
+            return 1
+        return 2 if box[at] >= c else 3
+    found = 0
+    first = cut[node]
+    for w in range(count):
+        mine = box[at + w]
+        if mine & masks[first + w]:
+            found |= 1
+        if mine & masks[first + count + w]:
+            found |= 2
+        if found == 3:
+            break
+    return found
+
+
+@numba.njit(cache=True, nogil=True)
+def most(forest: Any, root: Any, box: Any, place: Any, words: Any, stack: Any) -> Any:
+    """Return the largest value that a tree reaches in a box, and its leaf."""
+    _, block, cut, yes, no, _, value, high, masks = forest
+    best, leaf = -np.inf, -1
+    stack[0] = root
+    top = 1
+    while top:
+        top -= 1
+        node = stack[top]
+        if high[node] <= best:
+            continue
+        if block[node] < 0:
+            best, leaf = value[node], node
+            continue
+        sides = _sides(node, box, block, cut, masks, place, words)
+        one, other = yes[node], no[node]
+        if sides == 1:
+            stack[top] = one
+            top += 1
+        elif sides == 2:
+            stack[top] = other
+            top += 1
+        else:
+            if high[one] > high[other]:
+                one, other = other, one
+            stack[top] = one
+            stack[top + 1] = other
+            top += 2
+    return best, leaf
+
+
+@numba.njit(cache=True, nogil=True)
+def narrow(forest: Any, leaf: Any, box: Any, place: Any, words: Any) -> None:
+    """Cut a box down to a leaf's part of it."""
+    _, block, cut, yes, _, parent, _, _, masks = forest
+    node = leaf
+    while parent[node] >= 0:
+        above = parent[node]
+        b = block[above]
+        at = place[b]
+        if words[b] == 0:
+            if yes[above] == node:
+                box[at + 1] = min(box[at + 1], cut[above] - 1)
+            else:
+                box[at] = max(box[at], cut[above])
+        else:
+            first = cut[above] if yes[above] == node else cut[above] + words[b]
+            for w in range(words[b]):
+                box[at + w] &= masks[first + w]
+        node = above
+
+
+@numba.njit(cache=True, nogil=True)
+def bound(forest: Any, box: Any, place: Any, words: Any, stack: Any) -> Any:
+    """Return the sum over the trees of the largest value that each reaches in a box."""
+    total = 0.0
+    for root in forest[0]:
+        best, _ = most(forest, root, box, place, words, stack)
+        total += best
+    return total
+
+
+@numba.njit(cache=True, nogil=True)
+def dive(forest: Any, order: Any, box: Any, place: Any, words: Any, stack: Any) -> None:
+    """Take the best leaf of one tree after another, each in what the former ones leave of the box."""
+    for t in order:
+        _, leaf = most(forest, forest[0][t], box, place, words, stack)
+        narrow(forest, leaf, box, place, words)
+
+
+@numba.njit(cache=True, nogil=True)
+def push(heap: Any, size: Any, bounds: Any, item: Any) -> Any:
+    """Put a box into the heap of open ones; return its new size."""
+    heap[size] = item
+    child = size
+    while child:
+        above = (child - 1) // 2
+        if bounds[heap[above]] >= bounds[heap[child]]:
+            break
+        heap[above], heap[child] = heap[child], heap[above]
+        child = above
+    return size + 1
+
+
+@numba.njit(cache=True, nogil=True)
+def pop(heap: Any, size: Any, bounds: Any) -> Any:
+    """Take the box with the largest bound; return it and the heap's new size."""
+    top = heap[0]
+    size -= 1
+    heap[0] = heap[size]
+    above = 0
+    while True:
+        child = 2 * above + 1
+        if child >= size:
+            break
+        if child + 1 < size and bounds[heap[child + 1]] > bounds[heap[child]]:
+            child += 1
+        if bounds[heap[above]] >= bounds[heap[child]]:
+            break
+        heap[above], heap[child] = heap[child], heap[above]
+        above = child
+    return top, size
+
+
+@numba.njit(cache=True, nogil=True)
+def choose_split(  # noqa: PLR0912, PLR0915 -- one pass over the trees, in one compiled loop
+    forest: Any, box: Any, place: Any, words: Any, offset: Any, stack: Any, drops: Any, order: Any, found: Any
+) -> Any:
+    """Choose the split of a box that lowers the bound most, by what each tree loses when its best leaf is cut off.
+
+    Returns
+    -------
+    tuple
+        The block (-1: every tree is at one value), and the cut or the row of the mask in `found`.
+    """
+    roots, blocks = forest[0], len(words)
+    drops[:] = 0.0
+    trial = box.copy()
+    part = box.copy()
+    rows, row_block, row_drop, row_mask = 0, found[0], found[1], found[2]
+    for t in range(len(roots)):
+        best, leaf = most(forest, roots[t], box, place, words, stack)
+        order[t] = -best
+        part[:] = box
+        narrow(forest, leaf, part, place, words)
+        for b in range(blocks):
+            at = place[b]
+            if words[b] == 0:
+                if part[at] > box[at]:
+                    trial[at + 1] = part[at] - 1
+                    second, _ = most(forest, roots[t], trial, place, words, stack)
+                    trial[at + 1] = box[at + 1]
+                    # a cut at c <= part.low leaves this leaf out of the side below c
+                    drops[0, offset[b] + part[at]] += best - second
+                if part[at + 1] < box[at + 1]:
+                    trial[at] = part[at + 1] + 1
+                    second, _ = most(forest, roots[t], trial, place, words, stack)
+                    trial[at] = box[at]
+                    drops[1, offset[b] + part[at + 1] + 1] += best - second
+            else:
+                differs = False
+                for w in range(words[b]):
+                    trial[at + w] = box[at + w] & ~part[at + w]
+                    differs = differs or trial[at + w] != 0
+                if differs and rows < len(row_block):
+                    second, _ = most(forest, roots[t], trial, place, words, stack)
+                    row_block[rows], row_drop[rows] = b, best - second
+                    for w in range(words[b]):
+                        row_mask[rows, w] = part[at + w]
+                    rows += 1
+                for w in range(words[b]):
+                    trial[at + w] = box[at + w]
+    best_score, chosen, key = -1.0, -1, 0
+    for b in range(blocks):
+        if words[b] != 0:
+            continue
+        at = place[b]
+        low, end = box[at], box[at + 1]
+        lost = 0.0
+        for c in range(low + 1, end + 1):  # what the side of c and beyond loses
+            lost += drops[1, offset[b] + c]
+            drops[1, offset[b] + c] = lost
+        lost = 0.0
+        for c in range(end, low, -1):
+            lost += drops[0, offset[b] + c]
+            one, other = lost, drops[1, offset[b] + c]
+            if one + other <= 0.0:
+                continue
+            score = min(one, other) + 0.1 * max(one, other)
+            if score > best_score:
+                best_score, chosen, key = score, b, c
+    for row in range(rows):
+        b = row_block[row]
+        one = other = 0.0
+        for another in range(rows):
+            if row_block[another] != b:
+                continue
+            inside = outside = False
+            for w in range(words[b]):
+                inside = inside or (row_mask[row, w] & row_mask[another, w]) != 0
+                outside = outside or (row_mask[another, w] & ~row_mask[row, w]) != 0
+            if not inside:
+                one += row_drop[another]
+            if not outside:
+                other += row_drop[another]
+        score = min(one, other) + 0.1 * max(one, other)
+        if score > best_score:
+            best_score, chosen, key = score, b, row
+    return chosen, key

@@ -1,0 +1,318 @@
+"""Anytime answers to one question: a witness, an upper bound, and the tree of splits that proves it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fairkit.errors import MissingExtraError
+from fairkit.inputs.problem import CHANCE, FLIP, SCORE, Problem, costs_of, pack_point, point_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+AT_ONCE = 500
+"""Boxes between two looks at the clock."""
+CLOSE = 1e-5
+"""Probabilities that differ by so little are not told apart."""
+SLACK = 1e-9
+"""An upper bound that is above the best value by so much is closed; relative to the sums' size."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How much work a search may be.
+
+    Attributes
+    ----------
+    boxes
+        How many boxes may be split.
+    seconds
+        How long it may take; None: no limit. With one, bounds of undecided questions depend on the machine.
+    """
+
+    boxes: int = 200_000
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Answer:
+    """What is known about the largest value of an objective.
+
+    Attributes
+    ----------
+    kind
+        Which objective.
+    lower, upper
+        Bounds of the largest value, in the arithmetic of the reals.
+    pair, point
+        The two cells of the changing block, and the cells of all blocks, that give `lower`; None: no input was found.
+    splits
+        By pair, the tree of splits of its boxes (see `fairkit.inputs.proof`).
+    boxes
+        How many boxes were split.
+    """
+
+    kind: int
+    lower: float
+    upper: float
+    pair: tuple[int, int] | None
+    point: tuple[int, ...] | None
+    splits: Mapping[tuple[int, int], Splits] = field(default_factory=dict)
+    boxes: int = 0
+
+
+@dataclass(eq=False)
+class Splits:
+    """The boxes of one pair, by number: what each was split at, and its bound."""
+
+    split: NDArray[np.int64]
+    masks: NDArray[np.int64]
+    bounds: NDArray[np.float64]
+
+
+class Pairwise:
+    """The open boxes of one pair of values.
+
+    Parameters
+    ----------
+    problem, kind, pair
+        The question.
+    costs, near
+        By block, the distance that each of its cells adds, and how much is allowed.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        kind: int,
+        pair: tuple[int, int],
+        costs: Mapping[int, NDArray[np.float64]] | None = None,
+        near: float = math.inf,
+    ) -> None:
+        first, second = pair
+        gap = problem.gap(first, second)
+        if kind == SCORE:
+            one = less = more = problem.empty
+        else:
+            one, more = problem.at(first), problem.at(second)
+            less = more.negative
+        self.problem, self.kind, self.pair, self.near = problem, kind, pair, near
+        layout = problem.layout
+        offset, self.cost = costs_of(problem, costs)
+        self._trees = (one.arrays, less.arrays, more.arrays, gap.arrays, gap.negative.arrays)
+        self._layout = (layout.place, layout.words, layout.sizes, offset)
+        self._bases = np.array([one.base, less.base, gap.base])
+        self._threshold = problem.threshold if problem.threshold is not None else 0.0
+        self._widest = max(1, int(layout.words.max(initial=0)))
+        self._grow(1_024)
+        self.boxes[0] = layout.pack(self._allowed())
+        self.state = np.array([1, 1], dtype=np.int64)
+        self.bounds[0] = self._root()
+
+    def _allowed(self) -> tuple[int, ...]:
+        """Leave out the cells that alone are too far."""
+        if self.near == math.inf:
+            return self.problem.layout.full
+        offset, sizes = self._layout[3], self.problem.layout.sizes
+        found = []
+        for block, size in enumerate(sizes.tolist()):
+            mine = self.cost[offset[block] : offset[block] + size]
+            found.append(sum(1 << c for c in np.flatnonzero(mine <= self.near).tolist()))
+        return tuple(found)
+
+    def _root(self) -> float:
+        from fairkit.inputs import kernels, loops
+
+        place, words, sizes, offset = self._layout
+        if (
+            self.near < math.inf
+            and loops.cheapest(self.boxes[0], place, words, sizes, offset, self.cost) > self.near
+        ):
+            return -math.inf
+        stack = np.empty(kernels.DEEP, dtype=np.int64)
+        one, less, more, gap, back = self._trees
+        return float(
+            loops.box_bound(
+                self.kind, one, less, more, gap, back, self.boxes[0], self._layout, stack, self._threshold, self._bases,
+                np.zeros(4),
+            )
+        )  # fmt: skip
+
+    def _grow(self, size: int) -> None:
+        """Make room for so many boxes."""
+        width = self.problem.layout.width
+        columns = {"boxes": width, "bounds": 0, "split": 3, "masks": self._widest, "heap": 0}
+        for name, count in columns.items():
+            shape = (size, count) if count else (size,)
+            made = np.full(
+                shape, -1 if name == "split" else 0, dtype=np.float64 if name == "bounds" else np.int64
+            )
+            old = getattr(self, name, None)
+            if old is not None:
+                made[: len(old)] = old
+            setattr(self, name, made)
+
+    boxes: NDArray[np.int64]
+    bounds: NDArray[np.float64]
+    split: NDArray[np.int64]
+    masks: NDArray[np.int64]
+    heap: NDArray[np.int64]
+
+    @property
+    def upper(self) -> float:
+        """The largest bound of an open box."""
+        return float(self.bounds[self.heap[0]]) if self.state[1] else -math.inf
+
+    def try_point(
+        self, point: Sequence[int], best: NDArray[np.float64], box: NDArray[np.int64], rounds: int = 4
+    ) -> None:
+        """Climb from a point, and keep what is better than the best."""
+        from fairkit.inputs import kernels, loops
+
+        one, less, _, gap, _ = self._trees
+        packed = pack_point(self.problem.layout, point, self.problem.changing)
+        place, words, sizes, offset = self._layout
+        if loops.cheapest(packed, place, words, sizes, offset, self.cost) > self.near:
+            return
+        stack = np.empty(kernels.DEEP, dtype=np.int64)
+        if self.kind == SCORE:
+            start = self._bases[2] + kernels.bound(gap, packed, place, words, stack)
+        else:
+            start = loops.objective(
+                self.kind, one, less, packed, self._layout, stack, self._threshold, self._bases
+            )
+        got = loops.improve(
+            self.kind, one, less, gap, packed, self._layout, stack, self._threshold, self._bases, self.cost, self.near,
+            start, rounds,
+        )  # fmt: skip
+        if got > best[0]:
+            best[0], box[:] = got, packed
+
+    def work(
+        self, best: NDArray[np.float64], box: NDArray[np.int64], steps: int, slack: float, enough: float
+    ) -> int:
+        """Split some boxes; return how many."""
+        from fairkit.inputs import loops
+
+        before = int(self.state[0])
+        if before + 2 * steps + 2 > len(self.boxes):
+            self._grow(max(2 * len(self.boxes), before + 2 * steps + 2))
+        loops.search(
+            self.kind, *self._trees, self._layout, self._threshold, self._bases, self.cost, self.near, self.boxes,
+            self.bounds, self.split, self.masks, self.heap, self.state, best, box, steps, slack, enough,
+        )  # fmt: skip
+        return (int(self.state[0]) - before) // 2
+
+    @property
+    def splits(self) -> Splits:
+        """What was split."""
+        count = int(self.state[0])
+        return Splits(self.split[:count].copy(), self.masks[:count].copy(), self.bounds[:count].copy())
+
+
+def _slack(problem: Problem, kind: int, questions: Sequence[Pairwise]) -> float:
+    if kind == FLIP:
+        return 0.0
+    if kind == CHANCE:
+        return CLOSE
+    size = sum(abs(question.bounds[0]) for question in questions if math.isfinite(question.bounds[0]))
+    return float(SLACK * max(1.0, abs(problem.base) + size / len(questions)))
+
+
+def answer(
+    problem: Problem,
+    kind: int,
+    *,
+    effort: Effort | None = None,
+    starts: Sequence[Sequence[int]] = (),
+    costs: Mapping[int, NDArray[np.float64]] | None = None,
+    near: float = math.inf,
+    floor: float = -math.inf,
+    told: Callable[[float, float], None] | None = None,
+) -> Answer:
+    """Bound the largest value of an objective over all inputs and all pairs of values.
+
+    Parameters
+    ----------
+    problem, kind
+        The question: `SCORE`, `FLIP` or `CHANCE`.
+    effort
+        How much work it may be.
+    starts
+        Points to climb from, by a cell of each block.
+    costs, near
+        By block, the distance that each of its cells adds, and how much is allowed.
+    floor
+        Values up to this are of no interest: boxes below it are closed.
+    told
+        Is told the bounds so far.
+
+    Returns
+    -------
+    Answer
+        For `FLIP` the search ends at the first input that flips in spite of rounding, or once there can be none.
+    """
+    try:
+        import numba  # noqa: F401 -- the loops need it
+    except ImportError as error:
+        raise MissingExtraError("numba", "all-inputs") from error
+    effort = effort or Effort()
+    started = time.monotonic()
+    if not problem.pairs:
+        none = 0.0 if kind != FLIP else -math.inf
+        return Answer(kind=kind, lower=none, upper=none, pair=None, point=None)
+    questions = [Pairwise(problem, kind, pair, costs, near) for pair in problem.pairs]
+    enough = 4.0 * problem.rounding if kind == FLIP else math.inf
+    floor = max(floor, -2.0 * problem.rounding - 1e-12 if kind == FLIP else -math.inf)
+    best = np.array([floor])
+    boxes = [np.zeros(problem.layout.width, dtype=np.int64) for _ in questions]
+    found: tuple[float, int] = (-math.inf, -1)
+    total = 0
+
+    def keep(place: int) -> None:
+        nonlocal found
+        if best[0] > max(found[0], floor):
+            found = (float(best[0]), place)
+
+    for point in starts:
+        for place, question in enumerate(questions):
+            if found[0] > enough:
+                break
+            question.try_point(point, best, boxes[place])
+            keep(place)
+    slack = _slack(problem, kind, questions)
+    while total < effort.boxes and found[0] <= enough:
+        tops = [question.upper for question in questions]
+        place = int(np.argmax(tops))
+        if tops[place] <= best[0] + slack:
+            break
+        if effort.seconds is not None and time.monotonic() - started > effort.seconds:
+            break
+        before = boxes[place].copy(), best[0]
+        steps = min(AT_ONCE, effort.boxes - total)
+        total += max(questions[place].work(best, boxes[place], steps, slack, enough), 1)
+        if best[0] == before[1]:
+            boxes[place] = before[0]
+        keep(place)
+        if told is not None:
+            told(max(found[0], floor), max(question.upper for question in questions))
+    upper = max([found[0], *(question.upper for question in questions)])
+    pair = point_found = None
+    if found[1] >= 0:
+        pair = questions[found[1]].pair
+        point_found = point_of(problem.layout, boxes[found[1]], problem.changing, pair[0])
+    return Answer(
+        kind=kind,
+        lower=found[0],
+        upper=upper if upper > -math.inf else floor,
+        pair=pair,
+        point=point_found,
+        splits={question.pair: question.splits for question in questions},
+        boxes=total,
+    )

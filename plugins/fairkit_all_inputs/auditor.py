@@ -1,0 +1,93 @@
+"""The auditor: one pass over the rows for the domain and some people, then the questions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from fairkit.auditors import AuditContext, Auditor
+from fairkit.errors import ParameterError, did_you_mean
+from fairkit.metrics import Headline
+from fairkit_all_inputs.collect import People
+from fairkit_all_inputs.parameters import Parameters
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from fairkit.data.dataset import Batch
+    from fairkit.data.task import Task
+    from fairkit.models.scorer import Predictions
+    from fairkit.results.findings import Finding
+
+
+class AllInputsAuditor(Auditor):
+    """Asks of every input of a domain, not only of the people in the data, what a change of some columns can do.
+
+    For a sum of trees f (or a linear model, or a network), two values s and s' of the columns that change, and every x
+    that the other columns may hold:
+
+        flip:           is there an x with f(x, s) >= θ > f(x, s')?
+        score change:   max over x, s, s' of f(x, s) - f(x, s')
+
+    and the same for the probability; besides, the share of people for whom an x within a distance flips. Each answer is
+    an interval that holds the truth: its ends meet where it is decided. The lower end is an input that the model itself
+    was run on; the upper end is a list of boxes that cover the domain, with a bound of each.
+    """
+
+    name: ClassVar[str] = "all-inputs"
+    asks: ClassVar[bool] = True
+    partial: ClassVar[bool] = True
+    summary: ClassVar[str] = (
+        "Whether any input at all changes its answer with a column: a witness, or a proof."
+    )
+    citation: ClassVar[str] = (
+        "Chen et al. (2019), Robustness verification of tree-based models, NeurIPS; Devos, Meert & Davis (2021), "
+        "Versatile verification of tree ensembles, ICML; Zhang et al. (2018), CROWN, NeurIPS"
+    )
+    tasks: ClassVar[frozenset[Task]] = frozenset({"binary", "regression"})
+    headlines: ClassVar[Mapping[str, Headline]] = {
+        "all_inputs_flip": Headline(disparity=False),
+        "all_inputs_score_change": Headline(disparity=False),
+    }
+    Parameters = Parameters
+
+    def columns(self, context: AuditContext) -> Sequence[str]:
+        """Name the columns that change."""
+        return self._changing(context)
+
+    def begin(self, context: AuditContext) -> None:
+        """Look at the model before the rows are read: a graph that is not understood is refused at once."""
+        from fairkit_all_inputs.opened import opened
+
+        self._changing(context)
+        if any(column in context.scorer.columns for column in self._changing(context)):
+            opened(context.scorer)
+
+    def measure(self, batch: Batch, predictions: Predictions, context: AuditContext) -> People:
+        """Keep the columns' ranges and some people."""
+        names = list(dict.fromkeys([*context.scorer.columns, *self._changing(context)]))
+        return People.of(batch, names, self.parameters.people, context.seed)
+
+    def findings(self, total: People, context: AuditContext) -> list[Finding]:
+        """Answer the questions."""
+        from fairkit_all_inputs.findings import findings
+
+        return findings(self.parameters, self._changing(context), total.in_order(), context)
+
+    def _changing(self, context: AuditContext) -> list[str]:
+        """The columns that change: as asked, else the sensitive ones that the model reads."""
+        asked = list(self.parameters.columns)
+        for column in asked:
+            if column not in context.dataset.columns:
+                hint = did_you_mean(column, context.dataset.columns, what="columns")
+                raise ParameterError(f"all-inputs: the data has no column {column!r}. {hint}")
+        if asked:
+            return list(dict.fromkeys(asked))
+        splits = context.dataset.roles.sensitive
+        reads = set(context.scorer.columns)
+        found = [column for split in splits for column in split.columns if column in reads]
+        found = found[:1] if found else [split.columns[0] for split in splits][:1]
+        if not found:
+            raise ParameterError(
+                "all-inputs: nothing was said to change; name columns with the parameter `all-inputs.columns=COLUMN`"
+            )
+        return found

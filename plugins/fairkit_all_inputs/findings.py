@@ -1,0 +1,337 @@
+"""From the answers to findings: each is an interval that holds the truth, and what shows it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.errors import FairkitError
+from fairkit.inputs.problem import CHANCE, FLIP, SCORE, Problem, plain
+from fairkit.inputs.proof import log_of, packed, proof_file, proved, unpacked
+from fairkit.inputs.searching import Answer, Effort, answer
+from fairkit.results.findings import Finding
+from fairkit.support.files import write_atomic
+from fairkit_all_inputs.domains import domains_of
+from fairkit_all_inputs.opened import opened
+from fairkit_all_inputs.people import nearby, shares
+from fairkit_all_inputs.witness import ask, described, read
+
+if TYPE_CHECKING:
+    from fairkit.auditors import AuditContext
+    from fairkit_all_inputs.collect import People
+    from fairkit_all_inputs.parameters import Parameters
+
+QUESTIONS = {
+    FLIP: "all_inputs_flip",
+    SCORE: "all_inputs_score_change",
+    CHANCE: "all_inputs_probability_change",
+}
+SHARE = "all_inputs_flippable"
+STARTS = 50
+"""People from whom the search for a witness begins."""
+
+_BOUNDS = (
+    "The interval is no confidence interval: its ends are bounds that hold for every input of the domain."
+)
+_MEANING = {
+    FLIP: "1: there is an input whose decision changes with these columns alone; 0: it is proved that there is none.",
+    SCORE: "The largest change of the sum that the score is made of, over all inputs of the domain.",
+    CHANCE: "The largest change of the score as a probability, over all inputs of the domain.",
+}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Asked:
+    """What the findings of one audit share."""
+
+    told: Parameters
+    changing: Sequence[str]
+    people: People
+    context: AuditContext
+
+    @property
+    def place(self) -> str:
+        """The columns that change, as a policy names them."""
+        return "+".join(self.changing)
+
+    @property
+    def effort(self) -> Effort:
+        """How much each question may cost."""
+        return Effort(boxes=self.told.boxes, seconds=self.told.seconds)
+
+    def finding(
+        self,
+        metric: str,
+        lower: float,
+        upper: float,
+        evidence: Mapping[str, Any],
+        notes: Sequence[str],
+        parameters: Mapping[str, Any] | None = None,
+    ) -> Finding:
+        """Return a finding whose interval does not depend on a confidence."""
+        interval = (lower, upper)
+        near = {} if self.told.near is None else {"near": self.told.near, "people": len(self.people.rows)}
+        return Finding(
+            auditor="all-inputs",
+            metric=metric,
+            sensitive=self.place,
+            value=lower,
+            interval=interval,
+            confidence=self.context.confidence,
+            better="lower",
+            parameters={**near, **(parameters or {})},
+            evidence=dict(evidence),
+            notes=tuple(notes),
+            interval_at=lambda _: interval,
+        )
+
+    def signed(self, metric: str) -> Finding | None:
+        """Return what a certificate says about a metric, where one is being checked."""
+        mine = [f for f in self.context.signed if f.auditor == "all-inputs" and f.metric == metric]
+        return next((f for f in mine if f.sensitive == self.place), None)
+
+
+def findings(
+    told: Parameters, changing: Sequence[str], people: People, context: AuditContext
+) -> list[Finding]:
+    """Answer every question that the model's task has."""
+    asked = Asked(told=told, changing=changing, people=people, context=context)
+    if not any(column in context.scorer.columns for column in changing):
+        return _unused(asked, f"The model does not read {', '.join(changing)}: no input changes its answer.")
+    model = opened(context.scorer)
+    columns = list(context.scorer.columns)
+    features = model.sources({name: values[:3] for name, values in people.columns.items()})
+    domains, notes = domains_of(people, columns, [c for c in changing if c in columns], features, told)
+    rows = {name: values[:3] for name, values in people.columns.items()}
+    problem = model.problem(domains, len(domains) - 1, rows)
+    if not problem.pairs or not problem.touching:
+        return _unused(
+            asked, f"No tree splits between the values of {', '.join(changing)}: no input changes its answer."
+        )
+    notes = [*notes, *_about(domains)]
+    kinds = [SCORE] if problem.threshold is None else [FLIP, SCORE]
+    kinds += [CHANCE] if problem.logistic else []
+    found, logs, claims = [], {}, {}
+    starts = _starts(problem, people) if told.near is None else []
+    for number, kind in enumerate(kinds):
+        metric = QUESTIONS[kind]
+        context.progress(f"all-inputs: {metric} (the first run compiles)", number, len(kinds) + 1)
+        checked = _checked(asked, problem, kind, notes)
+        if checked is not None:
+            found.append(checked)
+            continue
+        nearest = None
+        if told.near is None:
+            got = answer(problem, kind, effort=asked.effort, starts=starts)
+        else:
+            got, nearest = nearby(problem, kind, people, told, asked.effort)
+        finding, log, claim = _finding(asked, problem, kind, got, notes, nearest)
+        found.append(finding)
+        logs[metric], claims[metric] = log, claim
+    if FLIP in kinds:
+        context.progress(f"all-inputs: {SHARE}", len(kinds), len(kinds) + 1)
+        found.append(_share(asked, problem, notes))
+    if told.save_proof and told.near is None:
+        record = proof_file(problem, logs, claims)
+        write_atomic(Path(told.save_proof), json.dumps(record, separators=(",", ":")) + "\n")
+    return found
+
+
+def _unused(asked: Asked, why: str) -> list[Finding]:
+    """Say at once that nothing changes."""
+    regression = asked.context.scorer.task == "regression"
+    names = [QUESTIONS[SCORE]] if regression else [QUESTIONS[FLIP], QUESTIONS[SCORE], SHARE]
+    return [asked.finding(name, 0.0, 0.0, {"boxes": 0, "decided": True}, (why,)) for name in names]
+
+
+def _about(domains: Sequence[Any]) -> list[str]:
+    whole = [one.name for one in domains if getattr(one, "whole", False)]
+    if not whole:
+        return []
+    return [f"Whole numbers only, as in the data: {', '.join(whole)}."]
+
+
+def _starts(problem: Problem, people: People) -> list[tuple[int, ...]]:
+    """Return the people nearest to the threshold, by cells, whose every value lies in the domain."""
+    cells = np.stack([block.cells_of(people.columns) for block in problem.blocks], axis=1)
+    cells = np.unique(cells[(cells >= 0).all(axis=1)], axis=0)
+    if not len(cells):
+        return []
+    threshold = (
+        problem.threshold if problem.threshold is not None and math.isfinite(problem.threshold) else 0.0
+    )
+    order = np.argsort(np.abs(problem.sums(cells) - threshold), kind="stable")[:STARTS]
+    return [tuple(row) for row in cells[order].tolist()]
+
+
+def pair_of(
+    problem: Problem, got: Answer, nearest: Mapping[str, Any] | None = None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the raw values of a witness, those nearest to somebody where they are given."""
+    assert got.pair is not None  # noqa: S101 -- asked for with a witness
+    assert got.point is not None  # noqa: S101
+    sides = []
+    for cell in got.pair:
+        point = list(got.point)
+        point[problem.changing] = cell
+        raw = problem.raw(point)
+        for block, at in zip(problem.blocks, point, strict=True):
+            for name in block.columns:
+                if nearest is not None and name in nearest:
+                    raw[name] = plain(nearest[name][at])
+        sides.append(raw)
+    return sides[0], sides[1]
+
+
+def _witness(
+    asked: Asked, problem: Problem, got: Answer, nearest: Mapping[str, Any] | None, *, flip: bool
+) -> dict[str, Any] | None:
+    """Run a witness; None where there is none, or where rounding keeps it from flipping."""
+    if got.point is None:
+        return None
+    first, second = pair_of(problem, got, nearest)
+    said = ask(asked.context.scorer, [first, second], asked.people.columns)
+    if flip and (said.decision is None or said.decision[0] == said.decision[1]):
+        return None
+    return described(first, second, said)
+
+
+def _finding(
+    asked: Asked,
+    problem: Problem,
+    kind: int,
+    got: Answer,
+    notes: Sequence[str],
+    nearest: Mapping[str, Any] | None,
+) -> tuple[Finding, Mapping[str, Any], float]:
+    """Return the finding, the log of its upper bound, and the bound that it proves."""
+    witness = _witness(asked, problem, got, nearest, flip=kind == FLIP)
+    lower, upper = _interval(problem, kind, got, found=witness is not None)
+    decided = upper - lower <= _meet(problem, kind, lower)
+    evidence: dict[str, Any] = {"decided": decided, "boxes": got.boxes, "rounding": problem.rounding}
+    if witness is not None:
+        evidence["witness"] = witness
+    log: Mapping[str, Any] = {}
+    if asked.told.near is None and not (kind == FLIP and lower == 1.0):
+        log = log_of(problem, got)
+        text = packed(log)
+        if text is not None:
+            evidence |= {"proof": text, "proved": got.upper, "problem_sha256": problem.sha256}
+        else:
+            notes = [*notes, "The proof log is too long for a certificate: whoever checks it searches again."]
+    said = [_MEANING[kind], _BOUNDS, *notes, *_state(asked, decided=decided)]
+    return asked.finding(QUESTIONS[kind], lower, upper, evidence, said), log, got.upper
+
+
+def _interval(problem: Problem, kind: int, got: Answer, *, found: bool) -> tuple[float, float]:
+    """Return bounds that hold for the model as the runtime rounds it."""
+    if kind == FLIP:
+        if found:
+            return 1.0, 1.0
+        return (0.0, 0.0) if got.upper <= -problem.rounding else (0.0, 1.0)
+    lower = max(got.lower, 0.0)
+    if kind == SCORE:
+        return lower, max(got.upper, 0.0) + 2.0 * problem.rounding
+    return lower, min(1.0, max(got.upper, 0.0) + 0.5 * problem.rounding + 1e-6)
+
+
+def _meet(problem: Problem, kind: int, lower: float) -> float:
+    return 2.1 * problem.rounding + 1e-6 * max(1.0, lower) + (2e-5 if kind == CHANCE else 0.0)
+
+
+def _state(asked: Asked, *, decided: bool) -> list[str]:
+    if decided:
+        return []
+    limit = f"{asked.told.boxes:,} boxes" + (
+        "" if asked.told.seconds is None else f" or {asked.told.seconds:g} s"
+    )
+    return [
+        f"Not decided with {limit}: the truth lies in the interval. More work narrows it (`all-inputs.boxes=N`)."
+    ]
+
+
+def _checked(asked: Asked, problem: Problem, kind: int, notes: Sequence[str]) -> Finding | None:
+    """Check what a certificate says: run its witness, recompute the bounds of its boxes; None where that fails.
+
+    A finding that fails is searched for again, and then differs from what was signed, or repeats it.
+    """
+    signed = asked.signed(QUESTIONS[kind])
+    if signed is None or asked.told.near is not None or signed.interval is None:
+        return None
+    evidence = dict(signed.evidence)
+    try:
+        lower, upper = _confirmed(asked, problem, kind, evidence)
+    except (FairkitError, KeyError, TypeError, ValueError):
+        return None
+    decided = upper - lower <= _meet(problem, kind, lower)
+    evidence |= {"decided": decided, "rounding": problem.rounding}
+    said = [_MEANING[kind], _BOUNDS, *notes, *_state(asked, decided=decided)]
+    return asked.finding(QUESTIONS[kind], lower, upper, evidence, said)
+
+
+def _confirmed(asked: Asked, problem: Problem, kind: int, evidence: dict[str, Any]) -> tuple[float, float]:
+    """Return the interval that a witness and a log show; the evidence takes what they give now."""
+    lower, upper = -math.inf, math.inf
+    told = evidence.get("witness")
+    if told is not None:
+        first, second = read(told)
+        said = ask(asked.context.scorer, [first, second], asked.people.columns)
+        evidence["witness"] = described(first, second, said)
+        rows = {
+            n: np.array([first[n], second[n]], dtype=v.dtype)
+            for n, v in asked.people.columns.items()
+            if n in first
+        }
+        points = np.stack([block.cells_of(rows) for block in problem.blocks], axis=1)
+        free = [place for place in range(points.shape[1]) if place != problem.changing]
+        if (points < 0).any() or (points[0, free] != points[1, free]).any():
+            raise ValueError("the witness leaves the domain, or more than the named columns change")
+        f, g = problem.sums(points)
+        if kind == FLIP:
+            if said.decision is None or said.decision[0] == said.decision[1]:
+                raise ValueError("the witness does not flip")
+            return 1.0, 1.0
+        lower = float(f - g) if kind == SCORE else 1 / (1 + math.exp(-f)) - 1 / (1 + math.exp(-g))
+    if evidence.get("problem_sha256") != problem.sha256:
+        raise ValueError("the log is about other cells or trees")
+    upper = proved(problem, kind, unpacked(evidence["proof"]))
+    tolerance = 1e-9 * max(1.0, abs(upper))
+    if upper > evidence["proved"] + tolerance:
+        raise ValueError("a box of the log has a larger bound than was signed")
+    upper = float(evidence["proved"])
+    answered = Answer(kind=kind, lower=lower, upper=upper, pair=None, point=None)
+    return _interval(problem, kind, answered, found=False)
+
+
+def _share(asked: Asked, problem: Problem, notes: Sequence[str]) -> Finding:
+    near = asked.told.near or 0.0
+    got = shares(problem, asked.people, asked.told, asked.context)
+    sampled = len(asked.people.rows) < asked.people.count
+    said = [
+        "The share of people for whom an input within the distance flips, themselves included; undecided people count "
+        "for the upper end only.",
+        (
+            f"Of {len(asked.people.rows):,} people drawn at random from {asked.people.count:,}: the interval covers "
+            "the draw, too (Clopper & Pearson)."
+            if sampled
+            else _BOUNDS
+        ),
+        *notes,
+    ]
+    evidence = {"flippable": got.flips, "undecided": got.open, "people": got.people, "boxes": got.boxes}
+    finding = asked.finding(
+        SHARE, *got.interval(asked.context.confidence, sampled=sampled), evidence, said, {"near": near}
+    )
+    import dataclasses
+
+    return dataclasses.replace(
+        finding,
+        value=got.flips / max(got.people, 1),
+        interval_at=lambda confidence: got.interval(confidence, sampled=sampled),
+    )

@@ -1,0 +1,33 @@
+"""The model behind a scorer, in a form that is bounded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fairkit.errors import ModelError
+from fairkit.inputs.model import TreeModel, read_trees
+from fairkit.onnx.read.scorer import OnnxScorer
+
+if TYPE_CHECKING:
+    from fairkit.models.scorer import Scorer
+
+
+def opened(scorer: Scorer) -> TreeModel:
+    """Read the model.
+
+    Raises
+    ------
+    ModelError
+        It is no ONNX file, or of a kind that is not bounded.
+    """
+    if not isinstance(scorer, OnnxScorer):
+        raise ModelError(
+            f"all-inputs: {scorer.info.name} is no ONNX file, so what is inside is not known; export it to ONNX"
+        )
+    found = read_trees(scorer)
+    if found is None:
+        kinds = sorted({node.op_type for node in scorer.model.proto.graph.node})
+        raise ModelError(
+            f"all-inputs: {scorer.info.name} is not understood (its nodes are {', '.join(kinds)}); sums of trees are"
+        )
+    return found
