@@ -12,7 +12,7 @@ from fairkit.errors import DataError, ParameterError, did_you_mean
 from fairkit.inputs.domain import Listed, Numbers, one_hot_groups
 
 if TYPE_CHECKING:
-    from fairkit.inputs.model import Features
+    from fairkit.inputs.encoded import Features
     from fairkit_all_inputs.collect import People, Seen
     from fairkit_all_inputs.parameters import Parameters
 

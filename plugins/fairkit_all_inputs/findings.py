@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.errors import FairkitError
+from fairkit.errors import FairkitError, ParameterError
 from fairkit.inputs.problem import CHANCE, FLIP, SCORE, Problem, plain
 from fairkit.inputs.proof import log_of, packed, proof_file, proved, unpacked
 from fairkit.inputs.searching import Answer, Effort, answer
@@ -114,6 +114,8 @@ def findings(
         return _unused(
             asked, f"No tree splits between the values of {', '.join(changing)}: no input changes its answer."
         )
+    if problem.points and told.near:
+        raise ParameterError("all-inputs: near is understood for trees; leave it out for a linear model")
     notes = [*notes, *_about(domains)]
     kinds = [SCORE] if problem.threshold is None else [FLIP, SCORE]
     kinds += [CHANCE] if problem.logistic else []

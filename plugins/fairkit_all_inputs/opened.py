@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fairkit.errors import ModelError
+from fairkit.inputs.linear import LinearModel, read_linear
 from fairkit.inputs.model import TreeModel, read_trees
 from fairkit.onnx.read.scorer import OnnxScorer
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from fairkit.models.scorer import Scorer
 
 
-def opened(scorer: Scorer) -> TreeModel:
+def opened(scorer: Scorer) -> TreeModel | LinearModel:
     """Read the model.
 
     Raises
@@ -24,10 +25,11 @@ def opened(scorer: Scorer) -> TreeModel:
         raise ModelError(
             f"all-inputs: {scorer.info.name} is no ONNX file, so what is inside is not known; export it to ONNX"
         )
-    found = read_trees(scorer)
+    found = read_trees(scorer) or read_linear(scorer)
     if found is None:
         kinds = sorted({node.op_type for node in scorer.model.proto.graph.node})
         raise ModelError(
-            f"all-inputs: {scorer.info.name} is not understood (its nodes are {', '.join(kinds)}); sums of trees are"
+            f"all-inputs: {scorer.info.name} is not understood (its nodes are {', '.join(kinds)}); sums of "
+            "trees and linear models are"
         )
     return found

@@ -161,7 +161,7 @@ def _numbers_near(block: Block, own: float, seen: Seen) -> tuple[NDArray[np.floa
     known = ends[~np.isnan(ends)]
     above = known[:-1] + 1 if block.whole else _next(known[:-1], single=block.single)
     starts = np.concatenate([[block.low], above])
-    nearest = np.clip(np.nan_to_num(own), starts, known)
+    nearest = known if block.points else np.clip(np.nan_to_num(own), starts, known)
     cost = ((nearest - own) / seen.spread) ** 2
     if np.isnan(own):
         cost = np.ones(len(known))

@@ -75,7 +75,7 @@ def make_blocks(
     run = _Run(encode, defaults)
     ends = _boundaries(ensemble, nodes, block_of, domains, run, kinds)
     blocks = [
-        _number_block(one, ends[place], kinds[one.name]) if place in numbers else _listed_block(one)  # type: ignore[arg-type]
+        _number_block(one, ends[place], kinds[one.name]) if place in numbers else listed_block(one)  # type: ignore[arg-type]
         for place, one in enumerate(domains)
     ]
     truth = _truths(ensemble, nodes, block_of, blocks, run)
@@ -141,10 +141,7 @@ def _boundaries(
     for place, one in enumerate(domains):
         if not isinstance(one, Numbers):
             continue
-        if not np.isfinite([one.low, one.high]).all():
-            raise DataError(f"the domain of {one.name!r} goes from {one.low} to {one.high}: give finite ends")
-        if not one.low <= one.high:
-            raise DataError(f"the domain of {one.name!r} is empty: {one.low:g} to {one.high:g}")
+        check_ends(one)
         mine = np.flatnonzero(block_of == place)
         edge = _order(np.array([one.low, one.high]), kinds[one.name], one.whole)
         tests.append(mine)
@@ -237,7 +234,8 @@ def _plain(low: float, beyond: bool, high: float, whole: bool) -> float:
     return high
 
 
-def _listed_block(one: Listed) -> Block:
+def listed_block(one: Listed) -> Block:
+    """Return a cell for each of the listed values."""
     if not one.values:
         raise DataError(f"the domain of {one.name!r} is empty: no value was given")
     values = {}
@@ -257,19 +255,43 @@ def _truths(
     run: _Run,
 ) -> list[NDArray[np.bool_]]:
     """Tell for each test which cells of its block go to `yes`."""
-    sizes = [block.size for block in blocks]
-    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    changed = [
-        (np.arange(start, start + block.size), column, block.values[column])
-        for start, block in zip(starts, blocks, strict=False)
-        for column in block.columns
-    ]
-    matrix = run(int(starts[-1]), changed)
+    matrix, starts = _encoded(blocks, run)
     found = []
     for node, block in zip(nodes.tolist(), block_of.tolist(), strict=True):
         rows = slice(starts[block], starts[block + 1]) if block >= 0 else slice(0, 1)
         found.append(ensemble.goes_yes(node, matrix[rows, ensemble.feature[node]]))
     return found
+
+
+def encode_rows(
+    blocks: Sequence[Block], encode: Encode, defaults: Mapping[str, Any]
+) -> tuple[Matrix, NDArray[np.int64]]:
+    """Return the features of every block's cells, the other columns at their defaults, and where each block begins."""
+    return _encoded(blocks, _Run(encode, defaults))
+
+
+def _encoded(blocks: Sequence[Block], run: _Run) -> tuple[Matrix, NDArray[np.int64]]:
+    starts = np.concatenate([[0], np.cumsum([block.size for block in blocks])]).astype(np.int64)
+    changed = [
+        (np.arange(start, start + block.size), column, block.values[column])
+        for start, block in zip(starts, blocks, strict=False)
+        for column in block.columns
+    ]
+    return run(int(starts[-1]), changed), starts
+
+
+def check_ends(one: Numbers) -> None:
+    """Refuse a domain of numbers that is empty or infinite.
+
+    Raises
+    ------
+    DataError
+        It is.
+    """
+    if not np.isfinite([one.low, one.high]).all():
+        raise DataError(f"the domain of {one.name!r} goes from {one.low} to {one.high}: give finite ends")
+    if not one.low <= one.high:
+        raise DataError(f"the domain of {one.name!r} is empty: {one.low:g} to {one.high:g}")
 
 
 def _merged(

@@ -62,6 +62,8 @@ class Block:
         By raw values (as text), the cell; empty where it holds numbers.
     low, whole, single
         The smallest number; whether only whole ones are meant; whether the graph takes them as float32.
+    points
+        Whether a cell of numbers is its end alone, and not all numbers from above the former end.
     """
 
     name: str
@@ -73,6 +75,7 @@ class Block:
     whole: bool = False
     single: bool = False
     members: Mapping[tuple[str, ...], int] = field(default_factory=dict)
+    points: bool = False
 
     @property
     def size(self) -> int:

@@ -41,6 +41,9 @@ class Problem:
         The decision is favorable where the runtime's sum is at least this; None: there is no decision.
     logistic
         Whether the score is the logistic function of the sum.
+    points
+        Whether numbers are represented by some points and their ends: a witness is one of them, and only bounds of
+        everything at once hold for the numbers between.
     """
 
     blocks: Sequence[Block]
@@ -54,6 +57,7 @@ class Problem:
     rounding: float
     threshold: float | None
     logistic: bool = False
+    points: bool = False
 
     @cached_property
     def layout(self) -> Layout:

@@ -46,7 +46,8 @@ def _preorder(problem: Problem, splits: Splits, upper: float) -> list[Any]:
     while waiting:
         item = waiting.pop()
         block, key, child = splits.split[item].tolist()
-        if block < 0 or splits.bounds[item] <= upper:
+        # of points only the bound of everything holds for the numbers between them
+        if block < 0 or splits.bounds[item] <= upper or (problem.points and item == 0):
             found.append(0)
             continue
         if words[block]:

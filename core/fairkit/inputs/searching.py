@@ -303,6 +303,8 @@ def answer(
         if told is not None:
             told(max(found[0], floor), max(question.upper for question in questions))
     upper = max([found[0], *(question.upper for question in questions)])
+    if problem.points and kind != SCORE:
+        upper = max([found[0], *(float(question.bounds[0]) for question in questions)])
     pair = point_found = None
     if found[1] >= 0:
         pair = questions[found[1]].pair

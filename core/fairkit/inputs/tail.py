@@ -77,6 +77,9 @@ class Tail:
             feeds = {self.cut: rows.reshape(-1, 1)}
             return reading.read(self._opened["file"].run(feeds, reading.wanted))
         proto = self._after(*self.cut.output)
+        if self.cut.op_type == "LinearClassifier":
+            proto.graph.node.insert(0, _passed(self.cut))
+            return reading.read(self._open(proto).run({PROBE: rows.reshape(-1, 1)}, reading.wanted))
         proto.graph.node.insert(0, _lookup(self.cut, rows, self.negative))
         feeds = {PROBE: np.arange(len(rows), dtype=np.float32).reshape(-1, 1)}
         return reading.read(self._open(proto).run(feeds, reading.wanted))
@@ -109,6 +112,15 @@ def tail_nodes(graph: onnx.GraphProto, wanted: Sequence[str], cut: Sequence[str]
     """Return the nodes between some tensors and outputs, constants included, in order."""
     behind = {made for node in ancestors(graph, cut) for made in node.output}
     return [node for node in ancestors(graph, wanted) if not set(node.output) & (behind | set(cut))]
+
+
+def _passed(node: onnx.NodeProto) -> onnx.NodeProto:
+    """Return a linear classifier of two classes with one feature, which is the sum of the second."""
+    from onnx import helper
+
+    kept = {k: v for k, v in attributes_of(node).items() if k not in ("coefficients", "intercepts")}
+    own = {"coefficients": [-1.0, 1.0], "intercepts": [0.0, 0.0]}
+    return helper.make_node(node.op_type, [PROBE], list(node.output), domain="ai.onnx.ml", **(kept | own))
 
 
 def _lookup(node: onnx.NodeProto, values: NDArray[np.float32], negative: bool) -> onnx.NodeProto:

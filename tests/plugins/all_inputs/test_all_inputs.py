@@ -222,6 +222,28 @@ def test_the_same_model_flips_where_it_is_less_sure(loans, tmp_path):
     assert first["age"] <= 40
 
 
+def test_a_linear_model_has_a_closed_form(loans, monkeypatch):
+    """The largest change of the logit is the difference of two coefficients."""
+    model = loans / "linear.onnx"
+    found = audit(model, loans, "ethnicity")
+    (node,) = [node for node in onnx.load(model).graph.node if node.op_type == "LinearClassifier"]
+    told = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+    rows = np.array(told["coefficients"], dtype=np.float32).astype(float).reshape(2, -1)
+    names = [f"{c}={v}" for c in TEXTS for v in sorted(set(frame()[c]))]
+    mine = [rows[0][place] for place, name in enumerate(names) if name.startswith("ethnicity=")]
+    low, high = found[SCORE].interval
+    assert low == pytest.approx(max(mine) - min(mine), abs=1e-9)
+    assert high - low < 1e-4
+    first, second = sides(found[FLIP])
+    labels, _ = plain_scores(model, [first, second])
+    assert labels[0] == "approved" != labels[1]
+    assert found[CHANCE].interval[1] <= np.tanh(high / 4) + 1e-5, "2 σ(δ/2) - 1 at most"
+    checked, _ = again(model, loans, list(found.values()), monkeypatch, columns="ethnicity")
+    assert [f.interval for f in checked.findings[:2]] == [found[FLIP].interval, found[SCORE].interval]
+    with pytest.raises(ParameterError, match="near is understood for trees"):
+        audit(model, loans, "ethnicity", near=0.1)
+
+
 def test_an_undecided_question_is_inconclusive(loans):
     found = audit(loans / "forest.onnx", loans, ["sex", "ethnicity", "region"], boxes=1)
     score = found[SCORE]
