@@ -237,7 +237,7 @@ def test_a_linear_model_has_a_closed_form(loans, monkeypatch):
     first, second = sides(found[FLIP])
     labels, _ = plain_scores(model, [first, second])
     assert labels[0] == "approved" != labels[1]
-    assert found[CHANCE].interval[1] <= np.tanh(high / 4) + 1e-5, "2 σ(δ/2) - 1 at most"
+    assert found[CHANCE].interval[1] <= np.tanh(high / 4) + 1e-5, "at most that of the steepest place"
     checked, _ = again(model, loans, list(found.values()), monkeypatch, columns="ethnicity")
     assert [f.interval for f in checked.findings[:2]] == [found[FLIP].interval, found[SCORE].interval]
     with pytest.raises(ParameterError, match="near is understood for trees"):
