@@ -45,7 +45,8 @@ def report(
         bool, typer.Option("--strict", help="With --pack: exit code 3 where an item is not answered.")
     ] = False,
     output_format: Annotated[
-        str, opt.formats("html", "markdown: with --pack", "csv: the tables, with --pack")
+        str,
+        opt.formats("html", "pdf: with --output", "markdown: with --pack", "csv: the tables, with --pack"),
     ] = "html",
     output: opt.Output = None,
 ) -> None:
@@ -58,6 +59,8 @@ def report(
     from fairkit_cli.evidence import read_evidence
 
     _check_asked(pack, facts, output_format, certificates, strict=strict)
+    if output_format == "pdf" and output is None:
+        raise ParameterError("--format pdf needs --output FILE")
     if output is not None:
         check_writable(output)
     if pack is None:
@@ -70,7 +73,14 @@ def report(
         stated = read_facts_file(chosen, facts)
         shown = read_evidence(certificates, keys or ())
         text, gaps = _filled(chosen, stated, shown[0], output_format)
-    write(lambda _: text, output)
+    if output_format == "pdf" and output is not None:
+        from fairkit.support.files import write_atomic
+        from fairkit_cli.html.pdf import as_pdf
+
+        write_atomic(output, as_pdf(text))
+        say(f"wrote {output}")
+    else:
+        write(lambda _: text, output)
     code = told(shown)
     raise typer.Exit(INCONCLUSIVE if code == PASSED and strict and gaps else code)
 
@@ -78,7 +88,7 @@ def report(
 def _check_asked(
     pack: str | None, facts: Path | None, output_format: str, certificates: Sequence[Path], *, strict: bool
 ) -> None:
-    if pack is None and (facts is not None or strict or output_format != "html"):
+    if pack is None and (facts is not None or strict or output_format in ("markdown", "csv")):
         raise ParameterError("--facts, --strict, --format markdown and --format csv belong to --pack NAME")
     if pack is not None and len(certificates) != 1:
         raise ParameterError("--pack renders one certificate; name one")
@@ -91,7 +101,7 @@ def _filled(
     made = rendered(pack, shown, facts)
     for gap in made.gaps:
         say(f"not answered: {gap}")
-    if output_format == "html":
+    if output_format in ("html", "pdf"):
         from fairkit_cli.html.certificates import checked_banner
         from fairkit_cli.html.packs import pack_page
 

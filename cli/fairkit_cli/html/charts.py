@@ -168,7 +168,7 @@ def densities(edges: Sequence[float], shares: Mapping[str, Sequence[float]], tit
             "g": str(i),
             "x": middle[b],
             "y": share,
-            "tip": f"{label(name)}: {share:.1%} of rows score {edges[b]:.3g} to {edges[b + 1]:.3g}",
+            "tip": f"{label(name)}: {share:.1%} score {edges[b]:.3g} to {edges[b + 1]:.3g}",
         }
         for i, name in enumerate(names)
         for b, share in enumerate(shares[name])

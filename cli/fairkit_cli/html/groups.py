@@ -10,6 +10,7 @@ from fairkit_cli.html import charts
 from fairkit_cli.html.bands import heights
 from fairkit_cli.html.markup import Content, Markup, name_of, tag
 from fairkit_cli.html.page import figure, table
+from fairkit_cli.html.sheet import place_of
 from fairkit_cli.html.svg import draw
 from fairkit_cli.text.numbers import interval, number
 from fairkit_cli.text.view import NO_GROUP, group_table
@@ -40,12 +41,12 @@ def _section(report: Report, sensitive: str) -> Markup | None:
     ]
     if not any(parts):
         return None
-    return section_of(sensitive, parts)
+    return section_of(sensitive, parts, place_of(report, sensitive))
 
 
-def section_of(sensitive: str, parts: Content) -> Markup:
+def section_of(sensitive: str, parts: Content, place: str | None = None) -> Markup:
     """Return a section that is named after a sensitive column."""
-    return tag("section", tag("h2", "Groups of ", name_of(sensitive)), parts)
+    return tag("section", tag("h2", "Groups of ", name_of(sensitive)), parts, id=place)
 
 
 def _rates(report: Report, sensitive: str) -> Markup | None:

@@ -46,6 +46,33 @@
     chart.addEventListener("blur", hide);
   }
   addEventListener("scroll", hide, { passive: true });
+  const value = cell => { const text = cell.textContent.trim(); const n = parseFloat(text.replace(/,/g, "")); return /^-?[\d.]/.test(text) && !isNaN(n) ? n : text; };
+  const compare = (a, b) => typeof a === typeof b ? (a < b ? -1 : a > b ? 1 : 0) : typeof a === "number" ? -1 : 1;
+  for (const table of document.querySelectorAll("table[data-sortable]")) {
+    const body = table.tBodies[0], rows = [...body.rows], heads = [...table.tHead.rows[0].cells];
+    heads.forEach((head, place) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.append(...head.childNodes);
+      head.append(button);
+      button.addEventListener("click", () => {
+        const down = head.getAttribute("aria-sort") === "ascending";
+        for (const other of heads) other.removeAttribute("aria-sort");
+        head.setAttribute("aria-sort", down ? "descending" : "ascending");
+        const sorted = [...rows].sort((a, b) => compare(value(a.cells[place]), value(b.cells[place])));
+        body.append(...(down ? sorted.reverse() : sorted));
+      });
+    });
+    const label = document.createElement("label"), field = document.createElement("input");
+    field.type = "search";
+    label.className = "filter";
+    label.append("Show rows with ", field);
+    field.addEventListener("input", () => {
+      const words = field.value.toLowerCase().split(/\s+/);
+      for (const row of rows) row.hidden = !words.every(word => row.textContent.toLowerCase().includes(word));
+    });
+    table.parentElement.before(label);
+  }
   const folded = () => [...document.querySelectorAll("details")];
   let closed = [];
   addEventListener("beforeprint", () => { closed = folded().filter(one => !one.open); closed.forEach(one => { one.open = true; }); });

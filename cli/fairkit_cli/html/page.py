@@ -52,8 +52,12 @@ def table(
     *,
     numeric: Collection[int] = (),
     label: str,
+    sortable: bool = False,
 ) -> Markup:
-    """Return a table that scrolls sideways on narrow screens; the first cell of a row is its heading."""
+    """Return a table that scrolls sideways on narrow screens; the first cell of a row is its heading.
+
+    One that is `sortable` gets, from the page's script, buttons in its head that sort and a field that filters.
+    """
     head = [
         tag("th", name, scope="col", class_="number" if i in numeric else None)
         for i, name in enumerate(columns)
@@ -70,7 +74,9 @@ def table(
         )
         for row in rows
     ]
-    inner = tag("table", tag("thead", tag("tr", head)), tag("tbody", body), aria_label=label)
+    inner = tag(
+        "table", tag("thead", tag("tr", head)), tag("tbody", body), aria_label=label, data_sortable=sortable
+    )
     return tag(
         "div", inner, class_="scroll", tabindex="0", role="group", aria_label=f"{label}, scrolls sideways"
     )

@@ -12,7 +12,9 @@ from fairkit_cli.html.evidence import evidence_section
 from fairkit_cli.html.groups import group_sections
 from fairkit_cli.html.individuals import individual_section
 from fairkit_cli.html.markup import Content, Markup, name_of, tag
+from fairkit_cli.html.opened import opened
 from fairkit_cli.html.page import facts, figure, page, section, table
+from fairkit_cli.html.sheet import data_sheet, matrix, not_said
 from fairkit_cli.html.subgroups import subgroup_section
 from fairkit_cli.html.summary import header
 from fairkit_cli.html.svg import draw
@@ -47,6 +49,7 @@ def report_page(report: Report) -> str:
 def sections(report: Report) -> list[Markup | None]:
     """Return all that comes after the first screen."""
     return [
+        matrix(report),
         performance_section(report),
         disparity_section(report),
         *group_sections(report),
@@ -54,6 +57,8 @@ def sections(report: Report) -> list[Markup | None]:
         subgroup_section(report),
         individual_section(report),
         evidence_section(report),
+        data_sheet(report),
+        not_said(report),
         details(report),
         glossary(report),
     ]
@@ -108,6 +113,7 @@ def disparity_section(report: Report) -> Markup | None:
         ),
         tag("p", about_many(report, found)),
         *parts,
+        opened(report, found),
     )
 
 
@@ -141,8 +147,8 @@ def forest_figure(
     return figure(charts, title, numbers)
 
 
-def findings_table(report: Report, findings: Sequence[Finding], label: str) -> Markup:
-    """Findings as numbers."""
+def findings_table(report: Report, findings: Sequence[Finding], label: str, *, plain: bool = False) -> Markup:
+    """Return findings as numbers; `plain`: under the field's names only, and to be sorted and filtered."""
     rows: list[Sequence[Content]] = []
     for finding in findings:
         rule = rule_for(report, finding)
@@ -151,7 +157,7 @@ def findings_table(report: Report, findings: Sequence[Finding], label: str) -> M
         between: Content = "-" if ends is None else [name_of(ends[0]), " to ", name_of(ends[1])]
         rows.append(
             (
-                metric_link(finding),
+                metric_name(finding) if plain else metric_link(finding),
                 name_of(finding.sensitive) if finding.sensitive else "all rows",
                 number(finding.value),
                 interval(finding.interval) + (" ✓" if survives(finding) else ""),
@@ -160,7 +166,7 @@ def findings_table(report: Report, findings: Sequence[Finding], label: str) -> M
             )
         )
     columns = ("metric", "groups of", "value", "interval", "lowest to highest group", "policy")
-    return table(columns, rows, numeric={2, 3}, label=label)
+    return table(columns, rows, numeric={2, 3}, label=label, sortable=plain)
 
 
 def details(report: Report) -> Markup:
@@ -193,7 +199,7 @@ def details(report: Report) -> Markup:
     everything = tag(
         "details",
         tag("summary", f"All {len(report.findings)} findings"),
-        findings_table(report, report.findings, "All findings"),
+        findings_table(report, report.findings, "All findings", plain=True),
     )
     return section(
         "How the numbers were made",

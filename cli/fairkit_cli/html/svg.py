@@ -153,11 +153,17 @@ def _tidy(root: ElementTree.Element, tips: list[str]) -> None:
         for key, usual in _USUAL.items():
             if element.get(key) == usual:
                 del element.attrib[key]
+        if "stroke" not in element.attrib:
+            element.attrib.pop("stroke-width", None)
         for key in ("d", "transform", "x2", "y2"):
             if key in element.attrib:
                 element.set(key, _LONG.sub(_tenth, element.attrib[key]))
         if told.startswith("tip ") and not element.tag.endswith("}g"):
             element.set("data-tip", clean(tips[int(told.removeprefix("tip "))]))
+            if element.get("opacity") == "0":  # seen only while it is chosen: its shape need not be a circle
+                element.attrib.pop("fill", None)
+                element.attrib.pop("stroke-width", None)
+                element.set("d", "M-4,0h8")
 
 
 def _tenth(found: re.Match[str]) -> str:

@@ -138,6 +138,11 @@ def _source(report: Report, finding: Finding, base: str, kind: str) -> Finding:
     return finding
 
 
+def share_of(report: Report, finding: Finding) -> Share | None:
+    """Return of whom a finding's rates are shares, and what they do; None where it is no rate."""
+    return _share(report, finding, _base(report, finding)[0])
+
+
 def _share(report: Report, finding: Finding, base: str) -> Share | None:
     if "class" in finding.parameters:
         told = _CLASS_RATES.get(base)

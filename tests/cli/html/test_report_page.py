@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import html
+import json
 import re
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,8 +26,10 @@ from fairkit_cli.html import charts
 from fairkit_cli.html.bands import band, heights
 from fairkit_cli.html.charts import ForestRow, forest
 from fairkit_cli.html.markup import Markup, clean, label, tag
+from fairkit_cli.html.pdf import BROWSERS, as_pdf
 from fairkit_cli.html.report import report_page
 from fairkit_cli.html.svg import draw
+from fairkit_cli.notebook import Shown
 from fairkit_cli.text.numbers import number
 
 DARK = ("--blink-settings=preferredColorScheme=0",)
@@ -344,3 +348,91 @@ def test_a_hostile_title_is_drawn_and_never_run(evil):
     drawn = [element.text for element in root.iter("text")]
     assert drawn.count(visible(evil).rstrip()) == 2 or evil.strip() == "\\"
     assert any(element.get("data-tip") == clean(evil) for element in root.iter())
+
+
+SORT_AND_FILTER = """
+const table = document.querySelector("table[data-sortable]");
+const first = () => [...table.tBodies[0].rows].filter(row => !row.hidden).map(row => row.cells[2].textContent);
+const button = table.tHead.rows[0].cells[2].querySelector("button");
+button.click();
+const up = first();
+button.click();
+const down = first();
+const field = document.querySelector(".filter input");
+field.value = "roc_auc_diff group";
+field.dispatchEvent(new Event("input"));
+const told = document.createElement("pre");
+told.id = "out";
+told.textContent = JSON.stringify({up, down, left: first().length, sort: table.tHead.rows[0].cells[2].ariaSort});
+document.body.replaceChildren(told);
+"""
+
+
+def test_the_table_of_all_findings_sorts_and_filters(browse: Callable[..., Any], report: Report):
+    page = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", report_page(report))
+    dom = browse(page.replace("</body>", f"<script>{SORT_AND_FILTER}</script></body>")).dom
+    told = json.loads(html.unescape(re.search(r'<pre id="out">(.*?)</pre>', dom, re.DOTALL)[1]))
+    numbers = [float(text) for text in told["up"] if re.match(r"-?[\d.]", text)]
+    assert len(numbers) > 50
+    assert numbers == sorted(numbers)
+    assert told["down"] == told["up"][::-1]
+    assert told["left"] == 1
+    assert told["sort"] == "descending"
+
+
+def test_three_sensitive_columns_stay_under_400_kilobytes():
+    rng = np.random.default_rng(2)
+    table = people(4000, ["one", "two"]).append_column("area", pa.array(rng.choice(list("abcd"), 4000)))
+    data = fairkit.load_data(table, label="outcome", favorable=1, sensitive=["group", "area", "group+area"])
+    page = report_page(fairkit.audit(PredictedColumns(score="score"), data))
+    assert len(page.encode()) < 400_000
+    told = text(page)
+    assert "At a glance" in told
+    for place in range(3):
+        assert f'href="#groups-{place}"' in page
+        assert f'id="groups-{place}"' in page
+
+
+def test_a_disparity_opens_to_its_groups_and_counts(report: Report):
+    page = report_page(report)
+    assert "of people, so many get a favorable decision" in text(page)
+    for group in report.find("demographic_parity_difference", "group").groups:
+        assert f"{round(group.value * group.rows):,} of {group.rows:,}" in text(page)
+    qualified = report.find("true_positive_rate_difference", "group").groups[0]
+    assert "of qualified people, so many get a favorable decision" in text(page)
+    assert f"{round(qualified.value * qualified.denominator):,} of {round(qualified.denominator):,}" in text(
+        page
+    )
+
+
+def test_the_data_sheet_and_what_is_not_said(report: Report):
+    page = text(report_page(report))
+    assert "3 columns" in page
+    sizes = report.data.groups["group"]
+    positives = {g.group: g.denominator for g in report.find("true_positive_rate_difference", "group").groups}
+    for group, rows in sizes.items():
+        assert f"{positives[group] / rows:.1%}" in page
+    assert "Whether a law is kept" in page
+    bare = replace(report, data=replace(report.data, label=None, missing={"group": 7}))
+    assert "the table has no outcome" in text(report_page(bare))
+    assert "7 without group" in text(report_page(bare))
+
+
+def test_a_notebook_shows_the_same_page(report: Report):
+    frame = Shown(report)._repr_html_()
+    assert html.unescape(re.search(r'srcdoc="([^"]*)"', frame)[1]) == report_page(report)
+    assert 'sandbox="allow-scripts"' in frame
+
+
+def test_a_page_is_printed(report: Report):
+    if not any(map(shutil.which, BROWSERS)):
+        pytest.skip("no chromium on PATH: apt-get install chromium")
+    printed = as_pdf(report_page(report))
+    assert printed.startswith(b"%PDF-")
+    assert len(printed) > 50_000
+
+
+def test_without_a_browser_the_message_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Any):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(fairkit.FairkitError, match="apt-get install chromium"):
+        as_pdf("<!doctype html>")
