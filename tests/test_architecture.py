@@ -61,7 +61,7 @@ LAYERS: dict[str, list[set[str]]] = {
     ],
     "cli": [
         {"", "fields", "interrupts", "output"},
-        {"config", "failures", "junit", "passphrases", "streams", "surroundings", "text", "timings"},
+        {"config", "failures", "junit", "lazy", "passphrases", "streams", "surroundings", "text", "timings"},
         {"evidence"},
         {"html", "names", "options", "precommit", "progress"},
         {"formats", "packs", "subject"},

@@ -15,7 +15,13 @@ from fairkit_cli.packs import PackName, asked_by
 if TYPE_CHECKING:
     from fairkit_cli.subject import Subject
 
-key = typer.Typer(no_args_is_help=True, help="Keys to sign certificates with.")
+key = typer.Typer(
+    no_args_is_help=True,
+    help="Keys to sign certificates with.",
+    add_completion=False,
+    rich_markup_mode=None,
+)
+key.callback()(lambda: None)  # a group, though it has one command
 
 
 @key.command("new")

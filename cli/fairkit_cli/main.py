@@ -8,27 +8,9 @@ from typing import Annotated, Any, TextIO
 import typer
 from typer.core import TyperGroup
 
-from fairkit_cli import (
-    attest,
-    audit,
-    certify,
-    compare,
-    demo,
-    frontier,
-    init,
-    mitigate,
-    packs,
-    plan,
-    plugins,
-    registry,
-    report,
-    revoke,
-    sign_data,
-    verify,
-    watch,
-)
 from fairkit_cli.failures import guarded
 from fairkit_cli.interrupts import end_at_once, own_process
+from fairkit_cli.lazy import lazy_group
 from fairkit_cli.output import echo, flush, say
 from fairkit_cli.streams import prepare
 from fairkit_cli.surroundings import prepare_libraries
@@ -51,9 +33,30 @@ class GuardedGroup(TyperGroup):
             return result
 
 
+_COMMANDS = {
+    "attest": "fairkit_cli.attest:attest",
+    "audit": "fairkit_cli.audit:audit",
+    "compare": "fairkit_cli.compare:compare",
+    "demo": "fairkit_cli.demo:demo",
+    "frontier": "fairkit_cli.frontier:frontier",
+    "init": "fairkit_cli.init:init",
+    "mitigate": "fairkit_cli.mitigate:mitigate",
+    "plan": "fairkit_cli.plan:plan",
+    "certify": "fairkit_cli.certify:certify",
+    "packs": "fairkit_cli.packs:packs",
+    "report": "fairkit_cli.report:report",
+    "revoke": "fairkit_cli.revoke:revoke",
+    "sign-data": "fairkit_cli.sign_data:sign_data",
+    "verify": "fairkit_cli.verify:verify",
+    "key": "fairkit_cli.certify:key",
+    "registry": "fairkit_cli.registry:app",
+    "plugins": "fairkit_cli.plugins:app",
+    "watch": "fairkit_cli.watch:app",
+}
+
 app = typer.Typer(
     name="fairkit",
-    cls=GuardedGroup,
+    cls=lazy_group(_COMMANDS, with_timings, GuardedGroup),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -102,25 +105,6 @@ def _show_warning(
 
 
 _usual = warnings.showwarning
-
-app.command("attest")(with_timings(attest.attest))
-app.command("audit")(with_timings(audit.audit))
-app.command("compare")(with_timings(compare.compare))
-app.command("demo")(with_timings(demo.demo))
-app.command("frontier")(with_timings(frontier.frontier))
-app.command("init")(with_timings(init.init))
-app.command("mitigate")(with_timings(mitigate.mitigate))
-app.command("plan")(with_timings(plan.plan))
-app.command("certify")(with_timings(certify.certify))
-app.command("packs")(with_timings(packs.packs))
-app.command("report")(with_timings(report.report))
-app.command("revoke")(with_timings(revoke.revoke))
-app.command("sign-data")(with_timings(sign_data.sign_data))
-app.command("verify")(with_timings(verify.verify))
-app.add_typer(certify.key, name="key")
-app.add_typer(registry.app, name="registry")
-app.add_typer(plugins.app, name="plugins")
-app.add_typer(watch.app, name="watch")
 
 
 def run() -> None:

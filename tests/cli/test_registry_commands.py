@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -516,6 +517,7 @@ def test_a_witness_and_the_way_back(run, made, tmp_path):
     (tmp_path / "fairkit.toml").write_text('[registry]\nwitness = "w.json"\n')
     ok(run("registry", "add", "credit", made / "model.onnx"))
     assert json.loads((tmp_path / "w.json").read_text())["events"] == 4
+    gc.collect()  # the commands ran in this process: what they opened is closed before the file is exchanged
     for left in ("-wal", "-shm"):
         index.with_name(index.name + left).unlink(missing_ok=True)
     shutil.copy(tmp_path / "old.sqlite", index)

@@ -16,7 +16,9 @@ from fairkit_cli.plugins import new as plugins_new
 if TYPE_CHECKING:
     from fairkit.plugins.records import Plugin, Row
 
-app = typer.Typer(help="The installed plugins.", invoke_without_command=True)
+app = typer.Typer(
+    help="The installed plugins.", invoke_without_command=True, add_completion=False, rich_markup_mode=None
+)
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The plugin's name.")]
 
 

@@ -5,34 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import typer
-
-from fairkit_cli.registry import aliases as registry_aliases
-from fairkit_cli.registry import care as registry_care
-from fairkit_cli.registry import remote as registry_remote
-from fairkit_cli.registry import versions as registry_versions
+from fairkit_cli.lazy import group_of
 from fairkit_cli.registry.common import with_witness
 from fairkit_cli.timings import with_timings
 
-app = typer.Typer(no_args_is_help=True, help="Versions of ONNX models with their certificates.")
-
-_COMMANDS: dict[str, Callable[..., Any]] = {
-    "add": registry_versions.add,
-    "list": registry_versions.list_models,
-    "show": registry_versions.show,
-    "log": registry_versions.log,
-    "diff": registry_versions.diff,
-    "alias": registry_aliases.alias,
-    "promote": registry_aliases.promote,
-    "verify": registry_aliases.verify,
-    "revocations": registry_care.revocations,
-    "export": registry_care.export,
-    "import": registry_care.import_archive,
-    "push": registry_remote.push,
-    "pull": registry_remote.pull,
-    "attach": registry_remote.attach,
-    "check": registry_care.check,
-    "gc": registry_care.gc,
+_COMMANDS = {
+    "add": "fairkit_cli.registry.versions:add",
+    "list": "fairkit_cli.registry.versions:list_models",
+    "show": "fairkit_cli.registry.versions:show",
+    "log": "fairkit_cli.registry.versions:log",
+    "diff": "fairkit_cli.registry.versions:diff",
+    "alias": "fairkit_cli.registry.aliases:alias",
+    "promote": "fairkit_cli.registry.aliases:promote",
+    "verify": "fairkit_cli.registry.aliases:verify",
+    "revocations": "fairkit_cli.registry.care:revocations",
+    "export": "fairkit_cli.registry.care:export",
+    "import": "fairkit_cli.registry.care:import_archive",
+    "push": "fairkit_cli.registry.remote:push",
+    "pull": "fairkit_cli.registry.remote:pull",
+    "attach": "fairkit_cli.registry.remote:attach",
+    "check": "fairkit_cli.registry.care:check",
+    "gc": "fairkit_cli.registry.care:gc",
 }
-for _name, _command in _COMMANDS.items():
-    app.command(_name)(with_witness(with_timings(_command)))
+
+
+def _wrapped(command: Callable[..., Any]) -> Callable[..., Any]:
+    return with_witness(with_timings(command))
+
+
+app = group_of(_COMMANDS, _wrapped, "Versions of ONNX models with their certificates.")

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import typer
-
+from fairkit_cli.lazy import group_of
 from fairkit_cli.timings import with_timings
-from fairkit_cli.watch import adding, begin, running, showing
 
-app = typer.Typer(
-    no_args_is_help=True, help="Watch a model's decisions over time; every statement holds at every look."
+_COMMANDS = {
+    "init": "fairkit_cli.watch.begin:init",
+    "add": "fairkit_cli.watch.adding:add",
+    "label": "fairkit_cli.watch.adding:label",
+    "show": "fairkit_cli.watch.showing:show",
+    "run": "fairkit_cli.watch.running:run",
+}
+
+app = group_of(
+    _COMMANDS, with_timings, "Watch a model's decisions over time; every statement holds at every look."
 )
-
-app.command("init")(with_timings(begin.init))
-app.command("add")(with_timings(adding.add))
-app.command("label")(with_timings(adding.label))
-app.command("show")(with_timings(showing.show))
-app.command("run")(with_timings(running.run))

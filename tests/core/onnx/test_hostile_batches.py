@@ -201,3 +201,63 @@ def test_differing_allows_rounding_and_nothing_else():
     assert differing(say([0.5, 0.2], [1, 0]), say([0.5, 0.3], [1, 0]), 2e-5).tolist() == [1]
     both = differing(say([0.5, 0.5], [1, 1]), say([0.499999, 0.499999], [0, 0]), 2e-5)
     assert both.tolist() == [0, 1]  # two of two rows are no rounding
+
+
+def _neighbours(turn, *, readers="far = Transpose(stacked)", states="age, points"):
+    """A Scan over constants, as skl2onnx writes distances to the rows of a nearest-neighbour model."""
+    from onnx import parser
+
+    return parser.parse_model(f"""<ir_version: 8, opset_import: ["" : 17]>
+    neighbours (float[N,1] age, float[N,1] sex) => (float[N,M] score)
+      <float[3,1] points = {{20.0, 40.0, 60.0}}, float[1,1] none = {{0.0}}> {{
+      left, stacked = Scan<num_scan_inputs = 1, body = turn (float[a,1] state, float[b] point) => (float[a,1] kept, float[a] gap)
+        {{ {turn} }}>({states})
+      {readers}
+      score = Identity(far) }}""")
+
+
+WALK = (
+    "kept = Identity(state) apart = Sub(state, point) gap = ReduceSumSquare<axes = [1], keepdims = 0>(apart)"
+)
+
+
+def test_a_scan_over_constants_is_as_harmless_as_its_body():
+    assert batch_readers(_neighbours(WALK), ["score"]) == []
+    rest = {
+        "the body looks at all rows": _neighbours(WALK.replace("[1], keepdims", "[0], keepdims")),
+        "it goes through the rows and keeps something": _neighbours(
+            "kept = Add(state, point) gap = ReduceSumSquare<axes = [1], keepdims = 0>(kept)",
+            states="none, age",
+        ),
+        "rows lie along the second axis": _neighbours(
+            WALK, readers="mean = ReduceMean<axes = [1]>(stacked) far = Sub(age, mean)"
+        ),
+        "nobody turns it": _neighbours(WALK, readers="far = Identity(stacked)"),
+        "in the other direction": _neighbours(WALK, readers="far = Transpose<perm = [0, 1]>(stacked)"),
+    }
+    assert [why for why, proto in rest.items() if not batch_readers(proto, ["score"])] == []
+
+
+def test_a_scan_that_gives_each_row_its_turn_is_harmless_unless_it_looks_elsewhere():
+    own = "kept = Identity(state) sum = Add(state, point) gap = Squeeze(sum)"
+    assert (
+        batch_readers(_neighbours(own, states="none, age", readers="far = Identity(stacked)"), ["score"])
+        == []
+    )
+    others = "kept = Identity(state) mean = ReduceMean<keepdims = 0>(sex) gap = Mul(mean, point)"
+    assert batch_readers(
+        _neighbours(others, states="none, age", readers="far = Identity(stacked)"), ["score"]
+    )
+    first = "kept = Identity(point) sum = Add(state, point) gap = Squeeze(sum)"
+    assert batch_readers(_neighbours(first, states="none, age", readers="far = Identity(stacked)"), ["score"])
+
+
+def test_scikit_learn_s_neighbours_are_scored_alone_on_few_rows():
+    from skl2onnx import to_onnx
+    from sklearn.neighbors import KNeighborsClassifier
+
+    columns = table()
+    X = np.column_stack([columns["age"], columns["sex"]]).astype(np.float32)
+    fitted = KNeighborsClassifier(3).fit(X, columns["age"] > 40)
+    proto = to_onnx(fitted, X[:1], options={"zipmap": False})
+    assert batch_readers(proto, [output.name for output in proto.graph.output]) == []

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fairkit.onnx.read.nodes import ancestors, read_by, subgraphs, walk
+from fairkit.onnx.read.scans import maps_rows, over_constants
 
 if TYPE_CHECKING:
     import onnx
@@ -38,19 +39,20 @@ def draws(proto: onnx.ModelProto, outputs: Collection[str]) -> list[str]:
 def batch_readers(proto: onnx.ModelProto, outputs: Collection[str]) -> list[str]:
     """Return the nodes behind the outputs that could make a row's score depend on its batch, each named once.
 
-    These are the sizes of a batch that reach a value, reductions over the first axis, loops over rows and layers in
-    training mode. It is a suspicion and no proof: which axis holds the rows is not always in the file.
+    These are the sizes of a batch that reach a value, reductions over the first axis, loops that could carry something
+    from one row to another, and layers in training mode. It is a suspicion and no proof: which axis holds the rows is
+    not always in the file.
     """
     found: dict[str, None] = {}
     sized: set[str] = set()
-    _scan(ancestors(proto.graph, outputs), _constants(proto), sized, _functions(proto), found)
+    _scan(ancestors(proto.graph, outputs), _constants(proto.graph), sized, _functions(proto), found)
     reached = sorted(sized & set(outputs))
     return [*found, *(f"the size of the batch in {name!r}" for name in reached)]
 
 
 def _scan(
     nodes: Collection[onnx.NodeProto],
-    constants: Mapping[str, Any],
+    constants: dict[str, Any],
     sized: set[str],
     functions: Mapping[tuple[str, str], onnx.FunctionProto],
     found: dict[str, None],
@@ -62,14 +64,15 @@ def _scan(
         if node.op_type == "Constant" or (reads and reads <= fixed):
             fixed |= set(node.output)
             continue
+        by_row = maps_rows(node, fixed)
         function = functions.get((node.domain, node.op_type))
         if function is not None:
             _scan(function.node, {}, set(), functions, found)
-        for graph in subgraphs(node):
-            _scan(graph.node, constants, set(sized), functions, found)
+        for graph in () if by_row else subgraphs(node):
+            _scan(graph.node, constants | _constants(graph), set(sized), functions, found)
         if node.op_type in _SIZES:
             sized |= set(node.output)
-        elif _mixes(node, constants, fixed):
+        elif not by_row and _mixes(node, constants, fixed) and not over_constants(node, fixed, nodes):
             found[_named(node)] = None
         elif sized & reads and not _only_shape(node, sized):
             if _reaches_values(node):
@@ -135,12 +138,12 @@ def _trains(node: onnx.NodeProto, graph: onnx.GraphProto) -> bool:
     return True
 
 
-def _constants(proto: onnx.ModelProto) -> dict[str, Any]:
+def _constants(graph: onnx.GraphProto) -> dict[str, Any]:
     """Return the graph's constants: small ones of whole numbers with their values, others with None."""
     from onnx import TensorProto, numpy_helper
 
-    tensors = [(tensor.name, tensor) for tensor in proto.graph.initializer]
-    for node in proto.graph.node:
+    tensors = [(tensor.name, tensor) for tensor in graph.initializer]
+    for node in graph.node:
         if node.op_type == "Constant":
             tensors += [
                 (node.output[0], attribute.t) for attribute in node.attribute if attribute.name == "value"

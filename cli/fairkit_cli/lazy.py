@@ -1,0 +1,131 @@
+"""Commands that are imported when they are asked for, and values that are read without building a validator.
+
+`fairkit audit` imports what audits need and nothing of the other thirty commands; `fairkit --help` imports all of them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import typer.main
+from typer.core import TyperGroup
+
+Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+class Commands(Mapping[str, Any]):
+    """Commands by name, each made at its first use.
+
+    Parameters
+    ----------
+    places
+        Where each is: ``module:function``, or ``module:app`` for a group of commands.
+    wrap
+        What every function is wrapped with.
+    """
+
+    def __init__(self, places: Mapping[str, str], wrap: Wrap) -> None:
+        self._places, self._wrap = places, wrap
+        self._made: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            self._made[name] = self._make(name)
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def _make(self, name: str) -> Any:
+        module, _, attribute = self._places[name].partition(":")
+        found = getattr(import_module(module), attribute)
+        if not isinstance(found, typer.Typer):
+            alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+            alone.command(name)(self._wrap(found))
+            found = alone
+        command: Any = typer.main.get_command(found)
+        command.name = name
+        lighten(command)
+        return command
+
+
+def lazy_group(
+    places: Mapping[str, str], wrap: Wrap, base: type[TyperGroup] = TyperGroup
+) -> type[TyperGroup]:
+    """Make the class of a group whose commands are `places`; see `Commands`."""
+
+    class Group(base):  # type: ignore[misc, valid-type]
+        def __init__(self, *arguments: Any, **settings: Any) -> None:
+            super().__init__(*arguments, **settings)
+            self.commands = Commands(places, wrap)
+            lighten(self)
+
+    return Group
+
+
+def group_of(places: Mapping[str, str], wrap: Wrap, help: str) -> typer.Typer:
+    """Make a group of commands, for the place of a command in `Commands`."""
+    app = typer.Typer(
+        cls=lazy_group(places, wrap),
+        no_args_is_help=True,
+        help=help,
+        add_completion=False,
+        rich_markup_mode=None,
+    )
+    app.callback()(lambda: None)
+    return app
+
+
+def lighten(command: Any) -> None:
+    """Let a command's parameters read plain values by themselves.
+
+    typer builds a validator of pydantic for each of them, also for those that nobody typed: a tenth of a second of
+    processor time in every command.
+    """
+    of_typer = command.get_params  # the option --help is made there, too
+
+    def get_params(ctx: Any) -> list[Any]:
+        found: list[Any] = of_typer(ctx)
+        for parameter in found:
+            if getattr(parameter, "_runtime_param", 0) is None:  # as typer has it: not built yet
+                parameter._runtime_param = _Plain()
+        return found
+
+    command.get_params = get_params
+    inner = getattr(command, "commands", None)
+    for each in inner.values() if isinstance(inner, dict) else ():
+        lighten(each)
+
+
+class _Plain:
+    """Reads nothing, text, and files without conditions; all else is left to typer."""
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return the value as the command gets it."""
+        several = param.multiple or param.nargs == -1
+        if value is None:
+            return () if several else None
+        wanted = param.type_descriptor.annotation
+        if not param.type_descriptor.is_choice:
+            if several and isinstance(value, list | tuple):
+                for kind in (str, Path):
+                    if wanted == list[kind] and all(_simple(one, kind) for one in value):  # type: ignore[valid-type]
+                        return [kind(one) for one in value]
+            elif wanted in (str, Path) and _simple(value, wanted):
+                return wanted(value)
+        param._runtime_param = None
+        return param.get_runtime_param().coerce(value, param=param, ctx=ctx)
+
+
+def _simple(value: Any, kind: type) -> bool:
+    """Say whether a value is text, and for a path whether typer would find nothing to refuse."""
+    if type(value) is not str:
+        return False
+    return kind is str or not Path(value).exists() or os.access(value, os.R_OK)
