@@ -83,7 +83,9 @@ def studentised_range(groups: int, confidence: float) -> float:
     phi = np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
     cdf = np.array([_NORMAL.cdf(value) for value in x])
     fine = np.linspace(-60, 9, 27601)
-    fine_cdf = np.array([_NORMAL.cdf(value) for value in fine])
+    fine_cdf = np.zeros(len(fine))  # as `NormalDist` has it below -9
+    reached = np.flatnonzero(fine > -9)
+    fine_cdf[reached] = [_NORMAL.cdf(value) for value in fine[reached]]
 
     def probability(q: float) -> float:
         inner = np.clip(cdf - np.interp(x - q, fine, fine_cdf), 0, 1) ** (groups - 1)

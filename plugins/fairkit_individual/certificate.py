@@ -137,8 +137,10 @@ class CertificateAuditor(Auditor):
             )
 
     def _prepare(self, rows: Table, context: AuditContext) -> Prepared:
+        from fairkit.individual.search.starting import start_numba
+
         try:
-            import numba  # noqa: F401 -- the search needs it
+            start_numba()
         except ImportError as error:
             raise MissingExtraError("numba", "individual") from error
         context.progress(f"{self.name}: making the fair metric", 0, 0)

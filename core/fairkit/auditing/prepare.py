@@ -16,7 +16,6 @@ from fairkit.engines.local import LocalEngine
 from fairkit.errors import DataError, ParameterError
 from fairkit.models.scorer import Recorded
 from fairkit.parameters.declare import parse_parameters
-from fairkit.planning.advice import advised
 from fairkit.progress import Progress, no_progress
 from fairkit.results.findings import DataInfo, Finding, Report
 from fairkit.results.policy import Adjustment, Rule, judge
@@ -187,6 +186,8 @@ class Audit:
             asked.policy, findings, confidence=asked.confidence, adjustment=asked.adjustment
         )
         if asked.policy and context.dataset.profile.clusters is None:  # more rows are not more clusters
+            from fairkit.planning.advice import advised
+
             wrong, alone = 1 - asked.confidence, asked.adjustment in (None, "holm")
             level = asked.confidence if alone else 1 - wrong / len(asked.policy)
             results, findings = advised(

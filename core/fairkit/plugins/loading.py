@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import inspect
 import re
@@ -62,15 +63,15 @@ def _hook_error(error: Exception) -> str:
     """Say what pluggy found wrong with a hook; for a name that is not a hook's, which one may be meant."""
     told = one_line(error)
     unknown = re.match(r"unknown hook '(\w+)'", told)
-    return f"{unknown[0]}. {did_you_mean(unknown[1], list(_bases()), what='hooks')}" if unknown else told
+    return f"{unknown[0]}. {did_you_mean(unknown[1], list(_BASES), what='hooks')}" if unknown else told
 
 
 def _why_nothing(module: Any) -> str:
     """Say why a module offers nothing: a hook without its mark is only a function."""
-    unmarked = [name for name in _bases() if callable(getattr(module, name, None))]
+    unmarked = [name for name in _BASES if callable(getattr(module, name, None))]
     if unmarked:
         return f"it offers nothing; write @fairkit.hookimpl above its function {unmarked[0]}"
-    return f"it offers nothing; it needs one of the hooks {', '.join(_bases())}"
+    return f"it offers nothing; it needs one of the hooks {', '.join(_BASES)}"
 
 
 def _check_interface(found: Found, module: Any) -> None:
@@ -149,7 +150,6 @@ def _broken(found: Found, why: str, fix: str | None = None) -> str:
 
 
 def _ask(manager: pluggy.PluginManager, found: Found, hook: str) -> list[type[Any]]:
-    base = _bases()[hook]
     try:
         answers = getattr(manager.hook, hook)()
     except Exception as error:
@@ -159,6 +159,7 @@ def _ask(manager: pluggy.PluginManager, found: Found, hook: str) -> list[type[An
     classes = [
         cls for answer in answers for cls in (answer if isinstance(answer, list | tuple) else [answer])
     ]
+    base = _base(hook) if classes else object
     for cls in classes:
         if not (inspect.isclass(cls) and issubclass(cls, base)):
             raise PluginError(
@@ -193,9 +194,11 @@ def _named_like_the_plugin(manager: pluggy.PluginManager, found: Found, kind: st
 
 
 def _learners(manager: pluggy.PluginManager, found: Found) -> list[type[Any]]:
+    classes = _ask(manager, found, "fairkit_learners")
+    if not classes:
+        return []
     from fairkit.learners import LEARNERS
 
-    classes = _ask(manager, found, "fairkit_learners")
     taken = [cls.name for cls in classes if cls.name in LEARNERS]
     if taken:
         raise PluginError(_broken(found, f"fairkit has a learner {taken[0]!r} already; give it another name"))
@@ -217,28 +220,25 @@ def _sources(manager: pluggy.PluginManager, found: Found) -> list[type[Any]]:
     return classes
 
 
-def _bases() -> dict[str, type[Any]]:
-    from fairkit.auditors import Auditor
-    from fairkit.charts import EvidenceChart
-    from fairkit.learners import Learner
-    from fairkit.metrics import Metric
-    from fairkit.mitigators import Mitigator
-    from fairkit.packs import Pack
-    from fairkit.promotions import PromotionCheck
-    from fairkit.signers import Signer
-    from fairkit.sources import DataSource
+_BASES = {
+    "fairkit_metrics": "fairkit.metrics:Metric",
+    "fairkit_auditors": "fairkit.auditors:Auditor",
+    "fairkit_mitigators": "fairkit.mitigators:Mitigator",
+    "fairkit_learners": "fairkit.learners:Learner",
+    "fairkit_evidence_charts": "fairkit.charts:EvidenceChart",
+    "fairkit_sources": "fairkit.sources:DataSource",
+    "fairkit_promotion_checks": "fairkit.promotions:PromotionCheck",
+    "fairkit_signers": "fairkit.signers:Signer",
+    "fairkit_packs": "fairkit.packs:Pack",
+}
+"""What the classes of each hook derive from."""
 
-    return {
-        "fairkit_metrics": Metric,
-        "fairkit_auditors": Auditor,
-        "fairkit_mitigators": Mitigator,
-        "fairkit_learners": Learner,
-        "fairkit_evidence_charts": EvidenceChart,
-        "fairkit_sources": DataSource,
-        "fairkit_promotion_checks": PromotionCheck,
-        "fairkit_signers": Signer,
-        "fairkit_packs": Pack,
-    }
+
+def _base(hook: str) -> type[Any]:
+    """Import one base: a plugin that brings an auditor needs nothing of what trains models."""
+    module, _, name = _BASES[hook].partition(":")
+    base: type[Any] = getattr(importlib.import_module(module), name)
+    return base
 
 
 def one_line(error: BaseException) -> str:
