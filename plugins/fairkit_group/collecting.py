@@ -10,7 +10,7 @@ import numpy as np
 from fairkit.data.clusters import BUCKETS
 from fairkit.dependent import SCORE_BUCKETS
 from fairkit.statistics import Scores
-from fairkit_group.proxies import proxy_totals
+from fairkit_group.proxy_totals import proxy_totals
 from fairkit_group.totals import GroupTotals, Key, StratumKey, collected, summed
 from fairkit_group.unknowns import some_rows
 
@@ -74,7 +74,7 @@ class Collecting:
             if sensitive is not None:
                 self._add_strata(sensitive, label, whole, statistics, codes, n_groups, known)
         for name, shares in self.batch.probabilities.items():
-            self.proxies[name, label] = proxy_totals(rows, shares)
+            self.proxies[name, label] = proxy_totals(rows, shares, self.batch.clusters)
 
     def _splits(self) -> Iterator[tuple[str | None, NDArray[np.int64], int]]:
         if not self.batch.groups:

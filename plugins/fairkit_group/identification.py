@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fairkit.dependent import noise_of
+from fairkit.limits.means import student
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -68,40 +71,75 @@ def end_of(sums: Array, group: int, groups: int, over: Array, counted: Array, *,
 
 
 @dataclass(frozen=True, slots=True)
+class Error:
+    """A standard error and its degrees of freedom: without end where rows are independent."""
+
+    value: float
+    degrees: float
+
+    def reach(self, z: float) -> float:
+        """Return how far an end goes at a normal quantile."""
+        return self.value * float(student(z, np.array([self.degrees + 1]))[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """Where the noise of functions of the sums comes from: rows, or buckets of clusters (the sandwich over buckets).
+
+    Attributes
+    ----------
+    second
+        By cell the sums of the products by row, shape [Z, K + 4, K + 4].
+    buckets
+        The sums by cell and bucket, shape [Z, B, K + 4]; None where rows are independent.
+    """
+
+    second: Array
+    buckets: Array | None = None
+
+    def error(self, slopes: Array) -> Error:
+        """Return the error of a number with these slopes in the sums, shape [Z, K + 4]."""
+        if self.buckets is None:
+            square = np.einsum("zi,zij,zj->", slopes, self.second, slopes)
+            return Error(float(np.sqrt(max(square, 0.0))), np.inf)
+        pull = np.einsum("zi,zbi->b", np.nan_to_num(slopes), self.buckets)
+        noise = noise_of(pull[None], np.asarray(self.buckets.any(axis=(0, 2)))[None])
+        return Error(float(np.sqrt(noise.variance[0])), float(noise.degrees[0]))
+
+
+@dataclass(frozen=True, slots=True)
 class Bounds:
     """The ends of what a number can be, with their standard errors."""
 
     low: float
     high: float
-    low_error: float
-    high_error: float
+    low_error: Error
+    high_error: Error
 
     def limits(self, z: float) -> tuple[float, float]:
         """Return the ends with sampling error on top."""
-        return self.low - z * self.low_error, self.high + z * self.high_error
+        return self.low - self.low_error.reach(z), self.high + self.high_error.reach(z)
 
 
-def _error(slopes: Array, second: Array) -> float:
-    return float(np.sqrt(max(np.einsum("zi,zij,zj->", slopes, second, slopes), 0.0)))
-
-
-def rate_bounds(sums: Array, second: Array, group: int, over: Array, counted: Array) -> Bounds:
+def rate_bounds(sums: Array, sampling: Sampling, group: int, over: Array, counted: Array) -> Bounds:
     """Return the bounds of a group's rate.
 
     Parameters
     ----------
-    sums, second
-        Sums by cell and the sums of their products by row, shapes [Z, K + 4] and [Z, K + 4, K + 4].
+    sums
+        By cell, shape [Z, K + 4].
+    sampling
+        Their noise.
     group, over, counted
         As in `end_of`.
     """
     groups = sums.shape[1] - 4
     low, high = (end_of(sums, group, groups, over, counted, largest=side) for side in (False, True))
-    return Bounds(low.value, high.value, _error(low.slopes, second), _error(high.slopes, second))
+    return Bounds(low.value, high.value, sampling.error(low.slopes), sampling.error(high.slopes))
 
 
 def difference_bounds(
-    sums: Array, second: Array, pair: tuple[int, int], over: Array, counted: Array
+    sums: Array, sampling: Sampling, pair: tuple[int, int], over: Array, counted: Array
 ) -> Bounds:
     """Return the bounds of the difference of two groups' rates, first minus second."""
     groups = sums.shape[1] - 4
@@ -112,6 +150,6 @@ def difference_bounds(
     return Bounds(
         first[0].value - other[1].value,
         first[1].value - other[0].value,
-        _error(low, second),
-        _error(high, second),
+        sampling.error(low),
+        sampling.error(high),
     )

@@ -44,11 +44,6 @@ def check_conditions(roles: Roles, columns: Sequence[str], table: str) -> None:
         raise DataError(
             "`within` compares the groups of a sensitive column inside strata; name one with `sensitive`"
         )
-    if roles.cluster is not None and roles.sensitive_probability:
-        raise DataError(
-            "`cluster` and `sensitive_probability` cannot be used together: what group probabilities leave open is "
-            "bounded for independent rows only; leave one out"
-        )
 
 
 def _check_query(roles: Roles) -> None:

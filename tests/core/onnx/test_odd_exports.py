@@ -104,7 +104,7 @@ def test_codes_that_the_data_does_not_tell_are_a_question(people: dict[str, Any]
 
 
 def test_catboost(people: dict[str, Any], tmp_path: Any) -> None:
-    catboost = pytest.importorskip("catboost", reason="CatBoost is not installed")
+    catboost = pytest.importorskip("catboost", reason="CatBoost is not installed: pip install catboost")
     for label, target, extra in (("tier", "code", {"loss_function": "MultiClass"}), ("word", "y", {})):
         model = catboost.CatBoostClassifier(
             iterations=20, depth=4, verbose=0, allow_writing_files=False, **extra
@@ -128,6 +128,49 @@ def boosted(model: Any) -> onnx.ModelProto:
             model, initial_types=[("input", FloatTensorType([None, 4]))], target_opset=15
         )
     return proto
+
+
+def as_catboost(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a file as CatBoost writes it: trees with softmax, a label and a map of probabilities, codes as classes."""
+    trees, zipped = (
+        next(node for node in proto.graph.node if node.op_type == kind)
+        for kind in ("TreeEnsembleClassifier", "ZipMap")
+    )
+    codes = next(list(a.ints) for a in zipped.attribute if a.name == "classlabels_int64s")
+    score = helper.make_tensor_value_info("features", TensorProto.FLOAT, ["N", 4])
+    label = helper.make_tensor_value_info("label", TensorProto.INT64, ["N"])
+    kind = helper.make_map_type_proto(
+        TensorProto.INT64, helper.make_tensor_type_proto(TensorProto.FLOAT, None)
+    )
+    chances = helper.make_value_info("probabilities", helper.make_sequence_type_proto(kind))
+    forest = onnx.NodeProto()
+    forest.CopyFrom(trees)
+    forest.input[:], forest.output[:] = ["features"], ["label", "probability_tensor"]
+    zipper = helper.make_node(
+        "ZipMap", ["probability_tensor"], ["probabilities"], domain="ai.onnx.ml", classlabels_int64s=codes
+    )
+    graph = helper.make_graph([forest, zipper], "CatBoostModel", [score], [label, chances])
+    opsets = [helper.make_opsetid("", 15), helper.make_opsetid("ai.onnx.ml", 2)]
+    made: onnx.ModelProto = helper.make_model(
+        graph, producer_name="CatBoost", opset_imports=opsets, ir_version=8
+    )
+    onnx.checker.check_model(made)
+    return made
+
+
+def test_codes_of_a_file_as_catboost_writes_it(people: dict[str, Any]) -> None:
+    """The export that was read wrong: 0 = basic, 1 = silver, 2 = gold, 3 = platinum, taken for the alphabet."""
+    lightgbm = pytest.importorskip("lightgbm")
+    pytest.importorskip("onnxmltools")
+    model = lightgbm.LGBMClassifier(n_estimators=15, verbose=-1, n_jobs=1).fit(matrix(people), people["code"])
+    proto = as_catboost(boosted(model))
+    truth = (model.predict(matrix(people)) == people["code"]).mean()
+    assert accuracy(people, proto, "tier") == pytest.approx(truth, abs=2e-3)
+    assert accuracy(people, proto, "tier", classes=tuple(TIERS)) == pytest.approx(truth, abs=2e-3)
+    wrong = accuracy(people, proto, "tier", classes=tuple(sorted(TIERS)))
+    assert wrong < truth - 0.1
+    with pytest.raises(fairkit.ParameterError, match="favorable_class=3 means nothing"):
+        audited(people, proto, "tier", favorable_class=3)
 
 
 def test_boosted_trees_that_classify_rank_and_regress(people: dict[str, Any]) -> None:

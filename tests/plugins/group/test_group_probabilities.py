@@ -6,14 +6,15 @@ import itertools
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.optimize import linprog
 
 import fairkit
 from fairkit import PredictedColumns
 from fairkit.models.scorer import ModelOptions
 from fairkit.statistics import Rows
-from fairkit_group.identification import difference_bounds, rate_bounds
-from fairkit_group.proxies import proxy_totals
+from fairkit_group.identification import Sampling, difference_bounds, rate_bounds
+from fairkit_group.proxy_totals import proxy_totals
 
 OVER = np.ones(4)
 COUNTED = np.array([0.0, 1, 0, 1])
@@ -42,7 +43,7 @@ def test_bounds_of_selection_rates_are_those_of_a_linear_programme(groups: int) 
         sums = np.hstack([pi, rng.dirichlet(np.ones(4), cells) * mass[:, None]])
         second = np.zeros((cells, groups + 4, groups + 4))
         for pair in itertools.combinations(range(groups), 2):
-            found = difference_bounds(sums, second, pair, OVER, COUNTED)
+            found = difference_bounds(sums, Sampling(second), pair, OVER, COUNTED)
             assert (found.low, found.high) == pytest.approx(_by_programme(sums, pair), abs=1e-7)
 
 
@@ -55,7 +56,7 @@ def test_bounds_of_true_positive_rates_by_search() -> None:
         mass = rng.uniform(5, 50, cells)
         pi = rng.dirichlet(np.ones(groups), cells) * mass[:, None]
         parts = rng.dirichlet(np.ones(4), cells) * mass[:, None]
-        found = rate_bounds(np.hstack([pi, parts]), np.zeros((cells, 7, 7)), 0, over, counted)
+        found = rate_bounds(np.hstack([pi, parts]), Sampling(np.zeros((cells, 7, 7))), 0, over, counted)
 
         def largest(level: float, pi: np.ndarray = pi, parts: np.ndarray = parts) -> float:
             """The largest counted - level * over that group 0 can have: above 0 where a larger rate is possible."""
@@ -126,6 +127,53 @@ def test_a_certain_proxy_is_a_column() -> None:
     assert found.interval == pytest.approx(known.interval, abs=0.01)
 
 
+def test_rows_of_one_person_do_not_count_as_many() -> None:
+    """Every person stands in the table six times: with `cluster` it is as if once, without it far too sure."""
+    people = {k: v for k, v in _people(1500, 0.2, np.random.default_rng(3)).items() if k != "group"}
+    rows = {name: np.repeat(values, 6) for name, values in people.items()} | {
+        "who": np.repeat(np.arange(1500), 6)
+    }
+
+    def found(columns: dict[str, np.ndarray], **roles: str) -> tuple[fairkit.Finding, float, float]:
+        data = fairkit.load_data(dict(columns), sensitive_probability="race=p_a,p_b", **roles)
+        report = fairkit.audit(PredictedColumns(decision="h"), data, options=ModelOptions(task="binary"))
+        one = report.find("demographic_parity_difference", "race")
+        assert one.interval is not None
+        near = one.evidence["weighted_interval"]
+        return one, one.interval[1] - one.evidence["identified_set"][1], near[1] - near[0]
+
+    once, many, clustered = found(people), found(rows), found(rows, cluster="who")
+    assert once[0].value == pytest.approx(clustered[0].value)
+    assert many[0].evidence["identified_set"] == pytest.approx(clustered[0].evidence["identified_set"])
+    assert clustered[2] == pytest.approx(once[2], rel=0.15)
+    for width in (1, 2):  # the noise on top of what is possible, and that of the weighted number
+        assert clustered[width] == pytest.approx(np.sqrt(6) * many[width], rel=0.15)
+    few, _, _ = found(rows | {"who": rows["who"] % 30}, cluster="who")
+    assert few.inconclusive is not None
+    assert "fewer than 40" in few.inconclusive
+
+
+def test_intervals_of_dependent_rows_hold_the_weighted_truth() -> None:
+    """Rows of a person share a chance; given the proxy it does not depend on the group, so the difference is 0."""
+    rng = np.random.default_rng(9)
+    hits, bare, runs = 0, 0, 60
+    for _ in range(runs):
+        who = np.repeat(np.arange(150), rng.integers(2, 15, 150))
+        p = rng.beta(0.5, 0.5, 150).round(2)[who]
+        h = (rng.random(len(who)) < rng.beta(0.3, 0.7, 150)[who]).astype(int)
+        columns = {"p_a": p, "p_b": 1 - p, "h": h, "who": who}
+        for roles in ({"cluster": "who"}, {}):
+            data = fairkit.load_data(dict(columns), sensitive_probability="race=p_a,p_b", **roles)
+            report = fairkit.audit(PredictedColumns(decision="h"), data, options=ModelOptions(task="binary"))
+            low = report.find("demographic_parity_difference", "race").evidence["weighted_interval"][0]
+            hits, bare = (
+                hits + (low <= 0 and "cluster" in roles),
+                bare + (low <= 0 and "cluster" not in roles),
+            )
+    assert hits >= stats.binom.ppf(0.001, runs, 0.94)
+    assert bare < 0.8 * runs
+
+
 def test_a_thresholded_proxy_is_named_as_biased() -> None:
     people = _people(3000, 0.2, np.random.default_rng(2))
     found = _audit({k: v for k, v in people.items() if k != "group"}).find(
@@ -139,14 +187,29 @@ def test_batches_add_up() -> None:
     rng = np.random.default_rng(1)
     p = rng.dirichlet(np.ones(3), 500)
     rows = Rows(outcome=(rng.random(500) < 0.4) * 1.0, decision=rng.random(500), weights=rng.random(500))
-    whole = proxy_totals(rows, p)
+    clusters = rng.integers(0, 1024, 500)
+    whole = proxy_totals(rows, p, clusters)
     first = np.arange(500) < 210
 
     def part(keep: np.ndarray) -> Rows:
         return Rows(outcome=rows.outcome[keep], decision=rows.decision[keep], weights=rows.weights[keep])
 
-    both = proxy_totals(part(first), p[first]) + proxy_totals(part(~first), p[~first])
-    for name in ("keys", "rows", "sums", "second", "joint", "joint_second", "thresholded"):
+    both = proxy_totals(part(first), p[first], clusters[first])
+    both += proxy_totals(part(~first), p[~first], clusters[~first])
+    assert np.allclose(whole.buckets.sum(axis=1), whole.sums)
+    assert np.allclose(whole.joint_buckets.sum(axis=0), whole.joint)
+    names = (
+        "keys",
+        "rows",
+        "sums",
+        "second",
+        "joint",
+        "joint_second",
+        "thresholded",
+        "buckets",
+        "joint_buckets",
+    )
+    for name in names:
         assert np.allclose(getattr(whole, name), getattr(both, name)), name
 
 
