@@ -32,6 +32,10 @@ SCORE_BUCKETS = BUCKETS // 4
 """Score tables are kept for every fourth of a bucket's number only: they are larger."""
 
 
+STRATA_BUCKETS = BUCKETS // 16
+"""Score tables by stratum, group and bucket are larger still."""
+
+
 @dataclass(frozen=True, slots=True)
 class Noise:
     """What buckets say about a number in every group.
@@ -188,11 +192,28 @@ def noise_of_scores(metric: Metric, table: ScoreTable, groups: int) -> Noise:
     groups
         How many groups there are.
     """
-    mass = table.mass.reshape(len(table.values), groups, SCORE_BUCKETS, 2)
+    return noise_of(*score_influence(metric, table, groups, SCORE_BUCKETS))
+
+
+def score_influence(
+    metric: Metric, table: ScoreTable, groups: int, buckets: int
+) -> tuple[Array, NDArray[np.bool_]]:
+    """Return how far each bucket pulls a function of score distributions, and which buckets have rows, shapes [G, B].
+
+    Parameters
+    ----------
+    metric
+        Its `influence` says how far rows pull it.
+    table
+        With ``groups * buckets`` groups, buckets last.
+    groups, buckets
+        How many there are.
+    """
+    mass = table.mass.reshape(len(table.values), groups, buckets, 2)
     with np.errstate(all="ignore"):
         pull = np.nan_to_num(metric.influence(mass.sum(axis=2), table.middles))
     there: NDArray[np.bool_] = np.asarray(mass.sum(axis=(0, 3)) > 0)
-    return noise_of(np.einsum("ugo,ugbo->gb", pull, mass), there)
+    return np.einsum("ugo,ugbo->gb", pull, mass), there
 
 
 def _rate(metric: Rate, totals: Sums, estimate: Estimate, sums: Array) -> Estimate:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.data.clusters import BUCKETS
-from fairkit.dependent import SCORE_BUCKETS
+from fairkit.dependent import SCORE_BUCKETS, STRATA_BUCKETS
 from fairkit.statistics import Scores
 from fairkit_group.proxy_totals import proxy_totals
 from fairkit_group.totals import GroupTotals, Key, StratumKey, collected, summed
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     from fairkit.data.dataset import Batch, Dataset
     from fairkit.statistics import Rows, Statistic
+
+MOST_CELLS = 1_000
+"""With more strata times groups scores are not kept by bucket: memory must not grow with them."""
 
 SCORE_CELLS = 500_000
 """Scores by bucket say how much rows of a cluster add up; they need not be as fine as those by group."""
@@ -115,9 +118,16 @@ class Collecting:
                 place = (within, sensitive, label, key)
                 if self.batch.clusters is None:
                     self.strata[place] = collected(statistic, rows, cells, count)
-                elif not isinstance(statistic, Scores):
-                    buckets = self.batch.clusters if known.all() else self.batch.clusters[known]
-                    self.strata[place] = collected(statistic, rows, cells, count)
+                    continue
+                if isinstance(statistic, Scores) and count > MOST_CELLS:
+                    continue  # `fairkit_group.within` says so
+                buckets = self.batch.clusters if known.all() else self.batch.clusters[known]
+                self.strata[place] = collected(statistic, rows, cells, count)
+                if isinstance(statistic, Scores):
+                    self.strata_clusters[place] = _scores_by_bucket(
+                        statistic, rows, cells, buckets, count, STRATA_BUCKETS
+                    )
+                else:
                     self.strata_clusters[place] = summed(
                         statistic, rows, cells * BUCKETS + buckets, count * BUCKETS
                     )
@@ -127,7 +137,19 @@ def _by_bucket(
     statistic: Statistic, rows: Rows, codes: NDArray[np.int64], buckets: NDArray[np.int64], n_groups: int
 ) -> Any:
     if isinstance(statistic, Scores):
-        fewer = buckets // (BUCKETS // SCORE_BUCKETS)
-        coarse = Scores(statistic.low, statistic.high, statistic.limit, SCORE_CELLS)
-        return collected(coarse, rows, codes * SCORE_BUCKETS + fewer, n_groups * SCORE_BUCKETS)
+        return _scores_by_bucket(statistic, rows, codes, buckets, n_groups, SCORE_BUCKETS)
     return summed(statistic, rows, codes * BUCKETS + buckets, n_groups * BUCKETS)
+
+
+def _scores_by_bucket(
+    statistic: Scores,
+    rows: Rows,
+    codes: NDArray[np.int64],
+    buckets: NDArray[np.int64],
+    n_groups: int,
+    many: int,
+) -> Any:
+    """Total scores by group and `many` buckets, in coarse cells."""
+    fewer = buckets // (BUCKETS // many)
+    coarse = Scores(statistic.low, statistic.high, statistic.limit, SCORE_CELLS)
+    return collected(coarse, rows, codes * many + fewer, n_groups * many)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.dependent import by_bucket, jackknife_pair
+from fairkit.dependent import STRATA_BUCKETS, by_bucket, jackknife_pair, noise_of, score_influence
 from fairkit.metrics import CONFUSION, Estimate, Mean, Metric, Rate, moments_of
 from fairkit.statistics import MomentSums, ScoreTable, Sums
 from fairkit.stratified.pooled import Cells, Pair, pairs_of, pooled_pair
@@ -86,6 +86,8 @@ class Strata:
         sums = self.buckets.get(metric.statistic.key)
         if sums is None:
             return pooled_pair(cells, a, b)
+        if isinstance(sums, ScoreTable):
+            return pooled_pair(cells, a, b, lambda weights: self._score_noise(metric, sums, (a, b), weights))
         shaped = by_bucket(sums, len(self.names) * self.groups)
         shaped = shaped.reshape(len(self.names), self.groups, *shaped.shape[1:])[:, [a, b]]
 
@@ -93,6 +95,19 @@ class Strata:
             return jackknife_pair(metric.compute, shaped, weights)
 
         return pooled_pair(cells, a, b, noise)
+
+    def influence(self, metric: Metric, table: ScoreTable) -> tuple[Array, NDArray[np.bool_]]:
+        """Return how far buckets pull a function of scores in every stratum and group, and which do, [S, G, B]."""
+        pull, there = score_influence(metric, table, len(self.names) * self.groups, STRATA_BUCKETS)
+        shape = (len(self.names), self.groups, STRATA_BUCKETS)
+        return pull.reshape(shape), there.reshape(shape)
+
+    def _score_noise(self, metric: Metric, table: ScoreTable, pair: tuple[int, int], weights: Array) -> Noise:
+        pull, there = self.influence(metric, table)
+        used, places = weights > 0, list(pair)
+        pooled = np.einsum("s,sgb->gb", weights[used], pull[used][:, places])
+        some: NDArray[np.bool_] = np.asarray(there[used][:, places].any(axis=0))
+        return noise_of(pooled, some | some[::-1])
 
     def pairs(self, metric: Metric, cells: Cells, reference: int | None = None) -> list[Pair]:
         """Pool every pair of groups, or every group with the reference, that some stratum has."""

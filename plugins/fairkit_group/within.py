@@ -13,11 +13,14 @@ from fairkit.dependent import FEWEST, by_bucket, noise_of, too_few
 from fairkit.errors import DataError
 from fairkit.intervals import Spread, two_sided
 from fairkit.limits.means import student
-from fairkit.metrics import CONFUSION, Rate
+from fairkit.metrics import CONFUSION, Estimate, Rate
 from fairkit.results.findings import GroupValue, StratumValue
+from fairkit.statistics import Scores, ScoreTable
 from fairkit.stratified.agreement import same_difference, same_odds
 from fairkit.stratified.pooled import Pair, pairs_of, single_pair
 from fairkit.stratified.tables import Test, odds_ratio
+from fairkit_group.collecting import MOST_CELLS
+from fairkit_group.distances_within import distances_within
 from fairkit_group.pooling import (
     Odds,
     joint_quantile,
@@ -26,6 +29,7 @@ from fairkit_group.pooling import (
     smallest_ratio,
     worst_of,
 )
+from fairkit_group.ranking import SCORES
 from fairkit_group.references import IMPACT_RATIO, ODDS_RATIO, reference_in
 from fairkit_group.strata import Strata
 from fairkit_group.totals import Failure
@@ -45,6 +49,7 @@ if TYPE_CHECKING:
 MOST_STRATA = 100
 """So many strata are shown at most, the largest ones."""
 _SIGNIFICANT = 0.05
+KS = "statistical_parity_ks"
 
 
 def inside_strata(section: Section, total: GroupTotals) -> list[Finding]:
@@ -94,10 +99,58 @@ class Inside:
             cells = self.strata.cells(metric, rng)
             if cells is not None:
                 found += self._of_metric(metric, cells)
+            elif isinstance(metric.statistic, Scores):
+                found.append(self._too_many(f"{name}_difference"))
         if {"true_positive_rate", "false_positive_rate"} <= set(self.pairs):
             found.append(self._odds_difference())
         found += self._odds_ratios()
+        if SCORES.key in self.section.totals:
+            found.append(self._distance())
         return found
+
+    def _too_many(self, metric: str) -> Finding:
+        """Say that a number of scores was not measured: with clusters its totals would grow with the strata."""
+        told = (
+            f"{metric} inside the strata of {self.split.name} is not measured with clusters where strata times groups "
+            f"are more than {MOST_CELLS:,}: the scores of every stratum, group and bucket of clusters would not fit. "
+            "Group the strata, or leave the clusters out."
+        )
+        found = self.about.finding(metric, "lower", math.nan, lambda _: None, caveats=([], None))
+        return replace(found, within=self.split.columns, notes=(told,), inconclusive=told)
+
+    def _distance(self) -> Finding:
+        """Return the largest distance of a group's scores from those of everybody in its strata."""
+        table = self.strata.totals.get(SCORES.key)
+        if not isinstance(table, ScoreTable):
+            return self._too_many(KS)
+        buckets = self.strata.buckets.get(SCORES.key)
+        found = distances_within(table, len(self.counts), buckets)
+        known = np.isfinite(found.values)
+        worst = int(np.argmax(np.where(known, found.values, -1.0)))
+
+        def interval(confidence: float) -> tuple[float, float] | None:
+            joint = confidence ** (1 / max(int(known.sum()), 1))
+            return float(np.nanmax(found.limits(joint)[0])), float(np.nanmax(found.limits(confidence)[1]))
+
+        low, high = found.limits(self.about.confidence)
+        notes, blocking = self.about.caveats.of(
+            Estimate(found.values, lambda _: (low, high), found.rows, found.doubts)
+        )
+        strata_notes, strata_blocking = self._caveats([], None)
+        evidence: dict[str, Any] = {"group": self.about.names[worst], "at_score": float(found.at[worst])}
+        if found.bound:
+            evidence["discretisation_bound"] = found.bound
+        blocked = " ".join(dict.fromkeys(text for text in (blocking, strata_blocking) if text)) or None
+        made = self.about.finding(
+            KS,
+            "lower",
+            float(found.values[worst]) if known.any() else math.nan,
+            interval,
+            groups=self.about.group_values(found.values, low, high),
+            evidence=evidence | self._told(None),
+            caveats=([*dict.fromkeys([*notes, *strata_notes])], blocked),
+        )
+        return replace(made, within=self.split.columns)
 
     def _of_metric(self, metric: Metric, cells: Cells) -> Iterator[Finding]:
         pairs = self.pairs[metric.name] = self.strata.pairs(metric, cells)
@@ -196,8 +249,12 @@ class Inside:
             cells = next(iter(self.strata.buckets.values()), None)
         if cells is None or isinstance(cells, Failure):
             return ""
-        shaped = by_bucket(cells, len(self.counts) * self.strata.groups)
-        there = (shaped != 0).any(axis=2).reshape(len(self.counts), self.strata.groups, -1)[self.mixed]
+        if isinstance(cells, ScoreTable):
+            shaped = cells.mass.sum(axis=0)
+        else:
+            shaped = by_bucket(cells, len(self.counts) * self.strata.groups)
+            shaped = shaped.reshape(-1, shaped.shape[2])
+        there = (shaped != 0).any(axis=1).reshape(len(self.counts), self.strata.groups, -1)[self.mixed]
         clusters = there.any(axis=0).sum(axis=1)
         least = int(clusters.min())
         return "" if least >= FEWEST else f"The interval is not trusted: {too_few(least)}."
@@ -225,6 +282,9 @@ class Inside:
         sums = self.strata.buckets.get(metric.statistic.key)
         if sums is None:
             return np.where(cells.sizes[:, group] >= 2, cells.variance[:, group], np.nan)
+        if isinstance(sums, ScoreTable):
+            pull, some = self.strata.influence(metric, sums)
+            return noise_of(pull[:, group], some[:, group]).variance
         shaped = by_bucket(sums, len(self.counts) * self.strata.groups)
         mine = shaped.reshape(len(self.counts), self.strata.groups, *shaped.shape[1:])[:, group]
         total = mine.sum(axis=1, keepdims=True)
