@@ -263,9 +263,8 @@ def widened(estimate: Estimate, noise: Noise, span: tuple[float, float]) -> Esti
             rows = estimate.sizes if estimate.sizes is not None else noise.buckets
             bare = np.sqrt(np.maximum(rows / np.maximum(noise.buckets, 1), 1))
             factor = np.where(error > 0, factor, bare)
-            return estimate.values - factor * (estimate.values - low), estimate.values + factor * (
-                high - estimate.values
-            )
+            down, up = factor * (estimate.values - low), factor * (high - estimate.values)
+            return np.clip(estimate.values - down, *span), np.clip(estimate.values + up, *span)
 
     return replace(
         estimate, limits=limits, doubts={**estimate.doubts, **noise.few}, correlation=noise.correlation

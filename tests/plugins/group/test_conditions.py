@@ -17,6 +17,12 @@ from fairkit_group.calibration import brownian_quantile
 RNG = np.random.default_rng(20)
 
 
+@pytest.fixture(autouse=True)
+def _same_draws() -> None:
+    """Begin every test with the same draws, whatever ran before it."""
+    RNG.bit_generator.state = np.random.default_rng(20).bit_generator.state
+
+
 def _audit(columns: Mapping[str, object], *, confidence: float = 0.95, **options: object) -> fairkit.Report:
     model = PredictedColumns(decision="h" if "h" in columns else None, score="s" if "s" in columns else None)
     given = {"sensitive": ["g"], **({"label": "y", "favorable": 1} if "y" in columns else {}), **options}
