@@ -1,4 +1,4 @@
-"""Write docs/images/{report,report-dark,frontier,comparison,adult}.png: run the commands, photograph their pages.
+"""Write docs/images/{report,report-dark,report-phone,report-print,laws,frontier,comparison,adult}.png: run the commands, photograph their pages.
 
 The last one needs Adult in the folder that FAIRKIT_DATA names (``fairkit.datasets`` has it too), and some minutes.
 Needs chromium (or chrome) on PATH and the extras html and those of the plugins. Run it with
@@ -21,6 +21,9 @@ FAIRKIT = str(Path(sys.executable).with_name("fairkit"))
 RULES = "--max demographic_parity_difference:sex=0.1 --max equal_opportunity_difference:ethnicity=0.3 --min accuracy=0.8"
 
 COMMANDS = {
+    "laws.html": (
+        "report laws.json --key auditor.key.pub --pack nyc-ll144 --facts facts.toml --output laws.html"
+    ),
     "report.html": f"audit plain.onnx --data test.parquet --sensitive sex,ethnicity {RULES} --format html --output report.html",
     "comparison.html": "compare plain.onnx fair.onnx --data test.parquet --format html --output comparison.html",
     "frontier.html": (
@@ -39,9 +42,24 @@ COMMANDS = {
         "--state adult.json --format html --report adult.html"
     ),
 }
+STEPS = {
+    "laws.html": [
+        "certify plain.onnx --data test.parquet --sensitive sex,ethnicity --pack nyc-ll144 --key auditor.key "
+        "--output laws.json --sequence kept",
+    ],
+}
+"""What comes before a page's own command."""
+FACTS = """
+tool = "ResumeRank 2"
+distribution_date = 2026-12-01
+auditor = "Doe & Partners"
+"""
 PICTURES = {
-    "report.png": ("report.html", 980, 1150, False),
-    "report-dark.png": ("report.html", 980, 1150, True),
+    "report.png": ("report.html", 980, 1300, False),
+    "report-dark.png": ("report.html", 980, 1300, True),
+    "report-phone.png": ("report.html", 500, 1300, False),
+    "report-print.png": ("report.html", 794, 1123, False),
+    "laws.png": ("laws.html", 980, 1500, False),
     "comparison.png": ("comparison.html", 980, 900, False),
     "frontier.png": ("frontier.html", 980, 920, False),
     "adult.png": ("adult.html", 980, 940, False),
@@ -86,17 +104,28 @@ def main(wanted: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         here = Path(folder) / "loans"
         subprocess.run([FAIRKIT, "demo", "--keep", str(here)], check=True, stdout=subprocess.DEVNULL)
+        (here / "facts.toml").write_text(FACTS, "utf-8")
         if "adult.png" in pictures:
             shutil.copy(Path(os.environ["FAIRKIT_DATA"]) / "adult.parquet", here)
         for page in sorted({picture[0] for picture in pictures.values()}):
             sys.stdout.write(f"$ fairkit {COMMANDS[page]}\n")
             sys.stdout.flush()
-            done = subprocess.run([FAIRKIT, *shlex.split(COMMANDS[page])], cwd=here, check=False)
-            if done.returncode not in (0, 1, 3):  # a policy that is not met is no reason to stop
-                raise SystemExit(done.returncode)
+            for command in (*STEPS.get(page, ()), COMMANDS[page]):
+                done = subprocess.run(
+                    [FAIRKIT, *shlex.split(command)], cwd=here, check=False, stdout=subprocess.DEVNULL
+                )
+                if done.returncode not in (0, 1, 3):  # a policy that is not met is no reason to stop
+                    raise SystemExit(done.returncode)
         IMAGES.mkdir(exist_ok=True)
         for name, (page, width, height, dark) in pictures.items():
-            photograph(here / page, IMAGES / name, width, height, dark)
+            source = here / page
+            if name == "report-print.png":  # the first A4 sheet, as its style prints it
+                source = here / "print.html"
+                printed = (here / page).read_text("utf-8").replace("@media print", "@media all")
+                source.write_text(
+                    printed.replace("main{max-width:none;padding:0}", "main{padding:40px}"), "utf-8"
+                )
+            photograph(source, IMAGES / name, width, height, dark)
 
 
 if __name__ == "__main__":

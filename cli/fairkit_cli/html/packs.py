@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fairkit_cli.html.markup import Content, Markup, name_of, tag
 from fairkit_cli.html.page import facts, page, table
 from fairkit_cli.html.summary import signature
-from fairkit_cli.text.packs import GAP, NOT_STATED, origin, shown_cell, shown_fact
+from fairkit_cli.text.packs import GAP, NOT_STATED, not_answered, origin, shown_cell, shown_fact
 
 if TYPE_CHECKING:
     from fairkit.packs.context import PackTable
@@ -36,7 +36,7 @@ def pack_page(made: Rendering, banners: Sequence[Markup]) -> str:
     gaps = None
     if made.gaps:
         listed = tag("ul", [tag("li", gap) for gap in made.gaps])
-        head = f"? {len(made.gaps)} items are not answered"
+        head = f"? {not_answered(made)}"
         gaps = tag("div", tag("p", tag("strong", head)), listed, class_="verdict inconclusive")
     body: list[Content] = [
         *banners,

@@ -67,13 +67,13 @@ def changes(report: Report, found: list[Answer]) -> list[str]:
 
 
 def _seen(one: Answer) -> str | None:
-    """Say from which size a disparity would have been found."""
+    """Say from which size a disparity would have failed: what so many rows can see."""
     told = one.finding.evidence.get("detectable")
     if not isinstance(told, dict) or not isinstance(told.get("fails_from"), int | float):
         return None
     chance = float(told.get("power", 0.8))
     side = "from" if one.rule is not None and one.rule.maximum is not None else "up to"
-    return f"a number {side} {number(told['fails_from'])} would have been found with {chance:.0%} chance."
+    return f"{side} {number(told['fails_from'])} the verdict would have been fail, with {chance:.0%} chance."
 
 
 def repair_command(report: Report) -> str:

@@ -44,6 +44,12 @@ def shown_fact(value: str | bool | None, fact: Fact) -> str:
     return ("yes" if value else "no") if isinstance(value, bool) else value
 
 
+def not_answered(made: Rendering) -> str:
+    """Say how many items are not answered."""
+    count = len(made.gaps)
+    return "1 item is not answered" if count == 1 else f"{count} items are not answered"
+
+
 def origin(table: PackTable) -> str:
     """Say where a table's numbers come from."""
     return "computed from signed counts" if table.computed else "signed"
@@ -66,7 +72,7 @@ def pack_markdown(made: Rendering, states: list[str]) -> str:
     lines += [f"> {escaped(pack.notice)}", ""]
     lines += [f"- {escaped(note)}" for note in made.notes]
     if made.gaps:
-        lines += ["", f"**{len(made.gaps)} items are not answered:**", ""]
+        lines += ["", f"**{not_answered(made)}:**", ""]
         lines += [f"- {GAP} {escaped(gap)}" for gap in made.gaps]
     for one in made.items:
         lines += _item(one)
