@@ -13,7 +13,7 @@ import typer
 
 from fairkit.errors import DataError
 from fairkit_cli.options import option
-from fairkit_cli.output import echo
+from fairkit_cli.output import BUG, echo
 
 TRAIN_ROWS, TEST_ROWS = 20_000, 10_000
 ROLES = {"label": "decision", "favorable": "approved", "sensitive": ["sex"], "drop": ["would_repay"]}
@@ -125,3 +125,5 @@ def _type(command: Any, *arguments: str, quiet: bool = False) -> None:
     with contextlib.redirect_stdout(io.StringIO()) if quiet else contextlib.nullcontext():
         code = command.main(list(arguments), prog_name="fairkit", standalone_mode=False)
     echo(f"exit code {code or 0}", "")
+    if code == BUG:
+        raise typer.Exit(BUG)

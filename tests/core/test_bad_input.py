@@ -217,8 +217,8 @@ def test_an_object_that_is_no_model() -> None:
 def test_options_out_of_range() -> None:
     with pytest.raises(fairkit.ParameterError, match="threshold=2 is not a probability"):
         fairkit.ModelOptions(threshold=2)
-    with pytest.raises(fairkit.ParameterError, match="task='ranking' is not understood; it is one of binary"):
-        fairkit.ModelOptions(task="ranking")  # type: ignore[arg-type]
+    with pytest.raises(fairkit.ParameterError, match="task='sorting' is not understood; it is one of binary"):
+        fairkit.ModelOptions(task="sorting")  # type: ignore[arg-type]
 
 
 # data
