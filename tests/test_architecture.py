@@ -103,13 +103,20 @@ def _modules(folder: str) -> list[Path]:
     return sorted((ROOT / folder).rglob("*.py"))
 
 
+@functools.cache
+def _statements(path: Path) -> list[ast.Import | ast.ImportFrom]:
+    """Every import of a module, wherever in it."""
+    nodes = ast.walk(ast.parse(path.read_text("utf-8")))
+    return [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
 def _imports(path: Path) -> set[str]:
     """Every package that a module imports, wherever in the module."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in _statements(path):
         if isinstance(node, ast.Import):
             found |= {alias.name.split(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+        elif node.level == 0 and node.module:
             found.add(node.module.split(".")[0])
     return found
 
@@ -160,10 +167,10 @@ def _graph() -> dict[str, set[str]]:
 
 
 def _targets(path: Path, package: str, files: Collection[str]) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in _statements(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in files)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             above = package.split(".")[: len(package.split(".")) - node.level + 1]
             base = ".".join([*(above if node.level else ()), *([node.module] if node.module else ())])
             for alias in node.names:

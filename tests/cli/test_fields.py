@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,17 +29,23 @@ OTHERS = re.compile(r"pip install --\w+|fairkit [a-z-]+ [^`]*`")
 """Options of other programs, and whole commands of ours between backticks."""
 
 
-def _texts(root: str) -> Iterator[tuple[str, str]]:
+@functools.cache
+def _texts(root: str) -> list[tuple[str, str]]:
     """Every string of the sources that is no docstring, with its place; what an f-string inserts is X."""
+    return list(_found(root))
+
+
+def _found(root: str) -> Iterator[tuple[str, str]]:
     for path in sorted((ROOT / root).rglob("*.py")):
-        tree = ast.parse(path.read_text("utf-8"))
-        nodes = list(ast.walk(tree))
+        shown = path.relative_to(ROOT)
+        kept = (ast.Expr, ast.JoinedStr, ast.Constant)
+        nodes = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, kept)]
         skipped = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
         skipped |= {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
         for node in nodes:
-            place = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
             if id(node) in skipped:
                 continue
+            place = f"{shown}:{node.lineno}"
             if isinstance(node, ast.JoinedStr):
                 yield (
                     place,
