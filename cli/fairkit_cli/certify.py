@@ -81,6 +81,10 @@ def certify(
             "Where the keys' certificates are numbered and a copy of each is kept; default: your state folder.",
         ),
     ] = None,
+    timestamp: Annotated[
+        str | None,
+        opt.option("--timestamp", "URL", "Time-stamping authority (RFC 3161) to ask about each signature."),
+    ] = None,
     columns: opt.DataOptions,
     predictions: opt.PredictionColumns = None,
     served: opt.EndpointOptions,
@@ -102,9 +106,12 @@ def certify(
     from fairkit_registry.evidence.certifying import certify as run
     from fairkit_registry.evidence.sequence import SequenceFolder
     from fairkit_registry.evidence.tables import read_file as read_statement_file
+    from fairkit_registry.evidence.timestamps import ask
 
     # before the audit, which may take long
     secrets = load_signers(keys, insecure=insecure_key)
+    if timestamp is not None:
+        ask(timestamp, b"is anybody there")
     statements = [read_statement_file(path) for path in signed_data or ()]
     check_writable(output)
     settings = load_config(config)
@@ -123,6 +130,7 @@ def certify(
             sequence=SequenceFolder(sequence),
             table_statements=statements,
             about=facts,
+            timestamp=timestamp,
             **where.arguments(),
         )
     finished()  # an interrupt from here on would say that there is no certificate, and there is one

@@ -15,7 +15,7 @@ from fairkit_cli.fields import as_options
 from fairkit_cli.output import FAILED, INCONCLUSIVE, PASSED, echo, exit_code, print_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from fairkit.data.source import Source
     from fairkit_registry.evidence.certificate import Certificate
@@ -73,6 +73,14 @@ def verify(
     ] = None,
     revocations: opt.RevocationLists = None,
     revoker: opt.Revokers = None,
+    timestamp_root: Annotated[
+        list[Path] | None,
+        opt.option(
+            "--timestamp-root",
+            "PEM",
+            "Root of a time-stamping authority; a timestamp by one of them is asked for (repeatable).",
+        ),
+    ] = None,
     sandbox: opt.SandboxOptions,
     output_format: opt.TableFormat = "table",
 ) -> None:
@@ -82,10 +90,11 @@ def verify(
     """
     from fairkit_registry.evidence.certificate import read_file
     from fairkit_registry.evidence.keys import load_public
+    from fairkit_registry.evidence.timestamps import read_roots
     from fairkit_registry.oci.address import is_address
 
     if is_address(certificate):
-        others = (model, data, join, endpoint, revocations, revoker, recompute or None)
+        others = (model, data, join, endpoint, revocations, revoker, timestamp_root, recompute or None)
         _verify_remote(certificate, keys, others, output_format)
     if recompute and data is None:
         raise FairkitError(
@@ -96,7 +105,10 @@ def verify(
     raw = read_file(Path(certificate))
     trusted = [load_public(path) for path in keys]
     known = opt.known_revocations(revocations, trusted, [load_public(path) for path in revoker or ()])
-    checked = _check(raw, trusted, model, data, known, recompute=recompute, endpoint=endpoint, join=join)
+    roots = read_roots(timestamp_root or ())
+    checked = _check(
+        raw, trusted, model, data, known, roots=roots, recompute=recompute, endpoint=endpoint, join=join
+    )
     if output_format == "json":
         print_json(checked.to_dict())
     else:
@@ -128,6 +140,7 @@ def _check(
     data: str | None,
     known: Revocations | str,
     *,
+    roots: Sequence[str],
     recompute: bool,
     endpoint: str | None = None,
     join: str | None = None,
@@ -141,8 +154,12 @@ def _check(
     checked = _Checked(doubts=tuple(known.overdue(datetime.now(UTC))))
     digest = None if model is None else _model_digest(model)
     try:
-        found = checked.certificate = verify_certificate(raw, trusted, model_sha256=digest, revocations=known)
+        found = checked.certificate = verify_certificate(
+            raw, trusted, model_sha256=digest, revocations=known, timestamp_roots=roots
+        )
         checked.held += (f"signature by {', '.join(keyid[:16] for keyid in found.keyids)}",)
+        if found.proven_at is not None:
+            checked.held += (f"signed no later than {found.proven_at:%Y-%m-%d %H:%M:%S} UTC, by a timestamp",)
         if found.model_sha256 is None:
             at = found.report.model.endpoint.get("url")
             about = f"answers of {at}: no file of the model" if at else "predictions in a table: no model"

@@ -44,6 +44,8 @@ class AliasPolicy:
         Whether the numbers that the auditor's key gave its certificates must be in the registry without a gap.
     revokers
         PEM of the public keys whose revocation lists count against every signature, as when the auditor's key is lost.
+    timestamp_roots
+        PEM of the roots of time-stamping authorities, of which one must have stamped a certificate; empty: none must.
     """
 
     rules: tuple[Mapping[str, Any], ...] = ()
@@ -59,6 +61,7 @@ class AliasPolicy:
     data_keys: tuple[str, ...] = ()
     sequential: bool = False
     revokers: tuple[str, ...] = ()
+    timestamp_roots: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -76,6 +79,7 @@ class AliasPolicy:
             "data_keys": list(self.data_keys),
             "sequential": self.sequential,
             "revokers": list(self.revokers),
+            "timestamp_roots": list(self.timestamp_roots),
         }
 
     @classmethod
@@ -95,4 +99,5 @@ class AliasPolicy:
             data_keys=tuple(record.get("data_keys", ())),
             sequential=record.get("sequential", False),
             revokers=tuple(record.get("revokers", ())),
+            timestamp_roots=tuple(record.get("timestamp_roots", ())),
         )

@@ -90,6 +90,13 @@ def alias(
             help="Public key whose revocation lists count against every signature (repeatable).",
         ),
     ] = None,
+    timestamp_root: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="PEM",
+            help="Root of a time-stamping authority of which one must have stamped the certificate (repeatable).",
+        ),
+    ] = None,
     open_: Annotated[
         bool | None, typer.Option("--open/--closed", help="Open: no certificate needed.")
     ] = None,
@@ -101,6 +108,8 @@ def alias(
     output_format: opt.TableFormat = "table",
 ) -> None:
     """Show aliases, or make one and set what it asks for. Options replace the parts that they name."""
+    from fairkit_registry.evidence.timestamps import read_roots
+
     changes: dict[str, Any] = {
         "keys": None if key is None else tuple(one.pem for one in load_keys(key)),
         "rules": _rules(maximum, minimum),
@@ -113,6 +122,7 @@ def alias(
         "min_rows": min_rows,
         "data_keys": None if data_key is None else tuple(one.pem for one in load_keys(data_key)),
         "sequential": sequential,
+        "timestamp_roots": None if timestamp_root is None else read_roots(timestamp_root),
         "revokers": None if revoker is None else tuple(one.pem for one in load_keys(revoker)),
     }
     given = {part: value for part, value in changes.items() if value is not None}

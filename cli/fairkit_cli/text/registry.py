@@ -53,6 +53,8 @@ def policy(one: AliasPolicy) -> str:
         )
     if one.sequential:
         parts.append("no number of the auditor's certificates missing")
+    if one.timestamp_roots:
+        parts.append("with a timestamp of a trusted authority")
     if one.revokers:
         parts.append("revocable by " + ", ".join(f"key {keyid_of(pem)[:16]}" for pem in one.revokers))
     parts += [f"check {name}" for name in one.checks]

@@ -22,6 +22,7 @@ from fairkit_registry.evidence.diagnosis import explain_refusal
 from fairkit_registry.evidence.revoked import Revocations, remembered
 from fairkit_registry.evidence.sequence import Place
 from fairkit_registry.evidence.statement import PAYLOAD_TYPE, STATEMENT_TYPE, read_limited
+from fairkit_registry.evidence.timestamps import CLOCK_SKEW, proven
 from fairkit_registry.jsonio import StrictJsonError, canonical, read_object
 
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ class Certificate:
         The certificate's number in the own sequence of each key that signed; empty in older ones.
     table_statements
         Signed statements about the table (`fairkit sign-data`) that came with it; nobody has checked them.
+    proven_at
+        Since when the signature is proven to exist, by a time-stamping authority of the caller's; None: not asked.
     keyids
         After `verify`: the trusted keys that signed. After `read`: what the file claims.
     verified
@@ -80,6 +83,7 @@ class Certificate:
     verified: bool
     sequence: tuple[Place, ...] = ()
     table_statements: tuple[bytes, ...] = ()
+    proven_at: datetime | None = None
 
     @property
     def unusual_settings(self) -> list[str]:
@@ -104,6 +108,7 @@ class Certificate:
             "sequence": [place.to_dict() for place in self.sequence],
             "mitigation": None if self.mitigation is None else dict(self.mitigation),
             "auditedAt": predicate.time_text(self.audited_at),
+            "provenAt": None if self.proven_at is None else predicate.time_text(self.proven_at),
             "keyids": list(self.keyids),
             "verified": self.verified,
         }
@@ -139,6 +144,7 @@ def verify(
     data_sha256: str | None = None,
     full: bool = True,
     revocations: Revocations | None = None,
+    timestamp_roots: Sequence[str] = (),
 ) -> Certificate:
     """Check a certificate: signature by a trusted key, not revoked; form; whether it is about this model and data.
 
@@ -158,6 +164,8 @@ def verify(
         out: it takes a library that takes long to load.
     revocations
         What counts no longer; by default the newest lists by the trusted keys that this user has seen.
+    timestamp_roots
+        PEM of the roots of time-stamping authorities; with any, a timestamp by one of them is asked for.
 
     Raises
     ------
@@ -187,6 +195,15 @@ def verify(
         model_sha256=certificate.model_sha256,
     )
     certificate = replace(certificate, keyids=counting)
+    if timestamp_roots:
+        at = proven(envelope, [key for key in good if key.keyid in counting], timestamp_roots)
+        if certificate.audited_at > at + CLOCK_SKEW:
+            raise ContradictionError(
+                "the certificate contradicts itself: it says that the audit was at "
+                f"{predicate.time_text(certificate.audited_at)}, and its signature was there at "
+                f"{predicate.time_text(at)} already"
+            )
+        certificate = replace(certificate, proven_at=at)
     check_model(certificate, model_sha256)
     check_data(certificate, data_sha256)
     return certificate

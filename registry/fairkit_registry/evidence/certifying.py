@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 from fairkit.results.about import facts_of
 from fairkit_registry.blobs import is_digest
 from fairkit_registry.errors import CertificateError
+from fairkit_registry.evidence import dsse
 from fairkit_registry.evidence.certificate import check_statement
 from fairkit_registry.evidence.issuing import issue
 from fairkit_registry.evidence.tables import read_statement
+from fairkit_registry.evidence.timestamps import ask
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,6 +46,7 @@ def certify(
     sequence: SequenceFolder | None = None,
     table_statements: Sequence[bytes] = (),
     about: Mapping[str, str] | None = None,
+    timestamp: str | None = None,
 ) -> tuple[bytes, Report]:
     """Audit a model and sign what is found, whatever the verdict.
 
@@ -68,6 +71,8 @@ def certify(
         Signed statements about the table, to go with the certificate.
     about
         Facts that are signed as they are: ``{"intended_use": ..., "owner": ...}``.
+    timestamp
+        Address of the time-stamping authority (RFC 3161) to ask about every signature; None: nobody.
 
     Returns
     -------
@@ -93,7 +98,7 @@ def certify(
     check_statement(report, settings.to_dict())  # nothing is signed that would be refused later
 
     def sign(places: Sequence[Place]) -> bytes:
-        return issue(
+        signed = issue(
             report,
             secrets,
             settings=settings.to_dict(),
@@ -103,6 +108,7 @@ def certify(
             sequence=places,
             table_statements=table_statements,
         )
+        return signed if timestamp is None else stamped(signed, timestamp)
 
     if sequence is None:
         return sign(()), report
@@ -110,6 +116,19 @@ def certify(
         signed = sign(numbered.places)
         numbered.keep(signed)
     return signed, report
+
+
+def stamped(raw: bytes, url: str) -> bytes:
+    """Return a certificate with what a time-stamping authority says about each of its signatures.
+
+    Raises
+    ------
+    CertificateError
+        The authority cannot be reached, or refuses.
+    """
+    envelope = dsse.Envelope.from_bytes(raw)
+    signatures = tuple(dataclasses.replace(one, timestamp=ask(url, one.sig)) for one in envelope.signatures)
+    return dataclasses.replace(envelope, signatures=signatures).to_bytes() + b"\n"
 
 
 def check_table(raw: bytes, sha256: str) -> None:

@@ -29,10 +29,21 @@ def pae(payload_type: str, payload: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """One signature. The key id is a hint of the signer's and decides nothing."""
+    """One signature. The key id is a hint of the signer's and decides nothing.
+
+    `timestamp` is what a time-stamping authority answered about `sig` (RFC 3161, DER); nobody has checked it.
+    """
 
     sig: bytes
     keyid: str = ""
+    timestamp: bytes | None = None
+
+    def to_dict(self) -> dict[str, str]:
+        """Return the JSON form; readers of DSSE that know no timestamps ignore them."""
+        record = {"keyid": self.keyid, "sig": base64.b64encode(self.sig).decode("ascii")}
+        if self.timestamp is not None:
+            record["timestamp"] = base64.b64encode(self.timestamp).decode("ascii")
+        return record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +60,7 @@ class Envelope:
             {
                 "payload": base64.b64encode(self.payload).decode("ascii"),
                 "payloadType": self.payload_type,
-                "signatures": [
-                    {"keyid": one.keyid, "sig": base64.b64encode(one.sig).decode("ascii")}
-                    for one in self.signatures
-                ],
+                "signatures": [one.to_dict() for one in self.signatures],
             }
         )
 
@@ -99,7 +107,12 @@ def _signature(record: Any) -> Signature:
     if not isinstance(record, dict):
         raise CertificateError("not a certificate: a signature of the envelope is not an object")
     # It may carry a certificate or a key of its own; only pinned keys count, so neither is read.
-    return Signature(sig=_decode(record["sig"], "signature"), keyid=_text(record.get("keyid", ""), "keyid"))
+    stamp = record.get("timestamp")
+    return Signature(
+        sig=_decode(record["sig"], "signature"),
+        keyid=_text(record.get("keyid", ""), "keyid"),
+        timestamp=None if stamp is None else _decode(stamp, "timestamp"),
+    )
 
 
 def sign(payload: bytes, payload_type: str, secrets: Sequence[Signer]) -> Envelope:

@@ -19,7 +19,9 @@ CLOCK_SKEW = timedelta(minutes=5)
 def check_age(case: Case, deciding: Certificate) -> None:
     """Refuse an audit that is too old, or that lies in the future."""
     limit = case.alias.policy.max_age_days
-    age = case.now - deciding.audited_at
+    # an old signature can be stamped anew, and a signer can say what they like: the earlier of the two counts
+    since = min(deciding.audited_at, deciding.proven_at or deciding.audited_at)
+    age = case.now - since
     if age < -CLOCK_SKEW:
         case.refuse(f"the certificate's audit lies in the future ({deciding.audited_at.isoformat()})")
     if limit is not None and age > timedelta(days=limit):

@@ -65,7 +65,13 @@ def valid(case: Case, version: Version, trusted: Sequence[PublicKey]) -> Iterato
     for digest in (*version.certificates, *sorted(elsewhere)):
         try:
             raw = case.registry.certificate(digest)
-            yield certificates.verify(raw, trusted, model_sha256=version.model, revocations=case.revocations)
+            yield certificates.verify(
+                raw,
+                trusted,
+                model_sha256=version.model,
+                revocations=case.revocations,
+                timestamp_roots=case.alias.policy.timestamp_roots,
+            )
             good += 1
         except (ContradictionError, RegistryError) as error:
             case.refuse(f"certificate {digest[:12]} of {version.reference} does not count: {error}")

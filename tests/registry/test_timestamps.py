@@ -1,0 +1,239 @@
+"""Proven time: timestamps by a real authority (openssl ts), which the test starts."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import threading
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from typer.testing import CliRunner
+
+from fairkit_cli.main import app
+from fairkit_registry.errors import CertificateError, ContradictionError, VerificationError
+from fairkit_registry.evidence import certificate as certificates
+from fairkit_registry.evidence import certifying, timestamps
+from fairkit_registry.policies import AliasPolicy
+from fairkit_registry.promotion.run import evaluate
+
+pytest.importorskip("httpx", reason="httpx is not installed (extra timestamp)")
+pytest.importorskip("rfc3161_client", reason="rfc3161-client is not installed (extra timestamp)")
+
+CONFIG = """
+[ tsa ]
+default_tsa = one
+[ one ]
+serial = {folder}/serial
+crypto_device = builtin
+signer_cert = {folder}/tsa.pem
+signer_key = {folder}/tsa.key
+signer_digest = sha256
+default_policy = 1.2.3.4.1
+digests = sha256
+accuracy = secs:1
+"""
+
+
+def issued(name, key, issuer, issuer_key, *, authority):
+    now = datetime.now(UTC)
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject if issuer is None else issuer.subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=2))
+        .not_valid_after(now + timedelta(days=3650))
+        .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
+    )
+    if not authority:
+        usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.TIME_STAMPING])
+        builder = builder.add_extension(usage, critical=True)
+    return builder.sign(issuer_key, hashes.SHA256())
+
+
+def started(folder):
+    """A root, a signer for timestamps, and a server that asks openssl."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    root_key, key = (rsa.generate_private_key(65537, 2048) for _ in range(2))
+    root = issued("root", root_key, None, root_key, authority=True)
+    signer = issued("tsa", key, root, root_key, authority=False)
+    pem = serialization.Encoding.PEM
+    (folder / "root.pem").write_bytes(root.public_bytes(pem))
+    (folder / "tsa.pem").write_bytes(signer.public_bytes(pem))
+    plain = serialization.NoEncryption()
+    (folder / "tsa.key").write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain))
+    (folder / "serial").write_text("01\n")
+    (folder / "tsa.cnf").write_text(CONFIG.format(folder=folder))
+    state = SimpleNamespace(root=folder / "root.pem", answer=None)
+    lock = threading.Lock()  # openssl counts in a file
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            query = self.rfile.read(int(self.headers["content-length"]))
+            with lock:
+                (folder / "q.tsq").write_bytes(query)
+                command = [
+                    "openssl",
+                    "ts",
+                    "-reply",
+                    "-config",
+                    "tsa.cnf",
+                    "-queryfile",
+                    "q.tsq",
+                    "-out",
+                    "r.tsr",
+                ]
+                subprocess.run(command, cwd=folder, check=True, capture_output=True)
+                body = (folder / "r.tsr").read_bytes()
+            body = body if state.answer is None else state.answer
+            self.send_response(200)
+            self.send_header("Content-Type", "application/timestamp-reply")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_) -> None:
+            pass
+
+    state.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    state.server.daemon_threads = True
+    state.url = f"http://127.0.0.1:{state.server.server_address[1]}/"
+    threading.Thread(target=state.server.serve_forever, daemon=True).start()
+    return state
+
+
+@pytest.fixture(scope="module")
+def authorities(tmp_path_factory):
+    both = [started(tmp_path_factory.mktemp("tsa")) for _ in range(2)]
+    yield both
+    for one in both:
+        one.server.shutdown()
+        one.server.server_close()
+
+
+@pytest.fixture
+def tsa(authorities):
+    authorities[0].answer = None
+    return authorities[0]
+
+
+def stamp(path, tsa):
+    raw = certifying.stamped(path.read_bytes(), tsa.url)
+    path.write_bytes(raw)
+    return path
+
+
+def test_a_timestamp_proves_the_time_of_a_signature(model, certify, signer, tsa):
+    before = datetime.now(UTC) - timedelta(seconds=2)
+    path = stamp(certify(model()), tsa)
+    roots = timestamps.read_roots([tsa.root])
+    found = certificates.verify(path.read_bytes(), [signer.public], timestamp_roots=roots)
+    assert before <= found.proven_at <= datetime.now(UTC) + timedelta(seconds=2)
+    # who asks for none sees the same certificate, and nothing is said about its time
+    assert certificates.verify(path.read_bytes(), [signer.public]).proven_at is None
+
+
+def test_another_root_another_signature_a_flipped_byte_and_none_are_refused(
+    model, certify, signer, stranger, authorities, tsa
+):
+    path = stamp(certify(model()), tsa)
+    roots, foreign = (timestamps.read_roots([one.root]) for one in authorities)
+    with pytest.raises(VerificationError, match="not by an authority that you trust"):
+        certificates.verify(path.read_bytes(), [signer.public], timestamp_roots=foreign)
+    plain = certify(model(2.0)).read_bytes()
+    with pytest.raises(VerificationError, match="no trusted signature on it has a timestamp"):
+        certificates.verify(plain, [signer.public], timestamp_roots=roots)
+    record, other = json.loads(path.read_bytes()), json.loads(plain)
+    other["signatures"][0]["timestamp"] = record["signatures"][0]["timestamp"]
+    with pytest.raises(VerificationError, match="or of something else"):
+        certificates.verify(json.dumps(other).encode(), [signer.public], timestamp_roots=roots)
+    token = record["signatures"][0]["timestamp"]
+    for place in (100, len(token) // 2, len(token) - 60):
+        sign = "A" if token[place] != "A" else "B"
+        record["signatures"][0]["timestamp"] = token[:place] + sign + token[place + 1 :]
+        with pytest.raises(CertificateError):
+            certificates.verify(json.dumps(record).encode(), [signer.public], timestamp_roots=roots)
+    # a stranger's signature with a good timestamp proves nothing about the trusted one
+    both = stamp(certify(model(), by=[signer.secret, stranger.secret]), tsa)
+    mixed = json.loads(both.read_bytes())
+    del mixed["signatures"][0]["timestamp"]
+    with pytest.raises(VerificationError, match="no trusted signature"):
+        certificates.verify(json.dumps(mixed).encode(), [signer.public], timestamp_roots=roots)
+
+
+def test_an_audit_that_is_later_than_its_timestamp_contradicts_itself(model, certify, signer, tsa):
+    path = stamp(certify(model(), at=datetime.now(UTC) + timedelta(days=10)), tsa)
+    with pytest.raises(ContradictionError, match="its signature was there at"):
+        certificates.verify(
+            path.read_bytes(), [signer.public], timestamp_roots=timestamps.read_roots([tsa.root])
+        )
+
+
+def texts(decision):
+    return " ".join(one.text for one in decision.reasons if one.kind == "refused")
+
+
+def test_an_alias_that_asks_for_proven_time(registry, model, certify, signer, tsa):
+    now = datetime.now(UTC)
+    registry.add("credit", model(), certificates=[certify(model(), at=now)])
+    roots = timestamps.read_roots([tsa.root])
+    policy = AliasPolicy(keys=(signer.public.pem,), timestamp_roots=roots, max_age_days=2)
+    registry.set_alias("credit", "production", policy)
+    assert "has a timestamp" in texts(evaluate(registry, "credit@1", "production", now=now))
+    registry.attach("credit@1", [stamp(certify(model(), at=now + timedelta(seconds=1)), tsa)])
+    assert evaluate(registry, "credit@1", "production", now=now).verdict == "pass"
+    late = evaluate(registry, "credit@1", "production", now=now + timedelta(days=3))
+    assert "too old" in texts(late)
+    # a new timestamp does not make an old audit young
+    old = stamp(certify(model(2.0), at=now - timedelta(days=9)), tsa)
+    registry.add("credit", model(2.0), certificates=[old])
+    assert "too old" in texts(evaluate(registry, "credit@2", "production", now=now))
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (b"", "gives no timestamp"),
+        (b"<html>", "gives no timestamp"),
+        ("replayed", "timestamp of something else"),
+    ],
+)
+def test_an_authority_that_answers_something_else(tsa, answer, said):
+    tsa.answer = timestamps.ask(tsa.url, b"other") if answer == "replayed" else answer
+    with pytest.raises(CertificateError, match=said):
+        timestamps.ask(tsa.url, b"mine")
+
+
+def test_by_command(loans_model, signer, tsa, authorities, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+    def run(*arguments):
+        return CliRunner().invoke(app, [str(one) for one in arguments])
+
+    roles = ("--label", "decision", "--favorable", "approved", "--sensitive", "sex")
+    certify = ("certify", loans_model.path, "--data", loans_model.data, *roles, "--key", signer.path)
+    gone = run(*certify, "--output", "c.json", "--timestamp", "http://127.0.0.1:1/")
+    assert gone.exit_code == 2
+    assert "cannot reach the time-stamping authority" in gone.stderr
+    assert not (tmp_path / "c.json").exists()
+    made = run(*certify, "--output", "c.json", "--timestamp", tsa.url)
+    assert made.exit_code == 0, made.stderr
+    good = run("verify", "c.json", "--key", signer.pub, "--timestamp-root", tsa.root)
+    assert good.exit_code == 0, good.stdout
+    assert "signed no later than" in good.stdout
+    assert (
+        run("verify", "c.json", "--key", signer.pub, "--timestamp-root", authorities[1].root).exit_code == 1
+    )
+    assert run("verify", "c.json", "--key", signer.pub, "--timestamp-root", signer.pub).exit_code == 2
