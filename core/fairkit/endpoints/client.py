@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import socket
+import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
@@ -109,6 +111,7 @@ class Client:
     def __init__(self, settings: EndpointSettings) -> None:
         self.settings = settings
         self._http: httpx.Client | None = None
+        self._socket: Any = None
         self._owner = os.getpid()
         self._next = 0.0
 
@@ -201,9 +204,12 @@ class Client:
     ) -> tuple[int, Answer, str | None]:
         """Return the status, the answer, and what a header says about the next try or another address."""
         deadline = time.monotonic() + self.settings.timeout
+        http = self._client()
+        traced = {"trace": self._connected}
         with (
             self._named(),
-            self._client().stream(method, url, content=body, headers=dict(headers)) as response,
+            self._cut(self.settings.timeout),
+            http.stream(method, url, content=body, headers=dict(headers), extensions=traced) as response,
         ):
             parts, size = [], 0
             for part in response.iter_bytes():
@@ -213,10 +219,40 @@ class Client:
                 if time.monotonic() > deadline:
                     raise ModelError(self._slow())
                 parts.append(part)
-            told = response.headers.get("Location" if 300 <= response.status_code < 400 else "Retry-After")
+            more = response.headers.get("Location" if 300 <= response.status_code < 400 else "Retry-After")
             length = response.headers.get(BINARY_LENGTH)
             head = int(length) if length is not None and length.isdigit() else None
-            return response.status_code, Answer(b"".join(parts), head), told
+            return response.status_code, Answer(b"".join(parts), head), more
+
+    def _connected(self, event: str, info: Mapping[str, Any]) -> None:
+        """Keep the socket of a connection that httpx made: it tells so in its trace."""
+        if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
+            self._socket = info["return_value"].get_extra_info("socket")
+
+    @contextmanager
+    def _cut(self, seconds: float) -> Iterator[None]:
+        """End a request after so many seconds, whatever trickles in: httpx limits the wait for each byte only."""
+        import httpx
+
+        late = threading.Event()
+
+        def end() -> None:
+            late.set()
+            if self._socket is not None:
+                with suppress(OSError):
+                    self._socket.shutdown(socket.SHUT_RDWR)
+
+        watch = threading.Timer(seconds, end)
+        watch.daemon = True
+        watch.start()
+        try:
+            yield
+        except httpx.TransportError:
+            if late.is_set():
+                raise ModelError(self._slow()) from None
+            raise
+        finally:
+            watch.cancel()
 
     @contextmanager
     def _named(self) -> Iterator[None]:
