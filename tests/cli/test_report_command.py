@@ -96,6 +96,13 @@ def test_a_changed_number_is_red_with_a_key_and_a_contradiction_without(folder: 
     assert "the certificate contradicts itself" in invoke("report", path).stderr
 
 
+def test_an_outcome_that_the_settings_do_not_have_is_a_contradiction(folder: Path, tmp_path: Path):
+    path = _changed(folder / "bad.json", tmp_path / "c.json", lambda body: body["data"].update(label="paid"))
+    done = invoke("report", path)
+    assert done.exit_code == 1
+    assert "the settings have the label None, the report paid" in done.stderr
+
+
 def test_what_is_no_certificate_writes_nothing(folder: Path, tmp_path: Path):
     (tmp_path / "no.json").write_text("{}")
     done = invoke("report", folder / "bad.json", tmp_path / "no.json", "--output", tmp_path / "p.html")
@@ -140,3 +147,20 @@ def test_an_older_certificate_has_its_outcome_from_its_settings(folder: Path):
     settings = {"data": {**one.certificate.settings["data"], "label": "paid", "favorable": 1.0}}
     report = stated_report(replace(one.certificate, settings=settings))
     assert (report.data.label, report.data.favorable) == ("paid", "1")
+
+
+def test_how_the_model_was_made_is_shown(folder: Path):
+    (one,) = read_evidence([folder / "bad.json"], [folder / "key.pub"])
+    assert "How the model was made" not in evidence_page([one])
+    made = {
+        "plugin": "reweigh", "parameters": {"strength": 0.5, "<b>": 1}, "base": {"sha256": "b" * 64},
+        "search": {"considered": 12, "searched": 9, "chance": 0.97, "sure": 0.95},
+    }  # fmt: skip
+    page = evidence_page([replace(one, certificate=replace(one.certificate, mitigation=made))])
+    for told in (
+        "Parameter strength",
+        "Parameter &lt;b&gt;",
+        "b" * 64,
+        "alternatives considered</dt><dd>12</dd>",
+    ):
+        assert told in page

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fairkit_cli.evidence import stated_report
@@ -51,7 +52,12 @@ def certificate_page(reference: str, certificates: Sequence[Certificate]) -> str
         ("Signature", state),
         ("Certificates of this version", str(len(certificates))),
     ]
-    body: list[Content] = [header(report, reference, date=_day(chosen)), facts(told), *sections(report)]
+    body: list[Content] = [
+        header(report, reference, date=_day(chosen)),
+        facts(told),
+        mitigation_section(chosen),
+        *sections(report),
+    ]
     return page(f"Fairness audit of {reference}", body)
 
 
@@ -74,11 +80,39 @@ def evidence_page(shown: Sequence[Shown]) -> str:
             "div",
             header(report, newest.certificate.model_name, date=_day(newest.certificate)),
             facts([*_identity(newest.certificate), ("Signature", newest.state)]),
+            mitigation_section(newest.certificate),
             *sections(report),
             class_="signed" if newest.signed else "unsigned",
         ),
     ]
     return page(f"Fairness audit of {name}", body)
+
+
+_SEARCHED = (
+    ("considered", "alternatives considered"),
+    ("searched", "alternatives measured on rows that training did not see"),
+    ("sure", "chance of passing that was asked for"),
+    ("chance", "predicted chance that the chosen one passes"),
+    ("looks", "looks at the test rows"),
+)
+
+
+def mitigation_section(certificate: Certificate) -> Markup | None:
+    """Return how the model was made, as its file says: method, parameters, the model before, the search."""
+    made = certificate.mitigation
+    if made is None:
+        return None
+    told: list[tuple[str, Content]] = [("Method", name_of(str(made.get("plugin"))))]
+    parameters, base, search = (made.get(key) for key in ("parameters", "base", "search"))
+    if isinstance(parameters, Mapping):
+        told += [(f"Parameter {key}", json.dumps(value, default=str)) for key, value in parameters.items()]
+    before = base.get("sha256") if isinstance(base, Mapping) else None
+    told.append(("Model before", tag("code", str(before)) if before else "none: trained anew"))
+    if isinstance(search, Mapping):
+        told += [
+            (f"Search: {word}", str(search[key])) for key, word in _SEARCHED if search.get(key) is not None
+        ]
+    return section("How the model was made, as its file says", facts(told))
 
 
 def checked_banner(one: Shown, *, named: bool = True) -> Markup:

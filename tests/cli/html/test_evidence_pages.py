@@ -1,0 +1,56 @@
+"""Pages from certificates and packs in a browser: no fault for a screen reader, no request, no script of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner, Result
+
+from fairkit_cli.main import app
+
+pytest.importorskip("scipy", reason="exact tests need scipy: pip install 'fairkit[packs]'")
+EVIL = "<img src=http://page.invalid/x.png onerror=alert(1)>"
+
+
+def invoke(*arguments: Any) -> Result:
+    return CliRunner().invoke(app, [str(one) for one in arguments])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two certificates of one table, whose groups have a hostile name, and a key."""
+    here = tmp_path_factory.mktemp("pages")
+    rng = np.random.default_rng(4)
+    sex = rng.choice([EVIL, "m"], 400)
+    pq.write_table(pa.table({"sex": sex, "chosen": rng.integers(0, 2, 400)}), here / "d.parquet")
+    assert invoke("key", "new", here / "key").exit_code == 0
+    for name in ("one", "two"):
+        done = invoke(
+            "certify", "--data", here / "d.parquet", "--predictions", "decision=chosen", "--sensitive", "sex",
+            "--key", here / "key", "--output", here / f"{name}.json", "--sequence", here / "kept",
+            "--about", f"owner={EVIL}",
+        )  # fmt: skip
+        assert done.exit_code == 0
+    return here
+
+
+@pytest.mark.parametrize("pack", [None, "ugesp"])
+def test_axe_finds_no_serious_fault_and_nothing_is_asked_for(
+    pack: str | None, folder: Path, browse: Callable[..., Any], faults: Callable[..., list[str]]
+):
+    told = (
+        [folder / "one.json", folder / "two.json"] if pack is None else [folder / "one.json", "--pack", pack]
+    )
+    page = invoke("report", *told, "--key", folder / "key.pub").stdout
+    assert faults(page) == []
+    seen = browse(page)
+    assert seen.requests == []
+    assert seen.console == []
+    assert "<img" not in seen.dom
+    assert seen.dom.count("<script") == 1
