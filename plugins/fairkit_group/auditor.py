@@ -124,8 +124,7 @@ class GroupAuditor(Auditor):
                 buckets, gone = total.buckets(sensitive, label)
                 section = Section(self, context, sensitive, label, totals, buckets, without, gone)
                 found += section.disparities()
-                found += against_reference(section)
-                found += inside_strata(section, total)
+                found += section.unbounded([*against_reference(section), *inside_strata(section, total)])
                 families.append(section.family())
             found += by_proxies(self, context, label, total)
         if self.parameters.simultaneous and families:

@@ -161,11 +161,17 @@ class Section:
         others = len(metrics) - len(rates) + isinstance(self.totals.get(SCORES.key), ScoreTable)
         return Family(cells if isinstance(cells, Sums) else None, rates, others)
 
-    def _with_unknowns(self, found: list[Finding]) -> list[Finding]:
-        """Say at every disparity what missing groups and wrong values could do to it."""
+    def unbounded(self, found: list[Finding]) -> list[Finding]:
+        """Say at conditional disparities that nothing bounds what missing groups and wrong values could do."""
+        told = {one.name: one.of("", 0.0) for one in self._unknowns().bounds()}
+        return [
+            one if one.value is None else replace(one, evidence={**one.evidence, **told}) for one in found
+        ]
+
+    def _unknowns(self) -> Unknowns:
         roles, profile = self.context.dataset.roles, self.context.dataset.profile
         errors = told(self.parameters.label_error, list(profile.groups), roles.label)
-        unknowns = Unknowns(
+        return Unknowns(
             sensitive=str(self.sensitive),
             rows=profile.rows,
             missing=profile.missing.get(str(self.sensitive), 0),
@@ -177,6 +183,10 @@ class Section:
             binding=self.parameters.missing_share,
             labelled=self.labelled,
         )
+
+    def _with_unknowns(self, found: list[Finding]) -> list[Finding]:
+        """Say at every disparity what missing groups and wrong values could do to it."""
+        unknowns = self._unknowns()
         bounds = unknowns.bounds()
         for place, finding in enumerate(found):
             if finding.value is not None and bounds:

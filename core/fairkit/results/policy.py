@@ -14,6 +14,13 @@ Adjustment = Literal["holm", "bonferroni", "benjamini-hochberg"]
 ADJUSTMENTS: tuple[Adjustment, ...] = ("holm", "bonferroni", "benjamini-hochberg")
 """How a policy may account for the number of its rules."""
 
+_CONDITIONAL = {
+    "impact_ratio": "against a group that `reference` names",
+    "standardized_mean_difference": "against a group that `reference` names",
+    "odds_ratio": "inside the strata of a column that `within` names",
+}
+"""Metrics that are not there unless something else is asked for."""
+
 UNKNOWNS = ("missing_bounds", "label_error_bounds", "outcome_error_bounds")
 """Evidence about what missing or wrong values could do to a number: low, high, reason, binding, stretch."""
 
@@ -175,6 +182,10 @@ def _matching(rule: Rule, findings: Sequence[Finding]) -> list[Finding]:
         raise PolicyError(
             f"the policy asks {rule.metric!r} inside the strata of {'+'.join(rule.within)!r}, which were not looked "
             "at; name the column as `within`"
+        )
+    if not named and rule.metric in _CONDITIONAL:
+        raise PolicyError(
+            f"the policy names the metric {rule.metric!r}, which is measured {_CONDITIONAL[rule.metric]} only"
         )
     if not named:
         hint = did_you_mean(rule.metric, {finding.metric for finding in findings}, what="metrics")

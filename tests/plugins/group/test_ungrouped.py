@@ -123,3 +123,27 @@ def test_a_false_line_is_seen() -> None:
     more = changed(rows=found.missing.rows + 1)
     told = list(check_groups(more.findings[place], more, 30))
     assert any("rows without a group are" in text for text in told), told
+
+
+def test_conditional_numbers_pass_nothing_where_many_groups_are_missing() -> None:
+    """What rows without a group could do inside strata, or against a reference, is not bounded: no verdict."""
+    columns = _columns() | {"d": np.random.default_rng(2).choice(["x", "y"], 3000)}
+    rules = [fairkit.Rule.parse(f"demographic_parity_difference:sex{more}=0.3", "max") for more in ("", "|d")]
+    rules.append(fairkit.Rule.parse("impact_ratio:sex=0.2", "min"))
+    conditions = {"within": ["d"], "reference": ["sex=m"]}
+    data = fairkit.load_data(dict(columns), label="y", favorable=1, sensitive=["sex"], **conditions)
+    report = fairkit.audit(PredictedColumns(decision="h", score="s"), data, policy=rules)
+    assert [rule.verdict for rule in report.policy] == ["pass", "inconclusive", "inconclusive"]
+    assert all("have no value of sex" in rule.reason for rule in report.policy[1:])
+    whole = columns | {"sex": np.where(np.arange(3000) % 2, "f", "m")}
+    data = fairkit.load_data(dict(whole), label="y", favorable=1, sensitive=["sex"], **conditions)
+    report = fairkit.audit(PredictedColumns(decision="h", score="s"), data, policy=rules)
+    assert [rule.verdict for rule in report.policy] == ["pass", "pass", "pass"]
+
+
+def test_metrics_that_need_a_condition_say_which() -> None:
+    columns = _columns()
+    for rule, words in (("impact_ratio:sex=0.8", "`reference`"), ("odds_ratio:sex=0.8", "`within`")):
+        data = fairkit.load_data(dict(columns), label="y", favorable=1, sensitive=["sex"])
+        with pytest.raises(fairkit.PolicyError, match=words):
+            fairkit.audit(PredictedColumns(decision="h"), data, policy=[fairkit.Rule.parse(rule, "min")])
