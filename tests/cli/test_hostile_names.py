@@ -123,7 +123,9 @@ def _check(text: str, output_format: str) -> None:
         page = _Tags()
         page.feed(text)
         assert sum(tag == "script" for tag, _ in page.found) == 1
-        assert not {"a", "i", "b", "img", "iframe"} & {tag for tag, _ in page.found}
+        assert not {"i", "b", "img", "iframe"} & {tag for tag, _ in page.found}
+        links = [attributes for tag, attributes in page.found if tag == "a"]  # our own, to places of the page
+        assert all(set(each) <= {"href", "title", "class"} and each["href"][:1] == "#" for each in links)
 
 
 @pytest.mark.parametrize("output_format", ["table", "json", "junit", "html"])
