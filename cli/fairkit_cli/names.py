@@ -36,7 +36,7 @@ def _pulled(address: str) -> Path:
     """Return the file behind an address, kept in the user's cache by its digest and hashed again each time."""
     import platformdirs
 
-    from fairkit_registry.exchange.remote import fetch
+    from fairkit_registry.exchange.fetching import fetch
     from fairkit_registry.oci.address import parse
 
     return fetch(parse(address), Path(platformdirs.user_cache_path("fairkit")) / "models")

@@ -527,6 +527,40 @@ def test_by_command(credit, place, signer, tmp_path, monkeypatch, loans_model):
         assert json.loads(audited.stdout)["model"]["sha256"] == digest
 
 
+def test_an_oci_registry_in_place_of_a_folder_is_only_read(credit, place, signer, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    where = f"oci+http://{place.host}/{place.repository}"
+    for tag in ("1", "2", "10", "production"):
+        remote.push(credit, "credit@1", address.parse(f"{where}/credit:{tag}"))
+
+    def run(*arguments):
+        return CliRunner().invoke(app, ["registry", *map(str, arguments), "--registry", where])
+
+    assert json.loads(run("list", "--format", "json").stdout)["models"] == ["credit"]
+    listed = run("list", "credit", "--format", "json")
+    assert json.loads(listed.stdout)["tags"] == ["10", "2", "1", "production"]
+    shown = json.loads(run("show", "credit", "--format", "json").stdout)
+    assert shown["address"].endswith("/credit:10")
+    assert shown["sha256"] == credit.version("credit@1").model
+    assert [one["verified"] for one in shown["evidence"]] == [False]
+    assert "NOT verified" in run("show", "credit@production").stdout
+    assert run("show", "credit", "--format", "markdown").exit_code == 2
+    good = run("verify", "credit@2", "--key", signer.pub)
+    assert good.exit_code == 0, good.stdout + good.stderr
+    assert run("verify", "credit@7", "--key", signer.pub).exit_code == 2
+    for arguments in (
+        ("add", "credit", "m.onnx"),
+        ("log",),
+        ("alias", "credit"),
+        ("gc",),
+        ("promote", "credit@1", "x"),
+    ):
+        refused = run(*arguments)
+        assert refused.exit_code == 2
+        assert "is only read" in " ".join(refused.stderr.split()), refused.stderr
+    assert not (tmp_path / "oci+http:").exists()
+
+
 KILLED = """
 import os, sys
 from pathlib import Path

@@ -17,6 +17,7 @@ from fairkit_cli.registry.common import (
     RegistryOption,
     load_keys,
     open_registry,
+    remote_of,
 )
 
 if TYPE_CHECKING:
@@ -275,10 +276,13 @@ def verify(
     alias's policy again.
     """
     from fairkit_cli.registry import verify as registry_verify
+    from fairkit_cli.registry.remote import address_of
     from fairkit_registry.oci.address import is_address
 
-    if is_address(reference):
-        outcome = registry_verify.remote(reference, load_keys(key))
+    where = None if is_address(reference) else remote_of(registry)
+    if where is not None or is_address(reference):
+        address = reference if where is None else address_of(where, reference)
+        outcome = registry_verify.remote(address, load_keys(key))
     elif Path(reference).is_file():
         outcome = registry_verify.archive(Path(reference), load_keys(key))
     else:

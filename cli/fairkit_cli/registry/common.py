@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fairkit.errors import FairkitError
 from fairkit_cli.options import option
 from fairkit_cli.output import say
 
@@ -23,7 +24,8 @@ RegistryOption = Annotated[
     Path | None,
     typer.Option(
         "--registry",
-        help="The registry's folder; else FAIRKIT_REGISTRY, else [registry] path, else ./fairkit-registry.",
+        help="The registry's folder (list, show, verify: or oci://HOST/TEAM); "
+        "else FAIRKIT_REGISTRY, else [registry] path, else ./fairkit-registry.",
     ),
 ]
 WitnessOption = Annotated[
@@ -85,6 +87,11 @@ def open_registry(
     from fairkit_registry.store.location import witnesses
     from fairkit_registry.store.registry import INDEX_FILE, Registry
 
+    if remote_of(option) is not None:
+        raise FairkitError(
+            f"{remote_of(option)} is only read: `fairkit registry list`, `show` and `verify` look into it; "
+            "push and pull bring versions there and back"
+        )
     path = registry_path(option)
     if before is not None and not (path / INDEX_FILE).exists():
         before()  # what it refuses leaves no empty registry behind
@@ -97,6 +104,12 @@ def open_registry(
     for note in found.notes:
         say(note)
     return found
+
+
+def remote_of(option: Path | None) -> str | None:
+    """Return the OCI registry that is named in place of a folder, as ``oci://host/team``; None where a folder is."""
+    scheme, slash, rest = str(registry_path(option)).partition(":/")  # a path keeps one slash of two
+    return f"{scheme}://{rest.strip('/')}" if slash and scheme in ("oci", "oci+http") else None
 
 
 def load_keys(paths: list[Path] | None) -> list[PublicKey]:

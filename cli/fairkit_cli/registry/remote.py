@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -107,3 +107,76 @@ def _check(where: Address) -> None:
     from fairkit_registry.exchange.remote import look
 
     look(where, model=False)
+
+
+def address_of(where: str, reference: str) -> str:
+    """Return the address of ``credit@3`` or ``credit@latest``; of ``credit``, that of its largest number.
+
+    Raises
+    ------
+    FairkitError
+        There is no such name.
+    """
+    from fairkit_registry import names
+    from fairkit_registry.oci.address import parse
+    from fairkit_registry.oci.client import Client
+
+    wanted = names.parse(reference)
+    tag = wanted.alias or (None if wanted.version is None else str(wanted.version))
+    if tag is None:
+        with Client(parse(f"{where}/{wanted.name}")) as client:
+            tag = max(client.tags(), key=_newest, default="latest")
+    return f"{where}/{wanted.name}:{tag}"
+
+
+def _newest(tag: str) -> tuple[int, str]:
+    return (int(tag) if tag.isdecimal() and len(tag) < _LONGEST_NUMBER else -1, tag)
+
+
+_LONGEST_NUMBER = 19
+
+
+def list_tags(where: str, name: str | None, output_format: str) -> None:
+    """Print the models below an address, or the tags of one."""
+    from fairkit_registry.oci.address import parse
+    from fairkit_registry.oci.client import Client
+
+    if name is None:
+        base = parse(f"{where}/any")
+        begin = base.repository.removesuffix("any")
+        with Client(base) as client:
+            found = [one.removeprefix(begin) for one in client.catalog() if one.startswith(begin)]
+        record: dict[str, Any] = {"registry": where, "models": sorted(found)}
+    else:
+        with Client(parse(f"{where}/{name}")) as client:
+            found = sorted(client.tags(), key=_newest, reverse=True)
+        record = {"registry": where, "model": name, "tags": found}
+    if output_format == "json":
+        print_json(record)
+    else:
+        echo(*(found if name is None else (f"{name}@{tag}" for tag in found)))
+
+
+def show_tag(where: str, reference: str, output_format: str) -> None:
+    """Print what a model in an OCI registry says of itself; nothing of it was checked by a key."""
+    from fairkit.errors import FairkitError
+    from fairkit_cli.text.registry import certificate
+    from fairkit_registry.exchange.remote import look
+    from fairkit_registry.oci.address import parse
+
+    if output_format not in ("table", "json"):
+        raise FairkitError(
+            f"--format {output_format} needs the model here: fairkit registry pull {where}/..."
+        )
+    address = parse(address_of(where, reference))
+    found = look(address, model=False)
+    claims, strange = found.claims()
+    exact = str(address.at(found.digest))
+    if output_format == "json":
+        evidence = [one.to_dict() for one in claims]
+        print_json({"address": str(address), "exact": exact, "sha256": found.model, "evidence": evidence})
+        return
+    echo(f"{address}", f"  {exact}", f"  model sha256 {found.model}")
+    for one in claims:
+        echo(*(f"  {line}" for line in certificate(one)))
+    echo(*(f"  note: {text}" for text in strange))

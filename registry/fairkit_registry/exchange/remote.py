@@ -71,6 +71,16 @@ class Remote:
                 found = found.merge(read(raw, trusted), "came along or was seen by this user")
         return found
 
+    def claims(self) -> tuple[list[Certificate], list[str]]:
+        """Return what the certificates about the model say, whoever signed them, and what is none."""
+        good, strange = [], []
+        for name, raw in self.certificates:
+            try:
+                good.append(check_subject(raw, self.model, where=f"certificate {name[7:19]}"))
+            except CertificateError as error:
+                strange.append(str(error))
+        return good, strange
+
     def trusted(self, keys: Sequence[PublicKey]) -> tuple[list[Certificate], list[str]]:
         """Return the certificates that hold, and why each of the others does not.
 
@@ -228,30 +238,6 @@ def look(address: Address, *, model: bool = True) -> Remote:
             for _ in client.blob(digest, size):
                 pass
         return _remote(client, found, address)
-
-
-def fetch(address: Address, folder: Path) -> Path:
-    """Return the model's file, from the folder if it is there with this content, else from the OCI registry.
-
-    Raises
-    ------
-    ArchiveError, RegistryError
-        As for `look`.
-    FileError
-        The folder cannot be written.
-    """
-    from fairkit.support.files import replacing
-    from fairkit_registry.blobs import hash_file
-
-    with Client(address) as client:
-        digest, size, _ = modelpack.model_layer(client.manifest(address.reference).content, address)
-        path = folder / f"{digest.removeprefix('sha256:')}.onnx"
-        if not path.is_file() or hash_file(path) != path.stem:
-            folder.mkdir(parents=True, exist_ok=True)
-            with replacing(path) as file:
-                for piece in client.blob(digest, size):
-                    file.write(piece)
-        return path
 
 
 def _remote(client: Client, found: Document, address: Address) -> Remote:

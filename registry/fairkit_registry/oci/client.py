@@ -183,21 +183,35 @@ class Client(Blobs):
 
     def tags(self) -> list[str]:
         """Return the repository's tags, without those that list referrers."""
+        found = self._listed(f"{self._root}/tags/list", "tags")
+        return [tag for tag in found if not re.fullmatch(r"sha256-[0-9a-f]{64}", tag)]
+
+    def catalog(self) -> list[str]:
+        """Return the registry's repositories, where it tells them.
+
+        Raises
+        ------
+        RegistryError
+            It does not.
+        """
+        return self._listed("/v2/_catalog?n=1000", "repositories")
+
+    def _listed(self, url: str, what: str) -> list[str]:
+        """Read a list of names, page by page."""
         found: list[str] = []
-        url = f"{self._root}/tags/list"
         for _ in range(_MOST_PAGES):
             response = self._transport.request("GET", url)
             if response.status_code != _OK:
-                raise self._transport.refuse(response, f"list {self.address.host}/{self.address.repository}")
+                raise self._transport.refuse(response, f"list the {what} of {self.address.host}")
             try:
-                found += [str(tag) for tag in read_object(response.content).get("tags") or ()]
+                found += [str(name) for name in read_object(response.content).get(what) or ()]
             except (StrictJsonError, TypeError):
-                raise ArchiveError(f"the tags of {self.address.repository} cannot be read") from None
+                raise ArchiveError(f"the {what} of {self.address.host} cannot be read") from None
             following = _NEXT.search(response.headers.get("link", ""))
             if following is None:
-                break
+                return found
             url = urllib.parse.urljoin(str(response.request.url), following[1])
-        return [tag for tag in found if not re.fullmatch(r"sha256-[0-9a-f]{64}", tag)]
+        raise ArchiveError(f"more than {_MOST_PAGES} pages of {what}")
 
 
 def _entries(index: Mapping[str, Any]) -> list[dict[str, Any]]:
