@@ -108,8 +108,7 @@ def findings(
     columns = list(context.scorer.columns)
     features = model.sources({name: values[:3] for name, values in people.columns.items()})
     domains, notes = domains_of(people, columns, [c for c in changing if c in columns], features, told)
-    rows = {name: values[:3] for name, values in people.columns.items()}
-    problem = model.problem(domains, len(domains) - 1, rows)
+    problem = model.problem(domains, len(domains) - 1, features)
     if not problem.pairs or not problem.touching:
         return _unused(
             asked, f"No tree splits between the values of {', '.join(changing)}: no input changes its answer."
@@ -131,6 +130,8 @@ def findings(
         nearest = None
         if told.near is None:
             got = answer(problem, kind, effort=asked.effort, starts=starts)
+            # to climb in the probability costs all trees: from the largest changes of the score alone
+            starts = [got.point] if kind == SCORE and got.point is not None else starts
         else:
             got, nearest = nearby(problem, kind, people, told, asked.effort)
         finding, log, claim = _finding(asked, problem, kind, got, notes, nearest)
@@ -168,7 +169,8 @@ def _starts(problem: Problem, people: People) -> list[tuple[int, ...]]:
     threshold = (
         problem.threshold if problem.threshold is not None and math.isfinite(problem.threshold) else 0.0
     )
-    order = np.argsort(np.abs(problem.sums(cells) - threshold), kind="stable")[:STARTS]
+    most = max(2, STARTS // len(problem.pairs))
+    order = np.argsort(np.abs(problem.sums(cells) - threshold), kind="stable")[:most]
     return [tuple(row) for row in cells[order].tolist()]
 
 

@@ -21,12 +21,13 @@ if TYPE_CHECKING:
     import onnx
     from numpy.typing import NDArray
 
+    from fairkit.inputs.encoded import Features
     from fairkit.onnx.read.scorer import OnnxScorer
 
     Columns = Mapping[str, NDArray[Any]]
 
 KINDS = ("LinearClassifier", "LinearRegressor", "Gemm", "MatMul")
-POINTS = 1_000
+POINTS = 256
 """Numbers of a column at which a witness is looked for."""
 _UNIT = 2.0**-24
 
@@ -49,7 +50,7 @@ class LinearModel(Encoded):
         """The number of features."""
         return len(self.weights)
 
-    def problem(self, domains: Sequence[Numbers | Listed], changing: int, rows: Columns) -> Problem:
+    def problem(self, domains: Sequence[Numbers | Listed], changing: int, features: Features) -> Problem:
         """Return the model over points of a domain: listed values, and so many numbers of each column with its ends.
 
         Raises
@@ -59,7 +60,6 @@ class LinearModel(Encoded):
         DataError
             A domain is empty or infinite.
         """
-        features = self.sources(rows)
         encode, defaults = self.encoding(), self.defaults(domains)
         blocks = [_block(one, self.kinds()) for one in domains]
         of_column = {column: place for place, block in enumerate(blocks) for column in block.columns}

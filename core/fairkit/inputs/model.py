@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.inputs.domain import Listed, Numbers
+    from fairkit.inputs.encoded import Features
     from fairkit.inputs.ensemble import Ensemble
     from fairkit.onnx.read.scorer import OnnxScorer
 
@@ -55,15 +56,15 @@ class TreeModel(Encoded):
         terms = len(self.ensemble.roots) + 4
         return float(1.01 * terms * _UNIT * self.ensemble.terms + self.ensemble.uneven)
 
-    def problem(self, domains: Sequence[Numbers | Listed], changing: int, rows: Columns) -> Problem:
+    def problem(self, domains: Sequence[Numbers | Listed], changing: int, features: Features) -> Problem:
         """Return the model over the cells of a domain.
 
         Parameters
         ----------
         domains, changing
             One for each block of columns, and which of them changes.
-        rows
-            A few rows of the table.
+        features
+            From `sources`.
 
         Raises
         ------
@@ -72,7 +73,7 @@ class TreeModel(Encoded):
         DataError
             A domain is empty or infinite.
         """
-        source = self.sources(rows).source
+        source = features.source
         encode, defaults = self.encoding(), self.defaults(domains)
         blocks, tests = make_blocks(self.ensemble, source, domains, encode, defaults, self.kinds())
         direction, threshold, logistic = self.link(*self._range())

@@ -216,6 +216,10 @@ class Pairwise:
         return Splits(self.split[:count].copy(), self.masks[:count].copy(), self.bounds[:count].copy())
 
 
+def _late(started: float, effort: Effort) -> bool:
+    return effort.seconds is not None and time.monotonic() - started > effort.seconds
+
+
 def _slack(problem: Problem, kind: int, questions: Sequence[Pairwise]) -> float:
     if kind == FLIP:
         return 0.0
@@ -282,7 +286,7 @@ def answer(
 
     for point in starts:
         for place, question in enumerate(questions):
-            if found[0] > enough:
+            if found[0] > enough or _late(started, effort):
                 break
             question.try_point(point, best, boxes[place])
             keep(place)
@@ -292,7 +296,7 @@ def answer(
         place = int(np.argmax(tops))
         if tops[place] <= best[0] + slack:
             break
-        if effort.seconds is not None and time.monotonic() - started > effort.seconds:
+        if _late(started, effort):
             break
         before = boxes[place].copy(), best[0]
         steps = min(AT_ONCE, effort.boxes - total)
