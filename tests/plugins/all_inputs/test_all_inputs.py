@@ -369,3 +369,49 @@ def test_the_checker_of_the_docs_confirms_a_proof_and_refuses_a_changed_one(loan
     assert result.returncode == 1
     assert "REFUTED" in result.stdout
     assert len(script.read_text().splitlines()) < 140
+
+
+def test_one_hot_columns_of_the_table_go_together(tmp_path):
+    """A matrix of columns that were encoded before: no witness has two regions, or none."""
+    import pandas as pd
+    from skl2onnx import to_onnx
+    from skl2onnx.common.data_types import FloatTensorType
+    from sklearn.ensemble import RandomForestClassifier
+
+    table = frame()
+    wide = pd.get_dummies(table[["sex", "region"]], dtype=int)
+    wide["age"] = table["age"].astype(int)
+    label = (table["decision"] == "approved").astype(int)
+    names = list(wide)
+    model = RandomForestClassifier(8, max_depth=5, random_state=1).fit(wide.to_numpy(np.float32), label)
+    proto = to_onnx(
+        model,
+        initial_types=[("x", FloatTensorType([None, len(names)]))],
+        target_opset={"": 15, "ai.onnx.ml": 3},
+        options={id(model): {"zipmap": False}},
+    )
+    wide.assign(y=label).to_csv(tmp_path / "wide.csv", index=False)
+    sexes = [name for name in names if name.startswith("sex_")]
+    data = fairkit.load_data(
+        str(tmp_path / "wide.csv"), label="y", favorable=1, sensitive=[sexes[0]], features=names
+    )
+    report = fairkit.audit(
+        proto.SerializeToString(),
+        data,
+        auditors=["all-inputs"],
+        parameters={"all-inputs": {"columns": sexes}},
+    )
+    score = next(finding for finding in report.findings if finding.metric == SCORE)
+    assert any("exactly one is 1" in note for note in score.notes)
+    for row in sides(score):
+        assert sum(row[name] for name in names if name.startswith("region_")) == 1
+        assert sum(row[name] for name in sexes) == 1
+    regions = [name for name in names if name.startswith("region_")]
+    best = 0.0
+    for region in regions:
+        for age in range(wide["age"].min(), wide["age"].max() + 1):
+            pair = np.array(
+                [[float(n in (region, sex)) if n != "age" else age for n in names] for sex in sexes]
+            )
+            best = max(best, float(np.ptp(model.predict_proba(pair.astype(np.float32))[:, 1])))
+    assert score.interval == pytest.approx((best, best), abs=1e-5)
