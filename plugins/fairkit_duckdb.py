@@ -36,7 +36,10 @@ class DuckDB(DataSource):
         connection = _connected(duckdb, path)
         try:
             _check(duckdb, query)
-            reader = connection.sql(query).to_arrow_reader(_BATCH)
+            rows = connection.sql(query)
+            reader = (getattr(rows, "to_arrow_reader", None) or rows.fetch_arrow_reader)(
+                _BATCH
+            )  # its name before 2
         except BaseException:
             connection.close()
             raise
