@@ -202,7 +202,7 @@ def test_signals_end_the_command_as_ctrl_c_does(number, tmp_path):
     ) as process:
         assert process.stderr.readline() == "ready\n"
         process.send_signal(number)
-        assert process.wait(timeout=15) == 130
+        assert process.wait(timeout=60) == 130
         assert process.stderr.read() == "fairkit: interrupted\n"
     assert list(tmp_path.iterdir()) == []
 
@@ -229,7 +229,7 @@ def test_a_signal_that_somebody_ignores_stays_ignored(tmp_path):
     time.sleep(0.3)
     assert process.poll() is None
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=15) == 130
+    assert process.wait(timeout=60) == 130
     process.stderr.close()
 
 

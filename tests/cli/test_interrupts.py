@@ -38,7 +38,7 @@ except KeyboardInterrupt:
 
 def _printed(script):
     return subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=15
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
     ).stdout.split("\n")[:-1]
 
 
