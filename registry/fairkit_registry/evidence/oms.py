@@ -1,0 +1,76 @@
+"""The signature of a model in the form of OpenSSF Model Signing, which `model_signing verify key` takes.
+
+It is a Sigstore bundle (v0.3) around a DSSE envelope. It says whose file this is, and nothing about fairness:
+certificates do.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from typing import TYPE_CHECKING
+
+from fairkit_registry.errors import KeyFileError
+from fairkit_registry.evidence import dsse
+from fairkit_registry.evidence.statement import PAYLOAD_TYPE, statement
+from fairkit_registry.jsonio import canonical
+
+if TYPE_CHECKING:
+    from fairkit_registry.evidence.signers import Signer
+
+BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
+TYPE = "https://model_signing/signature/v1.0"
+
+
+def sign_model(name: str, sha256: str, signer: Signer) -> bytes:
+    """Sign one model file.
+
+    Parameters
+    ----------
+    name
+        The file's name; verifiers do not compare it.
+    sha256
+        The file's digest.
+    signer
+        An ECDSA key on P-256: Model Signing knows no ed25519.
+
+    Returns
+    -------
+    bytes
+        The bundle, as JSON.
+
+    Raises
+    ------
+    KeyFileError
+        The key is of another kind.
+    """
+    if signer.public.kind != "ecdsa-p256":
+        raise KeyFileError(
+            f"OpenSSF Model Signing takes no {signer.public.kind} key; make one with: fairkit key new PATH --type p256"
+        )
+    # the subject is a digest over the digests of all files; there is one
+    subject = hashlib.sha256(bytes.fromhex(sha256)).hexdigest()
+    predicate = {
+        "serialization": {
+            "method": "files",
+            "hash_type": "sha256",
+            "allow_symlinks": False,
+            "ignore_paths": [],
+        },
+        "resources": [{"name": ".", "algorithm": "sha256", "digest": sha256}],
+    }
+    payload = canonical(statement(name, subject, TYPE, predicate))
+    signature = signer.sign(dsse.pae(PAYLOAD_TYPE, payload))
+    bundle = {
+        "mediaType": BUNDLE,
+        "verificationMaterial": {
+            "publicKey": {"hint": hashlib.sha256(signer.public.pem.encode("ascii")).hexdigest()},
+            "tlogEntries": [],
+        },
+        "dsseEnvelope": {
+            "payload": base64.b64encode(payload).decode("ascii"),
+            "payloadType": PAYLOAD_TYPE,
+            "signatures": [{"sig": base64.b64encode(signature).decode("ascii"), "keyid": ""}],
+        },
+    }
+    return canonical(bundle) + b"\n"
