@@ -206,6 +206,21 @@ def _witness(
     return described(first, second, said)
 
 
+def _of_somebody(asked: Asked, witness: Mapping[str, Any]) -> bool:
+    """Tell whether a witness was made from somebody's values, or happens to have them."""
+    if asked.told.near is not None:
+        return True
+    for row in read(witness):
+        same = np.ones(len(asked.people.rows), dtype=np.bool_)
+        for name, value in row.items():
+            same &= np.array(
+                [plain(cell) == value for cell in asked.people.columns[name].tolist()], dtype=np.bool_
+            )
+        if same.any():
+            return True
+    return False
+
+
 def _finding(
     asked: Asked,
     problem: Problem,
@@ -220,7 +235,8 @@ def _finding(
     decided = upper - lower <= _meet(problem, kind, lower)
     evidence: dict[str, Any] = {"decided": decided, "boxes": got.boxes, "rounding": problem.rounding}
     if witness is not None:
-        evidence["witness"] = witness
+        # what stands in a list does not go into a certificate: it may be somebody's row
+        evidence["witness"] = [witness] if _of_somebody(asked, witness) else witness
     log: Mapping[str, Any] = {}
     if asked.told.near is None and not (kind == FLIP and lower == 1.0):
         log = log_of(problem, got)

@@ -61,10 +61,11 @@ class WitnessChart(EvidenceChart):
     """The two inputs side by side; what differs comes first."""
 
     name: ClassVar[str] = "witness"
-    title: ClassVar[str] = "An input whose answer changes (nobody's row)"
+    title: ClassVar[str] = "An input whose answer changes"
 
     def table(self, value: Any) -> ChartTable:
         """Return a row for each column."""
+        value = value[0] if isinstance(value, list) and value else value
         first, second = read(value)
         if not first or set(first) != set(second):
             raise ValueError("no witness")
