@@ -202,8 +202,15 @@ def _values(
     tree_ids = np.array(told[f"{kind}_treeids"])[np.argsort(at, kind="stable")]
     leaves = np.sort(at)
     total = both.sum(axis=0)[leaves]
-    uneven = 0.0
+    uneven = level = 0.0
     for tree in np.unique(tree_ids):
         mine = total[tree_ids == tree]
         uneven += float(mine.max() - mine.min())
+        level += float(mine.mean())
+    whole = len(np.unique(tree_ids)) if told.get("aggregate_function", b"SUM") == b"AVERAGE" else 1
+    if abs(level / whole - 1) > 1e-3:
+        raise ModelError(
+            f"{named} has two columns of weights that add up to {level / whole:.4g}; shares, of the sum 1, are read"
+        )
+    uneven += abs(level - whole)
     return both[1], 0.0, uneven

@@ -419,3 +419,23 @@ def test_one_hot_columns_of_the_table_go_together(tmp_path):
             )
             best = max(best, float(np.ptp(model.predict_proba(pair.astype(np.float32))[:, 1])))
     assert score.interval == pytest.approx((best, best), abs=1e-5)
+
+
+@pytest.mark.parametrize(("scale", "message"), [(1.0, None), (2.0, "add up to 2")])
+def test_two_columns_of_weights_are_shares_or_refused(scale, message):
+    from fairkit.inputs.ensemble import read_ensemble
+
+    node = onnx.helper.make_node(
+        "TreeEnsembleClassifier", ["x"], ["label", "scores"], domain="ai.onnx.ml", classlabels_int64s=[0, 1],
+        nodes_treeids=[0, 0, 0], nodes_nodeids=[0, 1, 2], nodes_featureids=[0, 0, 0], nodes_values=[0.5, 0.0, 0.0],
+        nodes_modes=["BRANCH_LEQ", "LEAF", "LEAF"], nodes_truenodeids=[1, 0, 0], nodes_falsenodeids=[2, 0, 0],
+        class_treeids=[0, 0, 0, 0], class_nodeids=[1, 1, 2, 2], class_ids=[0, 1, 0, 1],
+        class_weights=[scale * 0.25, scale * 0.75, scale, 0.0], post_transform="NONE",
+    )  # fmt: skip
+    if message is None:
+        found = read_ensemble(node)
+        assert found.value.tolist() == [0.0, 0.75, 0.0]
+        assert found.uneven == 0.0
+        return
+    with pytest.raises(ModelError, match=message):
+        read_ensemble(node)
