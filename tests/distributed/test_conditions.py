@@ -97,7 +97,12 @@ def test_the_commands_certify_and_compare_columns_on_workers(
     run("key", "new", "k")
     about = ("--data", folder, "--label", "y", "--favorable", 1, "--sensitive", "sex", "--cluster", "person_id",
              "--within", "department")  # fmt: skip
-    rule = ("--max", "demographic_parity_difference:sex|department=0.4")
+    rule = (
+        "--max",
+        "demographic_parity_difference:sex|department=0.4",
+        "--set",
+        "group.missing_share=0.2",
+    )
     reports = []
     for name, where in (("here", ()), ("there", address)):
         certified = ("certify", "--predictions", "decision=h,score=s", *about, *rule, "--key", "k", *where)
