@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from fairkit.dependent import FEWEST, SCORE_BUCKETS, noise_of, too_few
-from fairkit.intervals import kolmogorov_quantile, share_limits, student
+from fairkit.intervals import guarded, kolmogorov_quantile, share_limits, student, two_sided
 from fairkit.limits.means import unseen
 from fairkit.metrics import Estimate, Headline, Metric
 from fairkit.statistics import Scores, ScoreTable, Statistic
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 SCORES = Scores()
 
 _LEAST_STRETCH = 1.0
+_LEVEL = 0.95
 _LEVELS = 150
 
 SCARCE = 30
@@ -220,5 +221,8 @@ def dependent_distances(found: Distances, buckets: ScoreTable) -> tuple[Distance
         noises.append(int(noise.buckets[0]) if len(noise.buckets) else 0)
     with np.errstate(all="ignore"):  # an empirical distribution's deviation has at most half of the scale
         factor = np.maximum(np.nan_to_num(largest / (0.5 * found.scale), nan=1.0), _LEAST_STRETCH)
+    # the standard error has the freedom of so many buckets
+    usual = two_sided(guarded(_LEVEL))
+    factor = factor * student(usual, np.maximum(np.array(noises, dtype=float), 2)) / two_sided(_LEVEL)
     doubts = {place: too_few(count) for place, count in enumerate(noises) if count < FEWEST}
     return replace(found, scale=found.scale * factor), doubts

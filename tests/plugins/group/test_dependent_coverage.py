@@ -10,12 +10,13 @@ import pytest
 from scipy import stats
 
 from fairkit.data.clusters import BUCKETS, buckets_of
-from fairkit.dependent import by_bucket, clustered, jackknife_pair
+from fairkit.dependent import SCORE_BUCKETS, by_bucket, clustered, jackknife_pair
 from fairkit.intervals import own_quantile
-from fairkit.statistics import Rows
+from fairkit.statistics import Rows, Scores
 from fairkit.stratified.pooled import pooled_pair
 from fairkit_group.between import comparisons
 from fairkit_group.errors import MeanPrediction
+from fairkit_group.ranking import dependent_distances, distances
 from fairkit_group.rates import SelectionRate, TruePositiveRate
 from fairkit_group.strata import Strata
 
@@ -63,6 +64,25 @@ def test_groups_and_their_differences(people: int, most: int, icc: float, crossi
     assert min(differences.values()) >= LEAST, differences
     if icc * most > 5:  # the rows taken for independent ones: far too sure
         assert bare < 0.85 * RUNS
+
+
+@pytest.mark.parametrize(("people", "most", "icc"), [(100, 2, 0.5), (100, 10, 0.05)])
+def test_the_distance_of_two_groups_that_score_alike(people: int, most: int, icc: float) -> None:
+    """Few clusters, each in one group: the distance's lower end is above 0 in at most 5 % of tables."""
+    rng = np.random.default_rng(11)
+    hits = 0
+    for run in range(RUNS):
+        rows, who = _drawn(people, most, icc, rng)
+        rows = Rows(
+            outcome=rows.outcome, score=np.clip(rows.score + rng.normal(0, 0.1, len(who)), 0.02, 0.98)
+        )
+        group = who % 2
+        fewer = buckets_of(pa.array(who), np.arange(len(who)), run) // (BUCKETS // SCORE_BUCKETS)
+        totals = Scores().collect(rows, group, 2)
+        sums = Scores(limit=500_000).collect(rows, group * SCORE_BUCKETS + fewer, 2 * SCORE_BUCKETS)
+        bent, _ = dependent_distances(distances(totals), sums)
+        hits += bool(bent.limits(0.95**0.5)[0].max() <= 0)
+    assert hits >= LEAST
 
 
 @pytest.mark.parametrize(("strata", "rows", "people"), [(4, 100, 0), (60, 4, 0), (5, 0, 150)])
