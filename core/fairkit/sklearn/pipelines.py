@@ -20,6 +20,7 @@ from fairkit.sklearn.columns import frame_columns
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import onnx
     from numpy.typing import NDArray
 
     from fairkit.data.task import Task
@@ -61,39 +62,57 @@ def to_onnx(pipeline: Any, X: Any, path: str | Path | None = None) -> bytes:
     if not steps or not columns:
         raise ParameterError("there is nothing to export: the pipeline has no steps, or X has no columns")
     *before, last = steps
-    ours = hasattr(last, "model_") and hasattr(last, "to_onnx")
-    if ours and not before:
+    if not before and hasattr(last, "model_") and hasattr(last, "to_onnx"):
         return bytes(last.to_onnx(path))
-    graph = GraphBuilder()
-    inputs = {name: graph.input(name, _kind(values)) for name, values in columns.items()}
-    matrix = None
-    if before:
-        width = np.asarray(_transformed(before, X)).shape[1]
-        matrix = _prepared(graph, before, columns, inputs)
-    else:
-        width = len(inputs)
     task = _task(last)
-    if ours and matrix is not None:
+    kinds = {name: _kind(values) for name, values in columns.items()}
+    # some converters mix double and single precision in one operator: then all numbers are single
+    plain: dict[str, ElementType] = {
+        name: "float" if kind == "double" else kind for name, kind in kinds.items()
+    }
+    for place, tried in enumerate((kinds, plain)):
+        try:
+            proto = _graph(before, last, task, tried, X)
+            embed_settings(proto, _settings(last, task, list(columns)))
+            _check(proto, pipeline, X, columns, task)
+        except ModelError:
+            if place == 1 or tried == plain:
+                raise
+        else:
+            break
+    return written(proto, path)
+
+
+def _graph(
+    before: Sequence[Any], last: Any, task: Task, kinds: Mapping[str, ElementType], X: Any
+) -> onnx.ModelProto:
+    """Return the whole graph, with inputs of these kinds."""
+    graph = GraphBuilder()
+    inputs = {name: graph.input(name, kind) for name, kind in kinds.items()}
+    if not before:
+        _add_others(graph, last, _side_by_side(graph, inputs, kinds), len(inputs), task)
+        return graph.build()
+    matrix = _prepared(graph, before, kinds, inputs)
+    if hasattr(last, "model_") and hasattr(last, "to_onnx"):
         _add_ours(graph, last, matrix)
     else:
-        matrix = _side_by_side(graph, inputs, columns) if matrix is None else matrix
-        _add_others(graph, last, matrix, width, task)
-    proto = graph.build()
-    classes = [
-        value.item() if isinstance(value, np.generic) else value for value in getattr(last, "classes_", ())
-    ]
-    settings = {
+        _add_others(graph, last, matrix, np.asarray(_transformed(before, X)).shape[1], task)
+    return graph.build()
+
+
+def _settings(last: Any, task: Task, features: list[str]) -> dict[str, Any]:
+    """Return what the file says of its data, as the files of `fairkit mitigate` do."""
+    classes = getattr(last, "classes_", ())
+    classes = [value.item() if isinstance(value, np.generic) else value for value in classes]
+    return {
         "schema": "fairkit.model/1",
         "label": "y",
         "favorable": classes[-1] if task == "binary" else None,
         "sensitive": [],
-        "features": list(columns),
+        "features": features,
         "task": task,
         "classes": classes,
     }
-    embed_settings(proto, settings)
-    _check(proto.SerializeToString(), pipeline, X, columns, task)
-    return written(proto, path)
 
 
 def _kind(values: NDArray[Any]) -> ElementType:
@@ -122,7 +141,7 @@ def _transformed(before: Sequence[Any], X: Any) -> Any:
 def _prepared(
     graph: GraphBuilder,
     before: Sequence[Any],
-    columns: Mapping[str, NDArray[Any]],
+    kinds: Mapping[str, ElementType],
     inputs: Mapping[str, str],
 ) -> str:
     """Add the steps before the last; return the name of what they give, shape [rows, d]."""
@@ -132,13 +151,13 @@ def _prepared(
         from sklearn.pipeline import Pipeline
     except ImportError as error:
         raise MissingExtraError("skl2onnx", "sklearn") from error
-    kinds = {
+    tensors = {
         "float": data_types.FloatTensorType,
         "double": data_types.DoubleTensorType,
         "int64": data_types.Int64TensorType,
         "string": data_types.StringTensorType,
     }
-    types = [(name, kinds[_kind(values)]([None, 1])) for name, values in columns.items()]
+    types = [(name, tensors[kind]([None, 1])) for name, kind in kinds.items()]
     chain = Pipeline([(f"step{place}", step) for place, step in enumerate(before)])
     try:
         proto = convert_sklearn(chain, initial_types=types, target_opset={"": OPSET, "ai.onnx.ml": ML_OPSET})
@@ -150,8 +169,8 @@ def _prepared(
     return graph.cast(outputs[proto.graph.output[0].name], np.float32)
 
 
-def _side_by_side(graph: GraphBuilder, inputs: Mapping[str, str], columns: Mapping[str, NDArray[Any]]) -> str:
-    texts = [name for name, values in columns.items() if _kind(values) == "string"]
+def _side_by_side(graph: GraphBuilder, inputs: Mapping[str, str], kinds: Mapping[str, ElementType]) -> str:
+    texts = [name for name, kind in kinds.items() if kind == "string"]
     if texts:
         raise ModelError(
             f"the estimator takes numbers, and the column {texts[0]!r} is text; put an encoder before it"
@@ -214,12 +233,18 @@ def _add_catboost(graph: GraphBuilder, model: Any, matrix: str, task: Task) -> s
     return graph.reshape(scores, (-1, 1)) if task == "regression" else scores
 
 
-def _check(content: bytes, pipeline: Any, X: Any, columns: Mapping[str, NDArray[Any]], task: Task) -> None:
+def _check(
+    proto: onnx.ModelProto, pipeline: Any, X: Any, columns: Mapping[str, NDArray[Any]], task: Task
+) -> None:
     """Compare the file with the pipeline on the first rows."""
     rows = X[:_CHECKED_ROWS]
-    found = run_columns(
-        open_session(content), {name: cells[:_CHECKED_ROWS] for name, cells in columns.items()}
-    )
+    try:
+        session = open_session(proto)
+        found = run_columns(session, {name: cells[:_CHECKED_ROWS] for name, cells in columns.items()})
+    except Exception as error:  # onnxruntime's own kinds
+        raise ModelError(
+            f"onnxruntime does not run the exported file: {str(error).splitlines()[0]}"
+        ) from error
     if task == "regression":
         expected = np.asarray(pipeline.predict(rows), dtype=np.float64)
         scale = max(1.0, float(np.abs(expected).max()))
