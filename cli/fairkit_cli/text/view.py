@@ -92,7 +92,8 @@ def _subject(report: Report) -> str:
     dropped = f", {report.data.dropped_rows:,} left out" if report.data.dropped_rows else ""
     weighted = f", weighted by {report.data.weights!r}" if report.data.weights is not None else ""
     told = report.data.clusters
-    clusters = f", {told['count']:,} clusters of {told['column']!r}" if told else ""
+    units = "queries" if report.model.task == "ranking" else "clusters"
+    clusters = f", {told['count']:,} {units} of {told['column']!r}" if told else ""
     digest = f" {report.model.sha256[:12]}" if report.model.sha256 else ""
     adjusted = f", adjusted for many rules ({report.adjustment})" if report.adjustment else ""
     return (

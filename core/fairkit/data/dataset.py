@@ -337,7 +337,7 @@ class Dataset:
             period=profile.sheet.period(),
             clusters={}
             if profile.clusters is None
-            else {"column": self.roles.cluster, "count": profile.clusters},
+            else {"column": self.roles.cluster or self.roles.query, "count": profile.clusters},
             source={**self.source.origin, "unordered": profile.unordered} if self.source.origin else {},
         )
 
