@@ -44,7 +44,7 @@ def ks(report):
 @pytest.mark.parametrize("weights", [False, True])
 def test_charts_come_out_as_they_went_in(weights, model, certify, signer, make):
     report = audited(weights=weights)
-    settings = make.settings | {"data": {"label": "y", "weights": "w" if weights else None}}
+    settings = make.settings | {"data": {"label": "y", "favorable": 1, "weights": "w" if weights else None}}
     raw = certify(model(), report.findings, data=report.data, settings=settings).read_bytes()
     signed = certificate.verify(raw, [signer.public]).report
     kept = ks(signed).evidence
@@ -68,9 +68,10 @@ def test_charts_come_out_as_they_went_in(weights, model, certify, signer, make):
         assert total == 400
 
 
-def test_what_is_public_already_stays_and_is_compared(model, certify, signer):
+def test_what_is_public_already_stays_and_is_compared(model, certify, signer, make):
     report = audited()
-    raw = certify(model(), report.findings, data=report.data).read_bytes()
+    settings = make.settings | {"data": {"label": "y", "favorable": 1}}
+    raw = certify(model(), report.findings, data=report.data, settings=settings).read_bytes()
     signed = certificate.verify(raw, [signer.public]).report
     once = public_findings([finding.to_dict() for finding in report.findings])
     assert public_findings(once) == once
