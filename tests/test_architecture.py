@@ -70,7 +70,6 @@ LAYERS: dict[str, list[set[str]]] = {
             "compared",
             "plan",
             "plugins",
-            "notebook",
             "pytest_plugin",
             "registry",
             "report",

@@ -47,7 +47,7 @@ class Part(Protocol):
 
 @contextmanager
 def opened(path: Path | StoredFile) -> Iterator[Any]:
-    """Give what Arrow reads: a path, or a file in a store."""
+    """Return what Arrow reads: a path, or a file in a store."""
     if isinstance(path, StoredFile):
         with path.open() as file:
             yield file

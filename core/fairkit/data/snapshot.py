@@ -128,7 +128,7 @@ def _write(records: Records, sink: Any) -> None:
 
 
 def _received(records: Records) -> Iterator[pa.RecordBatch]:
-    """Give the batches, numbers in place of what the database calls numeric; what breaks is one message."""
+    """Yield the batches, numbers in place of what the database calls numeric; what breaks is one message."""
     batches = iter(records.batches)
     while True:
         try:

@@ -29,7 +29,6 @@ from fairkit_cli.html.markup import Markup, clean, label, tag
 from fairkit_cli.html.pdf import BROWSERS, as_pdf
 from fairkit_cli.html.report import report_page
 from fairkit_cli.html.svg import draw
-from fairkit_cli.notebook import Shown
 from fairkit_cli.text.numbers import number
 
 DARK = ("--blink-settings=preferredColorScheme=0",)
@@ -419,7 +418,7 @@ def test_the_data_sheet_and_what_is_not_said(report: Report):
 
 
 def test_a_notebook_shows_the_same_page(report: Report):
-    frame = Shown(report)._repr_html_()
+    frame = report._repr_html_()
     assert html.unescape(re.search(r'srcdoc="([^"]*)"', frame)[1]) == report_page(report)
     assert 'sandbox="allow-scripts"' in frame
 
