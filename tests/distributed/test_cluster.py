@@ -60,6 +60,10 @@ def test_a_worker_killed_in_an_audit(loans_model: Any, write_parts: Any) -> None
 def test_no_scheduler(loans_model: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr("fairkit.engines.cluster.TIMEOUT", 0.5)
     data = fairkit.load_data(loans_model.data, **ROLES)
+    with pytest.raises(
+        EngineError, match=r"tls://127\.0\.0\.1:9 speaks TLS.*distributed\.comm\.tls\.ca-file"
+    ):
+        fairkit.audit(loans_model.path, data, engine="dask", scheduler="tls://127.0.0.1:9")
     with pytest.raises(EngineError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
         fairkit.audit(loans_model.path, data, engine="dask", scheduler="tcp://127.0.0.1:9")
     with pytest.raises(ParameterError, match="add `engine=dask`"):

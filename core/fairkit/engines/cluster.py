@@ -84,6 +84,11 @@ def connected(scheduler: str | None = None, workers: int | None = None) -> Itera
 def _client(distributed: Any, scheduler: str) -> Iterator[Any]:
     try:
         client = distributed.Client(scheduler, timeout=TIMEOUT)
+    except TypeError as error:
+        raise EngineError(
+            f"the scheduler {scheduler} speaks TLS, and Dask has no certificate and key to speak to it with: set "
+            "distributed.comm.tls.ca-file and distributed.comm.tls.client in Dask's own configuration"
+        ) from error
     except (OSError, ValueError, TimeoutError) as error:
         raise EngineError(
             f"no Dask scheduler answers at {scheduler} ({type(error).__name__}); is it running, and is the address "
