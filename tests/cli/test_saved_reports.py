@@ -6,6 +6,7 @@ import json
 import re
 import xml.etree.ElementTree as ET
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -64,6 +65,30 @@ def test_markdown_has_the_numbers_and_no_markup_of_strangers(report):
     assert "### Groups of sex" in text
     widths = {line.count(" | ") for line in text.splitlines() if line.startswith("| demographic")}
     assert widths == {3}
+
+
+def test_names_of_groups_are_text_in_markdown():
+    """A table's author cannot write a heading, a link, a cell or a script into a pull request."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 1))
+    group = np.where(rng.random(300) > 0.5, "a|b<script>x</script>\n## ✅ PASS", "[c](javascript:1)`")
+
+    class Model:
+        classes_ = np.array([0, 1])
+
+        def predict(self, frame):
+            return (np.asarray(frame)[:, 0] > 0.2).astype(int)
+
+    lines = (
+        fairkit.audit(Model(), X, (X[:, 0] > 0) * 1, sensitive_features={"s": group})
+        .to_markdown()
+        .splitlines()
+    )
+    assert [line for line in lines if line.startswith("## ")] == ["## No verdict: no policy was given"]
+    (cell,) = [line for line in lines if "javascript" in line]
+    assert cell.startswith("| \\[c\\](javascript:1)\\` |")
+    (other,) = [line for line in lines if "script" in line and "javascript" not in line]
+    assert other.startswith("| a\\|b\\<script\\>x\\</script\\>")
 
 
 def test_a_result_is_saved_in_the_format_of_its_name(report, tmp_path):

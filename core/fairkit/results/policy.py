@@ -74,7 +74,7 @@ class Rule:
             "maximum": maximum if max is None else max,
             "minimum": minimum if min is None else min,
             "support": support,
-            "within": tuple(within.split("+")) if isinstance(within, str) else tuple(within),
+            "within": tuple(filter(None, within.split("+"))) if isinstance(within, str) else tuple(within),
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
