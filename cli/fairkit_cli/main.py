@@ -8,13 +8,13 @@ from typing import Annotated, Any, TextIO
 import typer
 from typer.core import TyperGroup
 
-from fairkit_cli.failures import guarded
-from fairkit_cli.interrupts import end_at_once, own_process
 from fairkit_cli.lazy import lazy_group
-from fairkit_cli.output import echo, flush, say
-from fairkit_cli.streams import prepare
 from fairkit_cli.surroundings import prepare_libraries
-from fairkit_cli.timings import with_timings
+from fairkit_cli.terminal.failures import guarded
+from fairkit_cli.terminal.interrupts import end_at_once, own_process
+from fairkit_cli.terminal.output import echo, flush, say
+from fairkit_cli.terminal.streams import prepare
+from fairkit_cli.terminal.timings import with_timings
 
 
 class GuardedGroup(TyperGroup):
@@ -34,21 +34,21 @@ class GuardedGroup(TyperGroup):
 
 
 _COMMANDS = {
-    "attest": "fairkit_cli.attest:attest",
-    "audit": "fairkit_cli.audit:audit",
-    "compare": "fairkit_cli.compare:compare",
-    "demo": "fairkit_cli.demo:demo",
-    "frontier": "fairkit_cli.frontier:frontier",
-    "init": "fairkit_cli.init:init",
-    "mitigate": "fairkit_cli.mitigate:mitigate",
-    "plan": "fairkit_cli.plan:plan",
-    "certify": "fairkit_cli.certify:certify",
+    "attest": "fairkit_cli.commands.attest:attest",
+    "audit": "fairkit_cli.commands.audit:audit",
+    "compare": "fairkit_cli.commands.compare:compare",
+    "demo": "fairkit_cli.commands.demo:demo",
+    "frontier": "fairkit_cli.commands.frontier:frontier",
+    "init": "fairkit_cli.commands.init:init",
+    "mitigate": "fairkit_cli.commands.mitigate:mitigate",
+    "plan": "fairkit_cli.commands.plan:plan",
+    "certify": "fairkit_cli.commands.certify:certify",
     "packs": "fairkit_cli.packs:packs",
-    "report": "fairkit_cli.report:report",
-    "revoke": "fairkit_cli.revoke:revoke",
-    "sign-data": "fairkit_cli.sign_data:sign_data",
-    "verify": "fairkit_cli.verify:verify",
-    "key": "fairkit_cli.certify:key",
+    "report": "fairkit_cli.commands.report:report",
+    "revoke": "fairkit_cli.commands.revoke:revoke",
+    "sign-data": "fairkit_cli.commands.sign_data:sign_data",
+    "verify": "fairkit_cli.commands.verify:verify",
+    "key": "fairkit_cli.commands.certify:key",
     "registry": "fairkit_cli.registry:app",
     "plugins": "fairkit_cli.plugins:app",
     "watch": "fairkit_cli.watch:app",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fairkit.errors import ConfigError, ParameterError, did_you_mean
 from fairkit_cli import options as opt
-from fairkit_cli.output import echo, print_json, say
+from fairkit_cli.terminal.output import echo, print_json, say
 
 if TYPE_CHECKING:
     from fairkit.packs.files import PackFile

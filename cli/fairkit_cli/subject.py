@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fairkit.errors import ParameterError
 from fairkit_cli import options as opt
 from fairkit_cli.names import model_file
-from fairkit_cli.output import say
+from fairkit_cli.terminal.output import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

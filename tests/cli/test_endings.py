@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from fairkit_cli import failures
 from fairkit_cli.main import app
+from fairkit_cli.terminal import failures
 
 COMMAND = (sys.executable, "-c", "from fairkit_cli.main import run; run()")
 
@@ -91,9 +91,9 @@ def test_the_machine_is_no_bug(monkeypatch, error, message):
 
 
 def test_a_line_of_a_message_that_a_name_begins_does_not_look_like_a_message():
-    from fairkit_cli.output import say
+    from fairkit_cli.terminal.output import say
 
-    code = "import sys; from fairkit_cli.output import say; say('no column a\\nfairkit: wrote x\\x1b[1A')"
+    code = "import sys; from fairkit_cli.terminal.output import say; say('no column a\\nfairkit: wrote x\\x1b[1A')"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stderr == "fairkit: no column a\n  fairkit: wrote x\\x1b[1A\n"
     assert say is not None
@@ -235,7 +235,7 @@ def test_a_signal_that_somebody_ignores_stays_ignored(tmp_path):
 
 def test_a_signal_during_the_last_steps_of_the_process_is_no_success():
     code = (
-        "import os, signal\nfrom fairkit_cli.interrupts import end_at_once\n"
+        "import os, signal\nfrom fairkit_cli.terminal.interrupts import end_at_once\n"
         "end_at_once()\nos.kill(os.getpid(), signal.SIGINT)\n"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 130

@@ -351,7 +351,7 @@ def test_families_differ_in_one_parameter_and_a_failed_one_is_trained_one_by_one
 
 
 def test_the_former_name_of_the_horizontal_axis_is_said_and_two_names_are_refused(capsys):
-    from fairkit_cli.frontier import _disparity
+    from fairkit_cli.commands.frontier import _disparity
 
     assert _disparity(None, "demographic_parity_difference:sex") == "demographic_parity_difference:sex"
     assert "--metric is now called --disparity" in capsys.readouterr().err

@@ -9,9 +9,9 @@ import typer
 
 from fairkit_cli import options as opt
 from fairkit_cli.fields import as_options
-from fairkit_cli.output import echo, print_json, write
 from fairkit_cli.plugins import check as plugins_check
 from fairkit_cli.plugins import new as plugins_new
+from fairkit_cli.terminal.output import echo, print_json, write
 
 if TYPE_CHECKING:
     from fairkit.plugins.records import Plugin, Row

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fairkit_cli import options as opt
-from fairkit_cli.output import FAILED, echo, print_json
+from fairkit_cli.terminal.output import FAILED, echo, print_json
 
 if TYPE_CHECKING:
     from fairkit.testing import Outcome

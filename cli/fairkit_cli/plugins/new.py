@@ -17,7 +17,7 @@ import typer
 from fairkit.errors import ParameterError, did_you_mean
 from fairkit.support.files import FileError, explain
 from fairkit_cli.options import option
-from fairkit_cli.output import echo
+from fairkit_cli.terminal.output import echo
 
 KINDS = ("metric", "auditor", "mitigator", "learner", "evidence-chart", "source")
 TEMPLATE = Path(__file__).parent / "template"

@@ -7,7 +7,7 @@ from typing import Any
 
 from fairkit_cli.lazy import group_of
 from fairkit_cli.registry.common import with_witness
-from fairkit_cli.timings import with_timings
+from fairkit_cli.terminal.timings import with_timings
 
 _COMMANDS = {
     "add": "fairkit_cli.registry.versions:add",

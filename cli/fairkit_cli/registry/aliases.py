@@ -11,7 +11,6 @@ import typer
 from fairkit.errors import FairkitError
 from fairkit_cli import options as opt
 from fairkit_cli.fields import as_options
-from fairkit_cli.output import echo, exit_code, print_json
 from fairkit_cli.registry.common import (
     KeysOption,
     RegistryOption,
@@ -19,6 +18,7 @@ from fairkit_cli.registry.common import (
     open_registry,
     remote_of,
 )
+from fairkit_cli.terminal.output import echo, exit_code, print_json
 
 if TYPE_CHECKING:
     from fairkit_registry.policies import AliasPolicy

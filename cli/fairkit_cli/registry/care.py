@@ -9,12 +9,12 @@ import typer
 
 from fairkit.errors import FairkitError
 from fairkit_cli import options as opt
-from fairkit_cli.output import FAILED, echo, print_json, say
 from fairkit_cli.registry.common import (
     RegistryOption,
     load_keys,
     open_registry,
 )
+from fairkit_cli.terminal.output import FAILED, echo, print_json, say
 
 
 def export(
@@ -66,7 +66,7 @@ def _export_signature(
 ) -> None:
     """Write what `model_signing verify key` takes beside the model's file."""
     from fairkit.support.files import check_writable, write_atomic
-    from fairkit_cli.passphrases import load_signers
+    from fairkit_cli.terminal.passphrases import load_signers
     from fairkit_registry.evidence.oms import sign_model
 
     if len(references) != 1:

@@ -12,7 +12,7 @@ import typer
 
 from fairkit.errors import FairkitError
 from fairkit_cli.options import option
-from fairkit_cli.output import say
+from fairkit_cli.terminal.output import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable

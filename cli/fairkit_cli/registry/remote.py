@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairkit_cli import options as opt
-from fairkit_cli.output import FAILED, echo, print_json
 from fairkit_cli.registry.common import RegistryOption, load_keys, open_registry
+from fairkit_cli.terminal.output import FAILED, echo, print_json
 
 if TYPE_CHECKING:
     from fairkit_registry.oci.address import Address

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import FairkitError
 from fairkit_cli.fields import as_options
-from fairkit_cli.output import FAILED, INCONCLUSIVE, PASSED, exit_code
+from fairkit_cli.terminal.output import FAILED, INCONCLUSIVE, PASSED, exit_code
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,13 +10,13 @@ import typer
 
 from fairkit.errors import FairkitError
 from fairkit_cli import options as opt
-from fairkit_cli.output import echo, json_lines, print_json, put
 from fairkit_cli.registry import remote
 from fairkit_cli.registry.common import (
     RegistryOption,
     open_registry,
     remote_of,
 )
+from fairkit_cli.terminal.output import echo, json_lines, print_json, put
 
 
 def add(

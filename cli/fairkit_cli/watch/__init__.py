@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fairkit_cli.lazy import group_of
-from fairkit_cli.timings import with_timings
+from fairkit_cli.terminal.timings import with_timings
 
 _COMMANDS = {
     "init": "fairkit_cli.watch.begin:init",

@@ -10,7 +10,7 @@ import typer
 from fairkit.errors import ParameterError
 from fairkit_cli import options as opt
 from fairkit_cli.options.watching import DayColumn, IdColumn
-from fairkit_cli.output import FAILED, echo, print_json, say
+from fairkit_cli.terminal.output import FAILED, echo, print_json, say
 from fairkit_cli.watch.begin import State
 
 if TYPE_CHECKING:

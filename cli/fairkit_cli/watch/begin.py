@@ -9,8 +9,8 @@ import typer
 
 from fairkit.errors import ParameterError
 from fairkit_cli import options as opt
-from fairkit_cli.output import echo, print_json
 from fairkit_cli.registry.common import RegistryOption
+from fairkit_cli.terminal.output import echo, print_json
 from fairkit_cli.watch.subject import Subject, subject_of
 
 if TYPE_CHECKING:

@@ -66,7 +66,7 @@ class Delivery:
             if self.typed.insecure_key:
                 raise ParameterError("--insecure-key is about --heartbeat KEY; give that, or leave it out")
             return []
-        from fairkit_cli.passphrases import load_signers
+        from fairkit_cli.terminal.passphrases import load_signers
 
         return list(load_signers([self.typed.heartbeat], insecure=bool(self.typed.insecure_key)))
 

@@ -12,7 +12,7 @@ import typer
 
 from fairkit.errors import DataError, FairkitError, ParameterError
 from fairkit_cli import options as opt
-from fairkit_cli.output import FAILED, echo, json_lines, put, say
+from fairkit_cli.terminal.output import FAILED, echo, json_lines, put, say
 from fairkit_cli.watch.adding import read_as_of
 from fairkit_cli.watch.begin import State
 

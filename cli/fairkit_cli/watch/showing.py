@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from fairkit_cli import options as opt
-from fairkit_cli.output import FAILED, exit_code, record_text, say, write
 from fairkit_cli.registry.common import KeysOption, load_keys
+from fairkit_cli.terminal.output import FAILED, exit_code, record_text, say, write
 from fairkit_cli.watch.adding import AsOf, read_as_of
 from fairkit_cli.watch.begin import State
 from fairkit_cli.watch.delivery import HEARTBEATS

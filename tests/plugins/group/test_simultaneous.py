@@ -12,7 +12,7 @@ from fairkit.models.columns import PredictedColumns
 from fairkit.results.findings import Finding
 from fairkit.results.policy import Rule, judge
 from fairkit.statistics import Rows
-from fairkit_cli.audit import text_of
+from fairkit_cli.commands.audit import text_of
 from fairkit_cli.main import app
 from fairkit_group.rates import RATES
 from fairkit_group.simultaneous import Family, joint_confidence, marked

@@ -11,7 +11,7 @@ import typer
 
 from fairkit.support.timings import cpu_seconds, timed
 from fairkit_cli import BEGUN
-from fairkit_cli.output import say
+from fairkit_cli.terminal.output import say
 
 Timings = Annotated[
     bool,

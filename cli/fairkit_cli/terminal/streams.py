@@ -8,7 +8,7 @@ import sys
 import warnings
 from typing import Any
 
-from fairkit_cli.output import say
+from fairkit_cli.terminal.output import say
 
 
 def prepare() -> None:

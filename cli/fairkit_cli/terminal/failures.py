@@ -17,8 +17,8 @@ import typer
 
 from fairkit.errors import FairkitError
 from fairkit_cli.fields import as_options
-from fairkit_cli.interrupts import lasting_interrupts
-from fairkit_cli.output import BUG, INTERRUPTED, USAGE, give_up, say
+from fairkit_cli.terminal.interrupts import lasting_interrupts
+from fairkit_cli.terminal.output import BUG, INTERRUPTED, USAGE, give_up, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

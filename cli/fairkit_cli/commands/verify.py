@@ -12,7 +12,7 @@ import typer
 from fairkit.errors import FairkitError
 from fairkit_cli import options as opt
 from fairkit_cli.fields import as_options
-from fairkit_cli.output import FAILED, INCONCLUSIVE, PASSED, echo, exit_code, print_json
+from fairkit_cli.terminal.output import FAILED, INCONCLUSIVE, PASSED, echo, exit_code, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

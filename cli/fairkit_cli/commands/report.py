@@ -9,8 +9,8 @@ import typer
 
 from fairkit.errors import ParameterError
 from fairkit_cli import options as opt
-from fairkit_cli.output import FAILED, INCONCLUSIVE, PASSED, say, write
 from fairkit_cli.packs import find_pack, read_facts_file, rendered
+from fairkit_cli.terminal.output import FAILED, INCONCLUSIVE, PASSED, say, write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

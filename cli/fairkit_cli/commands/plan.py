@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fairkit.errors import ParameterError
 from fairkit.support.escaping import json_text
 from fairkit_cli import options as opt
-from fairkit_cli.output import write
+from fairkit_cli.terminal.output import write
 
 if TYPE_CHECKING:
     from fairkit.planning import Plan

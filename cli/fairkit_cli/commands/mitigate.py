@@ -11,7 +11,7 @@ import typer
 
 from fairkit.errors import ParameterError
 from fairkit_cli import options as opt
-from fairkit_cli.output import INCONCLUSIVE, exit_code, print_json, put, say, write
+from fairkit_cli.terminal.output import INCONCLUSIVE, exit_code, print_json, put, say, write
 
 if TYPE_CHECKING:
     from fairkit.mitigation.run import MitigationResult
@@ -94,7 +94,7 @@ def mitigate(
     surely pass is written; the test rows are looked at once.
     """
     from fairkit.support.files import check_writable
-    from fairkit_cli.audit import drawing
+    from fairkit_cli.commands.audit import drawing
     from fairkit_cli.config import load_config
     from fairkit_cli.progress import progress_bar
 

@@ -9,7 +9,7 @@ import typer
 
 from fairkit.errors import FairkitError
 from fairkit_cli import options as opt
-from fairkit_cli.output import FAILED, PASSED, echo, print_json, say
+from fairkit_cli.terminal.output import FAILED, PASSED, echo, print_json, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,9 +76,9 @@ def attest(
     from fairkit.endpoints import attest as run
     from fairkit.support.files import check_writable, write_atomic
     from fairkit_cli.config import load_config
-    from fairkit_cli.passphrases import load_signers
     from fairkit_cli.progress import progress_bar
     from fairkit_cli.subject import load_model
+    from fairkit_cli.terminal.passphrases import load_signers
     from fairkit_registry.evidence.attestations import sign_attestation
 
     if bool(keys) != (output is not None):

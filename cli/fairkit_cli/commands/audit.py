@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fairkit_cli import options as opt
-from fairkit_cli.output import exit_code, record_text, write
 from fairkit_cli.packs import PackName, asked_by
+from fairkit_cli.terminal.output import exit_code, record_text, write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

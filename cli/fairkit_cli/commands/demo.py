@@ -13,7 +13,7 @@ import typer
 
 from fairkit.errors import DataError
 from fairkit_cli.options import option
-from fairkit_cli.output import BUG, echo
+from fairkit_cli.terminal.output import BUG, echo
 
 TRAIN_ROWS, TEST_ROWS = 20_000, 10_000
 ROLES = {"label": "decision", "favorable": "approved", "sensitive": ["sex"], "drop": ["would_repay"]}

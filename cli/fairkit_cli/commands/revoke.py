@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fairkit_cli import options as opt
-from fairkit_cli.interrupts import finished
-from fairkit_cli.output import echo, print_json
+from fairkit_cli.terminal.interrupts import finished
+from fairkit_cli.terminal.output import echo, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +55,7 @@ def revoke(
     Hand the list to those who verify: `fairkit verify --revocations FILE`, `fairkit registry revocations FILE`.
     """
     from fairkit.support.files import check_writable, write_atomic
-    from fairkit_cli.passphrases import load_signers
+    from fairkit_cli.terminal.passphrases import load_signers
     from fairkit_registry.evidence import revocations
     from fairkit_registry.evidence.revoked import remembered, seen
 

@@ -9,8 +9,8 @@ import typer
 
 from fairkit.errors import ParameterError
 from fairkit_cli import options as opt
-from fairkit_cli.compared import is_report, of_reports, of_tables, own_features
-from fairkit_cli.output import record_text, write
+from fairkit_cli.commands.compared import is_report, of_reports, of_tables, own_features
+from fairkit_cli.terminal.output import record_text, write
 
 if TYPE_CHECKING:
     from fairkit.results.comparisons import Comparison
@@ -73,7 +73,7 @@ def compare(
     from fairkit.data.predictions import PredictionRoles
     from fairkit.models.columns import PredictedColumns
     from fairkit.support.files import check_writable
-    from fairkit_cli.audit import drawing
+    from fairkit_cli.commands.audit import drawing
     from fairkit_cli.config import load_config
     from fairkit_cli.progress import progress_bar
     from fairkit_cli.subject import load_model

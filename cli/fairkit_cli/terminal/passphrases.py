@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fairkit.errors import FairkitError
-from fairkit_cli.output import say
+from fairkit_cli.terminal.output import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

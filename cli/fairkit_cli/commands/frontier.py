@@ -10,7 +10,7 @@ import typer
 
 from fairkit.errors import ParameterError
 from fairkit_cli import options as opt
-from fairkit_cli.output import INCONCLUSIVE, INTERRUPTED, PASSED, exit_code, record_text, say, write
+from fairkit_cli.terminal.output import INCONCLUSIVE, INTERRUPTED, PASSED, exit_code, record_text, say, write
 
 if TYPE_CHECKING:
     from fairkit.frontiers.record import Frontier
@@ -170,7 +170,7 @@ def frontier(
     from fairkit.frontiers.run import frontier as run
     from fairkit.frontiers.run import own_auditor
     from fairkit.support.files import check_writable, write_atomic
-    from fairkit_cli.audit import drawing
+    from fairkit_cli.commands.audit import drawing
     from fairkit_cli.config import load_config
     from fairkit_cli.progress import progress_bar
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from fairkit_cli import options as opt
-from fairkit_cli.interrupts import finished
-from fairkit_cli.output import echo, exit_code, print_json, say, write
 from fairkit_cli.packs import PackName, asked_by
+from fairkit_cli.terminal.interrupts import finished
+from fairkit_cli.terminal.output import echo, exit_code, print_json, say, write
 
 if TYPE_CHECKING:
     from fairkit_cli.subject import Subject
@@ -41,7 +41,7 @@ def new_key(
     PATH is encrypted with a passphrase: the first line of the file that FAIRKIT_KEY_PASSPHRASE_FILE names, else
     asked for on the terminal. Without either, as in a build, it is written without encryption, and a note says so.
     """
-    from fairkit_cli.passphrases import choose
+    from fairkit_cli.terminal.passphrases import choose
     from fairkit_registry.evidence.signers import check_new, new_key_pair
 
     check_new(path)  # before somebody types a passphrase
@@ -100,9 +100,9 @@ def certify(
     """Audit a model, or a table of decisions, and sign what is found, whatever the verdict; the exit code tells it."""
     from fairkit.support.files import check_writable, write_atomic
     from fairkit_cli.config import load_config
-    from fairkit_cli.passphrases import load_signers
     from fairkit_cli.progress import progress_bar
     from fairkit_cli.subject import chosen
+    from fairkit_cli.terminal.passphrases import load_signers
     from fairkit_registry.evidence.certifying import certify as run
     from fairkit_registry.evidence.sequence import SequenceFolder
     from fairkit_registry.evidence.tables import read_file as read_statement_file

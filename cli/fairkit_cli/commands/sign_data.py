@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fairkit_cli import options as opt
-from fairkit_cli.output import echo, print_json
+from fairkit_cli.terminal.output import echo, print_json
 
 
 def sign_data(
@@ -29,7 +29,7 @@ def sign_data(
     """
     from fairkit.data.dataset import load_data
     from fairkit.support.files import check_writable, write_atomic
-    from fairkit_cli.passphrases import load_signers
+    from fairkit_cli.terminal.passphrases import load_signers
     from fairkit_registry.evidence.tables import read_statement, sign_table
 
     secrets = load_signers(keys, insecure=insecure_key)  # before the table, which may be large

@@ -9,7 +9,7 @@ import typer
 
 from fairkit.errors import ConfigError
 from fairkit.support.escaping import toml_text
-from fairkit_cli.output import say
+from fairkit_cli.terminal.output import say
 from fairkit_cli.text.plain import shown
 
 if TYPE_CHECKING:
