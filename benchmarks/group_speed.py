@@ -82,6 +82,10 @@ def _batch(columns: dict[str, np.ndarray], part: slice) -> Any:
         favorable=columns["outcome"][part] == 1,
         label=columns["outcome"][part],
         weights=None,
+        clusters=None,
+        strata={},
+        probabilities={},
+        queries=None,
     )
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from fairkit.results.policy import Adjustment, Rule
 
 
+@plugins.listed_once()
 def audit(
     model: Any,
     data: Dataset | Any,

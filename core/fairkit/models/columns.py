@@ -242,8 +242,10 @@ class _ColumnScorer:
         return _within(numbers, column, "a probability (logits: say so with `score_kind` logit)")
 
     def _decisions(self, values: NDArray[Any]) -> Array:
-        cells = values.tolist()
-        return np.array([self._favorable[cell] for cell in cells], dtype=np.float64)
+        decided = np.full(len(values), np.nan)
+        for value, favorable in self._favorable.items():
+            decided[values == value] = favorable
+        return decided
 
     def _multiclass(self, columns: Columns) -> Predictions:
         roles = self.roles

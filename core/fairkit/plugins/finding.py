@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,8 +30,8 @@ _listed: ContextVar[list[Found] | None] = ContextVar("listed", default=None)
 
 @contextmanager
 def listed_once() -> Iterator[None]:
-    """Look for plugins once for all that is done inside: what is installed does not change in a command."""
-    before = _listed.set(_find())
+    """Look for plugins once for all that is done inside: what is installed does not change in a command or an audit."""
+    before = _listed.set(find())
     try:
         yield
     finally:
@@ -204,7 +204,7 @@ def source_of(scheme: str) -> type[DataSource] | None:
     PluginError
         The plugin of that name does not load, or two plugins have a source for the scheme.
     """
-    with listed_once() if _listed.get() is None else nullcontext():
+    with listed_once():
         named = [plugin.name for plugin in find() if plugin.name == scheme]
         others, failures = third_party()
         loaded = [load(name) for name in named[:1]] + others
