@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 from fairkit_cli.main import app
 from fairkit_registry.errors import ArchiveError, RegistryError, VerificationError
 from fairkit_registry.evidence.signers import new_key_pair
-from fairkit_registry.exchange import remote
+from fairkit_registry.exchange import pushing, remote
 from fairkit_registry.oci import address, blobs, credentials
 from fairkit_registry.oci.client import Client
 from fairkit_registry.policies import AliasPolicy
@@ -181,10 +181,10 @@ def same(a, b):
 
 
 def test_a_version_travels_with_its_evidence_and_is_promoted_there(credit, there, place, signer):
-    done = remote.push(credit, "credit@1", place)
+    done = pushing.push(credit, "credit@1", place)
     assert done.referrers == 1
     assert done.sent > 0
-    again = remote.push(credit, "credit@1", place)
+    again = pushing.push(credit, "credit@1", place)
     assert (again.digest, again.sent) == (done.digest, 0)
     pulled = remote.pull(there, place, trusted=[signer.public])
     assert pulled.new
@@ -201,9 +201,9 @@ def test_a_version_travels_with_its_evidence_and_is_promoted_there(credit, there
 
 def test_pushing_twice_uploads_nothing(credit, place, proxy):
     where = through(proxy, place)
-    remote.push(credit, "credit@1", where)
+    pushing.push(credit, "credit@1", where)
     proxy.seen.clear()
-    remote.push(credit, "credit@1", where)
+    pushing.push(credit, "credit@1", where)
     assert {method for method, _ in proxy.seen} <= {"HEAD", "GET", "PUT"}
     assert not [path for method, path in proxy.seen if method == "PUT" and "/blobs/" in path]
 
@@ -211,23 +211,23 @@ def test_pushing_twice_uploads_nothing(credit, place, proxy):
 def test_two_attaches_are_one_entry_and_what_is_not_about_the_model_is_refused(
     credit, place, certify, model, signer, tmp_path
 ):
-    remote.push(credit, "credit@1", place)
+    pushing.push(credit, "credit@1", place)
     second = certify(model(), verdict="fail")
-    remote.attach(place, [second])
-    remote.attach(place, [second])
+    pushing.attach(place, [second])
+    pushing.attach(place, [second])
     found = remote.look(place)
     assert len(found.certificates) == 2
     assert len(found.trusted([signer.public])[0]) == 2
     with pytest.raises(Exception, match="about another model"):
-        remote.attach(place, [certify(model(2.0))])
+        pushing.attach(place, [certify(model(2.0))])
     assert len(remote.look(place).certificates) == 2
 
 
 def test_a_stranger_who_can_push_adds_nothing_that_counts(
     credit, there, place, certify, model, signer, stranger
 ):
-    remote.push(credit, "credit@1", place)
-    remote.attach(place, [certify(model(), by=[stranger.secret], verdict="fail")])
+    pushing.push(credit, "credit@1", place)
+    pushing.attach(place, [certify(model(), by=[stranger.secret], verdict="fail")])
     good, refused = remote.look(place).trusted([signer.public])
     assert (len(good), len(refused)) == (1, 1)
     assert len(remote.pull(there, place, trusted=[signer.public]).version.certificates) == 1
@@ -241,7 +241,7 @@ def files_of(folder: Path) -> list[Path]:
 
 
 def test_a_flipped_byte_in_a_remote_blob_is_refused_and_leaves_nothing(credit, there, place, proxy, signer):
-    remote.push(credit, "credit@1", place)
+    pushing.push(credit, "credit@1", place)
 
     def flip(handler, status, headers, body):
         if handler.command == "GET" and "/blobs/" in handler.path and body:
@@ -260,7 +260,7 @@ def test_a_flipped_byte_in_a_remote_blob_is_refused_and_leaves_nothing(credit, t
 
 
 def test_a_manifest_or_a_list_that_was_exchanged_is_refused(credit, there, place, proxy):
-    done = remote.push(credit, "credit@1", place)
+    done = pushing.push(credit, "credit@1", place)
 
     def other(handler, status, headers, body):
         if handler.command == "GET" and "/manifests/" in handler.path and status == 200:
@@ -300,7 +300,7 @@ def test_a_registry_that_hangs_up_is_gone_on_with(credit, there, place, proxy, m
     proxy.meddle = hang_up
     credit.add("credit", model(3.0, width=400), certificates=[certify(model(3.0, width=400))])
     where = through(proxy, place)
-    remote.push(credit, "credit@2", where)
+    pushing.push(credit, "credit@2", where)
     assert hung["PATCH"] == 2
 
     def half(handler, status, headers, body):
@@ -360,7 +360,7 @@ def test_a_token_server_that_grants_only_what_was_asked(credit, there, place, pr
         return True
 
     proxy.meddle = guard
-    remote.push(credit, "credit@1", where)
+    pushing.push(credit, "credit@1", where)
     assert len(asked) > 1
     assert remote.pull(there, where).new
     (tmp_path / "docker" / "config.json").write_text("{}")
@@ -392,7 +392,7 @@ def test_basic_logins_and_helpers(credit, place, proxy, tmp_path, monkeypatch):
     config = tmp_path / "docker" / "config.json"
     for record in ({"credHelpers": {where.host: "tests"}}, {"credsStore": "tests"}):
         config.write_text(json.dumps(record))
-        remote.push(credit, "credit@1", where)
+        pushing.push(credit, "credit@1", where)
     config.write_text(json.dumps({"credHelpers": {where.host: "../evil"}}))
     with pytest.raises(RegistryError, match="are not understood"):
         remote.look(where)
@@ -405,7 +405,7 @@ def test_basic_logins_and_helpers(credit, place, proxy, tmp_path, monkeypatch):
 def test_logins_are_not_sent_elsewhere(credit, there, place, proxy, server, tmp_path):
     """A blob that is kept on another host is fetched from there, without the login."""
     where = through(proxy, place)
-    remote.push(credit, "credit@1", place)
+    pushing.push(credit, "credit@1", place)
     other = Proxy(server)
     told = []
 
@@ -487,7 +487,7 @@ def test_revocations_travel_and_are_heeded(credit, there, place, signer):
     one = revocations.Entry(kind="certificate", sha256=found.statement_sha256, reason="mislabelled", at=at)
     raw = revocations.issue(signer.secret, [one], previous=None, next_update=datetime(2036, 1, 1, tzinfo=UTC))
     credit.revoke([("list", raw)], [signer.public])
-    assert remote.push(credit, "credit@1", place).referrers == 2
+    assert pushing.push(credit, "credit@1", place).referrers == 2
     good, refused = remote.look(place).trusted([signer.public])
     assert good == []
     assert "mislabelled" in refused[0]
@@ -531,7 +531,7 @@ def test_an_oci_registry_in_place_of_a_folder_is_only_read(credit, place, signer
     monkeypatch.chdir(tmp_path)
     where = f"oci+http://{place.host}/{place.repository}"
     for tag in ("1", "2", "10", "production"):
-        remote.push(credit, "credit@1", address.parse(f"{where}/credit:{tag}"))
+        pushing.push(credit, "credit@1", address.parse(f"{where}/credit:{tag}"))
 
     def run(*arguments):
         return CliRunner().invoke(app, ["registry", *map(str, arguments), "--registry", where])
@@ -564,7 +564,7 @@ def test_an_oci_registry_in_place_of_a_folder_is_only_read(credit, place, signer
 KILLED = """
 import os, sys
 from pathlib import Path
-from fairkit_registry.exchange import remote
+from fairkit_registry.exchange import pushing, remote
 from fairkit_registry.oci import address, transport
 from fairkit_registry.store.registry import Registry
 
@@ -581,7 +581,7 @@ def counted(*arguments, **named):
 transport.Transport.request = counted
 with Registry(Path(sys.argv[2]), create=True) as store:
     where = address.parse(sys.argv[3])
-    remote.push(store, "credit@1", where) if sys.argv[1] == "push" else remote.pull(store, where)
+    pushing.push(store, "credit@1", where) if sys.argv[1] == "push" else remote.pull(store, where)
 """
 
 
@@ -589,7 +589,7 @@ with Registry(Path(sys.argv[2]), create=True) as store:
 def test_kill_9_leaves_nothing_half_visible(what, credit, place, tmp_path, signer):
     """The process is killed before its first request, its second, and so on, until it comes through."""
     if what == "pull":
-        remote.push(credit, "credit@1", place)
+        pushing.push(credit, "credit@1", place)
     folder = credit.path if what == "push" else tmp_path / "there"
     for number in range(0, 100, 2):
         done = subprocess.run(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from fairkit.errors import FairkitError
 from fairkit_cli import options as opt
 from fairkit_cli.packs import PackName, asked_by
 from fairkit_cli.terminal.interrupts import finished
@@ -85,6 +86,19 @@ def certify(
         str | None,
         opt.option("--timestamp", "URL", "Time-stamping authority (RFC 3161) to ask about each signature."),
     ] = None,
+    bundle: Annotated[
+        bool,
+        typer.Option(
+            "--bundle",
+            help="Write a Sigstore bundle (v0.3) around the certificate, for tools that look for one.",
+        ),
+    ] = False,
+    test_result: Annotated[
+        Path | None,
+        opt.option(
+            "--test-result", "FILE", "Also sign the verdict as an in-toto test result, for other tools."
+        ),
+    ] = None,
     columns: opt.DataOptions,
     predictions: opt.PredictionColumns = None,
     served: opt.EndpointOptions,
@@ -110,10 +124,15 @@ def certify(
 
     # before the audit, which may take long
     secrets = load_signers(keys, insecure=insecure_key)
+    if bundle and len(secrets) > 1:
+        raise FairkitError(
+            "--bundle takes one --key: a Sigstore bundle has exactly one signature; make one bundle for each key"
+        )
     if timestamp is not None:
         ask(timestamp, b"is anybody there")
     statements = [read_statement_file(path) for path in signed_data or ()]
-    check_writable(output)
+    for written in filter(None, (output, test_result)):
+        check_writable(written)
     settings = load_config(config)
     facts = opt.stated_facts(about, settings, dated=False)
     columns, conditions, typed = asked_by(pack, columns, conditions, typed, predictions, settings)
@@ -131,10 +150,16 @@ def certify(
             table_statements=statements,
             about=facts,
             timestamp=timestamp,
+            bundle=bundle,
             **where.arguments(),
         )
     finished()  # an interrupt from here on would say that there is no certificate, and there is one
     write_atomic(output, signed)
+    if test_result is not None:
+        from fairkit_registry.evidence import certificate as certificates
+        from fairkit_registry.evidence.summaries import test_result as verdict_of
+
+        write_atomic(test_result, verdict_of(signed, certificates.read(signed), secrets))
     if output_format == "json":
         print_json(report.to_dict())
     else:

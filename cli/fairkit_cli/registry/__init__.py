@@ -17,7 +17,7 @@ _COMMANDS = {
     "diff": "fairkit_cli.registry.versions:diff",
     "alias": "fairkit_cli.registry.aliases:alias",
     "promote": "fairkit_cli.registry.aliases:promote",
-    "verify": "fairkit_cli.registry.aliases:verify",
+    "verify": "fairkit_cli.registry.verifying:verify",
     "revocations": "fairkit_cli.registry.care:revocations",
     "export": "fairkit_cli.registry.care:export",
     "import": "fairkit_cli.registry.care:import_archive",

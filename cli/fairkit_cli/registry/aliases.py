@@ -1,4 +1,4 @@
-"""`fairkit registry alias`, `promote` and `verify`: which version a name means, and whether it may."""
+"""`fairkit registry alias` and `promote`: which version a name means, and whether it may."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from fairkit_cli.registry.common import (
     RegistryOption,
     load_keys,
     open_registry,
-    remote_of,
 )
 from fairkit_cli.terminal.output import echo, exit_code, print_json
 
@@ -257,39 +256,3 @@ def _print_decision(decision: Decision, *, dry_run: bool) -> None:
         echo(f"{word}: {decision.version.reference} was not promoted to {decision.alias.alias}")
     for reason in decision.reasons:
         echo(f"  {reason.kind}: {as_options(reason.text)}")
-
-
-def verify(
-    reference: Annotated[
-        str,
-        typer.Argument(
-            help="A version, NAME@ALIAS, an exported archive (a file), or oci://HOST/REPOSITORY:TAG."
-        ),
-    ],
-    key: KeysOption = None,
-    registry: RegistryOption = None,
-    output_format: opt.TableFormat = "table",
-) -> None:
-    """Check a version's file and certificates against keys that you trust.
-
-    Without --key the keys count that the model's aliases trust. NAME@ALIAS is also held against the
-    alias's policy again.
-    """
-    from fairkit_cli.registry import verify as registry_verify
-    from fairkit_cli.registry.remote import address_of
-    from fairkit_registry.oci.address import is_address
-
-    where = None if is_address(reference) else remote_of(registry)
-    if where is not None or is_address(reference):
-        address = reference if where is None else address_of(where, reference)
-        outcome = registry_verify.remote(address, load_keys(key))
-    elif Path(reference).is_file():
-        outcome = registry_verify.archive(Path(reference), load_keys(key))
-    else:
-        with open_registry(registry) as store:
-            outcome = registry_verify.version(store, reference, load_keys(key))
-    if output_format == "json":
-        print_json(outcome.to_dict())
-    else:
-        echo(*outcome.lines())
-    raise typer.Exit(outcome.code)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -25,6 +25,26 @@ AddressArgument = Annotated[
 def push(
     reference: Annotated[str, typer.Argument(help="The version, such as credit@3 or credit@production.")],
     address: AddressArgument,
+    *,
+    form: Annotated[
+        Literal["modelpack", "image"],
+        opt.option(
+            "--as",
+            "FORM",
+            "modelpack: the layer is the model; image: an image that Kubernetes can mount or unpack.",
+        ),
+    ] = "modelpack",
+    bom: Annotated[
+        bool, typer.Option("--bom", help="Attach the version's bill of materials (CycloneDX).")
+    ] = False,
+    mount: Annotated[
+        str | None,
+        opt.option(
+            "--mount",
+            "REPOSITORY",
+            "Another repository of the same registry, which may have the bytes already: they are not sent then.",
+        ),
+    ] = None,
     registry: RegistryOption = None,
     output_format: opt.TableFormat = "table",
 ) -> None:
@@ -33,12 +53,12 @@ def push(
     Logins are docker's (DOCKER_CONFIG, REGISTRY_AUTH_FILE, credential helpers). What is there is not sent again; the
     tag comes last.
     """
-    from fairkit_registry.exchange.remote import push as send
+    from fairkit_registry.exchange.pushing import push as send
     from fairkit_registry.oci.address import parse
 
     where = parse(address)
     with open_registry(registry) as store:
-        done = send(store, reference, where)
+        done = send(store, reference, where, form=form, bom=bom, mount=mount)
     _say_pushed(address, str(where.at(done.digest)), done.referrers, done.sent, output_format)
 
 
@@ -49,8 +69,8 @@ def attach(
     ],
     output_format: opt.TableFormat = "table",
 ) -> None:
-    """Attach certificates to a model that is in an OCI registry."""
-    from fairkit_registry.exchange.remote import attach as send
+    """Attach certificates, or signatures of OpenSSF Model Signing, to a model that is in an OCI registry."""
+    from fairkit_registry.exchange.pushing import attach as send
     from fairkit_registry.oci.address import parse
 
     where = parse(address)

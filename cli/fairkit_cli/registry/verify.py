@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fairkit_registry.evidence.certificate import Certificate
     from fairkit_registry.evidence.keys import PublicKey
     from fairkit_registry.evidence.revoked import Revocations
+    from fairkit_registry.evidence.signers import Signer
     from fairkit_registry.store.records import Version
     from fairkit_registry.store.registry import Registry
 
@@ -154,6 +155,25 @@ def _against_policy(registry: Registry, found: Version, alias: str) -> tuple[str
     return decision.verdict, [
         f"policy of {alias}: {one.kind}: {as_options(one.text)}" for one in decision.reasons
     ]
+
+
+def summarised(registry: Registry, reference: str, outcome: Outcome, signers: Sequence[Signer]) -> bytes:
+    """Sign an outcome as a verification summary: by the alias's policy where an alias was named."""
+    from fairkit_registry import names
+    from fairkit_registry.evidence.summaries import summary
+
+    wanted = names.parse(reference)
+    found = registry.version(wanted)
+    held = None if wanted.alias is None else registry.alias(wanted.name, wanted.alias)
+    verdict = "fail" if outcome.failed else "inconclusive" if outcome.doubts else outcome.verdict
+    return summary(
+        reference,
+        found.model,
+        verdict,
+        signers,
+        policy={"verify": "a certificate that holds"} if held is None else held.policy.to_dict(),
+        evidence=found.certificates,
+    )
 
 
 def archive(path: Path, keys: Sequence[PublicKey]) -> Outcome:

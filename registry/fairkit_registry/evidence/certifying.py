@@ -47,6 +47,7 @@ def certify(
     table_statements: Sequence[bytes] = (),
     about: Mapping[str, str] | None = None,
     timestamp: str | None = None,
+    bundle: bool = False,
 ) -> tuple[bytes, Report]:
     """Audit a model and sign what is found, whatever the verdict.
 
@@ -73,6 +74,8 @@ def certify(
         Facts that are signed as they are: ``{"intended_use": ..., "owner": ...}``.
     timestamp
         Address of the time-stamping authority (RFC 3161) to ask about every signature; None: nobody.
+    bundle
+        Whether to wrap the certificate in a Sigstore bundle, which takes one key.
 
     Returns
     -------
@@ -108,7 +111,8 @@ def certify(
             sequence=places,
             table_statements=table_statements,
         )
-        return signed if timestamp is None else stamped(signed, timestamp)
+        signed = signed if timestamp is None else stamped(signed, timestamp)
+        return dsse.Envelope.from_bytes(signed).to_bundle() if bundle else signed
 
     if sequence is None:
         return sign(()), report
@@ -127,7 +131,9 @@ def stamped(raw: bytes, url: str) -> bytes:
         The authority cannot be reached, or refuses.
     """
     envelope = dsse.Envelope.from_bytes(raw)
-    signatures = tuple(dataclasses.replace(one, timestamp=ask(url, one.sig)) for one in envelope.signatures)
+    signatures = tuple(
+        dataclasses.replace(one, timestamps=(ask(url, one.sig),)) for one in envelope.signatures
+    )
     return dataclasses.replace(envelope, signatures=signatures).to_bytes() + b"\n"
 
 

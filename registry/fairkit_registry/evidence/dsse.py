@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fairkit_registry.errors import CertificateError
+from fairkit_registry.evidence.bundles import encoded, is_bundle, unwrapped, wrapped
 from fairkit_registry.jsonio import StrictJsonError, canonical, read_object
 
 if TYPE_CHECKING:
@@ -31,18 +32,19 @@ def pae(payload_type: str, payload: bytes) -> bytes:
 class Signature:
     """One signature. The key id is a hint of the signer's and decides nothing.
 
-    `timestamp` is what a time-stamping authority answered about `sig` (RFC 3161, DER); nobody has checked it.
+    `timestamps` are what time-stamping authorities answered about `sig` (RFC 3161, DER); nobody has checked them.
     """
 
     sig: bytes
     keyid: str = ""
-    timestamp: bytes | None = None
+    timestamps: tuple[bytes, ...] = ()
 
-    def to_dict(self) -> dict[str, str]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the JSON form; readers of DSSE that know no timestamps ignore them."""
-        record = {"keyid": self.keyid, "sig": base64.b64encode(self.sig).decode("ascii")}
-        if self.timestamp is not None:
-            record["timestamp"] = base64.b64encode(self.timestamp).decode("ascii")
+        record: dict[str, Any] = {"keyid": self.keyid, "sig": encoded(self.sig)}
+        stamps = [encoded(one) for one in self.timestamps]
+        if stamps:
+            record["timestamp"] = stamps[0] if len(stamps) == 1 else stamps
         return record
 
 
@@ -54,19 +56,31 @@ class Envelope:
     payload_type: str
     signatures: tuple[Signature, ...]
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form, with base64 inside."""
+        return {
+            "payload": encoded(self.payload),
+            "payloadType": self.payload_type,
+            "signatures": [one.to_dict() for one in self.signatures],
+        }
+
     def to_bytes(self) -> bytes:
-        """Return the envelope as canonical JSON, with base64 inside."""
-        return canonical(
-            {
-                "payload": base64.b64encode(self.payload).decode("ascii"),
-                "payloadType": self.payload_type,
-                "signatures": [one.to_dict() for one in self.signatures],
-            }
-        )
+        """Return the envelope as canonical JSON."""
+        return canonical(self.to_dict())
+
+    def to_bundle(self) -> bytes:
+        """Return the envelope in a Sigstore bundle, as other tools look for it.
+
+        Raises
+        ------
+        CertificateError
+            It has several signatures.
+        """
+        return wrapped(self.to_dict(), self.signatures[0].keyid)
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> Envelope:
-        """Read an envelope; fields that it does not know are ignored, as the specification asks.
+        """Read an envelope, alone or in a Sigstore bundle; fields that it does not know are ignored.
 
         Raises
         ------
@@ -75,6 +89,7 @@ class Envelope:
         """
         try:
             record = read_object(raw)
+            record = unwrapped(record) if is_bundle(record) else record
             signatures = record["signatures"]
             if not isinstance(signatures, list) or not signatures:
                 raise CertificateError("not a certificate: the envelope has no signature")
@@ -107,11 +122,13 @@ def _signature(record: Any) -> Signature:
     if not isinstance(record, dict):
         raise CertificateError("not a certificate: a signature of the envelope is not an object")
     # It may carry a certificate or a key of its own; only pinned keys count, so neither is read.
-    stamp = record.get("timestamp")
+    stamps = record.get("timestamp", [])
     return Signature(
         sig=_decode(record["sig"], "signature"),
         keyid=_text(record.get("keyid", ""), "keyid"),
-        timestamp=None if stamp is None else _decode(stamp, "timestamp"),
+        timestamps=tuple(
+            _decode(one, "timestamp") for one in (stamps if isinstance(stamps, list) else [stamps])
+        ),
     )
 
 

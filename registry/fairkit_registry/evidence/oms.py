@@ -6,19 +6,18 @@ certificates do.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 from typing import TYPE_CHECKING
 
-from fairkit_registry.errors import KeyFileError
+from fairkit_registry.errors import CertificateError, KeyFileError
 from fairkit_registry.evidence import dsse
+from fairkit_registry.evidence.bundles import wrapped
 from fairkit_registry.evidence.statement import PAYLOAD_TYPE, statement
-from fairkit_registry.jsonio import canonical
+from fairkit_registry.jsonio import StrictJsonError, canonical, read_object
 
 if TYPE_CHECKING:
     from fairkit_registry.evidence.signers import Signer
 
-BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 TYPE = "https://model_signing/signature/v1.0"
 
 
@@ -60,17 +59,19 @@ def sign_model(name: str, sha256: str, signer: Signer) -> bytes:
         "resources": [{"name": ".", "algorithm": "sha256", "digest": sha256}],
     }
     payload = canonical(statement(name, subject, TYPE, predicate))
-    signature = signer.sign(dsse.pae(PAYLOAD_TYPE, payload))
-    bundle = {
-        "mediaType": BUNDLE,
-        "verificationMaterial": {
-            "publicKey": {"hint": hashlib.sha256(signer.public.pem.encode("ascii")).hexdigest()},
-            "tlogEntries": [],
-        },
-        "dsseEnvelope": {
-            "payload": base64.b64encode(payload).decode("ascii"),
-            "payloadType": PAYLOAD_TYPE,
-            "signatures": [{"sig": base64.b64encode(signature).decode("ascii"), "keyid": ""}],
-        },
-    }
-    return canonical(bundle) + b"\n"
+    signature = dsse.Signature(sig=signer.sign(dsse.pae(PAYLOAD_TYPE, payload)))
+    envelope = dsse.Envelope(payload=payload, payload_type=PAYLOAD_TYPE, signatures=(signature,))
+    # Model Signing compares the hint: the digest of the key's PEM, where our key ids are of its DER
+    return wrapped(envelope.to_dict(), hashlib.sha256(signer.public.pem.encode("ascii")).hexdigest())
+
+
+def signs_model(raw: bytes, sha256: str) -> bool:
+    """Tell whether bytes are a signature of this form over the file with this digest; by whom is not asked."""
+    try:
+        said = read_object(dsse.Envelope.from_bytes(raw).payload)
+        listed = (
+            [one["digest"] for one in said["predicate"]["resources"]] if said["predicateType"] == TYPE else []
+        )
+    except (CertificateError, StrictJsonError, KeyError, TypeError):
+        return False
+    return listed == [sha256]

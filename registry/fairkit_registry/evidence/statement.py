@@ -21,6 +21,18 @@ def statement(name: str, sha256: str, predicate_type: str, predicate: dict[str, 
     }
 
 
+def predicate_type(raw: bytes) -> str:
+    """Return the type of the predicate that an envelope or a bundle says it has; empty where there is none."""
+    from fairkit_registry.evidence.dsse import Envelope
+    from fairkit_registry.jsonio import StrictJsonError, read_object
+
+    try:
+        told = read_object(Envelope.from_bytes(raw).payload).get("predicateType")
+    except (CertificateError, StrictJsonError):
+        return ""
+    return told if isinstance(told, str) else ""
+
+
 def read_limited(path: Path, limit: int, *, what: str, too_large: str) -> bytes:
     """Read a file that may come from anybody.
 

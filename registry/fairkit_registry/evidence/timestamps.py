@@ -142,12 +142,12 @@ def proven(envelope: Envelope, keys: Sequence[PublicKey], roots: Sequence[str]) 
     stamped = [
         one
         for one in envelope.signatures
-        if one.timestamp is not None and any(key.verifies(one.sig, message) for key in keys)
+        if one.timestamps and any(key.verifies(one.sig, message) for key in keys)
     ]
     times, refused = [], []
-    for one in stamped:
+    for sig, token in [(one.sig, token) for one in stamped for token in one.timestamps]:
         try:
-            times.append(_time(one.timestamp or b"", one.sig, roots))
+            times.append(_time(token, sig, roots))
         except VerificationError as error:
             refused.append(str(error))
     if not times:

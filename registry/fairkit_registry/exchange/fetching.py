@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairkit_registry.exchange import modelpack
+from fairkit_registry.exchange.found import find
 from fairkit_registry.oci.client import Client
 
 if TYPE_CHECKING:
@@ -27,11 +27,11 @@ def fetch(address: Address, folder: Path) -> Path:
     from fairkit_registry.blobs import hash_file
 
     with Client(address) as client:
-        digest, size, _ = modelpack.model_layer(client.manifest(address.reference).content, address)
-        path = folder / f"{digest.removeprefix('sha256:')}.onnx"
+        found = find(client, address)
+        path = folder / f"{found.model}.onnx"
         if not path.is_file() or hash_file(path) != path.stem:
             folder.mkdir(parents=True, exist_ok=True)
             with replacing(path) as file:
-                for piece in client.blob(digest, size):
+                for piece in found.pieces(client):
                     file.write(piece)
         return path

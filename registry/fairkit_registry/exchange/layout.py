@@ -98,7 +98,7 @@ def _arrival(manifest: dict[str, Any], staged: Mapping[str, Staged]) -> Arrival:
     layers = manifest.get("layers")
     if not isinstance(layers, list):
         raise ArchiveError("the archive is refused: a manifest has no layers")
-    kinds = (archive.MODEL, archive.CERTIFICATE, archive.PUBLIC_KEY, archive.REVOCATIONS)
+    kinds = (archive.MODEL, *archive.CERTIFICATES, archive.PUBLIC_KEY, archive.REVOCATIONS)
     files: dict[str, list[Staged]] = {kind: [] for kind in kinds}
     for layer in layers:
         blob = _find(layer, staged, "layer")
@@ -110,7 +110,7 @@ def _arrival(manifest: dict[str, Any], staged: Mapping[str, Staged]) -> Arrival:
     return Arrival(
         **record_of(config),
         model=files[archive.MODEL][0],
-        certificates=tuple(files[archive.CERTIFICATE]),
+        certificates=tuple(one for kind in archive.CERTIFICATES for one in files[kind]),
         keys=tuple(files[archive.PUBLIC_KEY]),
         revocations=tuple(files[archive.REVOCATIONS]),
     )

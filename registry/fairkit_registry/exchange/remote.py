@@ -1,4 +1,4 @@
-"""Versions to and from OCI registries. What comes is staged and checked whole before the registry here changes."""
+"""Versions from OCI registries: what comes is staged and checked whole before the registry here changes."""
 
 from __future__ import annotations
 
@@ -7,39 +7,30 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from fairkit_registry.errors import ArchiveError, CertificateError, VerificationError
-from fairkit_registry.evidence.certificate import LARGEST_CERTIFICATE, check_subject, read_file, verify
-from fairkit_registry.evidence.keys import keyid_of
+from fairkit_registry.evidence.bundles import BUNDLE
+from fairkit_registry.evidence.certificate import LARGEST_CERTIFICATE, check_subject, verify
 from fairkit_registry.evidence.predicate import TYPE
 from fairkit_registry.evidence.revocations import LARGEST, read
 from fairkit_registry.evidence.revoked import remembered
+from fairkit_registry.evidence.statement import predicate_type
 from fairkit_registry.exchange import archive, modelpack
+from fairkit_registry.exchange.found import Found, find
 from fairkit_registry.exchange.importing import MOST_BYTES, take_in
 from fairkit_registry.exchange.layout import Arrival
 from fairkit_registry.oci.blobs import check_descriptor
 from fairkit_registry.oci.client import Client
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
+    from collections.abc import Sequence
 
     from fairkit_registry.evidence.certificate import Certificate
     from fairkit_registry.evidence.keys import PublicKey
     from fairkit_registry.evidence.revoked import Revocations
     from fairkit_registry.exchange.importing import Imported
     from fairkit_registry.oci.address import Address
-    from fairkit_registry.oci.client import Document
     from fairkit_registry.store.registry import Registry
 
 _MOST_REFERRERS = 1000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pushed:
-    """What a push did: the manifest's digest, how many files refer to it, and the bytes that had to be sent."""
-
-    digest: str
-    referrers: int
-    sent: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,66 +86,6 @@ class Remote:
         return good, refused
 
 
-def push(registry: Registry, reference: str, address: Address) -> Pushed:
-    """Put a version into an OCI registry, with its certificates and the revocation lists of its aliases' keys.
-
-    The tag comes last: until then nobody sees anything of it. What the registry has is not sent again.
-
-    Raises
-    ------
-    RegistryError
-        There is no such version, its file is damaged, or the registry does not take it.
-    """
-    version = registry.version(reference)
-    path = registry.model_path(version)
-    policies = [one.policy for one in registry.aliases(version.name)]
-    issuers = {keyid_of(pem) for policy in policies for pem in (*policy.keys, *policy.revokers)}
-    lists = [raw for keyid, raw in sorted(registry.revocations().items()) if keyid in issuers]
-    with Client(address) as client:
-        client.push_file(path, f"sha256:{version.model}", version.size)
-        content = modelpack.manifest(version, client.push_bytes(modelpack.config(version)))
-        made, _ = client.push_manifest(content)
-        files = [(archive.CERTIFICATE, registry.certificate(digest)) for digest in version.certificates]
-        files += [(archive.REVOCATIONS, raw) for raw in lists]
-        _refer(client, made, files)
-        if address.tag and not client.has_manifest(address.tag, made.digest):
-            client.push_manifest(content, address.tag)
-        return Pushed(digest=made.digest, referrers=len(files), sent=client.sent)
-
-
-def attach(address: Address, certificates: Sequence[Path]) -> Pushed:
-    """Attach certificates to a model that is in an OCI registry.
-
-    Raises
-    ------
-    CertificateError
-        One is none, or about another model. Nothing was attached then.
-    RegistryError
-        There is no such model, or the registry does not take them.
-    """
-    with Client(address) as client:
-        found = client.manifest(address.reference)
-        model = modelpack.model_layer(found.content, address)[0].removeprefix("sha256:")
-        files = []
-        for path in certificates:
-            raw = read_file(path)
-            check_subject(raw, model, where=str(path))
-            files.append((archive.CERTIFICATE, raw))
-        _refer(client, found, files)
-        return Pushed(digest=found.digest, referrers=len(files), sent=client.sent)
-
-
-def _refer(client: Client, subject: Document, files: Iterable[tuple[str, bytes]]) -> None:
-    there = {one.get("digest") for one in client.referrers(subject.digest)}
-    for kind, raw in files:
-        hints = {"in-toto.io/predicate-type": TYPE} if kind == archive.CERTIFICATE else {}
-        layer = client.push_bytes(raw)
-        client.push_bytes(b"{}")
-        content = modelpack.referrer(subject.descriptor, kind, layer, hints)
-        if modelpack.digest_of(content) not in there:
-            client.attach(content)
-
-
 def pull(
     registry: Registry, address: Address, *, name: str | None = None, trusted: Sequence[PublicKey] = ()
 ) -> Imported:
@@ -181,21 +112,20 @@ def pull(
         It cannot be read, or the registry here cannot be written.
     """
     with registry.staging() as staging, Client(address) as client:
-        found = client.manifest(address.reference)
-        digest, size, filename = modelpack.model_layer(found.content, address)
-        if size > MOST_BYTES:
-            raise ArchiveError(f"{address} has {size} bytes; at most {MOST_BYTES} are read")
-        model = staging.take(staging.blobs.stage(client.blob(digest, size)))
+        found = find(client, address)
+        if found.size > MOST_BYTES:
+            raise ArchiveError(f"{address} has {found.size} bytes; at most {MOST_BYTES} are read")
+        model = staging.take(staging.blobs.stage(found.pieces(client)))
         remote = _remote(client, found, address)
         arrival = Arrival(
-            **modelpack.record(client, found.content, address, filename),
+            **modelpack.record(client, found.manifest.content, address, found.filename),
             model=model,
             keys=(),
             certificates=tuple(staging.take(staging.blobs.stage([raw])) for raw in _kept(remote, trusted)),
             revocations=tuple(staging.take(staging.blobs.stage([raw])) for raw in remote.lists),
         )
         (imported,) = take_in(registry, [arrival], name=name, trusted=trusted)
-        return replace(imported, origin=str(address.at(found.digest)))
+        return replace(imported, origin=str(address.at(found.top.digest)))
 
 
 def _kept(remote: Remote, trusted: Sequence[PublicKey]) -> list[bytes]:
@@ -232,32 +162,32 @@ def look(address: Address, *, model: bool = True) -> Remote:
         It cannot be read.
     """
     with Client(address) as client:
-        found = client.manifest(address.reference)
-        digest, size, _ = modelpack.model_layer(found.content, address)
+        found = find(client, address)
         if model:
-            for _ in client.blob(digest, size):
+            for _ in found.pieces(client):
                 pass
         return _remote(client, found, address)
 
 
-def _remote(client: Client, found: Document, address: Address) -> Remote:
-    files: dict[str, list[tuple[str, bytes]]] = {archive.CERTIFICATE: [], archive.REVOCATIONS: []}
-    limits = {archive.CERTIFICATE: LARGEST_CERTIFICATE, archive.REVOCATIONS: LARGEST}
-    for layer in found.content["layers"]:  # an archive that was copied has them beside the model
+def _remote(client: Client, found: Found, address: Address) -> Remote:
+    limits = dict.fromkeys(archive.CERTIFICATES, LARGEST_CERTIFICATE) | {archive.REVOCATIONS: LARGEST}
+    files: dict[str, list[tuple[str, bytes]]] = {kind: [] for kind in limits}
+    for layer in found.manifest.content["layers"]:  # an archive that was copied has them beside the model
         if layer.get("mediaType") in files:
             raw = client.small(layer, limits[layer["mediaType"]])
             files[layer["mediaType"]].append((str(layer["digest"]), raw))
-    listed = client.referrers(found.digest)
+    listed = client.referrers(found.top.digest)
     if len(listed) > _MOST_REFERRERS:
         raise ArchiveError(f"{len(listed)} artifacts refer to {address}; at most {_MOST_REFERRERS} are read")
     for entry in listed:
         if entry.get("artifactType") in files:
-            kind, one, raw = _file(client, entry, found.digest, limits)
-            files[kind].append((one, raw))
+            kind, one, raw = _file(client, entry, found.top.digest, limits)
+            if kind != BUNDLE or predicate_type(raw) == TYPE:  # others sign models in this form too
+                files[kind].append((one, raw))
     return Remote(
-        digest=found.digest,
-        model=modelpack.model_layer(found.content, address)[0].removeprefix("sha256:"),
-        certificates=tuple(files[archive.CERTIFICATE]),
+        digest=found.top.digest,
+        model=found.model,
+        certificates=tuple(one for kind in archive.CERTIFICATES for one in files[kind]),
         lists=tuple(raw for _, raw in files[archive.REVOCATIONS]),
     )
 

@@ -47,8 +47,10 @@ class Blobs:
             raise self._transport.refuse(response, f"ask {self.address.host} for {digest}")
         return response.status_code == _OK
 
-    def push_file(self, path: Path, digest: str, size: int) -> None:
+    def push_file(self, path: Path, digest: str, size: int, *, mount: str | None = None) -> None:
         """Send a file as a blob, unless it is there; after an interruption it goes on where the registry stands.
+
+        With `mount`, another repository of the registry, the blob is taken from there where that has it.
 
         Raises
         ------
@@ -58,7 +60,10 @@ class Blobs:
         if self.has_blob(digest):
             return
         doing = f"push {digest[:19]} to {self.address.host}/{self.address.repository}"
-        location, start, lost = self._begin(doing), 0, 0
+        begun = self._begin(doing, {"mount": digest, "from": mount} if mount else {})
+        if begun is None:
+            return
+        location, start, lost = begun, 0, 0
         while start < size:
             stop = min(start + _PIECE, size)
             try:
@@ -92,7 +97,7 @@ class Blobs:
         digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
         if not self.has_blob(digest):
             doing = f"push {digest[:19]} to {self.address.host}/{self.address.repository}"
-            location = self._begin(doing)
+            location = self._begun(doing)
             url = f"{location}{'&' if '?' in location else '?'}digest={urllib.parse.quote(digest)}"
             headers = {"Content-Type": "application/octet-stream"}
             done = self._transport.request("PUT", url, content=content, headers=headers)
@@ -101,11 +106,18 @@ class Blobs:
             self.sent += len(content)
         return {"digest": digest, "size": len(content)}
 
-    def _begin(self, doing: str) -> str:
-        begun = self._transport.request("POST", f"{self._root}/blobs/uploads/")
+    def _begin(self, doing: str, asked: Mapping[str, str]) -> str | None:
+        """Begin an upload and return where it goes; None where the registry had the blob and took it from there."""
+        query = f"?{urllib.parse.urlencode(asked)}" if asked else ""
+        begun = self._transport.request("POST", f"{self._root}/blobs/uploads/{query}")
+        if begun.status_code == _CREATED and asked:
+            return None
         if begun.status_code != _ACCEPTED:
             raise self._transport.refuse(begun, doing)
         return self._place(begun)
+
+    def _begun(self, doing: str) -> str:
+        return self._begin(doing, {}) or ""
 
     def _place(self, response: httpx.Response) -> str:
         location = response.headers.get("location")
@@ -119,7 +131,7 @@ class Blobs:
         """Ask how much of an upload has arrived; where the registry has lost track of it, begin anew."""
         response = self._transport.request("GET", location)
         if response.status_code != _NO_CONTENT:
-            return self._begin(doing), 0
+            return self._begun(doing), 0
         found = _RANGE.fullmatch(response.headers.get("range", ""))
         arrived = int(found[1]) + 1 if found and found[1] != "0" else 0
         return self._place(response) if response.headers.get("location") else location, arrived

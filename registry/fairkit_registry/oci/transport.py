@@ -177,7 +177,8 @@ class Transport:
                 answer = self._client.post(realm, data=form | asked)
             else:
                 headers = {"Authorization": login.basic} if login else {}
-                answer = self._client.get(realm, params=asked, headers=headers)
+                params = asked | {"scope": asked["scope"].split(" ")} if "scope" in asked else asked
+                answer = self._client.get(realm, params=params, headers=headers)
         except self._httpx.HTTPError as error:
             raise LostError(f"cannot reach the token server {visible(realm)}: {_why(error)}") from None
         if answer.status_code != _OK:

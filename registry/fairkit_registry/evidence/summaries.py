@@ -1,0 +1,158 @@
+"""Statements in forms that others have settled, beside ours: in-toto test results, and verification summaries (VSA).
+
+They say less than a certificate does: that something passed or failed, by which policy. Tools that gate on them
+(policy engines of clusters and of build systems) read them without knowing fairkit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from fairkit_registry.errors import CertificateError, VerificationError
+from fairkit_registry.evidence import dsse
+from fairkit_registry.evidence.predicate import time_text
+from fairkit_registry.evidence.statement import PAYLOAD_TYPE, STATEMENT_TYPE, statement
+from fairkit_registry.jsonio import StrictJsonError, canonical, fingerprint, read_object
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from fairkit_registry.evidence.certificate import Certificate
+    from fairkit_registry.evidence.keys import PublicKey
+    from fairkit_registry.evidence.signers import Signer
+
+TEST_RESULT = "https://in-toto.io/attestation/test-result/v0.1"
+SUMMARY = "https://slsa.dev/verification_summary/v1"
+VERIFIER = "https://fairkit.dev/verifier/v1"
+"""Names what verified; it is a name, and nothing is ever fetched from it."""
+LEVEL = "FAIRKIT_POLICY"
+_NEITHER = "neither a test result nor a verification summary"
+_RESULTS = {"pass": "PASSED", "fail": "FAILED", "inconclusive": "WARNED"}
+
+
+def test_result(raw: bytes, certificate: Certificate, secrets: Sequence[Signer]) -> bytes:
+    """Sign what a certificate's policy came to, as an in-toto test result (v0.1).
+
+    Each rule of the policy is a test. An inconclusive one is a warning, as is an audit without a policy.
+
+    Parameters
+    ----------
+    raw
+        The certificate file, which the statement names by its digest.
+    certificate
+        What it says.
+    secrets
+        The keys to sign with.
+
+    Returns
+    -------
+    bytes
+        A DSSE envelope.
+    """
+    report = certificate.report
+    rules: dict[str, list[str]] = {"pass": [], "fail": [], "inconclusive": []}
+    for rule in report.policy:
+        limit = f"<= {rule.maximum:g}" if rule.maximum is not None else f">= {rule.minimum:g}"
+        place = f":{rule.place}" if rule.place else ""
+        rules[rule.verdict].append(f"{rule.metric}{place} {limit}")
+    body = {
+        "result": _RESULTS.get(report.verdict or "", "WARNED"),
+        "configuration": [
+            {"name": report.data.name, "digest": {"fairkitTableSha256": report.data.sha256}},
+            {"name": "certificate", "digest": {"sha256": hashlib.sha256(raw).hexdigest()}},
+        ],
+        "passedTests": rules["pass"],
+        "warnedTests": rules["inconclusive"],
+        "failedTests": rules["fail"],
+    }
+    subject = certificate.model_sha256 or report.data.sha256
+    return _signed(certificate.model_name, subject, TEST_RESULT, body, secrets)
+
+
+def summary(
+    reference: str,
+    model_sha256: str,
+    verdict: str | None,
+    secrets: Sequence[Signer],
+    *,
+    policy: Mapping[str, Any],
+    evidence: Sequence[str],
+    at: datetime | None = None,
+) -> bytes:
+    """Sign what a verification came to, as a verification summary (SLSA VSA v1).
+
+    Parameters
+    ----------
+    reference
+        The version or alias that was verified, such as ``credit@production``.
+    model_sha256
+        Of the ONNX file.
+    verdict
+        ``pass`` becomes PASSED, everything else FAILED: the form knows nothing between.
+    secrets
+        The verifier's keys.
+    policy
+        What was asked for; the summary has its digest.
+    evidence
+        Digests of the certificates that were looked at.
+    at
+        By default now.
+
+    Returns
+    -------
+    bytes
+        A DSSE envelope.
+    """
+    from importlib.metadata import version
+
+    passed = verdict == "pass"
+    body = {
+        "verifier": {"id": VERIFIER, "version": {"fairkit": version("fairkit")}},
+        "timeVerified": time_text(at or datetime.now(UTC)),
+        "resourceUri": f"urn:fairkit:{reference}",
+        "policy": {"uri": f"urn:fairkit:policy:{reference}", "digest": {"sha256": fingerprint(dict(policy))}},
+        "inputAttestations": [{"uri": f"sha256:{one}", "digest": {"sha256": one}} for one in evidence],
+        "verificationResult": "PASSED" if passed else "FAILED",
+        "verifiedLevels": [LEVEL] if passed else ["FAILED"],
+        "slsaVersion": "1.0",
+    }
+    return _signed(reference, model_sha256, SUMMARY, body, secrets)
+
+
+def _signed(name: str, sha256: str, kind: str, body: dict[str, Any], secrets: Sequence[Signer]) -> bytes:
+    return dsse.sign(canonical(statement(name, sha256, kind, body)), PAYLOAD_TYPE, secrets).to_bytes() + b"\n"
+
+
+def read(raw: bytes, trusted: Sequence[PublicKey], *, model_sha256: str | None = None) -> dict[str, Any]:
+    """Check a test result or a verification summary, and return its predicate with ``predicateType``.
+
+    Raises
+    ------
+    VerificationError
+        No trusted key signed it, or it is about another model.
+    CertificateError
+        It is neither.
+    """
+    envelope = dsse.Envelope.from_bytes(raw)
+    if not dsse.signers(envelope, trusted):
+        raise VerificationError("the statement is not signed by a key that you trust")
+    try:
+        said = read_object(envelope.payload)
+        kind = said["predicateType"]
+        if (envelope.payload_type, said["_type"]) != (PAYLOAD_TYPE, STATEMENT_TYPE) or kind not in (
+            TEST_RESULT,
+            SUMMARY,
+        ):
+            raise CertificateError(
+                f"neither a test result nor a verification summary: its predicate is of type {kind!r}"
+            )
+        (subject,) = said["subject"]
+        if model_sha256 not in (None, subject["digest"]["sha256"]):
+            raise VerificationError("the statement is about another model")
+        return {**said["predicate"], "predicateType": kind}
+    except (StrictJsonError, KeyError, TypeError, ValueError) as error:
+        if isinstance(error, CertificateError):
+            raise
+        raise CertificateError(f"{_NEITHER}: {error!r}") from None
