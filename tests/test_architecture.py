@@ -52,7 +52,7 @@ LAYERS: dict[str, list[set[str]]] = {
     ],
     "registry": [
         {"errors"},
-        {"blobs", "jsonio", "names", "onnxfile", "policies"},
+        {"blobs", "jsonio", "merkle", "names", "onnxfile", "policies"},
         {"evidence", "oci"},
         {"store"},
         {"promotion"},

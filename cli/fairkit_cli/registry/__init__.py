@@ -24,6 +24,9 @@ _COMMANDS = {
     "push": "fairkit_cli.registry.remote:push",
     "pull": "fairkit_cli.registry.remote:pull",
     "attach": "fairkit_cli.registry.remote:attach",
+    "checkpoint": "fairkit_cli.registry.log:checkpoint",
+    "prove": "fairkit_cli.registry.log:prove",
+    "verify-log": "fairkit_cli.registry.log:verify_log",
     "check": "fairkit_cli.registry.care:check",
     "gc": "fairkit_cli.registry.care:gc",
 }

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fairkit.support.files import write_atomic
-from fairkit_registry.errors import RegistryError, TamperedError
+from fairkit_registry import merkle
+from fairkit_registry.errors import CertificateError, RegistryError, TamperedError
+from fairkit_registry.evidence import checkpoints
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,11 +31,15 @@ class UnreadableError(RegistryError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """How many events a registry had, the digest of the newest of them, and who remembers it."""
+    """How many events a registry had, the digest of the newest of them, and who remembers it.
+
+    A head that was read from a signed checkpoint has the Merkle root over the events instead of the digest.
+    """
 
     events: int
     digest: str
     source: str = ""
+    root: bytes | None = None
 
     def check(self, digests: Sequence[str], folder: Path) -> None:
         """Refuse a log that does not continue this head.
@@ -50,7 +56,7 @@ class Head:
         TamperedError
             The log is shorter than it was, or another one.
         """
-        if self.events <= len(digests) and (self.events == 0 or digests[self.events - 1] == self.digest):
+        if self.events <= len(digests) and self._holds(digests[: self.events]):
             return
         what = (
             f"its log has {len(digests)} events, and had {self.events} before: the index is an older one, or was cut"
@@ -63,6 +69,11 @@ class Head:
             "--accept` takes the present state as the newest; nothing was changed"
         )
 
+    def _holds(self, digests: Sequence[str]) -> bool:
+        if self.root is not None:
+            return merkle.root(checkpoints.entries(digests)) == self.root
+        return not digests or digests[-1] == self.digest
+
     def to_bytes(self, folder: Path | None = None) -> bytes:
         """Return the file's content."""
         record = {"schema": SCHEMA, "events": self.events, "head": self.digest}
@@ -71,13 +82,19 @@ class Head:
 
 
 def parse(raw: bytes, source: str) -> Head:
-    """Read a head.
+    """Read a head, or a signed checkpoint, whose place is trusted as a head's is: the signature is not looked at.
 
     Raises
     ------
     RegistryError
         It is none.
     """
+    if checkpoints.is_note(raw):
+        try:
+            found = checkpoints.parse(raw, where=source)
+        except CertificateError as error:
+            raise RegistryError(str(error)) from None
+        return Head(events=found.size, digest="", source=source, root=found.root)
     try:
         record = json.loads(raw.decode("utf-8"))
         events, digest = record["events"], record["head"]
@@ -159,7 +176,7 @@ class Heads:
             else:
                 found.append(parse(own, str(path)))
         for text in self.witnesses:
-            raw = _fetched(text) if _is_url(text) else _content(Path(text))
+            raw = read_anywhere(text)
             if raw is not None:
                 found.append(parse(raw, text))
             elif not new:
@@ -180,7 +197,7 @@ class Heads:
         problem = None
         for path in (*self.own, *(Path(text) for text in self.witnesses if not _is_url(text))):
             try:
-                if force or _older(path, head):
+                if _replaceable(path, head, force=force):
                     if path in self.own:
                         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                     write_atomic(path, head.to_bytes(self.folder.resolve()))
@@ -194,14 +211,28 @@ class Heads:
             path.unlink(missing_ok=True)
 
 
-def _older(path: Path, head: Head) -> bool:
+def _replaceable(path: Path, head: Head, *, force: bool) -> bool:
+    """Tell whether a head may be written: over an older one, or with `force` any; never over a signed checkpoint."""
     raw = _content(path)
     if raw is None:
         return True
-    try:
-        return parse(raw, str(path)).events < head.events
-    except RegistryError:
+    if checkpoints.is_note(raw):
         return False
+    try:
+        return force or parse(raw, str(path)).events < head.events
+    except RegistryError:
+        return force
+
+
+def read_anywhere(text: str) -> bytes | None:
+    """Return the bytes of a file, None where it is missing, or of an https address.
+
+    Raises
+    ------
+    RegistryError
+        It cannot be read, or is too large.
+    """
+    return _fetched(text) if _is_url(text) else _content(Path(text))
 
 
 def _lies_in(path: Path, folder: Path) -> bool:

@@ -106,6 +106,17 @@ class ReadableRegistry(OpenRegistry):
                 tables.refuse_unknown(connection, name)
             return events.read(connection, name, limit=limit)
 
+    def digests(self) -> list[str]:
+        """Return the digest of every event, the oldest first, after hashing the whole chain again.
+
+        Raises
+        ------
+        TamperedError
+            The chain does not hold.
+        """
+        with self.index.read() as connection:
+            return events.digests(connection)
+
     def certificates(self, *, model: str | None = None) -> tuple[str, ...]:
         """Return the digest of every certificate, of all models or of the versions with this file, in any order."""
         with self.index.read() as connection:

@@ -1,0 +1,268 @@
+"""`fairkit registry checkpoint`, `prove` and `verify-log`: signed heads of the log, and proofs about it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fairkit.errors import FairkitError
+from fairkit_cli import options as opt
+from fairkit_cli.output import FAILED, INCONCLUSIVE, PASSED, echo, print_json
+from fairkit_cli.registry.common import RegistryOption, load_keys, open_registry
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fairkit_registry.evidence.checkpoints import Checkpoint
+    from fairkit_registry.evidence.keys import PublicKey
+    from fairkit_registry.evidence.logproofs import Consistency
+    from fairkit_registry.store.events import Event
+    from fairkit_registry.store.registry import Registry
+
+
+def checkpoint(
+    *,
+    key: Annotated[
+        str, opt.option("--key", "FILE", "The log's secret key (ed25519), or NAME:... of a plugin.")
+    ],
+    insecure_key: opt.InsecureKey = False,
+    output: Annotated[
+        Path,
+        opt.option(
+            "--output", "FILE", "The checkpoint; one that is there must be of this log, and is replaced."
+        ),
+    ],
+    origin: Annotated[
+        str | None,
+        opt.option(
+            "--origin",
+            "NAME",
+            "The log's name, as example.org/models; default: as before, or by its first event.",
+        ),
+    ] = None,
+    registry: RegistryOption = None,
+    output_format: opt.TableFormat = "table",
+) -> None:
+    """Sign how many events the log has and their Merkle root (C2SP checkpoint); publish it where others keep it.
+
+    Any copy of it is a witness: `--witness FILE|URL` of every command holds the log against it.
+    """
+    from fairkit.support.files import check_writable, write_atomic
+    from fairkit_cli.passphrases import load_signers
+    from fairkit_registry.errors import VerificationError
+    from fairkit_registry.evidence import checkpoints
+
+    (signer,) = load_signers([key], insecure=insecure_key)
+    check_writable(output)
+    with open_registry(registry) as store:
+        digests = store.digests()
+    if not digests:
+        raise FairkitError("the log has no event yet: there is nothing to sign")
+    leaves = checkpoints.entries(digests)
+    before = output.read_bytes() if output.is_file() else None
+    try:
+        if before is not None:
+            known = checkpoints.verify(before, [signer.public], where=str(output), origin=origin)
+            checkpoints.check_follows(known, leaves, where=str(output))
+            origin = known.origin
+    except VerificationError as error:
+        echo(f"refused: {error}")
+        raise typer.Exit(FAILED) from None
+    name = origin or f"fairkit.registry/{digests[0][:16]}"
+    note = checkpoints.sign(name, leaves, signer)
+    write_atomic(output, note.encode())
+    found = checkpoints.parse(note)
+    told = checkpoints.verifier_key(name, signer.public)
+    if output_format == "json":
+        print_json({"checkpoint": str(output), **_record(found), "verifier_key": told})
+        return
+    echo(f"{output}: {found.shown}", f"  verifier key {told}")
+
+
+def _record(found: Checkpoint) -> dict[str, Any]:
+    return {"origin": found.origin, "events": found.size, "root": found.root.hex()}
+
+
+def prove(
+    what: Annotated[
+        str | None,
+        typer.Argument(
+            help="An event's number; or NAME@VERSION: its arrival; or NAME@ALIAS: its last promotion."
+        ),
+    ] = None,
+    *,
+    note: Annotated[str, opt.option("--checkpoint", "FILE|URL", "The checkpoint that the proof is about.")],
+    old: Annotated[
+        str | None,
+        opt.option("--old", "FILE|URL", "Prove that the log goes on from this older checkpoint instead."),
+    ] = None,
+    output: Annotated[Path, opt.option("--output", "FILE", "The proof.")],
+    registry: RegistryOption = None,
+    output_format: opt.TableFormat = "table",
+) -> None:
+    """Prove to others that an event is in the log of a checkpoint, or that a log went on from an older one.
+
+    `fairkit registry verify-log` checks the proof without the registry, as do other tools for C2SP logs.
+    """
+    from fairkit.support.files import check_writable, write_atomic
+    from fairkit_registry.errors import VerificationError
+    from fairkit_registry.evidence import checkpoints, logproofs
+
+    if (what is None) == (old is None):
+        raise FairkitError(
+            "say what to prove: an event (12, credit@3 or credit@production), or --old CHECKPOINT"
+        )
+    raw = _read(note)
+    head = checkpoints.parse(raw, where=note)
+    before = None if old is None else checkpoints.parse(_read(old), where=old)
+    check_writable(output)
+    with open_registry(registry) as store:
+        leaves = checkpoints.entries(store.digests())
+        try:
+            checkpoints.check_follows(head, leaves, where=note)
+            if before is not None:
+                checkpoints.check_follows(before, leaves, where=str(old))
+        except VerificationError as error:
+            echo(f"refused: {error}")
+            raise typer.Exit(FAILED) from None
+        leaves, text = leaves[: head.size], raw.decode("utf-8")
+        if before is not None:
+            if before.size > head.size:
+                raise FairkitError(
+                    f"{old} has {before.size} events and {note} has {head.size}: change the two"
+                )
+            proof, shown = logproofs.prove_growth(before.size, leaves, text), f"from {before.size} events"
+        else:
+            event = _event(store, str(what))
+            if event.seq > head.size:
+                raise FairkitError(
+                    f"event {event.seq} is newer than the checkpoint, which has {head.size}: make a new one"
+                )
+            proof = logproofs.prove_event(event.to_dict(), leaves, text)
+            shown = f"event {event.seq}, {event.action} {event.name or ''}".rstrip()
+    write_atomic(output, proof.encode())
+    if output_format == "json":
+        print_json({"proof": str(output), "proves": shown, **_record(head)})
+        return
+    echo(f"{output}: {shown}, in {head.shown}")
+
+
+def _read(text: str) -> bytes:
+    from fairkit_registry.store.heads import read_anywhere
+
+    raw = read_anywhere(text)
+    if raw is None:
+        raise FairkitError(f"there is no file {text}")
+    return raw
+
+
+def _event(store: Registry, what: str) -> Event:
+    """Return the event that a number, a version or an alias means."""
+    from fairkit_registry import names
+
+    if what.isdecimal():
+        found = [one for one in store.log() if one.seq == int(what)]
+        wanted = f"event {what}"
+    else:
+        asked = names.parse(what)
+        version = store.version(asked)
+        wanted = f"event about {what}"
+        found = [
+            one
+            for one in store.log(asked.name)
+            if (
+                asked.alias is None
+                and one.action in ("add", "import")
+                and one.body["version"] == version.version
+            )
+            or (asked.alias is not None and one.action == "promote" and one.body["alias"] == asked.alias)
+        ]
+    if not found:
+        raise FairkitError(f"the log has no {wanted}; `fairkit registry log` lists them")
+    return found[0]
+
+
+def verify_log(
+    files: Annotated[
+        list[str],
+        typer.Argument(metavar="FILE|URL...", help="Checkpoints and proofs, from wherever you got them."),
+    ],
+    *,
+    key: Annotated[list[Path], opt.option("--key", "PUB", "The log's public key (repeatable).")],
+    output_format: opt.TableFormat = "table",
+) -> None:
+    """Check checkpoints and proofs of a log, without the registry: signatures, proofs, and that there is one history.
+
+    Two checkpoints of different sizes need a proof between them (`fairkit registry prove --old`); exit code 3 without.
+    """
+    from fairkit_registry.errors import VerificationError
+
+    trusted = load_keys(key)
+    raws = [(name, _read(name)) for name in dict.fromkeys(files)]
+    held: list[str] = []
+    doubts: list[str] = []
+    failed = None
+    try:
+        _check(raws, trusted, held, doubts)
+    except VerificationError as error:
+        failed = str(error)
+    code = FAILED if failed else INCONCLUSIVE if doubts else PASSED
+    if output_format == "json":
+        print_json({"verified": failed is None, "held": held, "doubts": doubts, "failed": failed})
+    else:
+        echo("refused" if failed else "not decided" if doubts else "verified")
+        echo(*(f"  holds: {text}" for text in held), *(f"  cannot be decided: {text}" for text in doubts))
+        if failed:
+            echo(f"  does not hold: {failed}")
+    raise typer.Exit(code)
+
+
+def _check(
+    raws: Sequence[tuple[str, bytes]], trusted: Sequence[PublicKey], held: list[str], doubts: list[str]
+) -> None:
+    """Check all files together; what holds and what cannot be decided goes into the lists."""
+    from fairkit_registry.evidence import checkpoints, logproofs
+
+    heads: dict[tuple[str, int], Checkpoint] = {}
+    grown: list[tuple[Consistency, Checkpoint]] = []
+    for name, raw in raws:
+        if checkpoints.is_note(raw):
+            head = checkpoints.verify(raw, trusted, where=name)
+            held.append(f"{name}: {head.shown}, signed")
+        else:
+            proof = logproofs.read_proof(raw)
+            head = checkpoints.verify(proof.note, trusted, where=f"the checkpoint in {name}")
+            if isinstance(proof, logproofs.Inclusion):
+                logproofs.check_inclusion(proof, head)
+                event = proof.event
+                what = f"event {proof.index + 1} is {event.get('action')} {event.get('name') or ''}".rstrip()
+                held.append(f"{name}: {what} at {event.get('at')}, in {head.shown}")
+            else:
+                grown.append((proof, head))
+        known = heads.setdefault((head.origin, head.size), head)
+        if known.root != head.root:
+            raise checkpoints.forked(known, head)
+    linked = set()
+    for proof, head in grown:
+        old = heads.get((head.origin, proof.old))
+        if old is None:
+            doubts.append(f"a proof goes on from {proof.old} events: name the checkpoint of that size too")
+            continue
+        logproofs.check_growth(proof, old, head)
+        linked.add((head.origin, old.size, head.size))
+        held.append(f"the log of {head.size} events goes on from that of {old.size}")
+    doubts += _unlinked(sorted(heads), linked)
+
+
+def _unlinked(heads: Sequence[tuple[str, int]], linked: set[tuple[str, int, int]]) -> list[str]:
+    """Say which checkpoints of a log no proof joins to the next larger one."""
+    found = []
+    for (origin, old), (other, new) in pairwise(heads):
+        if origin == other and not any(o == origin and a <= old and b >= new for o, a, b in linked):
+            found.append(
+                f"whether the log of {new} events goes on from that of {old}: ask for `fairkit registry prove --old`"
+            )
+    return found
