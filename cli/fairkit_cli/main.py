@@ -49,6 +49,7 @@ _COMMANDS = {
     "sign-data": "fairkit_cli.commands.sign_data:sign_data",
     "verify": "fairkit_cli.commands.verify:verify",
     "key": "fairkit_cli.commands.certify:key",
+    "policy": "fairkit_cli.commands.policy:app",
     "registry": "fairkit_cli.registry:app",
     "plugins": "fairkit_cli.plugins:app",
     "watch": "fairkit_cli.watch:app",

@@ -46,6 +46,8 @@ class AliasPolicy:
         PEM of the public keys whose revocation lists count against every signature, as when the auditor's key is lost.
     timestamp_roots
         PEM of the roots of time-stamping authorities, of which one must have stamped a certificate; empty: none must.
+    pre_registered
+        Whether the audit's policy, table and settings must have been locked, and registered, before the model came.
     """
 
     rules: tuple[Mapping[str, Any], ...] = ()
@@ -62,6 +64,7 @@ class AliasPolicy:
     sequential: bool = False
     revokers: tuple[str, ...] = ()
     timestamp_roots: tuple[str, ...] = ()
+    pre_registered: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -80,6 +83,7 @@ class AliasPolicy:
             "sequential": self.sequential,
             "revokers": list(self.revokers),
             "timestamp_roots": list(self.timestamp_roots),
+            "pre_registered": self.pre_registered,
         }
 
     @classmethod
@@ -100,4 +104,5 @@ class AliasPolicy:
             sequential=record.get("sequential", False),
             revokers=tuple(record.get("revokers", ())),
             timestamp_roots=tuple(record.get("timestamp_roots", ())),
+            pre_registered=record.get("pre_registered", False),
         )

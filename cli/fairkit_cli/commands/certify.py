@@ -93,6 +93,14 @@ def certify(
             help="Write a Sigstore bundle (v0.3) around the certificate, for tools that look for one.",
         ),
     ] = False,
+    lock: Annotated[
+        Path | None,
+        opt.option(
+            "--lock",
+            "FILE",
+            "Audit by this policy lock: policy, settings and table are its own (give --data only).",
+        ),
+    ] = None,
     test_result: Annotated[
         Path | None,
         opt.option(
@@ -113,6 +121,7 @@ def certify(
 ) -> None:
     """Audit a model, or a table of decisions, and sign what is found, whatever the verdict; the exit code tells it."""
     from fairkit.support.files import check_writable, write_atomic
+    from fairkit_cli.commands.policy import by_lock, check_alone
     from fairkit_cli.config import load_config
     from fairkit_cli.progress import progress_bar
     from fairkit_cli.subject import chosen
@@ -136,9 +145,14 @@ def certify(
     settings = load_config(config)
     facts = opt.stated_facts(about, settings, dated=False)
     columns, conditions, typed = asked_by(pack, columns, conditions, typed, predictions, settings)
-    subject = chosen(model, predictions, settings, served)
-    dataset = subject.dataset(columns, settings, conditions)
-    told = _settings(opt.audit_settings(typed, settings), dataset.roles.to_dict(), subject)
+    if lock is None:
+        subject = chosen(model, predictions, settings, served)
+        dataset = subject.dataset(columns, settings, conditions)
+        told = _settings(opt.audit_settings(typed, settings), dataset.roles.to_dict(), subject)
+    else:
+        check_alone(columns, conditions, typed, served, predictions=predictions, pack=pack)
+        told, dataset = by_lock(lock, columns)
+        subject = chosen(model, None, settings)
     with progress_bar() as progress:
         signed, report = run(
             subject.model,
@@ -151,6 +165,7 @@ def certify(
             about=facts,
             timestamp=timestamp,
             bundle=bundle,
+            policy_lock=None if lock is None else lock.read_bytes(),
             **where.arguments(),
         )
     finished()  # an interrupt from here on would say that there is no certificate, and there is one

@@ -169,6 +169,7 @@ def _check(
         if recompute and model is None and found.model_sha256 is not None:
             raise FairkitError("--recompute needs --model too: the certificate is about a model")
         checked.held += tuple(_signed_tables(found, trusted))
+        checked.held += tuple(_locked(found, trusted))
         # a query is asked once, for the digest and for the numbers
         table = None if data is None else open_source(data)
         if table is not None:
@@ -202,6 +203,21 @@ def _signed_tables(found: Certificate, trusted: list[Any]) -> Iterator[str]:
             continue
         purpose = f": {one.purpose}" if one.purpose else ""
         yield f"the table {one.name} signed by {', '.join(keyid[:16] for keyid in one.keyids)}{purpose}"
+
+
+def _locked(found: Certificate, trusted: list[Any]) -> Iterator[str]:
+    """Say whether a trusted key has locked the policy beforehand; that the audit is the lock's was checked already."""
+    from fairkit_registry.errors import CertificateError
+    from fairkit_registry.evidence.locks import verify_lock
+
+    if found.policy_lock is None:
+        return
+    try:
+        lock = verify_lock(found.policy_lock, trusted)
+    except CertificateError:
+        return
+    keys = ", ".join(keyid[:16] for keyid in lock.keyids)
+    yield f"by the policy lock {lock.statement_sha256[:12]} of {lock.locked_at:%Y-%m-%d %H:%M} UTC, signed by {keys}"
 
 
 def _check_data(checked: _Checked, found: Certificate, data: Source) -> None:

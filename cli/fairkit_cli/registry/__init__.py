@@ -16,6 +16,7 @@ _COMMANDS = {
     "log": "fairkit_cli.registry.versions:log",
     "diff": "fairkit_cli.registry.versions:diff",
     "alias": "fairkit_cli.registry.aliases:alias",
+    "lock": "fairkit_cli.registry.locking:lock",
     "promote": "fairkit_cli.registry.aliases:promote",
     "verify": "fairkit_cli.registry.verifying:verify",
     "revocations": "fairkit_cli.registry.care:revocations",

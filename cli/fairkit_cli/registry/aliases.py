@@ -97,6 +97,14 @@ def alias(
             help="Root of a time-stamping authority of which one must have stamped the certificate (repeatable).",
         ),
     ] = None,
+    pre_registered: Annotated[
+        bool | None,
+        typer.Option(
+            "--pre-registered/--any-policy",
+            help="Whether policy, table and settings must have been locked (`fairkit policy lock`) before the model "
+            "came.",
+        ),
+    ] = None,
     open_: Annotated[
         bool | None, typer.Option("--open/--closed", help="Open: no certificate needed.")
     ] = None,
@@ -123,6 +131,7 @@ def alias(
         "data_keys": None if data_key is None else tuple(one.pem for one in load_keys(data_key)),
         "sequential": sequential,
         "timestamp_roots": None if timestamp_root is None else read_roots(timestamp_root),
+        "pre_registered": pre_registered,
         "revokers": None if revoker is None else tuple(one.pem for one in load_keys(revoker)),
     }
     given = {part: value for part, value in changes.items() if value is not None}

@@ -10,8 +10,8 @@ import typer
 
 from fairkit.errors import FairkitError
 from fairkit_cli import options as opt
-from fairkit_cli.output import FAILED, INCONCLUSIVE, PASSED, echo, print_json
 from fairkit_cli.registry.common import RegistryOption, load_keys, open_registry
+from fairkit_cli.terminal.output import FAILED, INCONCLUSIVE, PASSED, echo, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +51,7 @@ def checkpoint(
     Any copy of it is a witness: `--witness FILE|URL` of every command holds the log against it.
     """
     from fairkit.support.files import check_writable, write_atomic
-    from fairkit_cli.passphrases import load_signers
+    from fairkit_cli.terminal.passphrases import load_signers
     from fairkit_registry.errors import VerificationError
     from fairkit_registry.evidence import checkpoints
 

@@ -9,8 +9,8 @@ import typer
 
 from fairkit.errors import FairkitError
 from fairkit_cli import options as opt
-from fairkit_cli.output import echo, print_json
 from fairkit_cli.registry.common import KeysOption, RegistryOption, load_keys, open_registry, remote_of
+from fairkit_cli.terminal.output import echo, print_json
 
 if TYPE_CHECKING:
     from fairkit_registry.evidence.signers import Signer
@@ -78,7 +78,7 @@ def _summary_signers(
 ) -> list[Signer]:
     """Open the verifier's keys, and refuse options that would say nothing."""
     from fairkit.support.files import check_writable
-    from fairkit_cli.passphrases import load_signers
+    from fairkit_cli.terminal.passphrases import load_signers
 
     if (summary is None) != (not keys):
         raise FairkitError(

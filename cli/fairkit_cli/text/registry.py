@@ -25,40 +25,41 @@ def columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 def policy(one: AliasPolicy) -> str:
     """Say in one line what an alias asks for."""
-    from fairkit_registry.evidence.keys import keyid_of
-
     if one.open:
         return "open: no certificate needed"
-    parts = [", ".join(f"key {keyid_of(pem)[:16]}" for pem in one.keys) or "no trusted key"]
+    parts = [_keys(one.keys) or "no trusted key"]
     for rule in one.rules:
         where = f":{rule['sensitive']}" if rule["sensitive"] else ""
         limit = f"<= {rule['max']:g}" if "max" in rule else f">= {rule['min']:g}"
         parts.append(f"{rule['metric']}{where} {limit}")
     if not one.rules:
         parts.append("certified verdict pass")
-    if one.max_age_days is not None:
-        parts.append(f"at most {one.max_age_days:g} days old")
-    if one.data:
-        parts.append("on data " + ", ".join(digest[:12] for digest in one.data))
-    if one.no_worse:
-        parts.append("not significantly worse than the current version in " + ", ".join(one.no_worse))
-    if one.settings:
-        shown = sorted(f"{name} = {setting(value)}" for name, value in one.settings.items())
-        parts.append("settings " + ", ".join(shown))
-    if one.min_rows is not None:
-        parts.append(f"at least {one.min_rows:,} rows in every group")
-    if one.data_keys:
-        parts.append(
-            "on a table signed by " + ", ".join(f"key {keyid_of(pem)[:16]}" for pem in one.data_keys)
-        )
-    if one.sequential:
-        parts.append("no number of the auditor's certificates missing")
-    if one.timestamp_roots:
-        parts.append("with a timestamp of a trusted authority")
-    if one.revokers:
-        parts.append("revocable by " + ", ".join(f"key {keyid_of(pem)[:16]}" for pem in one.revokers))
+    parts += [told for asked, told in _asked(one) if asked]
     parts += [f"check {name}" for name in one.checks]
     return "; ".join(parts)
+
+
+def _asked(one: AliasPolicy) -> list[tuple[object, str]]:
+    """Return each further condition with its words; those that are not asked are empty."""
+    settings = sorted(f"{name} = {setting(value)}" for name, value in one.settings.items())
+    return [
+        (one.max_age_days is not None, f"at most {one.max_age_days or 0:g} days old"),
+        (one.data, "on data " + ", ".join(digest[:12] for digest in one.data)),
+        (one.no_worse, "not significantly worse than the current version in " + ", ".join(one.no_worse)),
+        (settings, "settings " + ", ".join(settings)),
+        (one.min_rows is not None, f"at least {one.min_rows or 0:,} rows in every group"),
+        (one.data_keys, f"on a table signed by {_keys(one.data_keys)}"),
+        (one.sequential, "no number of the auditor's certificates missing"),
+        (one.timestamp_roots, "with a timestamp of a trusted authority"),
+        (one.pre_registered, "policy, table and settings locked before the model came"),
+        (one.revokers, f"revocable by {_keys(one.revokers)}"),
+    ]
+
+
+def _keys(pems: Sequence[str]) -> str:
+    from fairkit_registry.evidence.keys import keyid_of
+
+    return ", ".join(f"key {keyid_of(pem)[:16]}" for pem in pems)
 
 
 def setting(value: object) -> str:

@@ -19,6 +19,7 @@ from fairkit.results.findings import Report
 from fairkit_registry.errors import CertificateError, ContradictionError, VerificationError
 from fairkit_registry.evidence import dsse, predicate
 from fairkit_registry.evidence.diagnosis import explain_refusal
+from fairkit_registry.evidence.locks import check_kept, read_lock
 from fairkit_registry.evidence.revoked import Revocations, remembered
 from fairkit_registry.evidence.sequence import Place
 from fairkit_registry.evidence.statement import PAYLOAD_TYPE, STATEMENT_TYPE, read_limited
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from fairkit_registry.evidence.keys import PublicKey
+    from fairkit_registry.evidence.locks import PolicyLock
 
 LARGEST_CERTIFICATE = 16 << 20
 """Bytes of the largest certificate that is read."""
@@ -62,6 +64,8 @@ class Certificate:
         The certificate's number in the own sequence of each key that signed; empty in older ones.
     table_statements
         Signed statements about the table (`fairkit sign-data`) that came with it; nobody has checked them.
+    policy_lock
+        The policy lock that the audit was made by, where there was one; nobody has checked who signed it.
     proven_at
         Since when the signature is proven to exist, by a time-stamping authority of the caller's; None: not asked.
     keyids
@@ -83,6 +87,7 @@ class Certificate:
     verified: bool
     sequence: tuple[Place, ...] = ()
     table_statements: tuple[bytes, ...] = ()
+    policy_lock: bytes | None = None
     proven_at: datetime | None = None
 
     @property
@@ -299,6 +304,7 @@ def _interpret(
         report = Report.from_dict(body)
         sequence = tuple(Place.from_dict(place) for place in body.get("sequence", ()))
         table_statements = tuple(canonical(one) for one in body.get("tableStatements", ()))
+        policy_lock = canonical(body["policyLock"]) if "policyLock" in body else None
     except (DataError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise CertificateError(f"the certificate's report cannot be read: {error!r}") from None
     about = report.data.sha256 if report.model.unseen else report.model.sha256
@@ -309,7 +315,7 @@ def _interpret(
         )
     if full and verified:
         check_statement(report, body["settings"])
-    return Certificate(
+    certificate = Certificate(
         sha256=hashlib.sha256(raw).hexdigest(),
         statement_sha256=hashlib.sha256(payload).hexdigest(),
         model_sha256=report.model.sha256,
@@ -323,7 +329,23 @@ def _interpret(
         verified=verified,
         sequence=sequence,
         table_statements=table_statements,
+        policy_lock=policy_lock,
     )
+    if policy_lock is not None and full and verified:
+        check_lock(certificate, read_lock(policy_lock))
+    return certificate
+
+
+def check_lock(certificate: Certificate, lock: PolicyLock) -> None:
+    """Refuse a certificate that was not made by its policy lock.
+
+    Raises
+    ------
+    ContradictionError
+        Its table, its policy or another setting is not the lock's, or it is older.
+    """
+    data = certificate.report.data.sha256
+    check_kept(lock, data_sha256=data, settings=certificate.settings, audited_at=certificate.audited_at)
 
 
 _SHOWN = 5

@@ -48,6 +48,7 @@ def certify(
     about: Mapping[str, str] | None = None,
     timestamp: str | None = None,
     bundle: bool = False,
+    policy_lock: bytes | None = None,
 ) -> tuple[bytes, Report]:
     """Audit a model and sign what is found, whatever the verdict.
 
@@ -76,6 +77,8 @@ def certify(
         Address of the time-stamping authority (RFC 3161) to ask about every signature; None: nobody.
     bundle
         Whether to wrap the certificate in a Sigstore bundle, which takes one key.
+    policy_lock
+        The policy lock whose settings these are and whose table this is.
 
     Returns
     -------
@@ -110,6 +113,7 @@ def certify(
             audited_at=audited_at,
             sequence=places,
             table_statements=table_statements,
+            policy_lock=policy_lock,
         )
         signed = signed if timestamp is None else stamped(signed, timestamp)
         return dsse.Envelope.from_bytes(signed).to_bundle() if bundle else signed

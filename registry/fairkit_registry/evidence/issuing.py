@@ -28,6 +28,7 @@ def issue(
     audited_at: datetime | None = None,
     sequence: Sequence[Place] = (),
     table_statements: Sequence[bytes] = (),
+    policy_lock: bytes | None = None,
 ) -> bytes:
     """Sign a report.
 
@@ -49,6 +50,8 @@ def issue(
         The certificate's number for each key.
     table_statements
         Signed statements about the table, to go with the certificate.
+    policy_lock
+        The policy lock that the audit was made by.
 
     Returns
     -------
@@ -74,6 +77,7 @@ def issue(
             audited_at=audited_at or datetime.now(UTC),
             sequence=[place.to_dict() for place in sequence],
             table_statements=[read_object(raw) for raw in table_statements],
+            policy_lock=None if policy_lock is None else dsse.Envelope.from_bytes(policy_lock).to_dict(),
         )
         payload = canonical(statement(*subject, predicate.TYPE, body))
     except (ValueError, TypeError) as error:

@@ -68,6 +68,7 @@ def build(
     audited_at: datetime,
     sequence: Sequence[Mapping[str, Any]] = (),
     table_statements: Sequence[Mapping[str, Any]] = (),
+    policy_lock: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the predicate: the report's own keys, and beside them the settings and the rest."""
     body = report.to_dict()
@@ -83,6 +84,8 @@ def build(
         body["sequence"] = [dict(place) for place in sequence]
     if table_statements:
         body["tableStatements"] = [dict(statement) for statement in table_statements]
+    if policy_lock is not None:
+        body["policyLock"] = dict(policy_lock)
     return body | {"checksums": checksums(body)}
 
 

@@ -13,6 +13,7 @@ from fairkit_registry.promotion.current import check_current
 from fairkit_registry.promotion.decision import Case, Decision, Reason
 from fairkit_registry.promotion.demands import check_age, check_rules
 from fairkit_registry.promotion.pinned import check_rows, check_settings, fitting, note_choices
+from fairkit_registry.promotion.registered import check_registered
 from fairkit_registry.promotion.sequential import check_sequence
 from fairkit_registry.promotion.valid import newest, of_current, on_data, revoked, trusted_keys, valid
 from fairkit_registry.store.records import Alias
@@ -135,6 +136,8 @@ def _decide(case: Case, trusted: Sequence[PublicKey], held: Certificate | None) 
     candidates = newest(fitting(case, usable) or usable or found)
     for one in candidates:
         _hold_against(case, one, held)
+        if policy.pre_registered:
+            check_registered(case, one)
         if policy.sequential:
             check_sequence(case, one, trusted)
     return candidates[-1]

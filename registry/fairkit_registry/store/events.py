@@ -31,7 +31,8 @@ class Event:
     at
         When, UTC.
     action
-        ``add``, ``certify``, ``alias``, ``promote``, ``demote``, ``remove-alias``, ``revoke`` or ``import``.
+        ``add``, ``certify``, ``alias``, ``promote``, ``demote``, ``remove-alias``, ``revoke``, ``lock``
+        or ``import``.
     name
         The model it is about.
     body

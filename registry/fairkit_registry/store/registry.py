@@ -9,7 +9,7 @@ from fairkit.errors import did_you_mean
 from fairkit.support.escaping import visible
 from fairkit_registry import names, onnxfile
 from fairkit_registry.errors import RegistryError
-from fairkit_registry.evidence import revocations
+from fairkit_registry.evidence import locks, revocations
 from fairkit_registry.jsonio import canonical
 from fairkit_registry.store import events, tables
 from fairkit_registry.store.records import Alias, Version, read_alias
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from fairkit_registry.evidence.keys import PublicKey
+    from fairkit_registry.evidence.locks import PolicyLock
     from fairkit_registry.evidence.revocations import RevocationList
     from fairkit_registry.policies import AliasPolicy
 
@@ -180,6 +181,37 @@ class Registry(ReadableRegistry):
                     body = {"list": one.sha256, "issuer": one.issuer, "sequence": one.sequence}
                     events.append(connection, "revoke", None, body, at=events.now())
                 held[one.issuer] = one
+        return found
+
+    def lock(self, name: str, raw: bytes, keys: Sequence[PublicKey] = ()) -> PolicyLock:
+        """Register a policy lock for a model's name, which need not have a version yet; twice the same is once.
+
+        Parameters
+        ----------
+        name
+            The model's.
+        raw
+            The lock's file.
+        keys
+            Of which one must have signed it; without any nobody's signature is asked for, until a promotion does.
+
+        Raises
+        ------
+        VerificationError
+            None of the keys has signed it.
+        CertificateError
+            It is no lock.
+        """
+        names.check_name(name)
+        found = locks.verify_lock(raw, keys) if keys else locks.read_lock(raw)
+        with self.staging() as staged, self.index.write() as connection:
+            self.confirm(connection, name)
+            known = [one for one in events.of_model(connection, name) if one.action == "lock"]
+            if not known or known[-1].body["statement"] != found.statement_sha256:
+                kept = staged.take(self.blobs.stage([raw]))
+                tables.keep(connection, self.blobs, kept, "lock")
+                body = {"lock": kept.digest, "statement": found.statement_sha256, "data": found.data_sha256}
+                events.append(connection, "lock", name, body, at=events.now())
         return found
 
     def set_alias(self, name: str, alias: str, policy: AliasPolicy) -> Alias:

@@ -1,0 +1,139 @@
+"""`fairkit policy lock`: policy, table and settings are signed before the model is seen."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fairkit.errors import ParameterError
+from fairkit_cli import options as opt
+from fairkit_cli.terminal.output import echo, print_json
+
+if TYPE_CHECKING:
+    from fairkit.data.dataset import Dataset
+    from fairkit_registry.evidence.settings import AuditSettings
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Policies that are fixed before the model is seen.",
+    add_completion=False,
+    rich_markup_mode=None,
+)
+app.callback()(lambda: None)  # a group, though it has one command
+
+
+@opt.expanded
+def lock(
+    *,
+    keys: opt.SigningKeys,
+    insecure_key: opt.InsecureKey = False,
+    output: Annotated[Path, opt.option("--output", "FILE", "The lock.")],
+    purpose: Annotated[str, opt.option("--purpose", "TEXT", "What the audit is for; it is signed too.")] = "",
+    timestamp: Annotated[
+        str | None,
+        opt.option("--timestamp", "URL", "Time-stamping authority (RFC 3161) to ask about each signature."),
+    ] = None,
+    columns: opt.DataOptions,
+    conditions: opt.ConditionOptions,
+    typed: opt.AuditOptions,
+    output_format: opt.TableFormat = "table",
+    config: opt.ConfigFile = None,
+) -> None:
+    """Sign the policy, the table and all settings of an audit before there is a model to audit.
+
+    `fairkit registry lock NAME LOCK` puts it into the registry's log, `fairkit certify MODEL --lock LOCK` audits by it,
+    and an alias with --pre-registered points to nothing else.
+    """
+    from fairkit.support.files import check_writable, write_atomic
+    from fairkit_cli.config import load_config
+    from fairkit_cli.terminal.passphrases import load_signers
+    from fairkit_registry.evidence.certifying import stamped
+    from fairkit_registry.evidence.locks import read_lock, sign_lock
+    from fairkit_registry.evidence.settings import AuditSettings
+
+    secrets = load_signers(keys, insecure=insecure_key)  # before the table, which may be large
+    check_writable(output)
+    settings = load_config(config)
+    file = "test" if "test" in settings.data else "path"
+    dataset = opt.load_dataset(columns, settings, file=file, conditions=conditions)
+    asked = opt.audit_settings(typed, settings)
+    told = AuditSettings(
+        data=dataset.roles.to_dict(),
+        model=asdict(asked.options),
+        auditors=asked.auditors,
+        parameters=asked.parameters,
+        policy=tuple(rule.to_dict() for rule in asked.policy),
+        adjustment=asked.adjustment,
+        confidence=asked.confidence,
+        seed=asked.seed,
+    )
+    seen = dataset.learn()
+    rows = seen.rows + seen.dropped_rows
+    raw = sign_lock(dataset.name, seen.sha256, rows, told.to_dict(), secrets, purpose=purpose)
+    raw = raw if timestamp is None else stamped(raw, timestamp)
+    found = read_lock(raw)
+    write_atomic(output, raw)
+    if output_format == "json":
+        print_json(found.to_dict() | {"lock": str(output)})
+        return
+    echo(
+        f"{output}: {found.name}, {rows:,} rows, content {found.data_sha256[:16]}, {len(told.policy)} rules, locked at "
+        f"{found.locked_at:%Y-%m-%d %H:%M:%S} UTC",
+        f"signed by key {', '.join(keyid[:16] for keyid in found.keyids)}",
+    )
+
+
+app.command("lock")(lock)
+
+
+def check_alone(
+    columns: opt.DataOptions, *groups: Any, predictions: list[str] | None, pack: str | None
+) -> None:
+    """Refuse options beside a lock: it has all settings, and none of them may be chosen again.
+
+    Raises
+    ------
+    ParameterError
+        One was typed.
+    """
+    others = replace(columns, data=None, join=None)
+    given = [
+        one.name
+        for group in (others, *groups)
+        for one in fields(group)
+        if getattr(group, one.name) is not None
+    ]
+    given += ["predictions"] * (predictions is not None) + ["pack"] * (pack is not None)
+    if given:
+        raise ParameterError(
+            f"--lock has the settings of the audit; leave out --{given[0].replace('_', '-')}: it cannot be chosen again"
+        )
+
+
+def by_lock(path: Path, columns: opt.DataOptions) -> tuple[AuditSettings, Dataset]:
+    """Return the settings of a lock, and the table if it is the one that was locked.
+
+    Raises
+    ------
+    CertificateError
+        It is no lock, or about another table.
+    """
+    from fairkit_registry.errors import CertificateError
+    from fairkit_registry.evidence.locks import read_file, read_lock
+    from fairkit_registry.evidence.settings import AuditSettings
+
+    lock = read_lock(read_file(path))
+    if columns.data is None:
+        raise ParameterError("--lock names the content of a table, not where it is: give --data FILE too")
+    settings = AuditSettings.from_dict(lock.settings)
+    dataset = settings.open_data(columns.data, columns.join)
+    found = dataset.learn().sha256
+    if found != lock.data_sha256:
+        raise CertificateError(
+            f"{columns.data} is not the table that was locked: it has the content {found[:16]}..., the lock names "
+            f"{lock.data_sha256[:16]}..."
+        )
+    return settings, dataset

@@ -1,0 +1,249 @@
+"""Policy locks: policy, table and settings of an audit, signed before the model is seen.
+
+Who fixes the question after the answer can choose the question. A lock is an in-toto Statement about the table; a
+certificate that was made by it carries it, and a registry's log shows that it was there before the model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from fairkit_registry.blobs import is_digest
+from fairkit_registry.errors import CertificateError, ContradictionError, VerificationError
+from fairkit_registry.evidence import dsse
+from fairkit_registry.evidence.predicate import read_time, time_text
+from fairkit_registry.evidence.settings import AuditSettings
+from fairkit_registry.evidence.statement import PAYLOAD_TYPE, STATEMENT_TYPE, read_limited, statement
+from fairkit_registry.evidence.timestamps import CLOCK_SKEW, proven
+from fairkit_registry.jsonio import StrictJsonError, canonical, fingerprint, read_object
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from fairkit_registry.evidence.keys import PublicKey
+    from fairkit_registry.evidence.signers import Signer
+
+TYPE = "https://fairkit.dev/policy-lock/v1"
+"""The predicate type. It is a name; nothing is ever fetched from it."""
+LARGEST = 1 << 20
+"""Bytes of the largest lock that is read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyLock:
+    """What a lock says.
+
+    Attributes
+    ----------
+    name, data_sha256, rows
+        The table, as `fairkit.load_data` reads it.
+    settings
+        Of the audit, with its policy, in the form of a certificate's.
+    purpose
+        What the audit is for.
+    locked_at
+        When, as the signer says.
+    proven_at
+        Since when a time-stamping authority of the caller's has seen the signature; None: not asked.
+    keyids
+        The trusted keys that signed, or the keys that it claims.
+    statement_sha256
+        Digest of the signed statement, however its file is wrapped.
+    raw
+        The file.
+    """
+
+    name: str
+    data_sha256: str
+    rows: int
+    settings: Mapping[str, Any]
+    purpose: str
+    locked_at: datetime
+    keyids: tuple[str, ...]
+    statement_sha256: str
+    proven_at: datetime | None = None
+    raw: bytes = field(repr=False, default=b"")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "name": self.name,
+            "data": self.data_sha256,
+            "rows": self.rows,
+            "settings": dict(self.settings),
+            "purpose": self.purpose,
+            "lockedAt": time_text(self.locked_at),
+            "provenAt": None if self.proven_at is None else time_text(self.proven_at),
+            "keyids": list(self.keyids),
+            "sha256": self.statement_sha256,
+        }
+
+
+def sign_lock(
+    name: str,
+    sha256: str,
+    rows: int,
+    settings: Mapping[str, Any],
+    secrets: Sequence[Signer],
+    *,
+    purpose: str = "",
+    locked_at: datetime | None = None,
+) -> bytes:
+    """Sign a lock.
+
+    Parameters
+    ----------
+    name, sha256, rows
+        The table.
+    settings
+        Of the audit, as `AuditSettings.to_dict` gives them, with at least one rule.
+    secrets
+        The keys to sign with.
+    purpose
+        What the audit is for; it is signed too.
+    locked_at
+        By default now.
+
+    Raises
+    ------
+    CertificateError
+        There is no rule: nothing would be locked that a model could fail.
+    """
+    if not settings["policy"]:
+        raise CertificateError("a lock needs a policy that a model can fail: --max or --min, or [[policy]]")
+    body = {
+        "rows": rows,
+        "settings": dict(settings),
+        "purpose": purpose,
+        "lockedAt": time_text(locked_at or datetime.now(UTC)),
+    }
+    made = canonical(statement(name, sha256, TYPE, body))
+    return dsse.sign(made, PAYLOAD_TYPE, secrets).to_bytes() + b"\n"
+
+
+def read_lock(raw: bytes) -> PolicyLock:
+    """Read what a lock says without asking who says it.
+
+    Raises
+    ------
+    CertificateError
+        It is none.
+    """
+    envelope = dsse.Envelope.from_bytes(raw)
+    return _interpret(envelope, raw, tuple(one.keyid for one in envelope.signatures), None)
+
+
+def verify_lock(
+    raw: bytes, trusted: Sequence[PublicKey], *, timestamp_roots: Sequence[str] = ()
+) -> PolicyLock:
+    """Check that a trusted key signed a lock and, with roots, that an authority of theirs has stamped it.
+
+    Raises
+    ------
+    VerificationError
+        It did not.
+    CertificateError
+        It is no lock.
+    """
+    envelope = dsse.Envelope.from_bytes(raw)
+    good = dsse.signers(envelope, trusted)
+    if not good:
+        raise VerificationError("the policy lock is not signed by a key that you trust")
+    at = proven(envelope, good, timestamp_roots) if timestamp_roots else None
+    return _interpret(envelope, raw, tuple(key.keyid for key in good), at)
+
+
+def read_file(path: Path) -> bytes:
+    """Read a lock's file.
+
+    Raises
+    ------
+    CertificateError
+        It is missing, too large, or no lock.
+    """
+    raw = read_limited(path, LARGEST, what="policy lock", too_large="a policy lock")
+    try:
+        read_lock(raw)
+    except CertificateError as error:
+        raise CertificateError(f"{path}: {error}") from None
+    return raw
+
+
+def check_kept(
+    lock: PolicyLock, *, data_sha256: str, settings: Mapping[str, Any], audited_at: datetime
+) -> None:
+    """Refuse a certificate, of which this is the lock, that was not made by it.
+
+    Raises
+    ------
+    ContradictionError
+        Its table, its policy or another setting is not the lock's, or it is older.
+    """
+    if lock.data_sha256 != data_sha256:
+        raise ContradictionError(
+            f"the policy lock is about another table ({lock.data_sha256[:16]}...), the certificate about "
+            f"{data_sha256[:16]}..."
+        )
+    for text in differences(lock.settings, settings):
+        raise ContradictionError(f"the certificate's audit is not the one of its policy lock: {text}")
+    if lock.locked_at > audited_at + CLOCK_SKEW:
+        raise ContradictionError(
+            f"the policy lock was made at {time_text(lock.locked_at)}, after the audit at "
+            f"{time_text(audited_at)}"
+        )
+
+
+def differences(locked: Mapping[str, Any], made: Mapping[str, Any]) -> list[str]:
+    """Say which settings are not those that were locked."""
+    names = sorted({*locked, *made})
+    return [
+        f"its {'policy is another one' if name == 'policy' else f'setting {name} is another one'}"
+        for name in names
+        if fingerprint(locked.get(name)) != fingerprint(made.get(name))
+    ]
+
+
+def _interpret(
+    envelope: dsse.Envelope, raw: bytes, keyids: tuple[str, ...], at: datetime | None
+) -> PolicyLock:
+    try:
+        said = read_object(envelope.payload)
+        kind = (envelope.payload_type, said.get("_type"), said.get("predicateType"))
+        if kind != (PAYLOAD_TYPE, STATEMENT_TYPE, TYPE):
+            raise CertificateError(
+                f"no policy lock: its predicate is of type {kind[2]!r}; `fairkit policy lock` makes one"
+            )
+        (subject,), body = said["subject"], said["predicate"]
+        name, digest, rows, purpose = (
+            subject["name"],
+            subject["digest"]["sha256"],
+            body["rows"],
+            body["purpose"],
+        )
+        if not (
+            isinstance(name, str) and is_digest(digest) and isinstance(purpose, str) and type(rows) is int
+        ):
+            raise ValueError("the table or the purpose")
+        settings = AuditSettings.from_dict(body["settings"])
+        if not settings.policy:
+            raise ValueError("there is no policy")
+        return PolicyLock(
+            name=name,
+            data_sha256=digest,
+            rows=rows,
+            settings=body["settings"],
+            purpose=purpose,
+            locked_at=read_time(body["lockedAt"]),
+            keyids=keyids,
+            statement_sha256=hashlib.sha256(envelope.payload).hexdigest(),
+            proven_at=at,
+            raw=raw,
+        )
+    except (StrictJsonError, KeyError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, CertificateError):
+            raise
+        raise CertificateError(f"no policy lock: {error}") from None

@@ -1,0 +1,86 @@
+"""Was the question fixed before the answer? An alias with `--pre-registered` asks for a policy lock that came first."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from fairkit_registry.errors import CertificateError
+from fairkit_registry.evidence.certificate import check_lock
+from fairkit_registry.evidence.keys import parse_public
+from fairkit_registry.evidence.locks import PolicyLock, verify_lock
+from fairkit_registry.evidence.timestamps import CLOCK_SKEW
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fairkit_registry.evidence.certificate import Certificate
+    from fairkit_registry.promotion.decision import Case
+    from fairkit_registry.store.events import Event
+
+_HOW = "`fairkit policy lock`, `fairkit registry lock NAME LOCK`, then the model, then `fairkit certify --lock LOCK`"
+
+
+def check_registered(case: Case, deciding: Certificate) -> None:
+    """Refuse a certificate whose policy, table and settings were not locked before the model came here."""
+    lock = _lock(case, deciding)
+    if lock is None:
+        return
+    log = case.registry.log()[::-1]
+    arrived = next(
+        one for one in log if one.action in ("add", "import") and one.body["model"] == case.version.model
+    )
+    kept = [one for one in log if one.action == "lock" and one.name == case.version.name]
+    own = [one for one in kept if one.body["statement"] == lock.statement_sha256]
+    first = own[0] if own else None
+    if first is None:
+        case.refuse(f"the certificate's policy lock is not registered for {case.version.name}: {_HOW}")
+        return
+    if first.seq > arrived.seq:
+        case.refuse(
+            f"the policy lock was registered (event {first.seq}) after the model came (event {arrived.seq}): the "
+            f"policy may have been chosen to fit it. {_HOW}"
+        )
+        return
+    _check_newest(case, lock, [one for one in kept if one.seq < arrived.seq])
+    if lock.proven_at is not None and lock.proven_at > datetime.fromisoformat(arrived.at) + CLOCK_SKEW:
+        case.refuse(
+            f"the policy lock is proven since {lock.proven_at:%Y-%m-%d %H:%M} UTC only, and the model came at "
+            f"{arrived.at[:16]}"
+        )
+    case.note(
+        f"policy, table and settings were locked at {lock.locked_at:%Y-%m-%d %H:%M} UTC by key {lock.keyids[0][:16]}, "
+        f"registered as event {first.seq}, before the model (event {arrived.seq})"
+    )
+
+
+def _lock(case: Case, deciding: Certificate) -> PolicyLock | None:
+    """Return the certificate's lock if it holds; what does not is a refusal."""
+    if deciding.policy_lock is None:
+        case.refuse(f"the alias asks for a policy lock, and the certificate refers to none: {_HOW}")
+        return None
+    policy = case.alias.policy
+    trusted = [parse_public(pem) for pem in policy.keys]
+    try:
+        lock = verify_lock(deciding.policy_lock, trusted, timestamp_roots=policy.timestamp_roots)
+        case.revocations.standing(lock.keyids, statement_sha256=lock.statement_sha256, model_sha256=None)
+        check_lock(deciding, lock)
+    except CertificateError as error:
+        case.refuse(f"the certificate's policy lock does not count: {error}")
+        return None
+    return lock
+
+
+def _check_newest(case: Case, lock: PolicyLock, before: Sequence[Event]) -> None:
+    """Refuse a lock that another one has replaced before the model came: of many nobody may pick."""
+    newest = before[-1]
+    if newest.body["statement"] != lock.statement_sha256:
+        case.refuse(
+            f"another policy lock was registered for {case.version.name} later (event {newest.seq}) and before the "
+            "model: that one counts"
+        )
+    others = {one.body["statement"] for one in before} - {lock.statement_sha256}
+    if others:
+        case.note(
+            f"{len(others)} earlier policy lock{'s' * (len(others) > 1)} of {case.version.name} were replaced"
+        )

@@ -1,0 +1,248 @@
+"""Policy locks: the question is fixed before the answer, and whoever turns the two round is refused."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from fairkit.results.policy import Rule
+from fairkit_cli.main import app
+from fairkit_registry.errors import CertificateError, ContradictionError, VerificationError
+from fairkit_registry.evidence import certificate, issuing, locks
+from fairkit_registry.policies import AliasPolicy
+from fairkit_registry.promotion.run import evaluate, promote
+
+LOCKED = datetime(2026, 1, 1, tzinfo=UTC)
+AUDITED = datetime(2026, 1, 2, tzinfo=UTC)
+RULE = Rule(metric="demographic_parity_difference", sensitive="sex", maximum=0.1).to_dict()
+
+
+@pytest.fixture
+def story(registry, model, make, signer, tmp_path):
+    """What happens in order: lock, register, add, certify; each step can be left out or changed."""
+
+    class Story:
+        settings = make.settings | {"policy": [RULE]}
+
+        def lock(self, *, by=signer.secret, data=make.data, at=LOCKED, **changes):
+            return locks.sign_lock("people.csv", data, 100, self.settings | changes, [by], locked_at=at)
+
+        def add(self, factor=1.0):
+            registry.add("credit", model(factor))
+            policy = AliasPolicy(keys=(signer.public.pem,), pre_registered=True)
+            registry.set_alias("credit", "production", policy)
+
+        def certify(self, raw, factor=1.0, *, version=1, at=AUDITED, **changes):
+            signed = issuing.issue(
+                make.report(model(factor)),
+                [signer.secret],
+                settings=self.settings | changes,
+                audited_at=at,
+                policy_lock=raw,
+            )
+            path = tmp_path / f"c{version}.json"
+            path.write_bytes(signed)
+            registry.attach(f"credit@{version}", [path])
+            return signed
+
+        def refused(self, version=1):
+            decision = evaluate(registry, f"credit@{version}", "production", now=AUDITED)
+            return " ".join(one.text for one in decision.reasons if one.kind != "note")
+
+        def notes(self, version=1):
+            decision = evaluate(registry, f"credit@{version}", "production", now=AUDITED)
+            return " ".join(one.text for one in decision.reasons if one.kind == "note")
+
+    return Story()
+
+
+def test_a_lock_that_came_first_is_promoted(story, registry, signer):
+    raw = story.lock()
+    registry.lock("credit", raw, [signer.public])
+    story.add()
+    story.certify(raw)
+    assert promote(registry, "credit@1", "production", now=AUDITED).verdict == "pass"
+    assert "registered as event 1, before the model (event 2)" in story.notes()
+    registry.lock("credit", raw, [signer.public])
+    assert [one.action for one in registry.log()].count("lock") == 1
+
+
+def test_without_a_lock_there_is_no_promotion(story, registry):
+    story.add()
+    story.certify(None)
+    assert "refers to none" in story.refused()
+
+
+def test_a_lock_that_is_not_registered_shows_nothing(story):
+    story.add()
+    story.certify(story.lock())
+    assert "is not registered for credit" in story.refused()
+
+
+def test_a_lock_made_after_the_model_is_refused(story, registry, signer):
+    story.add()
+    raw = story.lock()  # it says that it is older: nobody believes it
+    registry.lock("credit", raw, [signer.public])
+    story.certify(raw)
+    assert "was registered (event 3) after the model came (event 1)" in story.refused()
+    # the same file again, as a new version, is no new model
+    registry.add("credit", registry.model_path(registry.version("credit@1")))
+    assert "after the model came (event 1)" in story.refused(2)
+
+
+def test_another_policy_than_the_locked_one_is_refused(story, registry, signer):
+    raw = story.lock(policy=[RULE | {"max": 0.01}])
+    registry.lock("credit", raw, [signer.public])
+    story.add()
+    signed = story.certify(raw)
+    with pytest.raises(ContradictionError, match="its policy is another one"):
+        certificate.verify(signed, [signer.public])
+    assert "its policy is another one" in story.refused()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"seed": 7}, "its setting seed is another one"),
+        ({"model": {"threshold": 0.9}}, "its setting model is another one"),
+    ],
+)
+def test_another_setting_than_the_locked_one_is_refused(story, signer, change, said):
+    story.add()
+    signed = story.certify(story.lock(**change))
+    with pytest.raises(ContradictionError, match=said):
+        certificate.verify(signed, [signer.public])
+
+
+def test_another_table_than_the_locked_one_is_refused(story, registry, signer):
+    raw = story.lock(data="e" * 64)
+    registry.lock("credit", raw, [signer.public])
+    story.add()
+    signed = story.certify(raw)
+    with pytest.raises(ContradictionError, match="about another table"):
+        certificate.verify(signed, [signer.public])
+    assert "about another table" in story.refused()
+
+
+def test_an_audit_before_its_lock_is_refused(story, signer):
+    story.add()
+    signed = story.certify(story.lock(at=AUDITED + timedelta(days=1)))
+    with pytest.raises(ContradictionError, match="after the audit"):
+        certificate.verify(signed, [signer.public])
+
+
+def test_a_strangers_lock_is_refused(story, registry, signer, stranger):
+    raw = story.lock(by=stranger.secret)
+    with pytest.raises(VerificationError, match="a key that you trust"):
+        registry.lock("credit", raw, [signer.public])
+    registry.lock("credit", raw)
+    story.add()
+    story.certify(raw)
+    assert "not signed by a key that you trust" in story.refused()
+
+
+def test_of_many_locks_nobody_picks(story, registry, signer):
+    """Twenty locks before the model, and the one that suits it: only the newest counts."""
+    easy = story.lock()
+    registry.lock("credit", easy)
+    registry.lock("credit", story.lock(policy=[RULE | {"max": 0.01}]))
+    story.add()
+    story.certify(easy)
+    assert "another policy lock was registered for credit later (event 2)" in story.refused()
+
+
+def test_a_lock_of_another_model_shows_nothing(story, registry):
+    raw = story.lock()
+    registry.lock("other", raw)
+    story.add()
+    story.certify(raw)
+    assert "is not registered for credit" in story.refused()
+
+
+def test_a_revoked_key_locks_nothing(story, registry, signer, stranger):
+    from fairkit_registry.evidence import revocations
+
+    raw = story.lock()
+    registry.lock("credit", raw)
+    story.add()
+    story.certify(raw)
+    entry = revocations.Entry(kind="key", sha256=signer.public.keyid, reason="stolen", at=AUDITED)
+    listed = revocations.issue(
+        signer.secret, [entry], previous=None, next_update=AUDITED + timedelta(days=9999)
+    )
+    registry.revoke([("list", listed)], [signer.public])
+    assert "stolen" in story.refused()
+
+
+def test_a_registry_with_locks_is_checked_and_replayed(story, registry):
+    from fairkit_registry.store.maintenance import check, gc
+
+    registry.lock("credit", story.lock())
+    story.add()
+    assert check(registry).problems == ()
+    assert gc(registry).files == ()
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"{}", b'{"payload":"","payloadType":"x","signatures":[{"sig":""}]}', b"\xff"]
+)
+def test_what_is_no_lock_is_one_message(raw):
+    with pytest.raises(CertificateError):
+        locks.read_lock(raw)
+
+
+def test_by_command(loans_model, signer, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("FAIRKIT_REGISTRY", str(tmp_path / "registry"))
+
+    def run(*arguments):
+        return CliRunner().invoke(app, [str(one) for one in arguments])
+
+    roles = ("--label", "decision", "--favorable", "approved", "--sensitive", "sex")
+    rule = ("--max", "demographic_parity_difference:sex=0.9")
+    lock = (
+        "policy",
+        "lock",
+        "--data",
+        loans_model.data,
+        *roles,
+        "--key",
+        signer.path,
+        "--output",
+        "lock.json",
+    )
+    assert run(*lock).exit_code == 2  # nothing that a model could fail
+    assert not Path("lock.json").exists()
+    made = run(*lock, *rule, "--purpose", "the yearly audit")
+    assert made.exit_code == 0, made.stderr
+    assert run("registry", "lock", "credit", signer.pub).exit_code == 2
+    assert run("registry", "lock", "credit", "lock.json", "--key", signer.pub).exit_code == 0
+    assert run("registry", "add", "credit", loans_model.path).exit_code == 0
+    certify = ("certify", "credit@1", "--lock", "lock.json", "--key", signer.path, "--output", "c.json")
+    for wrong in ((), ("--data", loans_model.data, *rule), ("--data", loans_model.data, "--seed", "3")):
+        assert run(*certify, *wrong).exit_code == 2
+    import pyarrow.parquet as pq
+
+    pq.write_table(pq.read_table(loans_model.data).slice(0, 500), "other.parquet")
+    other = run(*certify, "--data", "other.parquet")
+    assert other.exit_code == 2
+    assert "not the table that was locked" in " ".join(other.stderr.split())
+    assert not Path("c.json").exists()
+    assert run(*certify, "--data", loans_model.data).exit_code == 0
+    shown = run("verify", "c.json", "--key", signer.pub, "--model", loans_model.path)
+    assert shown.exit_code == 0, shown.stdout
+    assert "by the policy lock" in shown.stdout
+    assert run("registry", "add", "credit@1", "--certificate", "c.json").exit_code == 0
+    alias = ("registry", "alias", "credit", "production", "--key", signer.pub, "--pre-registered", *rule)
+    assert run(*alias).exit_code == 0
+    assert run("registry", "alias", "credit", "production", "--data", loans_model.data).exit_code == 0
+    done = run("registry", "promote", "credit@1", "production", "--format", "json")
+    assert done.exit_code == 0, done.stdout
+    assert any("were locked at" in one["text"] for one in json.loads(done.stdout)["reasons"])
+    log = run("registry", "log").stdout
+    assert "lock" in log
