@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import fairkit
+from fairkit.individual.subspace import directions_parameter, strength_parameter
 from fairkit.individual.training import (
     feature_columns,
     graph_encoder,
@@ -49,15 +50,8 @@ class Project(PreProcessor):
     class Parameters(PreParameters):
         """See `Project`."""
 
-        strength: float = fairkit.parameter(
-            0.1,
-            help="l2 penalty of the logistic regressions that find the sensitive directions, against their mean loss.",
-            above=0,
-        )
-        directions: tuple[str, ...] | None = fairkit.parameter(
-            None,
-            help="Sensitive columns whose predictors a subspace ignores, too; default: all; empty: none.",
-        )
+        strength: float = strength_parameter()
+        directions: tuple[str, ...] | None = directions_parameter()
 
     def prepare(self, table: Table, run: Run) -> Prepared:
         """Learn the subspace; one group of everybody has none."""

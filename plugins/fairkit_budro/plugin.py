@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fairkit.errors import MissingExtraError, ParameterError
+from fairkit.individual.subspace import directions_parameter, strength_parameter
 from fairkit.individual.training import refuse_directions
 from fairkit.learners import check_target, encoder_for
 from fairkit.mitigation.split import stratified
@@ -97,15 +98,8 @@ class BuDRO(Mitigator):
             help="The fair metric: learned from the sensitive columns (subspace), or the file of a saved one.",
             former={"metric": 1},
         )
-        strength: float = parameter(
-            0.1,
-            help="l2 penalty of the regressions that find the directions of a subspace, against their mean loss.",
-            above=0,
-        )
-        directions: tuple[str, ...] | None = parameter(
-            None,
-            help="Sensitive columns whose predictors a subspace ignores, too; default: all; empty: none.",
-        )
+        strength: float = strength_parameter()
+        directions: tuple[str, ...] | None = directions_parameter()
         balanced: bool = parameter(
             True, help="Let every class weigh as much as the most frequent one in the trees."
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from fairkit.individual.subspace import directions_parameter, strength_parameter
 from fairkit.parameters.declare import parameter
 
 
@@ -22,15 +23,8 @@ class TransportParameters:
         help="The distance between people: subspace, euclidean, or the file of a saved fair metric.",
         former={"metric": 1},
     )
-    strength: float = parameter(
-        0.1,
-        help="l2 penalty of the regressions that find the directions of a subspace, against their mean loss.",
-        above=0,
-    )
-    directions: tuple[str, ...] | None = parameter(
-        None,
-        help="Sensitive columns whose predictors a subspace ignores, too; default: all; empty: none.",
-    )
+    strength: float = strength_parameter()
+    directions: tuple[str, ...] | None = directions_parameter()
     penalty: Literal["mean", "summed"] = parameter(
         "mean",
         help="What strength weighs against: the mean loss; summed is the subspace of certificates that do not "

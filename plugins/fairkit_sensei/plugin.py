@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from fairkit.errors import ParameterError
+from fairkit.individual.subspace import directions_parameter, strength_parameter
 from fairkit.individual.training import refuse_directions
 from fairkit.mitigators import Capability, FittedModel, Mitigator, Run, Table
 from fairkit.parameters.declare import parameter
@@ -62,15 +63,8 @@ class SenSeI(Mitigator):
             help="subspace, face or explore (from sensitive), or the file of a saved fair metric.",
             former={"metric": 1},
         )
-        strength: float = parameter(
-            0.1,
-            help="l2 penalty of the regressions that find the directions of a subspace, against their mean loss.",
-            above=0,
-        )
-        directions: tuple[str, ...] | None = parameter(
-            None,
-            help="Sensitive columns whose predictors a subspace ignores, too; default: all; empty: none.",
-        )
+        strength: float = strength_parameter()
+        directions: tuple[str, ...] | None = directions_parameter()
         rank: int = parameter(1, help="How many directions to ignore (face).", minimum=1)
         sensitive: tuple[str, ...] = parameter(
             (),
