@@ -237,18 +237,9 @@ def _offered_as(name: str) -> str:
         if row.reason is not None:
             continue
         plugin = load(row.found.name)
-        for kind in (
-            "auditors",
-            "metrics",
-            "learners",
-            "evidence_charts",
-            "sources",
-            "promotion_checks",
-            "signers",
-        ):
-            if any(cls.name == name for cls in getattr(plugin, kind)):
-                what = kind.removesuffix("s").replace("_", " ")
-                return f"The {what} {name!r} is of the plugin {plugin.found.name!r}."
+        for kind, classes in plugin.classes.items():
+            if any(cls.name == name for cls in classes):
+                return f"The {kind} {name!r} is of the plugin {plugin.found.name!r}."
     return ""
 
 

@@ -74,20 +74,25 @@ class Plugin:
     packs: tuple[type[Pack], ...] = ()
 
     @property
+    def classes(self) -> dict[Kind, tuple[type[Any], ...]]:
+        """The classes of each kind that it offers; a kind without any is left out."""
+        every: dict[Kind, tuple[type[Any], ...]] = {
+            "metric": self.metrics,
+            "auditor": self.auditors,
+            "mitigator": self.mitigators,
+            "learner": self.learners,
+            "evidence chart": self.evidence_charts,
+            "source": self.sources,
+            "promotion check": self.promotion_checks,
+            "signer": self.signers,
+            "pack": self.packs,
+        }
+        return {kind: classes for kind, classes in every.items() if classes}
+
+    @property
     def kinds(self) -> tuple[Kind, ...]:
         """What it offers."""
-        offered: list[tuple[Kind, Any]] = [
-            ("metric", self.metrics),
-            ("auditor", self.auditors),
-            ("mitigator", self.mitigators),
-            ("learner", self.learners),
-            ("evidence chart", self.evidence_charts),
-            ("source", self.sources),
-            ("promotion check", self.promotion_checks),
-            ("signer", self.signers),
-            ("pack", self.packs),
-        ]
-        return tuple(kind for kind, classes in offered if classes)
+        return tuple(self.classes)
 
     def to_dict(self) -> dict[str, str]:
         """Return what a report says about it."""

@@ -106,29 +106,13 @@ def check_names(plugin: Plugin) -> None:
             _SNAKE.fullmatch(cls.name),
             f"the name {cls.name!r} of {cls.__name__} is not lower case words joined by underscores",
         )
-    for classes in (
-        plugin.auditors,
-        plugin.metrics,
-        plugin.learners,
-        plugin.evidence_charts,
-        plugin.sources,
-        plugin.promotion_checks,
-        plugin.packs,
-    ):
+    for classes in plugin.classes.values():
         twice = [name for name, count in Counter(cls.name for cls in classes).items() if count > 1]
         require(not twice, f"two of its classes have the name {twice[0] if twice else ''!r}")
     for other in _others(plugin):
-        for kind in (
-            "auditors",
-            "metrics",
-            "learners",
-            "evidence_charts",
-            "sources",
-            "promotion_checks",
-            "packs",
-        ):
-            mine = {cls.name for cls in getattr(plugin, kind)}
-            theirs = {cls.name for cls in getattr(other, kind)}
+        for kind, classes in plugin.classes.items():
+            mine = {cls.name for cls in classes}
+            theirs = {cls.name for cls in other.classes.get(kind, ())}
             require(
                 not mine & theirs,
                 f"the plugin {other.found.name!r} of {other.found.distribution} has "
