@@ -209,6 +209,30 @@ def test_a_forked_view_cannot_be_joined_by_a_proof(log, rewritten, signer, model
     assert run("verify-log", "old", "new", "forged", "--key", signer.pub).exit_code == 1
 
 
+def test_two_branches_that_share_a_beginning_are_not_one_history(log, signer, model, tmp_path):
+    origin = ("--origin", "example.org/m")
+    sign(log, signer, "old", *origin)
+    shutil.copytree(log.path, tmp_path / "branch")
+    for factor in (3.0, 4.0):
+        log.add("credit", model(factor))
+    sign(log, signer, "one", *origin)
+    with Registry(tmp_path / "branch") as branch:
+        for factor in (5.0, 6.0, 7.0):
+            branch.add("credit", model(factor))
+        sign(branch, signer, "two", *origin)
+    for name, store in (("one", log.path), ("two", tmp_path / "branch")):
+        made = run(
+            *("prove", "--old", "old", "--checkpoint", name, "--output", f"to-{name}", "--registry", store)
+        )
+        assert made.exit_code == 0, made.stdout + made.stderr
+    found = run("verify-log", "old", "one", "two", "to-one", "to-two", "--key", signer.pub)
+    assert found.exit_code == 3
+    assert "whether the log of 5 events goes on from that of 4" in found.stdout
+    # nor does a proof past a checkpoint say anything of it
+    past = run("verify-log", "old", "one", "two", "to-two", "--key", signer.pub)
+    assert past.exit_code == 3
+
+
 @pytest.mark.parametrize("attack", ["rewritten", "truncated", "forked"])
 def test_a_checkpoint_kept_elsewhere_is_a_witness(attack, log, signer, model, tmp_path, monkeypatch):
     head = sign(log, signer, str(tmp_path / "witness"))

@@ -258,11 +258,26 @@ def _check(
 
 
 def _unlinked(heads: Sequence[tuple[str, int]], linked: set[tuple[str, int, int]]) -> list[str]:
-    """Say which checkpoints of a log no proof joins to the next larger one."""
+    """Say which checkpoints of a log are not shown to be of one history with the next larger one.
+
+    Two are if proofs lead from both to one that is at least as large: then both are its beginning. Proofs that only
+    set out from a common smaller one say nothing of the two.
+    """
     found = []
     for (origin, old), (other, new) in pairwise(heads):
-        if origin == other and not any(o == origin and a <= old and b >= new for o, a, b in linked):
+        if origin == other and not _reached(origin, old, linked) & _reached(origin, new, linked):
             found.append(
                 f"whether the log of {new} events goes on from that of {old}: ask for `fairkit registry prove --old`"
             )
+    return found
+
+
+def _reached(origin: str, size: int, linked: set[tuple[str, int, int]]) -> set[int]:
+    """Return the sizes to which proofs lead from one size, itself among them."""
+    found, waiting = {size}, [size]
+    while waiting:
+        at = waiting.pop()
+        further = {new for name, old, new in linked if name == origin and old == at} - found
+        found |= further
+        waiting += further
     return found
