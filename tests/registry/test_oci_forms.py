@@ -131,9 +131,21 @@ def tar_of(*members):
     return held.getvalue()
 
 
+def sparse(size: int) -> bytes:
+    """A layer of a few blocks whose model is `size` zeros, in the form of GNU tar."""
+    entry = bytearray(tarfile.TarInfo("models/model.onnx").tobuf(tarfile.GNU_FORMAT))
+    entry[156:157] = tarfile.GNUTYPE_SPARSE
+    entry[386:410] = b"%011o\0%011o\0" % (0, 0)
+    entry[483:495] = b"%011o\0" % size
+    entry[148:156] = b" " * 8
+    entry[148:156] = b"%06o\0 " % sum(entry)
+    return bytes(entry) + bytes(1024)
+
+
 @pytest.mark.parametrize(
     ("layer", "said"),
     [
+        (sparse(8 << 20), "is no file"),
         (tar_of(("models/model.onnx", tarfile.REGTYPE, b"other")), "the manifest names"),
         (tar_of(("models/other.onnx", tarfile.REGTYPE, b"x")), "has no models/model.onnx"),
         (tar_of(("models/model.onnx", tarfile.SYMTYPE, b"")), "is no file"),
