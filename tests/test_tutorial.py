@@ -86,3 +86,14 @@ def test_the_page_for_users_of_scikit_learn_runs_as_typed(capsys):
     assert printed[0].startswith("demographic_parity_difference of sex: 0.")
     assert printed[1].startswith("demographic_parity_difference of sex | employment: 0.")
     assert "better" in printed[-1]
+
+
+def test_the_page_on_notebooks_runs_as_typed(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("altair", reason="the page draws charts")
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "how-to" / "notebooks.md").read_text("utf-8")
+    blocks = [block for _, _, block in _BLOCK.findall(text)]
+    assert len(blocks) == 5
+    exec("\n".join(blocks), {})
+    assert (tmp_path / "loans.svg").read_text("utf-8").startswith("<svg")
+    assert capsys.readouterr().out.startswith("<Certificate ")

@@ -18,8 +18,10 @@ def html(result: Any) -> str:
     from fairkit.frontiers.record import Frontier
     from fairkit.mitigation.run import MitigationResult
     from fairkit.results.comparisons import Comparison
-    from fairkit.results.findings import Report
+    from fairkit.results.findings import Finding, Report
+    from fairkit_cli.html.certificates import one_certificate
     from fairkit_cli.html.comparison import comparison_page, mitigation_page
+    from fairkit_cli.html.finding import finding_page
     from fairkit_cli.html.frontier import frontier_page
     from fairkit_cli.html.report import report_page
     from fairkit_cli.html.svg import warm
@@ -29,8 +31,15 @@ def html(result: Any) -> str:
         Comparison: comparison_page,
         Frontier: frontier_page,
         MitigationResult: mitigation_page,
+        Finding: finding_page,
     }
+    if type(result).__name__ == "Certificate":  # the registry is loaded where there is one
+        from fairkit_registry.evidence.certificate import Certificate
+
+        pages[Certificate] = one_certificate
     page = _of(pages, result, "page")
+    if page is finding_page:  # it has no chart
+        return str(page(result))
     with warm():
         return str(page(result))
 

@@ -1,6 +1,46 @@
-"""Audit machine-learning models for fairness, mitigate what is found, keep signed evidence.
+"""Audit machine-learning models for fairness, repair what is found, keep signed evidence.
 
-Names are loaded when they are used, so that ``import fairkit`` stays light.
+A first session, on a model that scikit-learn holds::
+
+    import fairkit
+
+    report = fairkit.audit(model, X, y, sensitive_features=sex)   # a notebook shows it as a page
+    report.find("demographic_parity_difference")                  # a number with its interval
+    report.plot.disparities()                                     # an Altair chart
+    report.save("report.html")
+
+    policy = [fairkit.Rule("equal_opportunity_difference", max=0.05)]
+    fairkit.audit(model, X, y, sensitive_features=sex, policy=policy).verdict   # pass, fail or inconclusive
+
+The same on files, where the model is one ONNX file and the table names its columns::
+
+    data = fairkit.load_data("test.parquet", label="income", favorable=">50K", sensitive=["sex", "race"])
+    fairkit.audit("model.onnx", data)
+
+Measure
+    audit        what is unequal, how sure are we, does it keep a policy
+    compare      paired differences of models on the same rows
+    plan         how many rows decide a policy, or what an audit of this size can see
+    scorer       a metric for scikit-learn's cross-validation and searches
+    Watch        a model's decisions over time, with statements that hold at every look
+
+Repair
+    mitigate     train or repair a model by one method; the result is one ONNX file
+    repair       from a policy to the most accurate model that will surely keep it
+    frontier     accuracy against disparity along a method's parameters
+    mitigator    a method as a scikit-learn estimator class
+    to_onnx      a fitted pipeline as one ONNX file over its raw columns
+
+Data
+    load_data    a table with roles: label, favorable value, sensitive columns
+    datasets     built-in synthetic loans, and public data sets
+
+Extend
+    Metric, Rate, Mean, Auditor, Mitigator, PromotionCheck, hookimpl, parameter: for authors of plugins
+
+Every error that a user can cause is a `FairkitError` whose message says how to fix it. ``help(fairkit.audit)`` and the
+like have the details; the command ``fairkit`` does the same on files. A result is a statement under its metric, on its
+data. Names are loaded when they are used, so that ``import fairkit`` stays light.
 """
 
 from __future__ import annotations
@@ -164,4 +204,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*__all__, "__version__", "datasets"]

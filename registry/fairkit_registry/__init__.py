@@ -15,8 +15,11 @@ if TYPE_CHECKING:
         RegistryError,
         VerificationError,
     )
+    from fairkit_registry.evidence.certificate import Certificate
+    from fairkit_registry.evidence.signers import new_key_pair
     from fairkit_registry.names import is_reference
     from fairkit_registry.policies import AliasPolicy
+    from fairkit_registry.signing import certify, verify
     from fairkit_registry.store.location import locate
     from fairkit_registry.store.lookup import register, register_pair, resolve
     from fairkit_registry.store.registry import Registry
@@ -24,31 +27,39 @@ if TYPE_CHECKING:
 __all__ = [
     "AliasPolicy",
     "ArchiveError",
+    "Certificate",
     "CertificateError",
     "KeyFileError",
     "Registry",
     "RegistryError",
     "VerificationError",
+    "certify",
     "is_reference",
     "locate",
+    "new_key_pair",
     "register",
     "register_pair",
     "resolve",
+    "verify",
 ]
 
 _HOMES = {
     "AliasPolicy": "policies",
     "ArchiveError": "errors",
+    "Certificate": "evidence.certificate",
     "CertificateError": "errors",
     "KeyFileError": "errors",
     "Registry": "store.registry",
     "RegistryError": "errors",
     "VerificationError": "errors",
+    "certify": "signing",
     "is_reference": "names",
     "locate": "store.location",
+    "new_key_pair": "evidence.signers",
     "register": "store.lookup",
     "register_pair": "store.lookup",
     "resolve": "store.lookup",
+    "verify": "signing",
 }
 
 

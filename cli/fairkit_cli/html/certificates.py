@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fairkit_cli.evidence import stated_report
+from fairkit_cli.evidence import Shown, stated_report
 from fairkit_cli.html.charts import ForestRow
 from fairkit_cli.html.markup import Content, Markup, name_of, tag
 from fairkit_cli.html.page import facts, page, section, table
@@ -18,7 +18,6 @@ from fairkit_cli.text.ranking import disparities, performance
 
 if TYPE_CHECKING:
     from fairkit.results.findings import Finding, Report
-    from fairkit_cli.evidence import Shown
     from fairkit_registry.evidence.certificate import Certificate
 
 MOST_FOLLOWED = 8
@@ -86,6 +85,13 @@ def evidence_page(shown: Sequence[Shown]) -> str:
         ),
     ]
     return page(f"Fairness audit of {name}", body)
+
+
+def one_certificate(certificate: Certificate) -> str:
+    """Return a certificate that was read, or verified, as one HTML file; see `evidence_page`."""
+    return evidence_page(
+        [Shown(name=certificate.model_name, certificate=certificate, failed=None, keyed=certificate.verified)]
+    )
 
 
 _SEARCHED = (

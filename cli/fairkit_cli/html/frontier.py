@@ -27,8 +27,8 @@ def frontier_page(result: Frontier) -> str:
         vl-convert-python is not installed.
     """
     train, validation, test = result.rows
-    upright = _axis(result.performance)
-    title = f"{upright[0].upper()}{upright[1:]} against {_axis(result.disparity)}"
+    upright = axis_told(result.performance)
+    title = f"{upright[0].upper()}{upright[1:]} against {axis_told(result.disparity)}"
     body: list[Content] = [
         tag(
             "header",
@@ -52,12 +52,13 @@ def _repeats(result: Frontier) -> Markup | None:
     if not result.repeats:
         return None
     rows = [[name_of(name), *ranges] for name, *ranges in repeated_rows(result)]
-    columns = ("point", _axis(result.performance), _axis(result.disparity))
+    columns = ("point", axis_told(result.performance), axis_told(result.disparity))
     shown = table(columns, rows, numeric={1, 2}, label="Retraining")
     return tag("section", tag("h2", "Retraining"), tag("p", repeats_title(result)), shown)
 
 
-def _axis(name: str) -> str:
+def axis_told(name: str) -> str:
+    """Return an axis in words: ``demographic parity difference (sex)``."""
     metric, _, column = name.partition(":")
     written = metric.replace("_", " ")
     return f"{written} ({column})" if column else written
@@ -89,8 +90,10 @@ def _picture(result: Frontier) -> Markup:
     ]
     pictures = [
         draw(
-            charts.tradeoff(values, _axis(result.disparity), _axis(result.performance), narrow=narrow),
-            title=f"{_axis(result.performance)} against {_axis(result.disparity)} of {len(values)} points",
+            charts.tradeoff(
+                values, axis_told(result.disparity), axis_told(result.performance), narrow=narrow
+            ),
+            title=f"{axis_told(result.performance)} against {axis_told(result.disparity)} of {len(values)} points",
             class_="narrow" if narrow else "wide",
         )
         for narrow in (False, True)
@@ -111,8 +114,8 @@ def _value(result: Frontier, place: int, plugins: Sequence[str]) -> dict[str, An
     assert x is not None and y is not None  # noqa: S101, PT018 -- asked only for points with both
     xs, ys = x.interval or (x.value, x.value), y.interval or (y.value, y.value)
     told = (
-        f"{label(point.name, 80)}: {_axis(result.performance)} {number(y.value)} {interval(y.interval)}, "
-        f"{_axis(result.disparity)} {number(x.value)} {interval(x.interval)}"
+        f"{label(point.name, 80)}: {axis_told(result.performance)} {number(y.value)} {interval(y.interval)}, "
+        f"{axis_told(result.disparity)} {number(x.value)} {interval(x.interval)}"
     )
     return {
         "x": x.value, "x0": xs[0], "x1": xs[1], "y": y.value, "y0": ys[0], "y1": ys[1],
@@ -161,7 +164,14 @@ def _points(result: Frontier) -> Markup:
                 role,
             )
         )
-    columns = ("point", _axis(result.performance), "interval", _axis(result.disparity), "interval", "role")
+    columns = (
+        "point",
+        axis_told(result.performance),
+        "interval",
+        axis_told(result.disparity),
+        "interval",
+        "role",
+    )
     return table(columns, rows, numeric={1, 2, 3, 4}, label="Points on the validation rows")
 
 

@@ -54,12 +54,12 @@ def _rates(report: Report, sensitive: str) -> Markup | None:
     rows, metrics = group_table(report, sensitive)
     if not metrics:
         return None
-    ranges = [_range([(row.values[i], row.intervals[i]) for row in rows]) for i in range(len(metrics))]
+    ranges = [bar_scale([(row.values[i], row.intervals[i]) for row in rows]) for i in range(len(metrics))]
     cells: list[Sequence[Content]] = [
         (
             name_of(row.group),
             f"{row.rows:,}",
-            *(_cell(row.values[i], row.intervals[i], ranges[i]) for i in range(len(metrics))),
+            *(bar_cell(row.values[i], row.intervals[i], ranges[i]) for i in range(len(metrics))),
         )
         for row in rows
     ]
@@ -74,8 +74,8 @@ def _rates(report: Report, sensitive: str) -> Markup | None:
     )
 
 
-def _range(cells: Sequence[tuple[float | None, tuple[float, float] | None]]) -> tuple[float, float]:
-    """The scale of a column of bars: from 0 to 1 for shares, else what the numbers need."""
+def bar_scale(cells: Sequence[tuple[float | None, tuple[float, float] | None]]) -> tuple[float, float]:
+    """Return the scale of a column of bars: from 0 to 1 for shares, else what the numbers need."""
     ends = [
         end for value, pair in cells for end in (*(pair or ()), value) if end is not None and abs(end) < 1e300
     ]
@@ -83,7 +83,8 @@ def _range(cells: Sequence[tuple[float | None, tuple[float, float] | None]]) -> 
     return (0.0, 1.0) if low >= 0 and high <= 1 else (low, high)
 
 
-def _cell(value: float | None, pair: tuple[float, float] | None, scale: tuple[float, float]) -> Content:
+def bar_cell(value: float | None, pair: tuple[float, float] | None, scale: tuple[float, float]) -> Content:
+    """Return a number with its interval in words and as a bar."""
     if value is None:
         return tag("span", "not defined", class_="muted")
     if pair is None:

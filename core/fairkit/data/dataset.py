@@ -160,6 +160,14 @@ class Dataset:
         self.like: Any = None
         """The data frame that it was made of, without its rows; None for files. Models in memory get such frames."""
 
+    def __repr__(self) -> str:
+        """Return a line; no row is read."""
+        roles = self.roles
+        told = [f"label {roles.label!r}"] if roles.label is not None else []
+        told += [f"favorable {roles.favorable!r}"] if roles.favorable is not None else []
+        told += [f"sensitive {', '.join(one.name for one in roles.sensitive)}"] if roles.sensitive else []
+        return f"<Dataset {self.name}: {', '.join(told) or 'no roles'}>"
+
     @property
     def name(self) -> str:
         """The file's name, or what the data frame was called."""

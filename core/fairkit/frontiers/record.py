@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from fairkit.results.plots import layered
 from fairkit.results.rendering import Saved
 from fairkit.results.tables import Tabular, ends
 
 if TYPE_CHECKING:
+    import altair as alt
+
     from fairkit.frontiers.points import Measure, Point
     from fairkit.results.comparisons import Change
     from fairkit.results.findings import Report, VerdictName
@@ -86,6 +89,18 @@ class Frontier(Tabular, Saved):
         return (
             f"<Frontier of {len(self.points)} points, {self.performance} against {self.disparity}: {picked}>"
         )
+
+    def plot(self) -> alt.LayerChart:
+        """Return the trade-off as an Altair chart: points with intervals, the front, the limit, a ring at the pick.
+
+        Raises
+        ------
+        DataError
+            No point is done.
+        MissingExtraError
+            Altair is not installed.
+        """
+        return layered("frontier", self)
 
     def records(self) -> list[dict[str, Any]]:
         """Return a line for each training: its axes with their intervals, and whether it is on the front, or picked."""

@@ -29,11 +29,14 @@ from fairkit.onnx.read.safety import digest
 from fairkit.parameters.declare import parameters_to_dict
 from fairkit.plugins import DEFAULT_AUDITORS
 from fairkit.progress import no_progress
+from fairkit.results.plots import layered
 from fairkit.results.rendering import Shown
 from fairkit.support.files import check_writable, write_atomic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    import altair as alt
 
     from fairkit.data.task import Task
     from fairkit.engines.base import Engine
@@ -102,6 +105,21 @@ class MitigationResult(Shown):
     randomized: bool = False
     reads: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        """Return a line."""
+        verdict = f": {self.after.verdict}" if self.after.verdict else ""
+        return f"<MitigationResult of {self.plugin} on {self.test_rows:,} held-out rows{verdict}>"
+
+    def __str__(self) -> str:
+        """Return the line, and one for each number before and after."""
+        numbers = {
+            (one.metric, one.place): f"{one.metric}{f' of {one.place}' if one.place else ''}: "
+            f"{one.before:.4g} to {one.after:.4g}, {one.outcome}"
+            for one in self.changes
+            if one.group is None and one.before is not None and one.after is not None
+        }
+        return "\n".join([repr(self), *numbers.values()])
+
     @property
     def sha256(self) -> str:
         """The digest of the file."""
@@ -126,6 +144,16 @@ class MitigationResult(Shown):
         for suffix, text in attached.items():
             write_atomic(target.with_suffix(suffix), text.encode())
         return target
+
+    def plot(self) -> alt.LayerChart:
+        """Return what changed on the held-out rows, with paired intervals, as an Altair chart.
+
+        Raises
+        ------
+        MissingExtraError
+            Altair is not installed.
+        """
+        return layered("mitigated", self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form, schema ``fairkit.mitigation/1``."""

@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from fairkit.errors import ParameterError
+from fairkit.results.plots import layered
 from fairkit.results.rendering import Saved
 from fairkit.results.tables import Tabular, ends, place
 
 if TYPE_CHECKING:
+    import altair as alt
+
     from fairkit.results.findings import Better, DataInfo, Interval, ModelInfo
 
 SCHEMA = "fairkit.comparison/1"
@@ -134,6 +137,18 @@ class Comparison(Tabular, Saved):
             if (*told, *where) == (metric, sensitive, group, label, reference, within):
                 return one
         raise ParameterError(f"the comparison has no {metric!r} for {sensitive!r} in group {group!r}")
+
+    def plot(self, model: int = 1) -> alt.LayerChart:
+        """Return the paired differences with their intervals as an Altair chart; `model` counts as in `find`.
+
+        Raises
+        ------
+        ParameterError
+            There is no such model.
+        MissingExtraError
+            Altair is not installed.
+        """
+        return layered("changes", self, model)
 
     def records(self) -> list[dict[str, Any]]:
         """Return a line for each number of each model but the first: before, after, the difference and its interval."""

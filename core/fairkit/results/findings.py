@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from fairkit.errors import DataError, did_you_mean
-from fairkit.results.rendering import Saved
+from fairkit.results.plots import ReportPlots
+from fairkit.results.rendering import Saved, Shown
 from fairkit.results.tables import Tabular, arrow_table, ends, pandas_frame, place
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ class StratumValue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Shown):
     """One measured number with its interval, parameters and evidence.
 
     Attributes
@@ -172,12 +173,19 @@ class Finding:
     upper_at: Callable[[float], float | None] | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
-        """Return the number and its interval on one line; `repr` gives everything."""
+        """Return the number and its interval on one line."""
         place = f" of {self.place}" if self.sensitive else ""
         place += f" ({self.parameters['class']})" if "class" in self.parameters else ""
         value = "not defined" if self.value is None else f"{self.value:.4g}"
         ends = "" if self.interval is None else f" [{self.interval[0]:.4g}, {self.interval[1]:.4g}]"
         return f"{self.metric}{place}: {value}{ends}"
+
+    def __repr__(self) -> str:
+        """Return a line; `to_dict` gives everything."""
+        return f"<Finding {self}>"
+
+    def _repr_height(self) -> str:
+        return f"{min(16 + 3 * (len(self.groups) + len(self.strata) + len(self.notes)), 42):.0f}em"
 
     @property
     def place(self) -> str | None:
@@ -588,6 +596,11 @@ class Report(Tabular, Saved):
     def groups_frame(self) -> pd.DataFrame:
         """Return the lines of `group_records` as a pandas data frame (`to_frame` has the findings)."""
         return pandas_frame(arrow_table(self.group_records()))
+
+    @property
+    def plot(self) -> ReportPlots:
+        """Altair charts that people can change: ``report.plot.disparities()``, ``.groups("sex")``, ``.roc("sex")``."""
+        return ReportPlots(self)
 
     @property
     def decisions(self) -> dict[str, Any]:

@@ -31,6 +31,8 @@ _ORDER: dict[VerdictName, int] = {"pass": 0, "inconclusive": 1, "fail": 2}
 class Rule:
     """A limit on a metric: ``Rule("demographic_parity_difference", "sex", max=0.05)``.
 
+    The first argument may name the groups as the command does: ``Rule("demographic_parity_difference:sex", max=0.05)``.
+
     Attributes
     ----------
     metric
@@ -65,6 +67,16 @@ class Rule:
         maximum: float | None = None,
         minimum: float | None = None,
     ) -> None:
+        inside = tuple(filter(None, within.split("+"))) if isinstance(within, str) else tuple(within)
+        if set(metric) & set(":@|"):
+            told = _named(metric)
+            if told is None or (
+                (sensitive or support or inside) and told[1:] != (sensitive, support, inside)
+            ):
+                raise PolicyError(
+                    f"the policy rule on {metric!r} is not understood; write METRIC:COLUMN, and the rest once"
+                )
+            metric, sensitive, support, inside = told
         given = [limit for limit in (max, min, maximum, minimum) if limit is not None]
         if len(given) != 1 or not math.isfinite(given[0]):
             raise PolicyError(f"the policy rule on {metric!r} needs one finite limit, a max or a min")
@@ -74,7 +86,7 @@ class Rule:
             "maximum": maximum if max is None else max,
             "minimum": minimum if min is None else min,
             "support": support,
-            "within": tuple(filter(None, within.split("+"))) if isinstance(within, str) else tuple(within),
+            "within": inside,
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -91,23 +103,19 @@ class Rule:
             The text has another form.
         """
         name, equals, number = text.rpartition("=")
-        metric, _, groups = name.partition(":")
-        sensitive, bar, inside = groups.partition("|")
-        metric, at, size = metric.partition("@")
-        support = int(size) if size.isdecimal() else None
+        told = _named(name)
         try:
             limit = float(number)
         except ValueError:
             limit = math.nan
-        within = tuple(inside.split("+")) if bar else ()
-        odd = (at and not support) or (bar and not (sensitive and all(within)))
-        if not equals or not metric or not math.isfinite(limit) or odd:
+        if not equals or told is None or not math.isfinite(limit):
             raise PolicyError(
                 f"the policy rule --{kind} {text!r} is not understood; "
                 f"write METRIC:COLUMN=NUMBER, as in --{kind} demographic_parity_difference:sex=0.1"
             )
         bounds = {"maximum": limit} if kind == "max" else {"minimum": limit}
-        return cls(metric=metric, sensitive=sensitive or None, support=support, within=within, **bounds)
+        metric, sensitive, support, within = told
+        return cls(metric=metric, sensitive=sensitive, support=support, within=within, **bounds)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the form of a configuration file."""
@@ -120,6 +128,18 @@ class Rule:
     def place(self) -> str | None:
         """Between which groups, in the words of `Finding.place`."""
         return self.sensitive if not self.within else f"{self.sensitive} | {'+'.join(self.within)}"
+
+
+def _named(text: str) -> tuple[str, str | None, int | None, tuple[str, ...]] | None:
+    """Read ``METRIC@SIZE:SENSITIVE|COLUMN+COLUMN``; None where it has another form."""
+    metric, _, groups = text.partition(":")
+    sensitive, bar, inside = groups.partition("|")
+    metric, at, size = metric.partition("@")
+    support = int(size) if size.isdecimal() else None
+    within = tuple(inside.split("+")) if bar else ()
+    if not metric or (at and not support) or (bar and not (sensitive and all(within))):
+        return None
+    return metric, sensitive or None, support, within
 
 
 def verdict_of(verdicts: Sequence[VerdictName]) -> VerdictName | None:

@@ -40,13 +40,17 @@ class Shown:
         """
         return rendered(self, "html")
 
+    def _repr_height(self) -> str:
+        """Return how high the frame in a notebook is."""
+        return "42em"
+
     def _repr_html_(self) -> str:
         """Return the page in a frame of its own for notebooks; plain text where the extra ``html`` is absent."""
         try:
             page = self.to_html()
         except (FairkitError, MissingExtraError):
             return f"<pre>{html.escape(str(self))}</pre>"
-        style = "width:100%;height:42em;border:1px solid #8884;border-radius:4px"
+        style = f"width:100%;height:{self._repr_height()};border:1px solid #8884;border-radius:4px"
         return (
             f'<iframe sandbox="allow-scripts" style="{style}" title="{html.escape(repr(self))}" '
             f'srcdoc="{html.escape(page)}"></iframe>'

@@ -14,6 +14,7 @@ from fairkit.fitted import Run
 from fairkit.mitigation.choose import find_mitigator
 from fairkit.sklearn.base import Face, face, written
 from fairkit.sklearn.columns import frame_columns, group_codes, sensitive_matrix, sensitive_names
+from fairkit.sklearn.converter import Converted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -79,7 +80,7 @@ def _post(method: type[Mitigator]) -> type[Any]:
     return post_estimator(method)
 
 
-class _Fitting(Face):
+class _Fitting(Converted, Face):
     """What classifiers and regressors share."""
 
     restores = staticmethod(mitigator)

@@ -126,6 +126,19 @@ class _PostEstimator(Face):
             )
         return written(self.fitted_.to_onnx(), path)
 
+    def onnx_parser(self) -> Any:
+        """Say to skl2onnx that a pipeline cannot hold it.
+
+        Raises
+        ------
+        ParameterError
+            Always: no step of a pipeline passes the groups on.
+        """
+        raise ParameterError(
+            f"{type(self).__name__} reads `sensitive_features` when it predicts, and a pipeline's file has no input "
+            "for them; export it by itself: estimator.to_onnx(path)"
+        )
+
     def _predict(self, X: Any, sensitive: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         self._check_fitted()
         columns = frame_columns(X) | self._sensitive_columns(sensitive, len(X))

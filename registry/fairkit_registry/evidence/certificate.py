@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import DataError
 from fairkit.results.findings import Report
+from fairkit.results.rendering import Shown
 from fairkit_registry.errors import CertificateError, ContradictionError, VerificationError
 from fairkit_registry.evidence import dsse, predicate
 from fairkit_registry.evidence.diagnosis import explain_refusal
@@ -38,7 +39,7 @@ LARGEST_CERTIFICATE = 16 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Certificate:
+class Certificate(Shown):
     """What a certificate says. `verify` gives one whose signature was checked; `read` gives one that was not.
 
     Attributes
@@ -89,6 +90,15 @@ class Certificate:
     table_statements: tuple[bytes, ...] = ()
     policy_lock: bytes | None = None
     proven_at: datetime | None = None
+
+    def __repr__(self) -> str:
+        """Return a line."""
+        checked = "signature verified" if self.verified else "signature not checked"
+        verdict = f": {self.report.verdict}" if self.report.verdict else ""
+        about = f"{self.model_name} on {self.report.data.name}{verdict}"
+        return (
+            f"<Certificate {self.sha256[:12]} of {about}, {predicate.time_text(self.audited_at)}, {checked}>"
+        )
 
     @property
     def unusual_settings(self) -> list[str]:

@@ -1,0 +1,1 @@
+"""Altair charts of results: the functions of the entry points ``fairkit.plots``."""

@@ -1,0 +1,152 @@
+"""Charts of results that people can change: Altair's, asked for where the result is."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, Literal
+
+from fairkit.errors import PluginError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import altair as alt
+
+PLOTS = "fairkit.plots"
+"""The group of entry points whose functions take a result and return an Altair chart of it."""
+
+Kind = Literal["difference", "ratio"]
+
+
+class ReportPlots:
+    """Charts of a report: ``report.plot.disparities()``.
+
+    Each is an Altair chart, so that it can be changed (``.properties(width=700)``), combined (``|``, ``&``), saved
+    (``.save("chart.svg")``) and themed (``altair.theme.enable("dark")``). The colours are readable on light and on dark
+    grounds. Every number is drawn with its interval. They need ``pip install 'fairkit[charts]'``.
+    """
+
+    __slots__ = ("_report",)
+
+    def __init__(self, report: Any) -> None:
+        self._report = report
+
+    def __repr__(self) -> str:
+        """Return the charts that there are."""
+        return "<charts: disparities(), groups(sensitive), roc(sensitive), scores(sensitive), calibration(sensitive)>"
+
+    def disparities(self, sensitive: str | None = None, *, kind: Kind = "difference") -> alt.LayerChart:
+        """Return the largest disparities between groups with their intervals, and the policy's limits.
+
+        Parameters
+        ----------
+        sensitive
+            The sensitive column; None: all of them.
+        kind
+            ``difference`` (0 is parity) or ``ratio`` (1 is parity). The worst group's own number is in `groups`.
+
+        Raises
+        ------
+        DataError
+            The report has no such disparities, or no such column.
+        MissingExtraError
+            Altair is not installed.
+        """
+        return layered("disparities", self._report, sensitive, kind=kind)
+
+    def groups(self, sensitive: str, metric: str | Sequence[str] | None = None) -> alt.FacetChart:
+        """Return the groups' own numbers with their intervals, a panel for each metric; a line marks all rows.
+
+        Parameters
+        ----------
+        sensitive
+            The sensitive column.
+        metric
+            Names of metrics, such as ``"selection_rate"``; None: those of the page's table of groups.
+
+        Raises
+        ------
+        DataError
+            The report has no such column, or not this metric in its groups.
+        MissingExtraError
+            Altair is not installed.
+        """
+        return faceted("groups", self._report, sensitive, metric)
+
+    def roc(
+        self, sensitive: str, *, groups: Sequence[str] | None = None, label: str | None = None
+    ) -> alt.LayerChart:
+        """Return each group's ROC curve in the band that holds its whole true curve.
+
+        Parameters
+        ----------
+        sensitive
+            The sensitive column.
+        groups
+            Which groups; None: the six largest.
+        label
+            Which class, where there are more than two.
+
+        Raises
+        ------
+        DataError
+            There are no curves: the model gives no scores, or the table has no outcomes.
+        MissingExtraError
+            Altair is not installed.
+        """
+        return layered("roc", self._report, sensitive, groups=groups, label=label)
+
+    def scores(
+        self, sensitive: str, *, groups: Sequence[str] | None = None, label: str | None = None
+    ) -> alt.LayerChart:
+        """Return how each group's scores are distributed: the share of its rows in each bin. See `roc`.
+
+        Raises
+        ------
+        DataError
+            There are no scores.
+        MissingExtraError
+            Altair is not installed.
+        """
+        return layered("scores", self._report, sensitive, groups=groups, label=label)
+
+    def calibration(
+        self, sensitive: str, *, groups: Sequence[str] | None = None, label: str | None = None
+    ) -> alt.LayerChart:
+        """Return each group's observed share of favorable outcomes against its mean score. See `roc`.
+
+        Raises
+        ------
+        DataError
+            There are no scores, or no outcomes.
+        MissingExtraError
+            Altair is not installed.
+        """
+        return layered("calibration", self._report, sensitive, groups=groups, label=label)
+
+
+def layered(name: str, result: Any, *asked: Any, **options: Any) -> alt.LayerChart:
+    """Return a chart that an installed package draws.
+
+    Raises
+    ------
+    PluginError
+        Nobody draws it.
+    """
+    chart: alt.LayerChart = _drawn(name)(result, *asked, **options)
+    return chart
+
+
+def faceted(name: str, result: Any, *asked: Any, **options: Any) -> alt.FacetChart:
+    """Return a chart of several panels; see `layered`."""
+    chart: alt.FacetChart = _drawn(name)(result, *asked, **options)
+    return chart
+
+
+def _drawn(name: str) -> Callable[..., Any]:
+    for one in entry_points(group=PLOTS, name=name):
+        draw: Callable[..., Any] = one.load()
+        return draw
+    raise PluginError(
+        f"no installed package draws {name!r}; fix it with: pip install --force-reinstall fairkit"
+    )

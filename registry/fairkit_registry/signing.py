@@ -1,0 +1,136 @@
+"""Certificates from Python: sign what an audit finds, and check what others signed."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fairkit.support.files import check_writable, write_atomic
+from fairkit_registry.errors import CertificateError
+from fairkit_registry.evidence.certificate import Certificate, read_file
+from fairkit_registry.evidence.certificate import verify as verified
+from fairkit_registry.evidence.keys import load_public
+from fairkit_registry.evidence.signers import load_secret, nobody_answers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from fairkit.data.dataset import Dataset
+    from fairkit.models.scorer import ModelOptions
+    from fairkit.results.policy import Adjustment, Rule
+
+
+def certify(
+    model: Any,
+    data: Dataset,
+    *,
+    key: str | Path | Sequence[str | Path],
+    output: str | Path,
+    policy: Sequence[Rule] = (),
+    adjustment: Adjustment | None = None,
+    auditors: Sequence[str] = ("group",),
+    parameters: Mapping[str, Mapping[str, Any]] | None = None,
+    confidence: float = 0.95,
+    seed: int = 0,
+    options: ModelOptions | None = None,
+    about: Mapping[str, str] | None = None,
+    passphrase: str | None = None,
+    sequence: str | Path | None = None,
+) -> Certificate:
+    """Audit a model, sign what is found whatever the verdict, and write the certificate: ``fairkit certify``.
+
+    Parameters
+    ----------
+    model
+        An ONNX file's path or bytes, or an `OnnxModel`; None: the predictions in the table, which `data` names.
+    data
+        What to audit it on.
+    key
+        The secret key's file, or several.
+    output
+        The certificate's file.
+    policy, adjustment, auditors, parameters, confidence, seed, options
+        As for `fairkit.audit`; they are signed, so that anybody can repeat the audit.
+    about
+        Facts that are signed as they are: ``{"intended_use": ..., "owner": ...}``.
+    passphrase
+        Of the secret keys, where they are encrypted.
+    sequence
+        Where the keys' certificates are numbered and kept; None: the user's state folder.
+
+    Returns
+    -------
+    Certificate
+        What was signed, checked with the public halves of the keys. A notebook shows it as a page.
+
+    Raises
+    ------
+    FairkitError
+        The audit cannot be made, a key cannot be used, or the file cannot be written; nothing is written then.
+    """
+    from fairkit.models.scorer import ModelOptions
+    from fairkit.onnx.model import OnnxModel
+    from fairkit_registry.evidence.certifying import certify as signed
+    from fairkit_registry.evidence.sequence import SequenceFolder
+    from fairkit_registry.evidence.settings import AuditSettings
+
+    if not (model is None or isinstance(model, OnnxModel | str | Path | bytes)):
+        raise CertificateError(
+            f"a {type(model).__name__} in memory has no digest that a certificate could name: write it as a file "
+            "first, with fairkit.to_onnx(model, X, path)"
+        )
+    asked = (lambda _: passphrase) if passphrase is not None else nobody_answers
+    secrets = [load_secret(one, passphrase=asked) for one in ([key] if isinstance(key, str | Path) else key)]
+    target = Path(output)
+    check_writable(target)
+    settings = AuditSettings(
+        data=data.roles.to_dict(),
+        model=dataclasses.asdict(options or ModelOptions()),
+        auditors=tuple(auditors),
+        parameters=dict(parameters or {}),
+        policy=tuple(rule.to_dict() for rule in policy),
+        adjustment=adjustment,
+        confidence=confidence,
+        seed=seed,
+    )
+    opened = model if model is None or isinstance(model, OnnxModel) else OnnxModel.load(model)
+    folder = SequenceFolder(None if sequence is None else Path(sequence))
+    raw, _ = signed(opened, data, settings, secrets, sequence=folder, about=about)
+    write_atomic(target, raw)
+    return verified(raw, [one.public for one in secrets])
+
+
+def verify(
+    certificate: str | Path,
+    *,
+    key: str | Path | Sequence[str | Path],
+    model: str | Path | None = None,
+    data: Dataset | None = None,
+) -> Certificate:
+    """Check a certificate file: ``fairkit verify``. What it returns holds, as far as the keys are trusted.
+
+    Parameters
+    ----------
+    certificate
+        The file.
+    key
+        The public key's file that you trust, or several.
+    model
+        The ONNX file that it must be about; None leaves it open.
+    data
+        The table that it must be about; None leaves it open.
+
+    Raises
+    ------
+    VerificationError
+        It is refused; the message says what does not hold.
+    FairkitError
+        A file is missing, or is no certificate, no key or no model.
+    """
+    from fairkit.onnx.file import OnnxFile
+
+    keys = [load_public(one) for one in ([key] if isinstance(key, str | Path) else key)]
+    digest = None if model is None else OnnxFile.load(model).sha256
+    table = None if data is None else data.learn().sha256
+    return verified(read_file(certificate), keys, model_sha256=digest, data_sha256=table)
