@@ -111,14 +111,9 @@ class MitigationResult(Shown):
         return f"<MitigationResult of {self.plugin} on {self.test_rows:,} held-out rows{verdict}>"
 
     def __str__(self) -> str:
-        """Return the line, and one for each number before and after."""
-        numbers = {
-            (one.metric, one.place): f"{one.metric}{f' of {one.place}' if one.place else ''}: "
-            f"{one.before:.4g} to {one.after:.4g}, {one.outcome}"
-            for one in self.changes
-            if one.group is None and one.before is not None and one.after is not None
-        }
-        return "\n".join([repr(self), *numbers.values()])
+        """Return the line, and one for each number that is significantly better or worse."""
+        changed = [one for one in self.changes if one.group is None and one.outcome in ("better", "worse")]
+        return "\n".join([repr(self), *(str(one) for one in changed if "class" not in one.parameters)])
 
     @property
     def sha256(self) -> str:

@@ -124,6 +124,20 @@ class Plan:
     seed: int
     fairkit: str
 
+    def __repr__(self) -> str:
+        """Return a line."""
+        needed = "no number of rows" if self.rows is None else f"{self.rows:,} rows"
+        return f"<Plan: {needed} decide {len(self.rules)} rule{'s' * (len(self.rules) != 1)} with {self.power:.0%} chance>"
+
+    def __str__(self) -> str:
+        """Return the line, and one for each rule."""
+        lines = [
+            f"{one.rule.metric}{f' of {one.rule.place}' if one.rule.place else ''}: at {one.value:.4g}, "
+            + ("no number of rows was found" if one.rows is None else f"{one.rows:,} rows to {one.side}")
+            for one in self.rules
+        ]
+        return "\n".join([repr(self), *lines])
+
     @property
     def rows(self) -> int | None:
         """Rows that decide every rule; None where one cannot be decided."""

@@ -53,6 +53,23 @@ class Change:
     reference: str | None = None
     within: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        """Return both numbers, the difference with its interval, and what it means, on one line."""
+        place = f" of {self.place}" if self.place else ""
+        place += f" in group {self.group}" if self.group is not None else ""
+        place += f" ({self.parameters['class']})" if "class" in self.parameters else ""
+        if self.before is None or self.after is None or self.difference is None:
+            return f"{self.metric}{place}: not defined"
+        ends = (
+            "" if self.interval is None else f" [{self.interval[0] + 0.0:.4g}, {self.interval[1] + 0.0:.4g}]"
+        )
+        told = f"{self.before:.4g} to {self.after:.4g}, difference {self.difference + 0.0:.4g}{ends}: {self.outcome}"
+        return f"{self.metric}{place}: {told}"
+
+    def __repr__(self) -> str:
+        """Return a line; `to_dict` gives everything."""
+        return f"<Change {self}>"
+
     @property
     def place(self) -> str | None:
         """Between which groups, in the words of `Finding.place`; None over all rows."""
