@@ -127,7 +127,8 @@ class Plan:
     def __repr__(self) -> str:
         """Return a line."""
         needed = "no number of rows" if self.rows is None else f"{self.rows:,} rows"
-        return f"<Plan: {needed} decide {len(self.rules)} rule{'s' * (len(self.rules) != 1)} with {self.power:.0%} chance>"
+        rules = f"{len(self.rules)} rule{'s' * (len(self.rules) != 1)}"
+        return f"<Plan: {needed} decide {rules} with {self.power:.0%} chance>"
 
     def __str__(self) -> str:
         """Return the line, and one for each rule."""
