@@ -35,6 +35,39 @@ def page(title: str, body: Content) -> str:
     return f'<!doctype html>\n<html lang="en">{head}{content}</html>\n'
 
 
+def linked_page(title: str, body: Content, *, root: str, feed: str | None = None) -> str:
+    """Return a document of a site, which shares its style and its script with the others.
+
+    Parameters
+    ----------
+    title, body
+        As for `page`.
+    root
+        The way from this document to the site's root, such as ``../../``.
+    feed
+        The site's feed, from the root.
+    """
+    allowed = "default-src 'none'; style-src 'self' 'unsafe-inline'; script-src 'self'; img-src data:"
+    told = (
+        None
+        if feed is None
+        else tag("link", rel="alternate", type="application/atom+xml", href=root + feed, title="Events")
+    )
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=allowed),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        Markup(f"<title>{html.escape(clean(title))}</title>"),
+        tag("link", rel="stylesheet", href=f"{root}site.css"),
+        told,
+    )
+    tip = tag("div", id="tip", role="status", aria_live="polite", hidden=True)
+    content = tag("body", tag("main", body), tip, tag("script", src=f"{root}site.js"))
+    return f'<!doctype html>\n<html lang="en">{head}{content}</html>\n'
+
+
 def section(title: str, *content: Content) -> Markup:
     """Return a section under a heading."""
     return tag("section", tag("h2", title), *content)

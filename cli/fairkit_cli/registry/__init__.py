@@ -28,6 +28,7 @@ _COMMANDS = {
     "checkpoint": "fairkit_cli.registry.log:checkpoint",
     "prove": "fairkit_cli.registry.log:prove",
     "verify-log": "fairkit_cli.registry.log:verify_log",
+    "site": "fairkit_cli.registry.site.command:site",
     "check": "fairkit_cli.registry.care:check",
     "gc": "fairkit_cli.registry.care:gc",
 }

@@ -101,7 +101,8 @@ def promote(registry: Registry, reference: str, alias: str, *, now: datetime | N
             ):
                 continue
             counted = None if decision.certificate is None else decision.certificate.sha256
-            registry.point(connection, decision.version, decision.alias, counted)
+            told = [one.text for one in decision.reasons]
+            registry.point(connection, decision.version, decision.alias, counted, told)
             return decision
 
 

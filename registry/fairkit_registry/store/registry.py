@@ -259,9 +259,14 @@ class Registry(ReadableRegistry):
             events.append(connection, "remove-alias", name, {"alias": alias}, at=events.now())
 
     def point(
-        self, connection: sqlite3.Connection, version: Version, alias: Alias, certificate: str | None
+        self,
+        connection: sqlite3.Connection,
+        version: Version,
+        alias: Alias,
+        certificate: str | None,
+        reasons: Sequence[str] = (),
     ) -> None:
-        """Point an alias to a version, inside a write transaction; `promotion` decides whether."""
+        """Point an alias to a version, inside a write transaction; `promotion` decides whether, and notes why."""
         at = events.now()
         connection.execute(
             "UPDATE aliases SET version = ?, certificate = ?, changed_at = ? WHERE name = ? AND alias = ?",
@@ -273,6 +278,7 @@ class Registry(ReadableRegistry):
             "previous": alias.version,
             "certificate": certificate,
             "model": version.model,
+            "reasons": list(reasons),
         }
         events.append(connection, "promote", version.name, body, at=at)
 

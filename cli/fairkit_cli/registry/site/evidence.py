@@ -1,0 +1,110 @@
+"""What a page says of a certificate: whether it holds, its verdict, and the numbers that people look at first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fairkit_cli.fields import as_options
+from fairkit_cli.text.ranking import disparities, performance
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from fairkit.results.findings import Report
+    from fairkit_registry.evidence.certificate import Certificate
+    from fairkit_registry.evidence.keys import PublicKey
+    from fairkit_registry.evidence.revoked import Revocations
+
+Numbers = list[Any]
+"""Title, value, ends of the interval (None where there is none), better (``lower``, ``higher``, ``none``)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """A certificate on a page.
+
+    Attributes
+    ----------
+    digest
+        Of the file.
+    holds
+        True: a key that an alias trusts signed it, and nothing is against it. False: it does not hold. None: no alias
+        trusts a key, so nobody can tell.
+    why
+        Why not, in words.
+    told
+        What it says; empty where it cannot be read.
+    """
+
+    digest: str
+    holds: bool | None
+    why: str
+    told: Mapping[str, Any]
+
+    @property
+    def verdict(self) -> str | None:
+        """The verdict that was signed."""
+        return self.told.get("verdict")
+
+    @property
+    def audited(self) -> str:
+        """When, as the signer says."""
+        return str(self.told.get("audited", ""))
+
+    def to_list(self) -> list[Any]:
+        """Return the form in which it is remembered from one build to the next."""
+        return [self.digest, self.holds, self.why, dict(self.told)]
+
+
+def look(raw: bytes, digest: str, model: str, trusted: Sequence[PublicKey], known: Revocations) -> Evidence:
+    """Check a certificate about a model, and take from it what a page shows."""
+    from fairkit_registry.errors import CertificateError, VerificationError
+    from fairkit_registry.evidence import certificate as certificates
+
+    why, holds = "", None
+    try:
+        if trusted:
+            found = certificates.verify(raw, trusted, model_sha256=model, revocations=known, full=False)
+            holds = True
+        else:
+            found = certificates.read(raw)
+            why = "no alias of the model trusts a key, so no signature was checked"
+    except CertificateError as error:
+        holds, why = False, as_options(str(error))
+        try:
+            found = certificates.read(raw)
+            if isinstance(error, VerificationError) and found.model_sha256 != model:
+                return Evidence(digest=digest, holds=False, why=why, told={})
+        except CertificateError:
+            return Evidence(digest=digest, holds=False, why=why, told={})
+    return Evidence(digest=digest, holds=holds, why=why, told=_told(found))
+
+
+def _told(found: Certificate) -> dict[str, Any]:
+    report = found.report
+    shown = [*performance(report), *disparities(report)]
+    return {
+        "verdict": report.verdict,
+        "audited": f"{found.audited_at:%Y-%m-%d %H:%M}",
+        "keys": [keyid[:16] for keyid in found.keyids],
+        "data": [report.data.name, report.data.sha256, report.data.rows],
+        "confidence": report.confidence,
+        "made_by": None if found.mitigation is None else str(found.mitigation.get("plugin")),
+        "unusual": found.unusual_settings,
+        "locked": found.policy_lock is not None,
+        "rules": [_rule(report, place) for place in range(len(report.policy))],
+        "numbers": [_numbers(one) for one in shown],
+    }
+
+
+def _rule(report: Report, place: int) -> list[Any]:
+    rule = report.policy[place]
+    title = rule.metric if rule.place is None else f"{rule.metric} · {rule.place}"
+    return [title, rule.maximum, rule.minimum, rule.verdict, as_options(rule.reason)]
+
+
+def _numbers(found: Any) -> Numbers:
+    title = found.metric if found.sensitive is None else f"{found.metric} · {found.place}"
+    low, high = found.interval or (None, None)
+    return [title, found.value, low, high, found.better]

@@ -1,0 +1,185 @@
+"""Everything that the pages are made from, read from the registry once; every file is hashed again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from fairkit_cli.registry.site.evidence import Evidence, look
+from fairkit_registry.jsonio import fingerprint
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, MutableMapping, Sequence
+
+    from fairkit_registry.evidence.keys import PublicKey
+    from fairkit_registry.evidence.revoked import Revocations
+    from fairkit_registry.store.events import Event
+    from fairkit_registry.store.records import Alias, Version
+    from fairkit_registry.store.registry import Registry
+
+Remembered = dict[str, list[Any]]
+"""What certificates said in the last build, by what it was decided from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenVersion:
+    """A version, its evidence with the newest that holds first, its aliases, and the versions that were made of it."""
+
+    version: Version
+    evidence: tuple[Evidence, ...]
+    aliases: tuple[str, ...] = ()
+    children: tuple[str, ...] = ()
+    damage: str | None = None
+
+    @property
+    def deciding(self) -> Evidence | None:
+        """The evidence that the version's numbers come from: the newest that holds, else the newest that is there."""
+        return self.evidence[0] if self.evidence else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenAlias:
+    """An alias, and what its policy comes to for the version that it points to now."""
+
+    alias: Alias
+    verdict: str | None
+    reasons: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenModel:
+    """A model: versions, the newest first, aliases, and events, the newest first."""
+
+    name: str
+    versions: tuple[SeenVersion, ...]
+    aliases: tuple[SeenAlias, ...]
+    events: tuple[Event, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A registry: its models, its events and certificates, the newest first."""
+
+    models: tuple[SeenModel, ...]
+    events: tuple[Event, ...]
+    certificates: Mapping[str, bytes] = field(repr=False)
+
+
+def gather(registry: Registry, remembered: MutableMapping[str, list[Any]]) -> Seen:
+    """Read a registry.
+
+    Parameters
+    ----------
+    registry
+        Open.
+    remembered
+        From the last build; it is brought up to date, so that a certificate is verified once for the same keys,
+        revocations and bytes. The bytes are hashed in any case.
+
+    Raises
+    ------
+    RegistryError
+        It cannot be read.
+    """
+    children: dict[str, list[str]] = {}
+    listed = {one["name"]: registry.versions(one["name"]) for one in registry.models()}
+    for version in (one for versions in listed.values() for one in versions):
+        if version.parent is not None:
+            children.setdefault(version.parent, []).append(version.reference)
+    raws: dict[str, bytes] = {}
+    fresh: Remembered = {}
+    events = registry.log()
+    models = [
+        _model(registry, name, versions, events, children, raws=raws, remembered=remembered, fresh=fresh)
+        for name, versions in listed.items()
+    ]
+    remembered.clear()
+    remembered.update(fresh)
+    return Seen(models=tuple(models), events=tuple(events), certificates=raws)
+
+
+def _model(
+    registry: Registry,
+    name: str,
+    versions: Sequence[Version],
+    events: Sequence[Event],
+    children: Mapping[str, Sequence[str]],
+    **state: Any,
+) -> SeenModel:
+    from fairkit_registry.evidence.keys import parse_public
+    from fairkit_registry.promotion.valid import of_registry
+
+    aliases = registry.aliases(name)
+    trusted = [parse_public(pem) for pem in sorted({pem for one in aliases for pem in one.policy.keys})]
+    revokers = [parse_public(pem) for pem in sorted({pem for one in aliases for pem in one.policy.revokers})]
+    known = of_registry(registry, trusted, revokers)
+    basis = fingerprint(
+        [[key.keyid for key in trusted], sorted(one.sha256 for one in known.lists), sorted(known.revokers)]
+    )
+    held: dict[int | None, list[str]] = {}
+    for one in aliases:
+        held.setdefault(one.version, []).append(one.alias)
+    return SeenModel(
+        name=name,
+        versions=tuple(
+            SeenVersion(
+                version=version,
+                evidence=_evidence(registry, version, trusted, known, basis, **state),
+                aliases=tuple(held.get(version.version, ())),
+                children=tuple(children.get(version.reference, ())),
+                damage=registry.blobs.problem(version.model),
+            )
+            for version in versions
+        ),
+        aliases=tuple(_alias(registry, one) for one in aliases),
+        events=tuple(one for one in events if one.name == name),
+    )
+
+
+def _evidence(
+    registry: Registry,
+    version: Version,
+    trusted: Sequence[PublicKey],
+    known: Revocations,
+    basis: str,
+    *,
+    raws: dict[str, bytes],
+    remembered: Mapping[str, list[Any]],
+    fresh: Remembered,
+) -> tuple[Evidence, ...]:
+    from fairkit_registry.errors import RegistryError
+
+    found = []
+    for digest in version.certificates:
+        try:
+            raws[digest] = raw = registry.certificate(digest)
+        except RegistryError as error:
+            found.append(Evidence(digest=digest, holds=False, why=str(error), told={}))
+            continue
+        key = f"{digest} {version.model} {basis}"
+        said = remembered.get(key)
+        one = (
+            look(raw, digest, version.model, trusted, known)
+            if said is None
+            else Evidence(digest=said[0], holds=said[1], why=said[2], told=said[3])
+        )
+        fresh[key] = one.to_list()
+        found.append(one)
+    return tuple(sorted(found, key=lambda one: (one.holds is True, one.audited), reverse=True))
+
+
+def _alias(registry: Registry, one: Alias) -> SeenAlias:
+    from fairkit_registry.promotion.run import evaluate
+
+    if one.version is None:
+        return SeenAlias(alias=one, verdict=None, reasons=())
+    decision = evaluate(registry, f"{one.name}@{one.version}", one.alias)
+    told = tuple((reason.kind, as_text(reason.text)) for reason in decision.reasons)
+    return SeenAlias(alias=one, verdict=decision.verdict, reasons=told)
+
+
+def as_text(text: str) -> str:
+    """Return a message as people type what it names."""
+    from fairkit_cli.fields import as_options
+
+    return as_options(text)

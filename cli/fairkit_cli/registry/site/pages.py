@@ -1,0 +1,330 @@
+"""The pages of a registry's site: the models, one model, one version."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fairkit_cli.html.markup import Content, Markup, name_of, tag
+from fairkit_cli.html.page import facts, linked_page, section, table
+from fairkit_cli.html.summary import MARKS, WORDS
+from fairkit_cli.registry.site.charts import charts
+from fairkit_cli.text.numbers import interval, number, size
+from fairkit_cli.text.registry import policy
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fairkit_cli.registry.site.evidence import Evidence
+    from fairkit_cli.registry.site.gather import Seen, SeenAlias, SeenModel, SeenVersion
+    from fairkit_registry.store.events import Event
+
+FEED = "feed.xml"
+SHOWN = 200
+"""So many versions are on a model's own page; the others are on pages of `LISTED`."""
+LISTED = 1000
+_HOLDS = {True: ("holds", "pass"), False: ("DOES NOT HOLD", "fail"), None: ("not checked", "inconclusive")}
+
+
+def index_page(seen: Seen, title: str, *, checkpoint: bool) -> str:
+    """Return the page of all models."""
+    rows: list[Sequence[Content]] = []
+    for model in seen.models:
+        newest = model.versions[0]
+        means = [
+            [_alias_badge(one), " " if place < len(model.aliases) - 1 else None]
+            for place, one in enumerate(model.aliases)
+        ]
+        rows.append(
+            (
+                tag("a", name_of(model.name), href=f"m/{model.name}/index.html"),
+                f"{len(model.versions):,}",
+                means or "none",
+                _verdict(newest.deciding),
+                _holds(newest.deciding),
+                tag("span", newest.version.added_at[:10], class_="small"),
+            )
+        )
+    columns = ("model", "versions", "aliases", "newest verdict", "its evidence", "newest")
+    head = seen.events[0].digest if seen.events else ""
+    told: list[tuple[str, Content]] = [
+        ("Events in the log", f"{len(seen.events):,}"),
+        ("Newest event", tag("code", head)),
+    ]
+    if checkpoint:
+        told.append(("Signed checkpoint", tag("a", "checkpoint", href="checkpoint")))
+    told.append(("Feed of events", tag("a", "feed.xml", href=FEED)))
+    body: list[Content] = [
+        tag("h1", title),
+        tag("p", _WARNING, class_="subject"),
+        table(columns, rows, numeric={1}, label="Models", sortable=len(rows) > 8)
+        if rows
+        else tag("p", "The registry has no model yet."),
+        section("The newest events", _events(seen.events[:20], root="")),
+        section("The registry", facts(told)),
+    ]
+    return linked_page(title, body, root="", feed=FEED)
+
+
+_WARNING = (
+    "These pages say what the registry's owner has found. Whoever must rely on it takes the certificates and checks "
+    "them with a key of their own: fairkit verify CERT --key PUB."
+)
+
+
+def _alias_badge(one: SeenAlias) -> Markup:
+    version = one.alias.version
+    if version is None:
+        return tag("span", name_of(one.alias.alias), " → nothing yet", class_="muted")
+    href = f"m/{one.alias.name}/{version}.html"
+    status = one.verdict or "inconclusive"
+    mark = tag("span", f" {MARKS[status]} {WORDS[status]}", class_=f"badge {status}")
+    return tag("span", name_of(one.alias.alias), " → ", tag("a", f"version {version}", href=href), mark)
+
+
+def _verdict(found: Evidence | None) -> Content:
+    if found is None or not found.told:
+        return "-"
+    verdict = found.verdict
+    return "no policy" if verdict is None else tag("span", WORDS[verdict], class_=f"badge {verdict}")
+
+
+def _holds(found: Evidence | None) -> Content:
+    if found is None:
+        return tag("span", "no certificate", class_="muted")
+    word, status = _HOLDS[found.holds]
+    return tag("span", word, class_=f"badge {status}")
+
+
+def _events(events: Sequence[Event], *, root: str) -> Markup:
+    """Return events as a table: when, what, by whom, and why."""
+    rows: list[Sequence[Content]] = [
+        (
+            str(one.seq),
+            tag("span", one.at[:16].replace("T", " "), class_="small"),
+            _event(one, root),
+            name_of(str(one.body.get("by", ""))),
+            reasons(one),
+        )
+        for one in events
+    ]
+    return table(("event", "at (UTC)", "what", "by", "reasons"), rows, label="Events")
+
+
+def describe(one: Event) -> str:
+    """Return an event in words."""
+    body, name = one.body, one.name or ""
+    version = body.get("version")
+    said = {
+        "add": f"{name}@{version} was added",
+        "import": f"{name}@{version} was imported",
+        "certify": f"a certificate was attached to {name}@{version}",
+        "alias": f"what {name}@{body.get('alias')} asks for was set",
+        "remove-alias": f"{name}@{body.get('alias')} was taken away",
+        "promote": f"{name}@{body.get('alias')} points to version {version}",
+        "demote": f"{name}@{body.get('alias')} was taken from version {body.get('taken_from')}",
+        "revoke": f"revocation list number {body.get('sequence')} was taken in",
+        "lock": f"a policy lock of {name} was registered",
+    }
+    return said.get(one.action, one.action)
+
+
+def _event(one: Event, root: str) -> Content:
+    version = one.body.get("version")
+    if one.name is None or version is None:
+        return describe(one)
+    return tag("a", describe(one), href=f"{root}m/{one.name}/{version}.html")
+
+
+def reasons(one: Event) -> Content:
+    """Return why a promotion or a demotion was made, as the log has it."""
+    told = [str(text) for text in one.body.get("reasons", ())]
+    evidence = one.body.get("evidence")
+    if isinstance(evidence, dict):
+        told += [f"{key}: {value}" for key, value in evidence.items() if isinstance(value, str | int | float)]
+    if not told:
+        return ""
+    count = f"{len(told)} reason{'s' * (len(told) > 1)}"
+    return tag("details", tag("summary", count), tag("ul", [tag("li", text) for text in told]))
+
+
+def model_page(model: SeenModel) -> str:
+    """Return a model's page."""
+    name, root = model.name, "../../"
+    promoted = [one for one in model.events if one.action in ("promote", "demote")]
+    older = range(0, len(model.versions), LISTED) if len(model.versions) > SHOWN else ()
+    body: list[Content] = [
+        tag("p", tag("a", "All models", href=f"{root}index.html"), class_="subject"),
+        tag("h1", "Model ", name_of(name)),
+        section("Aliases", *(_alias(one) for one in model.aliases))
+        if model.aliases
+        else tag("p", "No alias points to a version of this model yet."),
+        *charts(model),
+        section(
+            "Versions",
+            tag("p", tag("a", "Set any two versions side by side", href="compare.html")),
+            versions_table(model.versions[:SHOWN]),
+            *(
+                tag("p", tag("a", f"versions from {_oldest(model, start)} to {model.versions[start].version.version}",
+                             href=f"versions-{start // LISTED}.html"))
+                for start in older
+            ),
+        ),
+        section(
+            "Promotions",
+            _events(promoted[:SHOWN], root=root) if promoted else tag("p", "Nothing was promoted yet."),
+        ),
+    ]  # fmt: skip
+    return linked_page(f"Model {name}", body, root=root, feed=FEED)
+
+
+def _oldest(model: SeenModel, start: int) -> int:
+    return model.versions[min(start + LISTED, len(model.versions)) - 1].version.version
+
+
+def list_page(model: SeenModel, start: int) -> str:
+    """Return a page of `LISTED` versions."""
+    back = tag("a", "Model ", name_of(model.name), href="index.html")
+    listed = versions_table(model.versions[start : start + LISTED])
+    title = f"Versions of {model.name}, from {_oldest(model, start)}"
+    return linked_page(
+        title, [tag("p", back, class_="subject"), tag("h1", title), listed], root="../../", feed=FEED
+    )
+
+
+def _alias(one: SeenAlias) -> Markup:
+    version, status = one.alias.version, one.verdict or "inconclusive"
+    asked = tag("p", "Asks for: ", policy(one.alias.policy))
+    if version is None:
+        return tag("div", tag("h3", name_of(one.alias.alias)), tag("p", "Points to no version yet."), asked)
+    words = {
+        "pass": "still meets what the alias asks for",
+        "fail": "does not meet what the alias asks for any more",
+        "inconclusive": "cannot be decided now",
+    }
+    mark = tag("strong", tag("span", MARKS[status], aria_hidden="true"), f" {WORDS[status]}")
+    banner = tag(
+        "p", mark, ": ", tag("a", f"version {version}", href=f"{version}.html"), f" {words[status]}.",
+        class_=f"verdict {status}",
+    )  # fmt: skip
+    told = [tag("li", f"{kind}: {text}") for kind, text in one.reasons]
+    return tag("div", tag("h3", name_of(one.alias.alias)), banner, asked, tag("ul", told) if told else None)
+
+
+def versions_table(versions: Sequence[SeenVersion]) -> Markup:
+    """Return versions with their evidence."""
+    rows: list[Sequence[Content]] = [
+        (
+            tag("a", str(one.version.version), href=f"{one.version.version}.html"),
+            ", ".join(one.aliases),
+            _verdict(one.deciding),
+            tag("span", "FILE DAMAGED", class_="badge fail") if one.damage else _holds(one.deciding),
+            one.version.added_at[:16].replace("T", " "),
+            one.version.parent or "",
+            ", ".join(one.version.tags),
+            tag("code", one.version.model[:12]),
+        )
+        for one in versions
+    ]
+    columns = ("version", "aliases", "verdict", "evidence", "added (UTC)", "made of", "tags", "SHA-256")
+    return table(columns, rows, label="Versions", sortable=len(rows) > 8)
+
+
+def version_page(name: str, one: SeenVersion, ancestors: Sequence[str]) -> str:
+    """Return a version's page."""
+    version, found, root = one.version, one.deciding, "../../"
+    title = f"{name}@{version.version}"
+    told: list[tuple[str, Content]] = [
+        ("SHA-256", tag("code", version.model)),
+        ("Size", size(version.size)),
+        ("Added", f"{version.added_at[:16].replace('T', ' ')} UTC"),
+    ]
+    told += [("Aliases", ", ".join(one.aliases))] if one.aliases else []
+    told += [("Tags", ", ".join(version.tags))] if version.tags else []
+    told += [("Notes", version.notes)] if version.notes else []
+    told += [("Comes from", version.origin)] if version.origin else []
+    body: list[Content] = [
+        tag("p", tag("a", "Model ", name_of(name), href="index.html"), class_="subject"),
+        tag("h1", name_of(title)),
+        _banner("fail", "The model's file is damaged", one.damage) if one.damage else None,
+        facts(told),
+        _lineage(one, ancestors),
+        *(
+            [_certificate(each, root) for each in one.evidence]
+            or [tag("p", _NOBODY, class_="verdict inconclusive")]
+        ),
+        section("What was measured", *_measured(found)) if found is not None and found.told else None,
+    ]
+    return linked_page(title, body, root=root, feed=FEED)
+
+
+_NOBODY = "This version has no certificate: nobody vouches for it."
+
+
+def _banner(status: str, word: str, text: Content) -> Markup:
+    mark = tag("strong", tag("span", MARKS[status], aria_hidden="true"), f" {word}")
+    return tag("p", mark, ": ", text, class_=f"verdict {status}")
+
+
+def _lineage(one: SeenVersion, ancestors: Sequence[str]) -> Markup | None:
+    if not ancestors and not one.children:
+        return None
+    before = [_to(each) for each in ancestors]
+    after = [_to(each) for each in one.children[:SHOWN]]
+    return section(
+        "Lineage",
+        tag("p", "Made of: ", _joined(before)) if before else None,
+        tag("p", "Made of it: ", _joined(after)) if after else None,
+    )
+
+
+def _joined(links: Sequence[Markup]) -> list[Content]:
+    return [[", " if place else None, one] for place, one in enumerate(links)]
+
+
+def _to(reference: str) -> Markup:
+    name, _, number_ = reference.rpartition("@")
+    return tag("a", name_of(reference), href=f"../{name}/{number_}.html")
+
+
+def _certificate(one: Evidence, root: str) -> Markup:
+    word, status = _HOLDS[one.holds]
+    link = tag("a", f"certificate {one.digest[:12]}", href=f"{root}certificates/{one.digest}.json")
+    if not one.told:
+        return _banner(status, word.capitalize(), [link, ": ", one.why])
+    keys = ", ".join(one.told["keys"])
+    data, _, rows = one.told["data"]
+    said: list[Content] = [
+        link, f", audited {one.audited} UTC on ", name_of(str(data)), f", {rows:,} rows. ",
+        f"Signed by key {keys}, which an alias of the model trusts." if one.holds else f"{one.why}.",
+    ]  # fmt: skip
+    if one.told["locked"]:
+        said.append(" Policy, table and settings were locked beforehand.")
+    if one.told["unusual"]:
+        said.append(f" Settings that are not the default: {'; '.join(one.told['unusual'])}.")
+    rules = [
+        tag("li", tag("span", f"{MARKS[rule[3]]} {WORDS[rule[3]]}", class_=f"badge {rule[3]}"), f" {rule[4]}")
+        for rule in one.told["rules"]
+    ]
+    verdict = one.verdict
+    head = "Certificate" if verdict is None else f"Certificate: {WORDS[verdict]}"
+    return section(
+        head, _banner(status, word.capitalize(), said), tag("ul", rules, class_="rules") if rules else None
+    )
+
+
+def _measured(found: Evidence) -> list[Content]:
+    rows: list[Sequence[Content]] = [
+        (title, number(value), interval(None if low is None else (low, high)))
+        for title, value, low, high, _ in found.told["numbers"]
+    ]
+    caution = None
+    if found.holds is not True:
+        caution = tag("p", "These numbers are a claim: no trusted key vouches for them.", class_="gap")
+    return [caution, table(("number", "value", "interval"), rows, numeric={1, 2}, label="What was measured")]
+
+
+def json_text(value: Any) -> str:
+    """Return JSON that can stand in a script element."""
+    import json
+
+    return json.dumps(value, ensure_ascii=True, separators=(",", ":")).replace("<", "\\u003c")
