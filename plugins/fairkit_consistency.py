@@ -21,7 +21,7 @@ from fairkit.results.findings import Finding
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.data.dataset import Batch
+    from fairkit.data.batch import Batch
     from fairkit.models.scorer import Columns, Predictions, Scorer
 
     Array = NDArray[np.float64]

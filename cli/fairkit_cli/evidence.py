@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from fairkit_cli.fields import as_options
 
 if TYPE_CHECKING:
-    from fairkit.results.findings import Report
+    from fairkit.results.report import Report
     from fairkit_registry.evidence.certificate import Certificate
     from fairkit_registry.evidence.keys import PublicKey
 

@@ -18,7 +18,8 @@ def html(result: Any) -> str:
     from fairkit.frontiers.record import Frontier
     from fairkit.mitigation.run import MitigationResult
     from fairkit.results.comparisons import Comparison
-    from fairkit.results.findings import Finding, Report
+    from fairkit.results.findings import Finding
+    from fairkit.results.report import Report
     from fairkit_cli.html.certificates import one_certificate
     from fairkit_cli.html.comparison import comparison_page, mitigation_page
     from fairkit_cli.html.finding import finding_page
@@ -53,7 +54,7 @@ def markdown(result: Any) -> str:
         It is no report and no comparison.
     """
     from fairkit.results.comparisons import Comparison
-    from fairkit.results.findings import Report
+    from fairkit.results.report import Report
     from fairkit_cli.text.markdown import comparison_markdown, report_markdown
 
     text = _of({Report: report_markdown, Comparison: comparison_markdown}, result, "Markdown")
@@ -68,7 +69,7 @@ def junit(result: Any) -> str:
     ParameterError
         It is no report.
     """
-    from fairkit.results.findings import Report
+    from fairkit.results.report import Report
     from fairkit_cli.junit import junit as junit_of
 
     return str(_of({Report: junit_of}, result, "JUnit")(result))

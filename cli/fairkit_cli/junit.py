@@ -9,7 +9,8 @@ from fairkit.support.escaping import visible
 from fairkit_cli.fields import as_options
 
 if TYPE_CHECKING:
-    from fairkit.results.findings import Report, RuleResult
+    from fairkit.results.findings import RuleResult
+    from fairkit.results.report import Report
 
 
 def junit(report: Report) -> str:

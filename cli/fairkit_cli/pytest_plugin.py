@@ -11,7 +11,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fairkit.results.findings import Report
+    from fairkit.results.report import Report
 
 _TEXTS = ("label", "favorable", "weights", "missing")
 _LISTS = ("sensitive", "features", "drop")

@@ -63,7 +63,7 @@ _PUBLIC = {
     "FairMetric": "fairkit.individual.metric",
     "FairkitError": "fairkit.errors",
     "Finding": "fairkit.results.findings",
-    "GroupValue": "fairkit.results.findings",
+    "GroupValue": "fairkit.results.values",
     "Mean": "fairkit.metrics",
     "Metric": "fairkit.metrics",
     "MitigationResult": "fairkit.mitigation.run",
@@ -79,7 +79,7 @@ _PUBLIC = {
     "PromotionCheck": "fairkit.promotions",
     "Rate": "fairkit.metrics",
     "Remark": "fairkit.promotions",
-    "Report": "fairkit.results.findings",
+    "Report": "fairkit.results.report",
     "Rows": "fairkit.statistics",
     "Rule": "fairkit.results.policy",
     "Watch": "fairkit.watching.watch",
@@ -87,7 +87,7 @@ _PUBLIC = {
     "plan": "fairkit.planning.run",
     "Plan": "fairkit.planning.results",
     "hookimpl": "fairkit.hookspecs",
-    "load_data": "fairkit.data.dataset",
+    "load_data": "fairkit.data.loading",
     "mitigate": "fairkit.mitigation.run",
     "mitigator": "fairkit.sklearn.estimators",
     "parameter": "fairkit.parameters.declare",
@@ -100,7 +100,8 @@ if TYPE_CHECKING:
     from fairkit.auditing.run import audit
     from fairkit.auditors import AuditContext, Auditor
     from fairkit.comparing.run import compare
-    from fairkit.data.dataset import Dataset, load_data
+    from fairkit.data.dataset import Dataset
+    from fairkit.data.loading import load_data
     from fairkit.errors import (
         ConfigError,
         DataError,
@@ -126,8 +127,10 @@ if TYPE_CHECKING:
     from fairkit.planning.run import plan
     from fairkit.promotions import Promotion, PromotionCheck, Remark
     from fairkit.repairing.run import repair
-    from fairkit.results.findings import Finding, GroupValue, Report
+    from fairkit.results.findings import Finding
     from fairkit.results.policy import Rule
+    from fairkit.results.report import Report
+    from fairkit.results.values import GroupValue
     from fairkit.sklearn.estimators import mitigator
     from fairkit.sklearn.pipelines import to_onnx
     from fairkit.sklearn.scorers import scorer

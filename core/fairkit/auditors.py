@@ -13,7 +13,8 @@ from fairkit.engines.local import LocalEngine
 from fairkit.progress import Progress, no_progress
 
 if TYPE_CHECKING:
-    from fairkit.data.dataset import Batch, Dataset
+    from fairkit.data.batch import Batch
+    from fairkit.data.dataset import Dataset
     from fairkit.data.source import Source
     from fairkit.data.task import Task
     from fairkit.engines.base import Engine

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from fairkit.data.task import Task
     from fairkit.intervals import Limits
-    from fairkit.results.findings import Better
+    from fairkit.results.values import Better
 
     Array = NDArray[np.float64]
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from fairkit.results.findings import Report
+    from fairkit.results.report import Report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from fairkit_all_inputs.parameters import Parameters
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fairkit.data.dataset import Batch
+    from fairkit.data.batch import Batch
     from fairkit.data.task import Task
     from fairkit.models.scorer import Predictions
     from fairkit.results.findings import Finding

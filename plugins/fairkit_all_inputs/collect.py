@@ -11,7 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.data.dataset import Batch
+    from fairkit.data.batch import Batch
 
 MOST_VALUES = 10_000
 """Distinct values of a column that are kept."""

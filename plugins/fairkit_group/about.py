@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fairkit.results.findings import Finding, GroupValue
+from fairkit.results.findings import Finding
+from fairkit.results.values import GroupValue
 from fairkit_group.caveats import Caveats
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from fairkit.auditors import AuditContext, Auditor
     from fairkit.metrics import Metric
-    from fairkit.results.findings import Better
+    from fairkit.results.values import Better
 
 
 @dataclass(frozen=True, slots=True)

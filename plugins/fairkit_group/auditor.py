@@ -24,7 +24,7 @@ from fairkit_group.simultaneous import Family, joint_confidence, marked
 from fairkit_group.within import inside_strata
 
 if TYPE_CHECKING:
-    from fairkit.data.dataset import Batch
+    from fairkit.data.batch import Batch
     from fairkit.data.task import Task
     from fairkit.models.scorer import Predictions
     from fairkit.results.findings import Finding

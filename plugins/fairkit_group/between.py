@@ -24,7 +24,7 @@ from fairkit.metrics import Estimate
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.results.findings import Better
+    from fairkit.results.values import Better
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from fairkit_group.ranking import SCORES
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.results.findings import Better
+    from fairkit.results.values import Better
     from fairkit.statistics import Rows, ScoreTable, Statistic
 
     Array = NDArray[np.float64]

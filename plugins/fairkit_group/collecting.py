@@ -17,7 +17,8 @@ from fairkit_group.unknowns import some_rows
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.data.dataset import Batch, Dataset
+    from fairkit.data.batch import Batch
+    from fairkit.data.dataset import Dataset
     from fairkit.statistics import Rows, Statistic
 
 MOST_CELLS = 1_000

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data.task import Task
-    from fairkit.results.findings import Better
+    from fairkit.results.values import Better
 
     Array = NDArray[np.float64]
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data.task import Task
-    from fairkit.results.findings import Better
+    from fairkit.results.values import Better
     from fairkit.statistics import Rows
 
     Array = NDArray[np.float64]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fairkit.metrics import Metric
     from fairkit.rankings.numbers import Pulls
     from fairkit.rankings.queries import Queries
-    from fairkit.results.findings import Better
+    from fairkit.results.values import Better
 
 SINGH = "Singh and Joachims 2018, Fairness of Exposure in Rankings, doi:10.1145/3219819.3220088"
 

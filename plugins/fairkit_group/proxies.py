@@ -13,7 +13,8 @@ from fairkit.data.roles import proxy_of
 from fairkit.dependent import FEWEST, noise_of, too_few
 from fairkit.intervals import two_sided
 from fairkit.metrics import Rate
-from fairkit.results.findings import Finding, GroupValue
+from fairkit.results.findings import Finding
+from fairkit.results.values import GroupValue
 from fairkit_group.identification import Bounds, Sampling, difference_bounds, rate_bounds
 
 if TYPE_CHECKING:

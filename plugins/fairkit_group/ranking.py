@@ -16,7 +16,7 @@ from fairkit.statistics import Scores, ScoreTable, Statistic
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.results.findings import Better
+    from fairkit.results.values import Better
 
     Array = NDArray[np.float64]
 

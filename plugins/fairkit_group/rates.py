@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data.task import Task
-    from fairkit.results.findings import Better
+    from fairkit.results.values import Better
     from fairkit.statistics import Statistic, Sums
 
     Array = NDArray[np.float64]

@@ -12,7 +12,7 @@ import numpy as np
 from fairkit.data.roles import HIGHEST, LARGEST, reference_of
 from fairkit.intervals import difference_limits, guarded, pairwise_quantile, ratio_limits, two_sided
 from fairkit.limits.dunnett import dunnett_quantile
-from fairkit.results.findings import GroupValue
+from fairkit.results.values import GroupValue
 from fairkit_group.ranking import SCORES
 from fairkit_group.standardised import mean_differences
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from fairkit.auditors import AuditContext
     from fairkit.metrics import Estimate
-    from fairkit.results.findings import Better, Finding
+    from fairkit.results.findings import Finding
+    from fairkit.results.values import Better
     from fairkit_group.section import Section
 
     Array = NDArray[np.float64]

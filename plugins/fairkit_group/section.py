@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.auditors import AuditContext, Auditor
-    from fairkit.results.findings import Better, Finding, GroupValue
+    from fairkit.results.findings import Finding
+    from fairkit.results.values import Better, GroupValue
 
 LOSSES: Mapping[str, str] = {
     "logistic": "log_loss",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fairkit.data.roles import MISSING_GROUP
 from fairkit.intervals import own_quantile
 from fairkit.metrics import Rate
-from fairkit.results.findings import GroupValue
+from fairkit.results.values import GroupValue
 from fairkit_group.totals import Failure, dependent
 
 if TYPE_CHECKING:

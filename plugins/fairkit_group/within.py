@@ -14,7 +14,7 @@ from fairkit.errors import DataError
 from fairkit.intervals import Spread, two_sided
 from fairkit.limits.means import student
 from fairkit.metrics import CONFUSION, Estimate, Rate
-from fairkit.results.findings import GroupValue, StratumValue
+from fairkit.results.values import GroupValue, StratumValue
 from fairkit.statistics import Scores, ScoreTable
 from fairkit.stratified.agreement import same_difference, same_odds
 from fairkit.stratified.pooled import Pair, pairs_of, single_pair
@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
     from fairkit.data.roles import Sensitive
     from fairkit.metrics import Metric
-    from fairkit.results.findings import Better, Finding
+    from fairkit.results.findings import Finding
+    from fairkit.results.values import Better
     from fairkit.stratified.pooled import Cells
     from fairkit_group.section import Section
     from fairkit_group.totals import GroupTotals

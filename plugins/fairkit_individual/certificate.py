@@ -30,7 +30,7 @@ from fairkit_individual.tables import table_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.data.dataset import Batch
+    from fairkit.data.batch import Batch
     from fairkit.data.task import Task
     from fairkit.engines.base import Spread
     from fairkit.individual.metric import FairMetric

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from fairkit.data.dataset import Batch
+    from fairkit.data.batch import Batch
     from fairkit.models.scorer import Predictions
 
 Arrays = dict[str, NDArray[Any]]

@@ -11,7 +11,7 @@ from fairkit_subgroups.parameters import Parameters, chosen_columns, chosen_meas
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fairkit.data.dataset import Batch
+    from fairkit.data.batch import Batch
     from fairkit.data.task import Task
     from fairkit.models.scorer import Predictions
     from fairkit.results.comparisons import Change

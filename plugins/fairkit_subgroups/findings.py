@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fairkit.results.conditions import in_words
-from fairkit.results.findings import Finding, GroupValue
+from fairkit.results.findings import Finding
+from fairkit.results.values import GroupValue
 from fairkit.subgroups.cells import too_long
 from fairkit_subgroups.statement import Ends, Statement
 
 if TYPE_CHECKING:
     from fairkit.auditors import AuditContext
-    from fairkit.results.findings import Interval
+    from fairkit.results.values import Interval
     from fairkit.subgroups.measures import Measure
     from fairkit.subgroups.search import Found, Group
     from fairkit.subgroups.tables import Totals

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fairkit.results.findings import Better
+    from fairkit.results.values import Better
     from fairkit.subgroups.search import Group
     from fairkit.subgroups.tables import Kept
     from fairkit_subgroups.statement import Statement

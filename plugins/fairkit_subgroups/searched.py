@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.auditors import AuditContext
-    from fairkit.data.dataset import Batch
+    from fairkit.data.batch import Batch
     from fairkit.models.scorer import Predictions
     from fairkit.statistics import Rows
     from fairkit_subgroups.parameters import Parameters

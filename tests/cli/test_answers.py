@@ -12,8 +12,11 @@ from typer.testing import CliRunner
 
 import fairkit
 from fairkit.models.columns import PredictedColumns
-from fairkit.results.findings import DataInfo, Finding, GroupValue, ModelInfo, Report, RuleResult
+from fairkit.results.findings import Finding, RuleResult
 from fairkit.results.policy import Rule
+from fairkit.results.report import Report
+from fairkit.results.subjects import DataInfo, ModelInfo
+from fairkit.results.values import GroupValue
 from fairkit_cli.main import app
 from fairkit_cli.text.answers import answer, answers
 from fairkit_cli.text.changes import changes, question

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fairkit.auditing.views import views
-from fairkit.data.dataset import load_data
+from fairkit.data.loading import load_data
 from fairkit.metrics import Headline, Rate, field_names
 from fairkit.models.scorer import Predictions
 from fairkit.plugins import installed_metrics

@@ -9,7 +9,7 @@ import pytest
 
 import fairkit
 from fairkit.data.predictions import PredictionRoles
-from fairkit.results.findings import Report
+from fairkit.results.report import Report
 from fairkit.results.schema import validate_report
 
 N = 2_000

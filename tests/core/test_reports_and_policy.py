@@ -17,8 +17,11 @@ from hypothesis import strategies as st
 
 import fairkit
 from fairkit import plugins
-from fairkit.results.findings import DataInfo, Finding, GroupValue, ModelInfo, Report, RuleResult
+from fairkit.results.findings import Finding, RuleResult
 from fairkit.results.policy import Rule, judge, verdict_of
+from fairkit.results.report import Report
+from fairkit.results.subjects import DataInfo, ModelInfo
+from fairkit.results.values import GroupValue
 
 # round trips
 

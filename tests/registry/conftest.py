@@ -7,8 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from fairkit.results.findings import DataInfo, Finding, GroupValue, ModelInfo, Report
+from fairkit.results.findings import Finding
 from fairkit.results.policy import Rule, judge
+from fairkit.results.report import Report
+from fairkit.results.subjects import DataInfo, ModelInfo
+from fairkit.results.values import GroupValue
 from fairkit_registry.evidence import issuing, signers
 from fairkit_registry.evidence.settings import AuditSettings
 from fairkit_registry.store.registry import Registry

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ed25519  # noqa: F401 -- b
 from jsonschema import Draft202012Validator  # noqa: F401
 
 from fairkit import plugins  # noqa: F401
-from fairkit.results.findings import Report
+from fairkit.results.report import Report
 from fairkit_registry import blobs
 from fairkit_registry.evidence import issuing, signers
 from fairkit_registry.evidence.settings import AuditSettings

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from fairkit.results.findings import ModelInfo
+from fairkit.results.subjects import ModelInfo
 from fairkit_registry.errors import CertificateError, VerificationError
 from fairkit_registry.evidence import certificate, dsse, issuing, predicate
 from fairkit_registry.evidence.settings import AuditSettings

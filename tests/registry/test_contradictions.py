@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import fairkit
-from fairkit.results.findings import Finding, Report
+from fairkit.results.findings import Finding
 from fairkit.results.policy import Rule
+from fairkit.results.report import Report
 from fairkit_registry.errors import CertificateError, ContradictionError
 from fairkit_registry.evidence import certificate, issuing
 from fairkit_registry.evidence.consistency import contradictions

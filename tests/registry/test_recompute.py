@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fairkit.data.dataset import load_data
+from fairkit.data.loading import load_data
 from fairkit.onnx.model import OnnxModel
 from fairkit_registry.errors import CertificateError, VerificationError
 from fairkit_registry.evidence import certificate, issuing

@@ -71,7 +71,7 @@ def attest(
 
     Exit codes: 0 no answer differs, 1 answers differ or the certificate does not hold.
     """
-    from fairkit.data.dataset import load_data
+    from fairkit.data.loading import load_data
     from fairkit.endpoints import EndpointModel
     from fairkit.endpoints import attest as run
     from fairkit.support.files import check_writable, write_atomic

@@ -15,7 +15,7 @@ from fairkit_cli.terminal.output import exit_code, record_text, write
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fairkit.results.findings import Report
+    from fairkit.results.report import Report
 
 
 @opt.expanded

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from fairkit.data.dataset import Dataset
     from fairkit.results.comparisons import Comparison
-    from fairkit.results.findings import Report
+    from fairkit.results.report import Report
     from fairkit_cli import options as opt
 
 
@@ -44,7 +44,7 @@ def of_reports(paths: Sequence[str]) -> Comparison:
 
 
 def _read(path: str) -> Report:
-    from fairkit.results.findings import Report
+    from fairkit.results.report import Report
     from fairkit.results.schema import validate_report
 
     raw = Path(path).read_bytes()

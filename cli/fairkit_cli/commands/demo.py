@@ -72,7 +72,7 @@ def _write_data() -> None:
 
 def _train() -> None:
     """Train a model without mitigation, as a bank would have one."""
-    from fairkit.data.dataset import load_data
+    from fairkit.data.loading import load_data
     from fairkit.data.table import Table
     from fairkit.fitted import Run
     from fairkit.learners import fit_learner

@@ -13,7 +13,7 @@ from fairkit_cli.terminal.output import write
 
 if TYPE_CHECKING:
     from fairkit.planning import Plan
-    from fairkit.results.findings import Report
+    from fairkit.results.report import Report
 
 
 def plan(
@@ -128,7 +128,7 @@ def _single(parts: dict[str | None, Any]) -> Any:
 
 def _read(path: Path) -> Report:
     from fairkit.errors import DataError
-    from fairkit.results.findings import Report
+    from fairkit.results.report import Report
     from fairkit.results.schema import validate_report
 
     try:

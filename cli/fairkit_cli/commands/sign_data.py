@@ -27,7 +27,7 @@ def sign_data(
 
     `fairkit certify --signed-data STATEMENT` puts it into a certificate; an alias with `--data-key PUB` asks for one.
     """
-    from fairkit.data.dataset import load_data
+    from fairkit.data.loading import load_data
     from fairkit.support.files import check_writable, write_atomic
     from fairkit_cli.terminal.passphrases import load_signers
     from fairkit_registry.evidence.tables import read_statement, sign_table

@@ -221,7 +221,7 @@ def _locked(found: Certificate, trusted: list[Any]) -> Iterator[str]:
 
 
 def _check_data(checked: _Checked, found: Certificate, data: Source) -> None:
-    from fairkit.data.dataset import load_data
+    from fairkit.data.loading import load_data
     from fairkit_registry.errors import VerificationError
     from fairkit_registry.evidence.certificate import check_data
 
@@ -237,7 +237,7 @@ def _check_data(checked: _Checked, found: Certificate, data: Source) -> None:
 
 
 def _check_join(checked: _Checked, found: Certificate, join: str) -> None:
-    from fairkit.data.dataset import load_data
+    from fairkit.data.loading import load_data
     from fairkit_registry.errors import VerificationError
 
     digest, stated = load_data(join).learn().sha256, found.report.data.joined.get("sha256")

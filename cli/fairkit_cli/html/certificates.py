@@ -17,7 +17,8 @@ from fairkit_cli.text.numbers import interval, number
 from fairkit_cli.text.ranking import disparities, performance
 
 if TYPE_CHECKING:
-    from fairkit.results.findings import Finding, Report
+    from fairkit.results.findings import Finding
+    from fairkit.results.report import Report
     from fairkit_registry.evidence.certificate import Certificate
 
 MOST_FOLLOWED = 8

@@ -19,7 +19,7 @@ from fairkit_cli.text.view import MEANING, change_name, headline_changes, metric
 if TYPE_CHECKING:
     from fairkit.mitigation.run import MitigationResult
     from fairkit.results.comparisons import Change, Comparison
-    from fairkit.results.findings import DataInfo, ModelInfo
+    from fairkit.results.subjects import DataInfo, ModelInfo
 
 STATUS = {"better": "pass", "worse": "fail", "changed": "inconclusive"}
 _UNIT = 1.5

@@ -14,7 +14,8 @@ from fairkit_cli.text.view import Stratified, against, inside
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fairkit.results.findings import Finding, Report
+    from fairkit.results.findings import Finding
+    from fairkit.results.report import Report
 
 MOST_DRAWN = 30
 """So many strata are drawn at most, the largest ones; the table has the others."""

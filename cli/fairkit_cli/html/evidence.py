@@ -12,7 +12,7 @@ from fairkit_cli.text.evidence import Shown, cell, plugin_evidence
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fairkit.results.findings import Report
+    from fairkit.results.report import Report
 
 
 def evidence_section(report: Report) -> Markup | None:

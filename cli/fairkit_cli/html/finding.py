@@ -14,7 +14,8 @@ from fairkit_cli.text.numbers import interval, number
 from fairkit_cli.text.view import metric_name
 
 if TYPE_CHECKING:
-    from fairkit.results.findings import Finding, GroupValue, StratumValue
+    from fairkit.results.findings import Finding
+    from fairkit.results.values import GroupValue, StratumValue
 
 
 def finding_page(finding: Finding) -> str:

@@ -16,7 +16,8 @@ from fairkit_cli.text.numbers import interval, number
 from fairkit_cli.text.view import NO_GROUP, group_table
 
 if TYPE_CHECKING:
-    from fairkit.results.findings import Finding, Report
+    from fairkit.results.findings import Finding
+    from fairkit.results.report import Report
 
 MOST_LINES = 6
 """So many groups share a chart; the others are in its table."""

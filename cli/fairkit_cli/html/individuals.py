@@ -15,7 +15,8 @@ from fairkit_cli.text.subgroups import is_searched
 from fairkit_cli.text.view import metric_name
 
 if TYPE_CHECKING:
-    from fairkit.results.findings import Finding, Report
+    from fairkit.results.findings import Finding
+    from fairkit.results.report import Report
 
 MOST_PAIRS = 5
 MOST_COLUMNS = 40

@@ -13,7 +13,9 @@ from fairkit_cli.text.numbers import interval, number
 from fairkit_cli.text.view import metric_name, rule_for
 
 if TYPE_CHECKING:
-    from fairkit.results.findings import Finding, GroupValue, Report
+    from fairkit.results.findings import Finding
+    from fairkit.results.report import Report
+    from fairkit.results.values import GroupValue
 
 
 def opened(report: Report, findings: Sequence[Finding]) -> Markup:

@@ -25,7 +25,8 @@ from fairkit_cli.text.ranking import disparities, kind_of, performance
 from fairkit_cli.text.view import about_many, metric_name, report_view, rule_for, survives
 
 if TYPE_CHECKING:
-    from fairkit.results.findings import Finding, Report
+    from fairkit.results.findings import Finding
+    from fairkit.results.report import Report
 
 _UNIT_SCALE = 1.5
 

@@ -14,7 +14,8 @@ from fairkit_cli.text.numbers import interval, number
 from fairkit_cli.text.view import rule_for
 
 if TYPE_CHECKING:
-    from fairkit.results.findings import Finding, Report
+    from fairkit.results.findings import Finding
+    from fairkit.results.report import Report
 
 LIMITS = (
     "Whether the labels are right, or were decided fairly: the audit takes the table as it is.",

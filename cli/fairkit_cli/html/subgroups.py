@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fairkit.results.comparisons import Change
-    from fairkit.results.findings import Report
+    from fairkit.results.report import Report
 
 
 def subgroup_section(report: Report) -> Markup | None:

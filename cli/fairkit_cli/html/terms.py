@@ -10,7 +10,8 @@ from fairkit_cli.html.page import section
 from fairkit_cli.text.glossary import TERMS, metric_term, used_terms
 
 if TYPE_CHECKING:
-    from fairkit.results.findings import Finding, Report
+    from fairkit.results.findings import Finding
+    from fairkit.results.report import Report
 
 
 def _place(key: str) -> str:

@@ -187,7 +187,7 @@ def load_dataset(
     FairkitError
         No data is named, or what is named cannot be used.
     """
-    from fairkit.data.dataset import load_data
+    from fairkit.data.loading import load_data
 
     carried, asked = embedded or {}, conditions or ConditionOptions()
     path = typed.data or (config.table(config.data[file]) if config.data.get(file) else None)

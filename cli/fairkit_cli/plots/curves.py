@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from altair import LayerChart
 
-    from fairkit.results.findings import Finding, Report
+    from fairkit.results.findings import Finding
+    from fairkit.results.report import Report
 
 _SIZE = 320
 

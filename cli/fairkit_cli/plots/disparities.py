@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from fairkit.mitigation.run import MitigationResult
     from fairkit.results.comparisons import Change, Comparison
-    from fairkit.results.findings import Finding, Report
+    from fairkit.results.findings import Finding
+    from fairkit.results.report import Report
 
 _PARITY = {"difference": 0, "ratio": 1}
 _TITLES = {

@@ -195,7 +195,7 @@ def _data_digest(text: str) -> str:
 
     if is_digest(text):
         return text
-    from fairkit.data.dataset import load_data
+    from fairkit.data.loading import load_data
 
     return load_data(text).learn().sha256
 

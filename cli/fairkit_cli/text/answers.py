@@ -12,7 +12,9 @@ from fairkit_cli.text.glossary import metric_term
 from fairkit_cli.text.numbers import number
 
 if TYPE_CHECKING:
-    from fairkit.results.findings import Finding, Interval, Report, RuleResult, VerdictName
+    from fairkit.results.findings import Finding, RuleResult, VerdictName
+    from fairkit.results.report import Report
+    from fairkit.results.values import Interval
 
 
 class Share(NamedTuple):

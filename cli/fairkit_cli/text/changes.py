@@ -9,7 +9,8 @@ from fairkit_cli.text.glossary import metric_term
 from fairkit_cli.text.numbers import number
 
 if TYPE_CHECKING:
-    from fairkit.results.findings import Report, RuleResult
+    from fairkit.results.findings import RuleResult
+    from fairkit.results.report import Report
     from fairkit_cli.text.answers import Answer
 
 MOST_NAMED = 3

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from fairkit.results.findings import Report
+    from fairkit.results.report import Report
 
 
 def conditions(report: Report) -> list[RenderableType]:

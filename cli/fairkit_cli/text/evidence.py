@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from fairkit.charts import Cell, ChartTable, EvidenceChart
-    from fairkit.results.findings import Report
+    from fairkit.results.report import Report
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fairkit.results.comparisons import Comparison
-    from fairkit.results.findings import Finding, Report
+    from fairkit.results.findings import Finding
+    from fairkit.results.report import Report
 
 _MARKS = {"pass": "✅", "fail": "❌", "inconclusive": "❔"}
 

@@ -11,7 +11,8 @@ from fairkit_cli.text.plain import plain, shown
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from fairkit.results.findings import Finding, Report
+    from fairkit.results.findings import Finding
+    from fairkit.results.report import Report
 
 SHOWN = 2
 """Pairs of each finding."""

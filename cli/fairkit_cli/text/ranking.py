@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Literal
 from fairkit.plugins.headlines import headlines
 
 if TYPE_CHECKING:
-    from fairkit.results.findings import Finding, Report
+    from fairkit.results.findings import Finding
+    from fairkit.results.report import Report
 
 MOST_DISPARITIES = 12
 Kind = Literal["difference", "ratio", "level"]

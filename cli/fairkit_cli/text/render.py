@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-    from fairkit.results.findings import Finding, Report
+    from fairkit.results.findings import Finding
+    from fairkit.results.report import Report
 
 BAR_WIDTH = 26
 _COLOURS = {"pass": "green", "fail": "red", "inconclusive": "yellow"}

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from fairkit.plugins.headlines import headlines
 from fairkit.results.evidence import Failure, evidence_of
-from fairkit.results.findings import GroupValue
+from fairkit.results.values import GroupValue
 from fairkit_cli.fields import as_options
 from fairkit_cli.text.ranking import disparities
 
 if TYPE_CHECKING:
     from fairkit.results.comparisons import Change, Outcome
-    from fairkit.results.findings import Finding, Report, RuleResult, VerdictName
+    from fairkit.results.findings import Finding, RuleResult, VerdictName
+    from fairkit.results.report import Report
 
 
 NO_GROUP = "(no value)"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fairkit.results.findings import Report
+    from fairkit.results.report import Report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,8 @@ from fairkit.onnx.model import OnnxModel
 from fairkit.support.timings import phase
 
 if TYPE_CHECKING:
-    from fairkit.data.dataset import Batch, Dataset
+    from fairkit.data.batch import Batch
+    from fairkit.data.dataset import Dataset
     from fairkit.data.source import Source
     from fairkit.engines.base import Engine
     from fairkit.models.scorer import Predictions, Scorer

@@ -17,16 +17,19 @@ from fairkit.errors import DataError, ParameterError
 from fairkit.models.scorer import Recorded
 from fairkit.parameters.declare import parse_parameters
 from fairkit.progress import Progress, no_progress
-from fairkit.results.findings import DataInfo, Finding, Report
 from fairkit.results.policy import Adjustment, Rule, judge
+from fairkit.results.report import Report
 from fairkit.support.timings import phase
 
 if TYPE_CHECKING:
     from fairkit.auditing.measure import Reader
-    from fairkit.data.dataset import Batch, Dataset
+    from fairkit.data.batch import Batch
+    from fairkit.data.dataset import Dataset
     from fairkit.engines.base import Engine
     from fairkit.metrics import Metric
     from fairkit.models.scorer import Predictions, Scorer
+    from fairkit.results.findings import Finding
+    from fairkit.results.subjects import DataInfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

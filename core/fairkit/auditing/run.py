@@ -10,7 +10,7 @@ from fairkit import plugins
 from fairkit.auditing.measure import score_once
 from fairkit.auditing.prepare import Asked
 from fairkit.auditing.subject import prepared
-from fairkit.data.dataset import as_dataset
+from fairkit.data.loading import as_dataset
 from fairkit.engines.opening import opened
 from fairkit.models.ranking import bound
 from fairkit.models.scorer import ModelOptions
@@ -20,8 +20,9 @@ from fairkit.results.about import facts_of
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit.engines.base import Engine
-    from fairkit.results.findings import Finding, Report
+    from fairkit.results.findings import Finding
     from fairkit.results.policy import Adjustment, Rule
+    from fairkit.results.report import Report
 
 
 @plugins.listed_once()

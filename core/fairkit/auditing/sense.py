@@ -13,9 +13,10 @@ from fairkit.data.roles import value_text
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.data.dataset import Batch, Dataset
+    from fairkit.data.batch import Batch
+    from fairkit.data.dataset import Dataset
     from fairkit.models.scorer import Predictions, Scorer
-    from fairkit.results.findings import Report
+    from fairkit.results.report import Report
 
     Array = NDArray[np.float64]
 

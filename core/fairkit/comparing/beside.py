@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fairkit.models.scorer import Model, ModelOptions
     from fairkit.progress import Progress
     from fairkit.results.comparisons import Comparison
-    from fairkit.results.findings import Report
+    from fairkit.results.report import Report
 
 
 def audit_beside(

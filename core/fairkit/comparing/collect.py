@@ -19,7 +19,8 @@ from fairkit.statistics import Rows, Scores, Sums
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.data.dataset import Batch, Dataset
+    from fairkit.data.batch import Batch
+    from fairkit.data.dataset import Dataset
     from fairkit.metrics import Metric
     from fairkit.models.scorer import Predictions, Scorer
 

@@ -14,7 +14,7 @@ from fairkit.results.comparisons import Change, outcome_of
 
 if TYPE_CHECKING:
     from fairkit.metrics import Metric
-    from fairkit.results.findings import Better
+    from fairkit.results.values import Better
 
 FEWEST = 30
 """A group with fewer rows leaves a difference undecided."""

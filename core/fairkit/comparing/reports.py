@@ -11,7 +11,9 @@ from fairkit.results.comparisons import Change, Comparison, outcome_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from fairkit.results.findings import Finding, Interval, Report
+    from fairkit.results.findings import Finding
+    from fairkit.results.report import Report
+    from fairkit.results.values import Interval
 
 
 def compare_reports(before: Report, after: Report) -> Comparison:

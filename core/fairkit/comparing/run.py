@@ -15,7 +15,7 @@ from fairkit.comparing.audits import looking, with_changes
 from fairkit.comparing.changes import changes
 from fairkit.comparing.collect import AllPairs, Pairing
 from fairkit.comparing.rankings import changes_of_rankings
-from fairkit.data.dataset import as_dataset
+from fairkit.data.loading import as_dataset
 from fairkit.engines.opening import opened
 from fairkit.errors import ModelError, ParameterError
 from fairkit.models.ranking import bound

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from fairkit.support.faces import lazy_names
 
 if TYPE_CHECKING:
-    from fairkit.data.dataset import Batch, Dataset, load_data
+    from fairkit.data.batch import Batch
+    from fairkit.data.dataset import Dataset
+    from fairkit.data.loading import load_data
     from fairkit.data.roles import Roles, Sensitive
 
 __all__ = ["Batch", "Dataset", "Roles", "Sensitive", "load_data"]

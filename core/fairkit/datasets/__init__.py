@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fairkit.data.dataset import Dataset, load_data
+from fairkit.data.loading import load_data
 from fairkit.datasets.admissions import admissions_table
 from fairkit.datasets.catalog import RECIPES
 from fairkit.datasets.fetch import Recipe, content_digest, locate
@@ -25,6 +25,8 @@ from fairkit.errors import DataError, MissingExtraError, did_you_mean
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
+
+    from fairkit.data.dataset import Dataset
 
 __all__ = [
     "LoansTruth",

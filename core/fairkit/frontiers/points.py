@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 if TYPE_CHECKING:
-    from fairkit.results.findings import Better, Interval, Report
+    from fairkit.results.report import Report
+    from fairkit.results.values import Better, Interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

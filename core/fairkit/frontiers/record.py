@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from fairkit.frontiers.points import Measure, Point
     from fairkit.results.comparisons import Change
-    from fairkit.results.findings import Report, VerdictName
+    from fairkit.results.findings import VerdictName
+    from fairkit.results.report import Report
 
 SCHEMA = "fairkit.frontier/1"
 

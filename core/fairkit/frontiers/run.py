@@ -14,7 +14,7 @@ from fairkit.auditing.prepare import Asked
 from fairkit.auditing.run import audit
 from fairkit.auditing.sense import is_constant
 from fairkit.comparing.beside import audit_beside
-from fairkit.data.dataset import as_dataset
+from fairkit.data.loading import as_dataset
 from fairkit.data.table import Table
 from fairkit.engines.local import LocalEngine
 from fairkit.engines.opening import opened
@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from fairkit.engines.base import Engine
     from fairkit.frontiers.points import Point
     from fairkit.results.comparisons import Change
-    from fairkit.results.findings import Report, VerdictName
+    from fairkit.results.findings import VerdictName
+    from fairkit.results.report import Report
 
 
 def frontier(

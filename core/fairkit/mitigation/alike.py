@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from fairkit.data.table import Table
     from fairkit.fitted import FittedModel, Prediction
-    from fairkit.results.findings import Report
+    from fairkit.results.report import Report
 
 _SAME = 1e-9
 _MOST_ROWS = 20_000

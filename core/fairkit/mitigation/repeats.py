@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fairkit.data.table import Table
-    from fairkit.results.findings import Report
+    from fairkit.results.report import Report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

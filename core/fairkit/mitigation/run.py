@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fairkit.auditing.prepare import Asked
 from fairkit.auditing.run import audit
 from fairkit.comparing.beside import audit_beside
-from fairkit.data.dataset import Dataset, as_dataset
+from fairkit.data.loading import as_dataset
 from fairkit.data.table import Table
 from fairkit.engines.opening import opened
 from fairkit.fitted import Attaches, FittedModel, MeasuresItself, NamesAudits, Run
@@ -38,14 +38,15 @@ if TYPE_CHECKING:
 
     import altair as alt
 
+    from fairkit.data.dataset import Dataset
     from fairkit.data.task import Task
     from fairkit.engines.base import Engine
     from fairkit.mitigation.learned import Learned
     from fairkit.mitigators import Mitigator
     from fairkit.progress import Progress
     from fairkit.results.comparisons import Change
-    from fairkit.results.findings import Report
     from fairkit.results.policy import Rule
+    from fairkit.results.report import Report
     from fairkit.results.searches import Search
 
 

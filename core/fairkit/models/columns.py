@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit.data.task import Task
     from fairkit.models.scorer import Scorer
-    from fairkit.results.findings import ModelInfo
+    from fairkit.results.subjects import ModelInfo
 
     Array = NDArray[np.float64]
 
@@ -177,7 +177,7 @@ class _ColumnScorer:
     def __init__(
         self, roles: PredictionRoles, dataset: Dataset, task: Task, cut: float | None, logits: bool
     ) -> None:
-        from fairkit.results.findings import ModelInfo
+        from fairkit.results.subjects import ModelInfo
 
         self.roles, self.task, self.columns = roles, task, roles.columns
         self.told = roles.favorable is not None

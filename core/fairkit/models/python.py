@@ -20,10 +20,11 @@ from fairkit.support.timings import phase
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.data.dataset import Batch, Dataset
+    from fairkit.data.batch import Batch
+    from fairkit.data.dataset import Dataset
     from fairkit.data.task import Task
     from fairkit.models.scorer import Scorer
-    from fairkit.results.findings import ModelInfo
+    from fairkit.results.subjects import ModelInfo
 
 _FIRST_ROWS = 4_096
 
@@ -61,7 +62,7 @@ class PythonModel:
         ModelError
             It cannot be told which class is which value of the label.
         """
-        from fairkit.results.findings import ModelInfo
+        from fairkit.results.subjects import ModelInfo
 
         classes = [value.item() if isinstance(value, np.generic) else value for value in self._classes()]
         task = choose_task(dataset, options.task, len(classes) or None)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit.data.task import Task
     from fairkit.models.scorer import Columns, Model, ModelOptions, Scorer
-    from fairkit.results.findings import ModelInfo
+    from fairkit.results.subjects import ModelInfo
 
 
 def bound(model: Model, dataset: Dataset, options: ModelOptions) -> Scorer:

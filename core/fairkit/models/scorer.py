@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data.dataset import Dataset
-    from fairkit.results.findings import ModelInfo
+    from fairkit.results.subjects import ModelInfo
 
 ScoreKind = Literal["probability", "logit", "label", "value"]
 Columns = Mapping[str, "NDArray[Any]"]

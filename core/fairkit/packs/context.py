@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from fairkit.results.findings import Finding, GroupValue, Report
+    from fairkit.results.findings import Finding
+    from fairkit.results.report import Report
+    from fairkit.results.values import GroupValue
 
 Kind = Literal["text", "count", "percent", "ratio", "number", "p"]
 Cell = str | int | float | None

@@ -12,7 +12,7 @@ from fairkit.packs.tables import build
 
 if TYPE_CHECKING:
     from fairkit.packs.files import Fact, Item, PackFile
-    from fairkit.results.findings import Report
+    from fairkit.results.report import Report
 
 YEAR = 366
 """Days after which 6 RCNY 5-301(a) asks for a new audit, at the latest."""

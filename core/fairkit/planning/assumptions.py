@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
     from fairkit.metrics import Rate
     from fairkit.planning.targets import Target
-    from fairkit.results.findings import Finding, Report
+    from fairkit.results.findings import Finding
     from fairkit.results.policy import Rule
+    from fairkit.results.report import Report
 
     Array = NDArray[np.float64]
 

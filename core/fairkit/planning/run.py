@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from fairkit.metrics import Metric
     from fairkit.planning.results import Side
     from fairkit.planning.targets import Target
-    from fairkit.results.findings import Report
     from fairkit.results.policy import Adjustment, Rule
+    from fairkit.results.report import Report
 
 DRAWS = 800
 """Audits that are drawn for each point of the curve: the planned power has a standard error below .01."""

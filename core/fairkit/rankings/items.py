@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fairkit.data.dataset import Batch, Dataset
+    from fairkit.data.batch import Batch
+    from fairkit.data.dataset import Dataset
     from fairkit.models.scorer import Predictions
 
     Array = NDArray[np.float64]

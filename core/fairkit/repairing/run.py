@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.data.dataset import as_dataset
+from fairkit.data.loading import as_dataset
 from fairkit.data.table import Table
 from fairkit.data.task import choose_task
 from fairkit.engines.opening import opened

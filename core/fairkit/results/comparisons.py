@@ -14,7 +14,8 @@ from fairkit.results.tables import Tabular, ends, place
 if TYPE_CHECKING:
     import altair as alt
 
-    from fairkit.results.findings import Better, DataInfo, Interval, ModelInfo
+    from fairkit.results.subjects import DataInfo, ModelInfo
+    from fairkit.results.values import Better, Interval
 
 SCHEMA = "fairkit.comparison/1"
 

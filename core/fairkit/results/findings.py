@@ -1,118 +1,23 @@
-"""Findings and the report: what an audit measured, as frozen values that go to JSON and back."""
+"""Findings and results of rules: what an audit measured, as frozen values that go to JSON and back."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, Self
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
 
-from fairkit.errors import DataError, did_you_mean
-from fairkit.results.plots import ReportPlots
-from fairkit.results.rendering import Saved, Shown
-from fairkit.results.tables import Tabular, arrow_table, ends, pandas_frame, place
+from fairkit.results.rendering import Shown
+from fairkit.results.values import (
+    Better,
+    GroupValue,
+    Interval,
+    StratumValue,
+    json_interval,
+    json_number,
+    read_interval,
+)
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-SCHEMA = "fairkit.report/1"
-
-Better = Literal["lower", "higher", "none"]
-Interval = tuple[float, float]
 VerdictName = Literal["pass", "fail", "inconclusive"]
-
-
-def _number(value: float | None) -> float | None:
-    """JSON has no NaN and no infinity: a number that is not finite is absent."""
-    return None if value is None or not math.isfinite(value) else float(value)
-
-
-def _interval(pair: Interval | None) -> list[float | None] | None:
-    return None if pair is None else [_number(pair[0]), _number(pair[1])]
-
-
-def _read_interval(pair: list[float | None] | None) -> Interval | None:
-    if pair is None:
-        return None
-    low, high = pair
-    return (-math.inf if low is None else float(low), math.inf if high is None else float(high))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupValue:
-    """One group's part of a finding.
-
-    `value` is None where the metric is not defined for the group (for instance a true positive rate
-    without positives); `rows` counts the rows that the group has in the audited data. `denominator` is the number of
-    rows that a rate is over (positives, for a true positive rate), or the effective number under weights; None for
-    other metrics.
-    """
-
-    group: str
-    rows: int
-    value: float | None
-    interval: Interval | None = None
-    denominator: float | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form of interfaces: group, rows, value, interval."""
-        return {
-            "group": self.group,
-            "rows": self.rows,
-            "value": _number(self.value),
-            "interval": _interval(self.interval),
-        } | ({} if self.denominator is None else {"denominator": _number(self.denominator)})
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Self:
-        """Read what `to_dict` wrote."""
-        return cls(
-            group=record["group"],
-            rows=record["rows"],
-            value=record["value"],
-            interval=_read_interval(record.get("interval")),
-            denominator=record.get("denominator"),
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StratumValue:
-    """One stratum's part of a finding that is pooled over strata.
-
-    `value` is the number between the two groups that the finding is about, with the sign of their order there: negative
-    where the stratum says the opposite. `few` marks strata with too few rows of a group to be read by themselves; they
-    count in the pooled number all the same.
-    """
-
-    stratum: str
-    rows: int
-    value: float | None
-    interval: Interval | None = None
-    few: bool = False
-    groups: tuple[GroupValue, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return {
-            "stratum": self.stratum,
-            "rows": self.rows,
-            "value": _number(self.value),
-            "interval": _interval(self.interval),
-            "few": self.few,
-            "groups": [{"group": g.group, "rows": g.rows, "value": _number(g.value)} for g in self.groups],
-        }
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Self:
-        """Read what `to_dict` wrote."""
-        return cls(
-            stratum=record["stratum"],
-            rows=record["rows"],
-            value=record["value"],
-            interval=_read_interval(record.get("interval")),
-            few=record.get("few", False),
-            groups=tuple(GroupValue.from_dict(group) for group in record.get("groups", ())),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,8 +118,8 @@ class Finding(Shown):
             "auditor": self.auditor,
             "metric": self.metric,
             "sensitive": self.sensitive,
-            "value": _number(self.value),
-            "interval": _interval(self.interval),
+            "value": json_number(self.value),
+            "interval": json_interval(self.interval),
             "confidence": self.confidence,
             "better": self.better,
             "groups": [group.to_dict() for group in self.groups],
@@ -236,7 +141,7 @@ class Finding(Shown):
             metric=record["metric"],
             sensitive=record["sensitive"],
             value=record["value"],
-            interval=_read_interval(record["interval"]),
+            interval=read_interval(record["interval"]),
             confidence=record["confidence"],
             better=record["better"],
             groups=tuple(GroupValue.from_dict(group) for group in record["groups"]),
@@ -292,7 +197,7 @@ class MoreRows:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return {"rows": self.rows, "group": self.group, "value": _number(self.value), "power": self.power}
+        return {"rows": self.rows, "group": self.group, "value": json_number(self.value), "power": self.power}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -346,353 +251,3 @@ class RuleResult:
             within=tuple(record.get("within", ())),
             more_rows=None if record.get("more_rows") is None else MoreRows(**record["more_rows"]),
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelInfo:
-    """The audited model: its name, the SHA-256 of its bytes (None for an object in memory), its task.
-
-    `outputs` says which of its outputs were audited: ``score`` and ``decision`` are names (or None), and
-    ``threshold`` is there where scores of at least that much are the decisions. `endpoint` is there where a server
-    answered: ``url``, ``model``, ``version``, ``platform``, and the digest of the model's metadata. `predictions` says
-    which columns of the table were audited where there was no model; it is empty where there was one.
-    """
-
-    name: str
-    sha256: str | None
-    task: str
-    notes: tuple[str, ...] = ()
-    outputs: Mapping[str, Any] = field(default_factory=dict)
-    endpoint: Mapping[str, Any] = field(default_factory=dict)
-    predictions: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def unseen(self) -> bool:
-        """Whether no model file was seen: a table's predictions were audited, or a server's answers."""
-        return bool(self.predictions or self.endpoint)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        record = {"name": self.name, "sha256": self.sha256, "task": self.task, "notes": list(self.notes)}
-        told = {"outputs": self.outputs, "endpoint": self.endpoint, "columns": self.predictions}
-        return record | {key: dict(value) for key, value in told.items() if value}
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Self:
-        """Read what `to_dict` wrote."""
-        return cls(
-            name=record["name"],
-            sha256=record["sha256"],
-            task=record["task"],
-            notes=tuple(record.get("notes", ())),
-            outputs=dict(record.get("outputs", {})),
-            endpoint=dict(record.get("endpoint", {})),
-            predictions=dict(record.get("columns", {})),
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataInfo:
-    """The audited data: its name, content digest, rows used, rows left out, and the groups' sizes.
-
-    `missing` counts, by sensitive column, the used rows that are in no group because their value is missing. `weights`
-    is the column of sample weights; None where all rows count the same. `joined` says which other table gave columns:
-    name, sha256, on, columns, rows, used, matched and unmatched; empty where none did. `label` and `favorable` are the
-    outcome column and its favorable value, as text. `columns` are the table's columns with type and missing cells,
-    `more_columns` counts those that are not listed, and `period` says from which month to which the rows are, by which
-    column; empty where no column or more than one has dates. `clusters` has the column of ids and their number
-    (`column`, `count`) where rows of one id depend on each other; it is empty where rows are independent.
-    `source` says where a table is that an address named: kind, address, and what tells its version; empty for a file or
-    a table in memory.
-    """
-
-    name: str
-    sha256: str
-    rows: int
-    dropped_rows: int
-    groups: Mapping[str, Mapping[str, int]]
-    notes: tuple[str, ...] = ()
-    missing: Mapping[str, int] = field(default_factory=dict)
-    weights: str | None = None
-    joined: Mapping[str, Any] = field(default_factory=dict)
-    label: str | None = None
-    favorable: str | None = None
-    columns: tuple[Mapping[str, Any], ...] = ()
-    more_columns: int = 0
-    period: Mapping[str, str] = field(default_factory=dict)
-    clusters: Mapping[str, Any] = field(default_factory=dict)
-    source: Mapping[str, Any] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return {
-            "name": self.name,
-            "sha256": self.sha256,
-            "rows": self.rows,
-            "dropped_rows": self.dropped_rows,
-            "groups": {name: dict(sizes) for name, sizes in self.groups.items()},
-            "notes": list(self.notes),
-            **({"missing": dict(self.missing)} if self.missing else {}),
-            **({} if self.weights is None else {"weights": self.weights}),
-            **({"joined": dict(self.joined)} if self.joined else {}),
-            **({} if self.label is None else {"label": self.label}),
-            **({} if self.favorable is None else {"favorable": self.favorable}),
-            **({"columns": [dict(column) for column in self.columns]} if self.columns else {}),
-            **({"more_columns": self.more_columns} if self.more_columns else {}),
-            **({"period": dict(self.period)} if self.period else {}),
-            **({"clusters": dict(self.clusters)} if self.clusters else {}),
-            **({"source": dict(self.source)} if self.source else {}),
-        }
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Self:
-        """Read what `to_dict` wrote."""
-        return cls(
-            name=record["name"],
-            sha256=record["sha256"],
-            rows=record["rows"],
-            dropped_rows=record["dropped_rows"],
-            groups=record["groups"],
-            notes=tuple(record.get("notes", ())),
-            missing=record.get("missing", {}),
-            weights=record.get("weights"),
-            clusters=dict(record.get("clusters", {})),
-            joined=record.get("joined", {}),
-            label=record.get("label"),
-            favorable=record.get("favorable"),
-            columns=tuple(record.get("columns", ())),
-            more_columns=record.get("more_columns", 0),
-            period=record.get("period", {}),
-            source=record.get("source", {}),
-        )
-
-
-def _whole(findings: list[Finding]) -> list[Finding]:
-    return [finding for finding in findings if not finding.within]
-
-
-def _unreferred(findings: list[Finding]) -> list[Finding]:
-    """Return the findings between all groups, where there are such; some metrics have a reference always."""
-    return [finding for finding in findings if finding.reference is None] or findings
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report(Tabular, Saved):
-    """Everything that one audit found: the JSON of schema ``fairkit.report/1``.
-
-    `warnings` are sentences that a reader must see before the numbers: about the table's rows, and about predictions
-    that make no sense. `about` are facts that no number follows from, as its makers state them: intended_use, owner.
-    """
-
-    model: ModelInfo
-    data: DataInfo
-    findings: tuple[Finding, ...]
-    policy: tuple[RuleResult, ...] = ()
-    verdict: VerdictName | None = None
-    seed: int = 0
-    confidence: float = 0.95
-    adjustment: str | None = None
-    environment: Mapping[str, Any] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
-    about: Mapping[str, str] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        """Return a line for the model, the data and the verdict, and one for each finding."""
-        return "\n".join([self._head, *map(str, self.findings)])
-
-    def __repr__(self) -> str:
-        """Return a line."""
-        return f"<Report of {len(self.findings)} findings, {self._head}>"
-
-    @property
-    def _head(self) -> str:
-        verdict = f": {self.verdict}" if self.verdict else ""
-        return f"{self.model.name} ({self.model.task}) on {self.data.name}, {self.data.rows:,} rows{verdict}"
-
-    def find(
-        self,
-        metric: str,
-        sensitive: str | None = None,
-        *,
-        auditor: str | None = None,
-        parameters: Mapping[str, Any] | None = None,
-        reference: str | None = None,
-        within: str | Sequence[str] = (),
-    ) -> Finding:
-        """Look one finding up.
-
-        Parameters
-        ----------
-        metric
-            The metric's name.
-        sensitive
-            The sensitive column; None takes the only finding of that metric, or the one over all rows.
-        auditor
-            Needed only where two auditors report the same metric.
-        parameters
-            What the finding's parameters hold, such as ``{"class": "b"}`` or ``{"epsilon": 0.1}``; without
-            them a finding over all classes comes before those of single classes.
-        reference
-            The group that the others are compared with; without it a finding between all groups comes first.
-        within
-            The columns of the strata, as ``"department"`` or several.
-
-        Raises
-        ------
-        DataError
-            No finding, or more than one, answers.
-        """
-        named = [
-            finding
-            for finding in self.findings
-            if finding.metric == metric and auditor in (None, finding.auditor)
-        ]
-        inside = tuple(within.split("+")) if isinstance(within, str) else tuple(within)
-        named = [f for f in named if f.within == inside] if any(inside) else _whole(named)
-        named = (
-            [f for f in named if f.reference == reference] if reference is not None else _unreferred(named)
-        )
-        if not named:
-            hint = did_you_mean(metric, {finding.metric for finding in self.findings}, what="metrics")
-            raise DataError(f"the report has no finding {metric!r}. {hint}")
-        if sensitive is not None or len(named) > 1:
-            chosen = [finding for finding in named if finding.sensitive == sensitive]
-        else:
-            chosen = named
-        wanted = dict(parameters or {})
-        chosen = [f for f in chosen if wanted.items() <= dict(f.parameters).items()]
-        if len(chosen) > 1 and "class" not in wanted:
-            chosen = [f for f in chosen if "class" not in f.parameters] or chosen
-        if len(chosen) != 1:
-            among = ", ".join(f"{f.auditor}/{f.sensitive}/{dict(f.parameters)}" for f in named)
-            raise DataError(
-                f"{len(chosen)} findings answer to {metric!r} for {sensitive!r}; "
-                f"there are (auditor/sensitive/parameters): {among}"
-            )
-        return chosen[0]
-
-    def records(self) -> list[dict[str, Any]]:
-        """Return a line for each finding: who measured what between which groups, the number and its interval."""
-        return [
-            {"auditor": one.auditor}
-            | place(one)
-            | {"value": one.value}
-            | ends(one.interval)
-            | {"confidence": one.confidence, "better": one.better, "inconclusive": one.inconclusive}
-            for one in self.findings
-        ]
-
-    def group_records(self) -> list[dict[str, Any]]:
-        """Return a line for each group of each finding: its rows, the number and its interval."""
-        return [
-            {"auditor": one.auditor}
-            | place(one)
-            | {"group": group.group, "rows": group.rows, "value": group.value}
-            | ends(group.interval)
-            for one in self.findings
-            for group in one.groups
-        ]
-
-    def groups_frame(self) -> pd.DataFrame:
-        """Return the lines of `group_records` as a pandas data frame (`to_frame` has the findings)."""
-        return pandas_frame(arrow_table(self.group_records()))
-
-    @property
-    def plot(self) -> ReportPlots:
-        """Altair charts that people can change: ``report.plot.disparities()``, ``.groups("sex")``, ``.roc("sex")``."""
-        return ReportPlots(self)
-
-    @property
-    def decisions(self) -> dict[str, Any]:
-        """How many people were decided how: ``{"favorable", "unfavorable", "groups": {"sex": {"female": {...}}}}``.
-
-        The counts follow from `selection_rate`. Empty where rows have weights, decisions are drawn by chance, there are
-        no decisions or more than two.
-        """
-        named = {
-            (f.metric, f.sensitive): f
-            for f in self.findings
-            if f.auditor == "group" and f.plain and "class" not in f.parameters
-        }
-        whole = named.get(("selection_rate", None))
-        counted = None if whole is None or self.data.weights else _decided(whole.value, self.data.rows)
-        if counted is None:
-            return {}
-        groups = {}
-        for sensitive in self.data.groups:
-            between = named.get(("selection_rate_difference", sensitive))
-            if between is not None:
-                each = {one.group: _decided(one.value, one.rows) for one in between.groups}
-                groups[sensitive] = {name: told for name, told in each.items() if told is not None}
-        return counted | {"groups": groups}
-
-    def with_policy(
-        self, results: tuple[RuleResult, ...], verdict: VerdictName | None, adjustment: str | None
-    ) -> Report:
-        """Return the same report with a policy applied to it."""
-        return replace(self, policy=results, verdict=verdict, adjustment=adjustment)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form, schema ``fairkit.report/1``."""
-        return {
-            "schema": SCHEMA,
-            **_subject(self.model),
-            "data": self.data.to_dict(),
-            "findings": [finding.to_dict() for finding in self.findings],
-            "policy": [rule.to_dict() for rule in self.policy],
-            "verdict": self.verdict,
-            "seed": self.seed,
-            "confidence": self.confidence,
-            "adjustment": self.adjustment,
-            "environment": dict(self.environment),
-            **({"warnings": list(self.warnings)} if self.warnings else {}),
-            **({"about": dict(self.about)} if self.about else {}),
-            **({"decisions": told} if (told := self.decisions) else {}),
-        }
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Self:
-        """Read what `to_dict` wrote. Validate JSON from outside with `fairkit.results.schema` first.
-
-        Raises
-        ------
-        DataError
-            The record is not of schema ``fairkit.report/1``.
-        """
-        if record.get("schema") != SCHEMA:
-            raise DataError(f"not a {SCHEMA} record: its schema is {record.get('schema')!r}")
-        return cls(
-            model=_read_subject(record),
-            data=DataInfo.from_dict(record["data"]),
-            findings=tuple(Finding.from_dict(finding) for finding in record["findings"]),
-            policy=tuple(RuleResult.from_dict(rule) for rule in record["policy"]),
-            verdict=record["verdict"],
-            seed=record["seed"],
-            confidence=record["confidence"],
-            adjustment=record.get("adjustment"),
-            environment=record["environment"],
-            warnings=tuple(record.get("warnings", ())),
-            about=record.get("about", {}),
-        )
-
-
-def _decided(rate: float | None, rows: int) -> dict[str, int] | None:
-    """Return how many of so many rows have each decision; None where the rate is not of whole people."""
-    if rate is None or abs(rate * rows - round(rate * rows)) > 1e-6:
-        return None
-    return {"favorable": round(rate * rows), "unfavorable": rows - round(rate * rows)}
-
-
-def _subject(model: ModelInfo) -> dict[str, Any]:
-    """Return what was audited: the model, or, where none was seen, the predictions in the table."""
-    if model.predictions:
-        return {"model": None, "predictions": model.to_dict()}
-    return {"model": model.to_dict()}
-
-
-def _read_subject(record: Mapping[str, Any]) -> ModelInfo:
-    """Read what `_subject` wrote: a model has no columns, predictions and endpoints have no digest."""
-    if record["model"] is None:
-        return replace(ModelInfo.from_dict(record["predictions"]), sha256=None)
-    model = replace(ModelInfo.from_dict(record["model"]), predictions={})
-    return replace(model, sha256=None) if model.endpoint else model

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from fairkit.errors import PolicyError, did_you_mean
-from fairkit.results.findings import Finding, Interval, RuleResult, VerdictName
+from fairkit.results.findings import Finding, RuleResult, VerdictName
+
+if TYPE_CHECKING:
+    from fairkit.results.values import Interval
 
 Adjustment = Literal["holm", "bonferroni", "benjamini-hochberg"]
 ADJUSTMENTS: tuple[Adjustment, ...] = ("holm", "bonferroni", "benjamini-hochberg")

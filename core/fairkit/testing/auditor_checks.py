@@ -8,12 +8,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairkit.auditors import AuditContext, Auditor
-from fairkit.data.dataset import BATCH_ROWS, Batch, Dataset
+from fairkit.data.dataset import BATCH_ROWS, Dataset
 from fairkit.engines.local import Here
 from fairkit.models.scorer import ModelOptions, Predictions
 from fairkit.parameters.declare import parse_parameters
@@ -21,6 +21,9 @@ from fairkit.results.findings import Finding
 from fairkit.testing.leftovers import nothing_left_behind
 from fairkit.testing.require import only_fairkit_errors, require
 from fairkit.testing.samples import COLUMNS, NUMBERS, Task, sample_data, sample_model
+
+if TYPE_CHECKING:
+    from fairkit.data.batch import Batch
 
 _TASKS: tuple[Task, ...] = ("binary", "regression", "multiclass")
 
@@ -143,7 +146,7 @@ def check_auditor_inputs_unchanged(audited: Audited) -> None:
 
 def check_auditor_errors(audited: Audited) -> None:
     """Data without groups, a group of one row, a model without scores: audited, or refused with a FairkitError."""
-    from fairkit.data.dataset import load_data
+    from fairkit.data.loading import load_data
 
     for task in audited.tasks:
         plain = sample_data(task, sensitive=())

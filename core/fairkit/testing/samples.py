@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairkit.data.dataset import Dataset, load_data
+from fairkit.data.loading import load_data
 from fairkit.data.task import Task
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from fairkit.data.dataset import Dataset
 
 __all__ = ["COLUMNS", "FAVORABLE", "NUMBERS", "Task", "sample_data", "sample_model"]
 

@@ -10,7 +10,7 @@ from fairkit.watching.settings import POOLED, Reference
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fairkit.results.findings import Report
+    from fairkit.results.report import Report
 
 
 def reference_of(report: Report) -> Reference:

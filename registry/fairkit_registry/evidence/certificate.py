@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import DataError
-from fairkit.results.findings import Report
 from fairkit.results.rendering import Shown
+from fairkit.results.report import Report
 from fairkit_registry.errors import CertificateError, ContradictionError, VerificationError
 from fairkit_registry.evidence import dsse, predicate
 from fairkit_registry.evidence.diagnosis import explain_refusal

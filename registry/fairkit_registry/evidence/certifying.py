@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fairkit.engines.base import Engine
     from fairkit.onnx.model import OnnxModel
     from fairkit.progress import Progress
-    from fairkit.results.findings import Report
+    from fairkit.results.report import Report
     from fairkit_registry.evidence.sequence import Place, SequenceFolder
     from fairkit_registry.evidence.settings import AuditSettings
     from fairkit_registry.evidence.signers import Signer

@@ -24,7 +24,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fairkit.results.findings import Finding, Report
+    from fairkit.results.findings import Finding
+    from fairkit.results.report import Report
 
 MOST_BYTES = 60_000
 """What all charts of a certificate may take, as JSON; it is a third more as base64 in the envelope."""

@@ -13,7 +13,7 @@ from fairkit_registry.jsonio import canonical, read_object
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fairkit.results.findings import Report
+    from fairkit.results.report import Report
     from fairkit_registry.evidence.sequence import Place
     from fairkit_registry.evidence.signers import Signer
 

@@ -16,7 +16,7 @@ from fairkit_registry.jsonio import fingerprint
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
 
-    from fairkit.results.findings import Report
+    from fairkit.results.report import Report
 
 TYPE = "https://fairkit.dev/fairness-audit/v1"
 """The predicate type. It is a name; nothing is ever fetched from it."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from fairkit.data.dataset import Dataset
     from fairkit.progress import Progress
-    from fairkit.results.findings import Report
+    from fairkit.results.report import Report
     from fairkit_registry.evidence.certificate import Certificate
 
 TOLERANCE = 1e-9

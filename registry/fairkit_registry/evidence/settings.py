@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit.engines.base import Engine
     from fairkit.progress import Progress
-    from fairkit.results.findings import Finding, Report
+    from fairkit.results.findings import Finding
+    from fairkit.results.report import Report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +94,7 @@ class AuditSettings:
         DataError
             It lacks a column.
         """
-        from fairkit.data.dataset import load_data
+        from fairkit.data.loading import load_data
 
         told = dict(self.data)
         asked = told.pop("join", None)

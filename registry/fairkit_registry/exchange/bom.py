@@ -13,7 +13,8 @@ from fairkit_registry.exchange.cards import CAVEATS, Card
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fairkit.results.findings import Finding, Interval
+    from fairkit.results.findings import Finding
+    from fairkit.results.values import Interval
     from fairkit_registry.evidence.certificate import Certificate
 
 _NAMESPACE = uuid.UUID("5a0a5c0c-9c3e-5a5f-8d6e-0f8f3c1f6b11")

@@ -12,7 +12,8 @@ from fairkit.support.markdown import markdown_table
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from fairkit.results.findings import Finding, Interval
+    from fairkit.results.findings import Finding
+    from fairkit.results.values import Interval
     from fairkit_registry.evidence.certificate import Certificate
     from fairkit_registry.onnxfile import GraphSummary
     from fairkit_registry.store.records import Version

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from fairkit.results.findings import Finding, Interval, Report
+    from fairkit.results.findings import Finding
+    from fairkit.results.report import Report
+    from fairkit.results.values import Interval
 
 ALL = "all"
 """Stands for every finding that has a direction and an interval."""

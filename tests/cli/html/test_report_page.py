@@ -19,8 +19,11 @@ import pytest
 
 import fairkit
 from fairkit.models.columns import PredictedColumns
-from fairkit.results.findings import DataInfo, Finding, GroupValue, ModelInfo, Report, RuleResult
+from fairkit.results.findings import Finding, RuleResult
 from fairkit.results.policy import Rule
+from fairkit.results.report import Report
+from fairkit.results.subjects import DataInfo, ModelInfo
+from fairkit.results.values import GroupValue
 from fairkit.support.escaping import visible
 from fairkit_cli.html import charts
 from fairkit_cli.html.bands import band, heights

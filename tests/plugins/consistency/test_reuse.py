@@ -7,7 +7,7 @@ import pytest
 
 import fairkit
 from fairkit.models.scorer import Predictions
-from fairkit.results.findings import ModelInfo
+from fairkit.results.subjects import ModelInfo
 
 
 class Counting:

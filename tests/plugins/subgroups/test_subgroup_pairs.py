@@ -15,7 +15,7 @@ from fairkit.frontiers.choice import Choice
 from fairkit.frontiers.run import frontier
 from fairkit.frontiers.sweeps import Sweep
 from fairkit.models.columns import PredictedColumns
-from fairkit.results.findings import Report
+from fairkit.results.report import Report
 from fairkit_cli.main import app
 from fairkit_cli.text.render import table as text_of
 

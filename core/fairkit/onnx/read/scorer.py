@@ -21,7 +21,7 @@ from fairkit.onnx.read.runner import Runner
 from fairkit.onnx.read.served import is_ours
 from fairkit.onnx.read.settle import settle
 from fairkit.onnx.read.triggers import constant_inputs
-from fairkit.results.findings import ModelInfo
+from fairkit.results.subjects import ModelInfo
 from fairkit.support.timings import phase
 
 if TYPE_CHECKING:

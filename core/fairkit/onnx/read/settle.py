@@ -22,7 +22,8 @@ from fairkit.onnx.read.served import Served, choose_served, is_ours
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.data.dataset import Batch, Dataset
+    from fairkit.data.batch import Batch
+    from fairkit.data.dataset import Dataset
     from fairkit.onnx.read.graph import Graph
 
 _RANDOMIZED = "A randomized model: its decision probabilities are audited, exactly, not draws from them."

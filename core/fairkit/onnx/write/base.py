@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
-from fairkit.data.dataset import load_data
+from fairkit.data.loading import load_data
 from fairkit.errors import ModelError
 from fairkit.onnx.read.feeds import RANDOM_INPUT
 from fairkit.onnx.write.compose import COMPOSED, ScoreHead, compose

@@ -9,7 +9,8 @@ from fairkit_registry.evidence.consistency.numbers import about, check_place
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from fairkit.results.findings import Finding, Report
+    from fairkit.results.findings import Finding
+    from fairkit.results.report import Report
 
 
 def check_condition(finding: Finding, report: Report, data: Mapping[str, Any]) -> Iterator[str]:

@@ -12,7 +12,9 @@ from fairkit_registry.evidence.consistency.facts import GROUP, OWNERS, Fact, fac
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fairkit.results.findings import Finding, Interval, Report
+    from fairkit.results.findings import Finding
+    from fairkit.results.report import Report
+    from fairkit.results.values import Interval
 
 ROUNDING = 1e-9
 _BOUND = "upper_confidence_bound"

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from fairkit.results.findings import Finding, Report
+    from fairkit.results.findings import Finding
+    from fairkit.results.report import Report
 
 MANY = 4
 """From so many groups on, the upper end may use a smaller factor than the pairs' (`fairkit.intervals`)."""

@@ -17,7 +17,8 @@ from fairkit_registry.evidence.consistency.numbers import about, check_number, c
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from fairkit.results.findings import Finding, Report, RuleResult
+    from fairkit.results.findings import Finding, RuleResult
+    from fairkit.results.report import Report
 
 
 def contradictions(report: Report, settings: Mapping[str, Any]) -> Iterator[str]:

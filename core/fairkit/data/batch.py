@@ -1,0 +1,104 @@
+"""Some rows of a dataset, with their groups, label and weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from fairkit.data.arrow import as_arrow, as_numpy
+from fairkit.errors import DataError, did_you_mean
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Some rows of a dataset, in order: plain arrays, roles resolved.
+
+    Attributes
+    ----------
+    rows
+        Row numbers in the table, from 0, shape [n], int64.
+    groups
+        For each way to split people, the group's index for every row, shape [n], int64; -1 where the value is
+        missing, in batches that were asked for with ``partial=True``.
+    label
+        The label as it stands in the table, shape [n]; None without a label.
+    favorable
+        Whether the label is the favorable value, shape [n], bool; None where there is no such value.
+    weights
+        Sample weights, shape [n], nonnegative; None where all count the same.
+    strata
+        For each column inside which groups are compared, the stratum's index for every row, shape [n].
+    clusters
+        The bucket of each row's cluster, shape [n] (see `fairkit.data.clusters`); None where rows are independent.
+    probabilities
+        For each proxy, the groups' probabilities, shape [n, K]; NaN in rows that have none.
+    queries
+        A number for each row's query, shape [n], uint64 (see `fairkit.data.clusters.query_numbers`); None where rows
+        are no rankings.
+    """
+
+    rows: NDArray[np.int64]
+    groups: Mapping[str, NDArray[np.int64]]
+    label: NDArray[Any] | None
+    favorable: NDArray[np.bool_] | None
+    weights: NDArray[np.float64] | None
+    _arrow: pa.RecordBatch
+    _cache: dict[str, NDArray[Any]] = field(default_factory=dict)
+    strata: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
+    clusters: NDArray[np.int64] | None = None
+    probabilities: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    queries: NDArray[np.uint64] | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def column(self, name: str) -> NDArray[Any]:
+        """Return a column, shape [n]: text as objects (None where missing), whole numbers as int64, else float64.
+
+        Raises
+        ------
+        DataError
+            There is no such column.
+        """
+        if name not in self._cache:
+            self._cache[name] = as_numpy(self.arrow(name))
+        return self._cache[name]
+
+    def arrow(self, name: str) -> pa.Array:
+        """Return a column as Arrow holds it: text, numbers or booleans, null where missing.
+
+        Raises
+        ------
+        DataError
+            There is no such column.
+        """
+        names = self._arrow.schema.names
+        if name not in names:
+            hint = did_you_mean(name, names, what="columns")
+            raise DataError(f"there is no column {name!r} in the data. {hint}")
+        return self._arrow.column(names.index(name))
+
+    def columns(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
+        """Return several columns by name."""
+        return {name: self.column(name) for name in names}
+
+    def take(self, keep: NDArray[np.bool_]) -> Batch:
+        """Return the rows where `keep`, shape [n], is true."""
+        return Batch(
+            rows=self.rows[keep],
+            groups={name: codes[keep] for name, codes in self.groups.items()},
+            label=None if self.label is None else self.label[keep],
+            favorable=None if self.favorable is None else self.favorable[keep],
+            weights=None if self.weights is None else self.weights[keep],
+            _arrow=self._arrow.filter(as_arrow(keep)),
+            strata={name: codes[keep] for name, codes in self.strata.items()},
+            clusters=None if self.clusters is None else self.clusters[keep],
+            probabilities={name: shares[keep] for name, shares in self.probabilities.items()},
+            queries=None if self.queries is None else self.queries[keep],
+        )

@@ -1,0 +1,218 @@
+"""From a path, a frame or arrays, and what stands beside them, to a dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fairkit.data.conditions import check_conditions
+from fairkit.data.dataset import Dataset
+from fairkit.data.frames import empty_like
+from fairkit.data.predictions import PredictionRoles
+from fairkit.data.roles import (
+    Missing,
+    Roles,
+    Sensitive,
+    require_columns,
+)
+from fairkit.data.sources import open_source
+from fairkit.errors import DataError
+
+
+def as_dataset(
+    data: Any,
+    y: Any = None,
+    sensitive_features: Any = None,
+    sample_weight: Any = None,
+    favorable: Any = None,
+) -> Dataset:
+    """Return a dataset as it is, or make one of a matrix X and what stands beside it (see `load_data`).
+
+    Raises
+    ------
+    DataError
+        A path, a frame or an array stands alone: it has no roles. Or a dataset does not: it has them.
+    """
+    beside = {"y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight}
+    if hasattr(data, "roles"):
+        given = [name for name, value in {**beside, "favorable": favorable}.items() if value is not None]
+        if given:
+            raise DataError(
+                f"the data is a Dataset, whose roles are named already; `{given[0]}` goes with a matrix X only"
+            )
+        found: Dataset = data
+        return found
+    if y is None:
+        raise DataError(
+            f"the data is a {type(data).__name__}, not a Dataset; say which columns are what: "
+            'fairkit.load_data(data, label="...", favorable="...", sensitive=["..."]), or give `y` and '
+            "`sensitive_features` beside it"
+        )
+    return load_data(data, **beside, favorable=favorable, name="X")
+
+
+def load_data(
+    data: Any,
+    y: Any = None,
+    *,
+    sensitive_features: Any = None,
+    sample_weight: Any = None,
+    label: str | None = None,
+    favorable: Any = None,
+    sensitive: Sequence[str] | str = (),
+    features: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
+    weights: str | None = None,
+    missing: Missing = "drop",
+    predictions: PredictionRoles | Mapping[str, Any] | None = None,
+    join: Any = None,
+    on: Sequence[str] | str | None = None,
+    reference: Sequence[str] | str = (),
+    within: Sequence[str] | str = (),
+    cluster: str | None = None,
+    sensitive_probability: Sequence[str] | str = (),
+    query: str | None = None,
+    name: str | None = None,
+) -> Dataset:
+    """Return a table with its roles.
+
+    Parameters
+    ----------
+    data
+        A CSV or Parquet file, a folder of such files or a glob (``"loans/*.parquet"``), an address such as
+        ``"s3://bucket/loans.parquet"`` or ``"postgresql://host/db?query=SELECT ..."`` (see `fairkit.sources`), a
+        pandas or polars data frame, a pyarrow Table, a DuckDB relation or anything else with the Arrow C stream
+        interface (read into memory),
+        a dict of arrays, or a Dask DataFrame (see `fairkit.engines`).
+    y, sensitive_features, sample_weight
+        What scikit-learn's users have beside a frame or matrix X in memory, shape [n] each, or [n, k] for sensitive
+        features; they take the place of `label`, `sensitive` and `weights`, and are no features (see
+        `fairkit.data.given.beside`).
+    label
+        The outcome column.
+    favorable
+        The label's value that is good for the person. Leave it out in regression. Beside `y` it is by default the
+        larger of two numbers.
+    sensitive
+        How to split people: ``"sex"``, ``"age:25:60"`` (bins), ``"sex+race"`` (an intersection). A numeric
+        column with more than 20 distinct values and no bins is binned at its quartiles.
+    features
+        The columns that the model gets, in order; by default all but label, weights and `drop`.
+    drop
+        Columns that are no features.
+    weights
+        The column of sample weights.
+    missing
+        ``"drop"``: rows without a sensitive value are in no group of that column, and are counted; methods that
+        train leave them out. ``"group"``: they are a group.
+    predictions
+        Columns with somebody's predictions, by kind: ``{"decision": "approved", "score": "p"}``, or
+        ``{"class": "tier", "probability": {"gold": "p_gold", ...}}``, or ``{"prediction": "amount"}`` (see
+        `fairkit.PredictedColumns`). They are no features; ``fairkit.audit(None, data)`` audits them.
+    join
+        Another table (as `data`), whose columns each row takes by its key: sensitive columns, say, or the label. It
+        must have one row for each key and is held in memory; rows without a match have nothing in these columns. They
+        are features only for a model that names them.
+    on
+        The key's columns; ``"person_id=id"`` where the other table calls it ``id``.
+    reference
+        Compare every group of a sensitive column with this one, besides: ``"sex=male"``, ``"sex=@largest"``,
+        ``"sex=@highest"`` (the group with the highest rate of favorable decisions).
+    within
+        Columns whose values are strata, written as sensitive ones: every disparity is also measured inside the
+        strata and pooled over them. A missing value is a stratum.
+    cluster
+        The column of ids: rows with one id depend on each other. A row without an id stands alone.
+    sensitive_probability
+        Group probabilities in place of a sensitive column: ``"race=p_white,p_black,p_asian"``. They are in [0, 1] and
+        add up to 1 in every row; rows without any are left out and counted.
+    query
+        The column of queries: rows with one value are the items of one ranking, ordered by the model's score. The label
+        is then each item's relevance, a grade from 0 to 50; with `favorable`, the relevant ones are those with this
+        label.
+    name
+        What to call a data frame in the report.
+
+    Returns
+    -------
+    Dataset
+        The table's columns are checked here; its rows in the first pass.
+
+    Raises
+    ------
+    DataError
+        No such file or column; see also `Dataset.learn`.
+    """
+    like = empty_like(data)
+    if y is not None or sensitive_features is not None or sample_weight is not None:
+        from fairkit.data.given import beside
+
+        _only_one(
+            label=(label, y),
+            sensitive=(sensitive or None, sensitive_features),
+            weights=(weights, sample_weight),
+        )
+        given = beside(data, y, sensitive_features, sample_weight, favorable)
+        data, favorable = given.table, given.favorable
+        label, weights = label or given.label, weights or given.weights
+        sensitive = sensitive or given.sensitive
+        features = given.features if features is None else features
+    source = open_source(data, name)
+    lookup = None
+    if join is not None or on is not None:
+        from fairkit.data.join import joined, looked_up
+
+        wished = [sensitive] if isinstance(sensitive, str) else list(sensitive)
+        named = [label, weights, *wished, *(features or ())]
+        lookup = looked_up(join, on, source, named)
+        source = joined(source, lookup)
+    if missing not in ("drop", "group"):
+        raise DataError(f"missing={missing!r} is not understood; it is 'drop' or 'group'")
+    columns = source.columns
+    require_columns([label], columns, role="label", table=source.name)
+    require_columns([weights], columns, role="weights", table=source.name)
+    require_columns(features or (), columns, role="feature", table=source.name)
+    require_columns(drop, columns, role="dropped", table=source.name)
+    wishes = [sensitive] if isinstance(sensitive, str) else list(sensitive)
+    splits = [Sensitive.parse(text, columns) for text in wishes]
+    names = [split.name for split in splits]
+    if len(set(names)) != len(names):
+        raise DataError(f"the sensitive column {max(names, key=names.count)!r} is named twice; name it once")
+    if label is not None and label in {column for split in splits for column in split.columns}:
+        raise DataError(f"column {label!r} cannot be the label and a sensitive column at once")
+    predicted = PredictionRoles.of(predictions) if isinstance(predictions, Mapping) else predictions
+    if predicted is not None:
+        require_columns(predicted.columns, columns, role="prediction", table=source.name)
+    roles = Roles(
+        label=label,
+        favorable=favorable,
+        sensitive=tuple(splits),
+        features=None if features is None else tuple(features),
+        drop=tuple(drop),
+        weights=weights,
+        missing=missing,
+        predictions=predicted,
+        join=None if lookup is None else lookup.role,
+        joined=() if lookup is None else lookup.columns,
+        reference=_listed(reference),
+        within=tuple(Sensitive.parse(text, columns, "within") for text in _listed(within)),
+        cluster=cluster,
+        sensitive_probability=_listed(sensitive_probability),
+        query=query,
+    )
+    check_conditions(roles, columns, source.name)
+    dataset = Dataset(source, roles)
+    dataset.like = like
+    return dataset
+
+
+def _only_one(**pairs: tuple[Any, Any]) -> None:
+    """Refuse a role that is named and given at once."""
+    names = {"label": "y", "sensitive": "sensitive_features", "weights": "sample_weight"}
+    for role, (named, given) in pairs.items():
+        if named is not None and given is not None:
+            raise DataError(f"`{role}` names a column and `{names[role]}` gives one; leave one of them out")
+
+
+def _listed(value: Sequence[str] | str) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)

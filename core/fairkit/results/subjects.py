@@ -1,0 +1,141 @@
+"""What a report is about: the model and the data, as far as a report says it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelInfo:
+    """The audited model: its name, the SHA-256 of its bytes (None for an object in memory), its task.
+
+    `outputs` says which of its outputs were audited: ``score`` and ``decision`` are names (or None), and
+    ``threshold`` is there where scores of at least that much are the decisions. `endpoint` is there where a server
+    answered: ``url``, ``model``, ``version``, ``platform``, and the digest of the model's metadata. `predictions` says
+    which columns of the table were audited where there was no model; it is empty where there was one.
+    """
+
+    name: str
+    sha256: str | None
+    task: str
+    notes: tuple[str, ...] = ()
+    outputs: Mapping[str, Any] = field(default_factory=dict)
+    endpoint: Mapping[str, Any] = field(default_factory=dict)
+    predictions: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def unseen(self) -> bool:
+        """Whether no model file was seen: a table's predictions were audited, or a server's answers."""
+        return bool(self.predictions or self.endpoint)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        record = {"name": self.name, "sha256": self.sha256, "task": self.task, "notes": list(self.notes)}
+        told = {"outputs": self.outputs, "endpoint": self.endpoint, "columns": self.predictions}
+        return record | {key: dict(value) for key, value in told.items() if value}
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote."""
+        return cls(
+            name=record["name"],
+            sha256=record["sha256"],
+            task=record["task"],
+            notes=tuple(record.get("notes", ())),
+            outputs=dict(record.get("outputs", {})),
+            endpoint=dict(record.get("endpoint", {})),
+            predictions=dict(record.get("columns", {})),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataInfo:
+    """The audited data: its name, content digest, rows used, rows left out, and the groups' sizes.
+
+    `missing` counts, by sensitive column, the used rows that are in no group because their value is missing. `weights`
+    is the column of sample weights; None where all rows count the same. `joined` says which other table gave columns:
+    name, sha256, on, columns, rows, used, matched and unmatched; empty where none did. `label` and `favorable` are the
+    outcome column and its favorable value, as text. `columns` are the table's columns with type and missing cells,
+    `more_columns` counts those that are not listed, and `period` says from which month to which the rows are, by which
+    column; empty where no column or more than one has dates. `clusters` has the column of ids and their number
+    (`column`, `count`) where rows of one id depend on each other; it is empty where rows are independent.
+    `source` says where a table is that an address named: kind, address, and what tells its version; empty for a file or
+    a table in memory.
+    """
+
+    name: str
+    sha256: str
+    rows: int
+    dropped_rows: int
+    groups: Mapping[str, Mapping[str, int]]
+    notes: tuple[str, ...] = ()
+    missing: Mapping[str, int] = field(default_factory=dict)
+    weights: str | None = None
+    joined: Mapping[str, Any] = field(default_factory=dict)
+    label: str | None = None
+    favorable: str | None = None
+    columns: tuple[Mapping[str, Any], ...] = ()
+    more_columns: int = 0
+    period: Mapping[str, str] = field(default_factory=dict)
+    clusters: Mapping[str, Any] = field(default_factory=dict)
+    source: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "name": self.name,
+            "sha256": self.sha256,
+            "rows": self.rows,
+            "dropped_rows": self.dropped_rows,
+            "groups": {name: dict(sizes) for name, sizes in self.groups.items()},
+            "notes": list(self.notes),
+            **({"missing": dict(self.missing)} if self.missing else {}),
+            **({} if self.weights is None else {"weights": self.weights}),
+            **({"joined": dict(self.joined)} if self.joined else {}),
+            **({} if self.label is None else {"label": self.label}),
+            **({} if self.favorable is None else {"favorable": self.favorable}),
+            **({"columns": [dict(column) for column in self.columns]} if self.columns else {}),
+            **({"more_columns": self.more_columns} if self.more_columns else {}),
+            **({"period": dict(self.period)} if self.period else {}),
+            **({"clusters": dict(self.clusters)} if self.clusters else {}),
+            **({"source": dict(self.source)} if self.source else {}),
+        }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote."""
+        return cls(
+            name=record["name"],
+            sha256=record["sha256"],
+            rows=record["rows"],
+            dropped_rows=record["dropped_rows"],
+            groups=record["groups"],
+            notes=tuple(record.get("notes", ())),
+            missing=record.get("missing", {}),
+            weights=record.get("weights"),
+            clusters=dict(record.get("clusters", {})),
+            joined=record.get("joined", {}),
+            label=record.get("label"),
+            favorable=record.get("favorable"),
+            columns=tuple(record.get("columns", ())),
+            more_columns=record.get("more_columns", 0),
+            period=record.get("period", {}),
+            source=record.get("source", {}),
+        )
+
+
+def subject_record(model: ModelInfo) -> dict[str, Any]:
+    """Return what was audited: the model, or, where none was seen, the predictions in the table."""
+    if model.predictions:
+        return {"model": None, "predictions": model.to_dict()}
+    return {"model": model.to_dict()}
+
+
+def read_subject(record: Mapping[str, Any]) -> ModelInfo:
+    """Read what `subject_record` wrote: a model has no columns, predictions and endpoints have no digest."""
+    if record["model"] is None:
+        return replace(ModelInfo.from_dict(record["predictions"]), sha256=None)
+    model = replace(ModelInfo.from_dict(record["model"]), predictions={})
+    return replace(model, sha256=None) if model.endpoint else model
