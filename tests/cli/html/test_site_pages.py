@@ -184,6 +184,22 @@ def test_a_folder_with_other_things_stays_as_it_is(made, tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "public"]
 
 
+@pytest.mark.parametrize("output", [".", "link", "../here/../here"])
+def test_the_folder_may_be_named_in_any_way(made, tmp_path, monkeypatch, output):
+    here, real = tmp_path / "here", tmp_path / "real"
+    here.mkdir()
+    real.mkdir()
+    if output == "link":
+        (here / "link").symlink_to(real)
+    monkeypatch.chdir(here)
+    for _ in range(2):
+        assert run("registry", "site", "--output", output, "--registry", made.registry).exit_code == 0
+        monkeypatch.chdir(here)  # the folder at this place is a new one
+    assert ((real if output == "link" else here) / "index.html").is_file()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["here", "real"]
+    assert output != "link" or [path.name for path in here.iterdir()] == ["link"]
+
+
 def test_many_versions_are_on_pages_of_their_own(tmp_path, monkeypatch):
     from fairkit_cli.registry.site import pages
 

@@ -61,6 +61,7 @@ def build(
         The folder holds something else, or cannot be written. It is then as it was.
     """
     check(output)
+    output = output.resolve()  # a link stays one: the folder behind it is replaced
     remembered = _remembered(registry.path)
     seen = gather(registry, remembered)
     scratch = output.with_name(f".{output.name}.{secrets.token_hex(6)}")
