@@ -26,7 +26,7 @@ from fairkit.individual.ascent import Disparity, Frame, Origin, output_direction
 from fairkit.individual.geometry import Geometry
 from fairkit.individual.learn import subspace
 from fairkit.individual.networks import as_network
-from fairkit_sensei.architecture import fully_connected
+from fairkit.learners.networks import fully_connected
 from fairkit_sensei.records import Rows, Settings
 from fairkit_sensei.training import train
 

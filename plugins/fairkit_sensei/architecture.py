@@ -1,36 +1,8 @@
-"""Fully connected networks by their widths, drawn from a seed."""
+"""A trained network in the units of its target."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
 from typing import Any
-
-
-def fully_connected(width: int, hidden: Sequence[int], outputs: int, *, seed: int) -> Any:
-    """Make a network with ReLU between its layers.
-
-    Parameters
-    ----------
-    width, hidden, outputs
-        The number of features, of units in each hidden layer, of outputs.
-    seed
-        Of the first weights; the global generator stays as it is.
-
-    Returns
-    -------
-    torch.nn.Sequential
-    """
-    import torch
-    from torch import nn
-
-    sizes = [width, *hidden, outputs]
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        layers: list[Any] = []
-        for before, after in itertools.pairwise(sizes):
-            layers += [nn.Linear(before, after), nn.ReLU()]
-    return nn.Sequential(*layers[:-1])
 
 
 def in_units(module: Any, scale: float, shift: float) -> Any:

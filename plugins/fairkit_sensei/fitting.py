@@ -12,10 +12,10 @@ from fairkit.errors import DataError, ModelError
 from fairkit.individual.geometry import Geometry
 from fairkit.individual.training import sensitive_columns
 from fairkit.learners import check_target
+from fairkit.learners.networks import device_for, fully_connected
 from fairkit.mitigation.split import stratified
-from fairkit_sensei.architecture import fully_connected, in_units
+from fairkit_sensei.architecture import in_units
 from fairkit_sensei.counterfactuals import ColumnFlips, find_flips
-from fairkit_sensei.devices import device_for
 from fairkit_sensei.frontier import Frontier, Yardstick
 from fairkit_sensei.metric import make_metric, plain_encoder, shared_features
 from fairkit_sensei.model import NetworkModel
@@ -75,7 +75,7 @@ class Fitting:
             See `fairkit_sensei.training.train` and `fairkit_sensei.metric`.
         """
         check_target(table)
-        device_for(parameters.device)
+        device_for(parameters.device, extra="sensei")
         settings, notes = _settings(table, parameters, metric)
         flips = []
         if settings.method == "clp" or parameters.fair_metric in ("face", "explore"):

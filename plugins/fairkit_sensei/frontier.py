@@ -13,8 +13,8 @@ import numpy as np
 
 from fairkit.individual.outputs import squared_difference
 from fairkit.intervals import student, two_sided
+from fairkit.learners.networks import one_pool
 from fairkit_sensei.counterfactuals import ColumnFlips
-from fairkit_sensei.devices import one_pool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,9 +12,9 @@ from fairkit.errors import DataError, ParameterError
 from fairkit.individual.ascent import Disparity, Frame, Origin, output_directions, worst_case
 from fairkit.individual.networks import check_module
 from fairkit.individual.outputs import squared_difference
+from fairkit.learners.networks import device_for, one_pool
 from fairkit.progress import no_progress
 from fairkit_sensei.batches import BalancedBatches
-from fairkit_sensei.devices import device_for, one_pool
 from fairkit_sensei.losses import LossReward, loss_for
 from fairkit_sensei.records import Rows, Settings, Trained
 from fairkit_sensei.steps import stepper
@@ -140,7 +140,7 @@ class _Run:
                 f"the fair metric is for {geometry.width} features, but there are {rows.x.shape[1]}: learn the "
                 "metric on the features that the network gets"
             )
-        device = device_for(settings.device)
+        device = device_for(settings.device, extra="sensei")
         module.to(device=device, dtype=torch.float32).eval()
         x = torch.as_tensor(rows.x, device=device)
         y = torch.as_tensor(rows.target.astype(np.float32 if regression else np.int64), device=device)

@@ -11,8 +11,8 @@ torch = pytest.importorskip("torch")
 
 from fairkit.errors import DataError, ModelError, ParameterError  # noqa: E402 -- after torch is known to be there
 from fairkit.individual.geometry import Geometry  # noqa: E402
+from fairkit.learners.networks import fully_connected  # noqa: E402
 from fairkit_sensei import fit_network  # noqa: E402
-from fairkit_sensei.architecture import fully_connected  # noqa: E402
 from fairkit_sensei.batches import BalancedBatches  # noqa: E402
 from fairkit_sensei.losses import loss_for  # noqa: E402
 from fairkit_sensei.records import Rows, Settings, usual_rho  # noqa: E402

@@ -1,8 +1,9 @@
-"""Where torch computes, and with how many threads."""
+"""Small torch networks for methods that train their own: their layers, where they compute, with how many threads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,8 +13,8 @@ SMALL = 2_000_000
 """Products of fewer numbers than this are done sooner by one thread than shared out."""
 
 
-def device_for(name: str) -> Any:
-    """Return the torch device: ``auto`` is a GPU where there is one.
+def device_for(name: str, *, extra: str) -> Any:
+    """Return the torch device: ``auto`` is a GPU where there is one; `extra` names what installs torch.
 
     Raises
     ------
@@ -25,7 +26,7 @@ def device_for(name: str) -> Any:
     try:
         import torch
     except ImportError as error:
-        raise MissingExtraError("torch", "sensei") from error
+        raise MissingExtraError("torch", extra) from error
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and not torch.cuda.is_available():
@@ -48,3 +49,29 @@ def one_pool(module: Any, batch: int, threads: int | None) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def fully_connected(width: int, hidden: Sequence[int], outputs: int, *, seed: int) -> Any:
+    """Make a network with ReLU between its layers.
+
+    Parameters
+    ----------
+    width, hidden, outputs
+        The number of features, of units in each hidden layer, of outputs.
+    seed
+        Of the first weights; the global generator stays as it is.
+
+    Returns
+    -------
+    torch.nn.Sequential
+    """
+    import torch
+    from torch import nn
+
+    sizes = [width, *hidden, outputs]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        layers: list[Any] = []
+        for before, after in itertools.pairwise(sizes):
+            layers += [nn.Linear(before, after), nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
