@@ -1,16 +1,17 @@
 """Which method for which goal: accuracy at a disparity of at most .02, .05 and .10.
 
 Data sets x constraints x sensitive columns x methods. Rows are split at random into train (60 %), validation (20 %)
-and test (20 %), evenly in every group and class. Rules on scores are fitted to the validation scores of one LightGBM;
-the others train on the training rows. Of each method's settings the one with the highest validation accuracy whose
-validation disparity is within the limit is taken, and its test accuracy and test disparity are reported, beside
-error-parity's and fairlearn's on the same rows and scores.
+and test (20 %), evenly in every group and class. Rules on scores, ours, error-parity's and fairlearn's, are fitted to
+the same scores: those of the training rows by LightGBM models that did not see them (three folds); they decide on the
+scores of one LightGBM of all training rows. The others train on the training rows. Of each method's settings the one
+with the highest validation accuracy whose validation disparity is within the limit is taken, and its test accuracy and
+test disparity are reported.
 
     FAIRKIT_DATA=... python benchmarks/quality.py --data adult compas --splits 3 --output quality.json
     python benchmarks/quality.py --table quality.json
 
 error-parity needs an older numpy: `--error-parity PYTHON` names the interpreter of an environment that has it. Results
-are written after every cell, and cells that are in the file already are skipped.
+are written after every method, and what is in the file already is skipped.
 """
 
 from __future__ import annotations
@@ -30,15 +31,17 @@ from fairgbm_common import COMPAS, folder
 
 import fairkit
 from fairkit.errors import FairkitError
+from fairkit.learners import fit_learner
 from fairkit.mitigation.choose import find_mitigator
 from fairkit.mitigation.split import stratified
 from fairkit.mitigators import Run, Table
+from fairkit.repairing.folds import FOLDS, folds_of, learner_scores
 
 LIMITS = (0.02, 0.05, 0.10)
 TOLERANCES = (0.0, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1)
 FEW = (0.0, 0.02, 0.05, 0.1)
 CONSTRAINTS = ("demographic_parity", "equal_opportunity", "equalized_odds")
-LEAST = 30
+LEAST = 10
 """Rows of a group that a rate must be over to count in a disparity."""
 DATA = {
     "adult": {"label": "income", "favorable": ">50K", "drop": ["split", "fnlwgt"]},
@@ -52,9 +55,9 @@ COLUMNS = {
     "acs_income": {"sex": "SEX", "race": "race4"},
     "credit_default": {"sex": "SEX"},
     "compas": {"sex": "sex", "race": "race3"},
-    "german": {"age": "age:26"},
+    "german": {"sex": "sex", "age": "age:26"},
 }
-"""Of race the largest values, the others together; credit default and German have none."""
+"""Of race the largest values, the others together; credit default and German have none. German's sex is in a status."""
 LARGEST = {"adult": ("White", "Black"), "compas": ("African-American", "Caucasian"), "acs_income": (1, 2, 6)}
 
 
@@ -66,6 +69,11 @@ def load(name, rows, sensitive):
         source = "RAC1P" if name == "acs_income" else "race"
         kept = [str(value) if value in LARGEST[name] else "other" for value in table[source].to_pylist()]
         table = table.append_column(sensitive, pa.array(kept))
+    if name == "german" and sensitive == "sex":
+        status = table["personal_status"].to_pylist()
+        table = table.append_column(
+            "sex", pa.array(["female" if one in ("A92", "A95") else "male" for one in status])
+        )
     return Table.from_dataset(fairkit.load_data(table, name=name, sensitive=sensitive, **roles))
 
 
@@ -104,24 +112,29 @@ def measured(chance, table, constraint):
     )
 
 
-def rule_points(name, constraint, tolerances, scores, val, test, run):
-    for tolerance in tolerances:
+def rule_points(name, constraint, scores, parts, run):
+    for tolerance in TOLERANCES:
         method = find_mitigator(name).with_values(
             {"constraint": constraint, "tolerance": tolerance, "min_group": LEAST}
         )
-        rule, _ = method.learn(scores[0], val, run)
+        rule, _ = method.learn(scores[0], parts[0], run)
         yield tuple(
-            rule.probability(s, rule.keys.codes(t.columns)) for s, t in zip(scores, (val, test), strict=True)
+            rule.probability(s, rule.keys.codes(t.columns))
+            for s, t in zip(scores[1:], parts[1:], strict=True)
         )
 
 
-def trained_points(name, settings, train, val, test, run):
-    for values in settings:
-        model = find_mitigator(name).with_values(values).fit(train, run, validation=val)
-        yield tuple(model.predict(t.columns).decision_probability for t in (val, test))
+def trained_points(name, settings, parts, run):
+    methods = [find_mitigator(name).with_values(values) for values in settings]
+    if getattr(methods[0], "together", ()):
+        models = methods[0].fit_together(methods, parts[0], run)
+    else:
+        models = [method.fit(parts[0], run, validation=parts[1]) for method in methods]
+    for model in models:
+        yield tuple(model.predict(t.columns).decision_probability for t in parts[1:])
 
 
-def fairlearn_points(constraint, scores, val, test):
+def fairlearn_points(constraint, scores, parts):
     """Fairlearn's ThresholdOptimizer has no tolerance: one point."""
     from fairlearn.postprocessing import ThresholdOptimizer
     from sklearn.base import BaseEstimator
@@ -144,10 +157,11 @@ def fairlearn_points(constraint, scores, val, test):
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        post.fit(scores[0][:, None], val.target.astype(int), sensitive_features=val.only_groups().codes)
+        train = parts[0]
+        post.fit(scores[0][:, None], train.target.astype(int), sensitive_features=train.only_groups().codes)
         yield tuple(
             post._pmf_predict(s[:, None], sensitive_features=t.only_groups().codes)[:, 1]
-            for s, t in zip(scores, (val, test), strict=True)
+            for s, t in zip(scores[1:], parts[1:], strict=True)
         )
 
 
@@ -157,78 +171,65 @@ from error_parity import RelaxedThresholdOptimizer
 d = np.load(sys.argv[1]); constraint = sys.argv[2]; out = {}
 for k, tol in enumerate(map(float, sys.argv[4:])):
     r = RelaxedThresholdOptimizer(predictor=lambda X: X[:, 0], constraint=constraint, tolerance=tol, seed=0)
-    r.fit(d["sv"][:, None], d["yv"].astype(int), group=d["gv"])
-    for part in "vt":
+    r.fit(d["s0"][:, None], d["y"].astype(int), group=d["g0"])
+    for part in "12":
         draws = [r.predict(d["s" + part][:, None], group=d["g" + part]) for _ in range(25)]
-        out[f"{part}{k}"] = np.mean(draws, axis=0)
+        out[f"{part}.{k}"] = np.mean(draws, axis=0)
 np.savez(sys.argv[3], **out)
 """
 
 
-def error_parity_points(python, constraint, tolerances, scores, val, test):
+def error_parity_points(python, constraint, scores, parts):
     names = {"equal_opportunity": "true_positive_rate_parity"}
     with tempfile.TemporaryDirectory() as place:
         given, found = Path(place) / "in.npz", Path(place) / "out.npz"
-        groups = [t.only_groups().codes for t in (val, test)]
-        np.savez(given, sv=scores[0], st=scores[1], yv=val.target, gv=groups[0], gt=groups[1])
-        words = [
-            python,
-            "-c",
-            WORKER,
-            str(given),
-            names.get(constraint, constraint),
-            str(found),
-            *map(str, tolerances),
-        ]
-        subprocess.run(words, check=True, capture_output=True)
+        arrays = {f"s{k}": s for k, s in enumerate(scores)}
+        arrays |= {f"g{k}": t.only_groups().codes for k, t in enumerate(parts)}
+        np.savez(given, y=parts[0].target, **arrays)
+        words = [python, "-c", WORKER, str(given), names.get(constraint, constraint), str(found)]
+        subprocess.run([*words, *map(str, TOLERANCES)], check=True, capture_output=True)
         with np.load(found) as out:
-            for place_, _ in enumerate(tolerances):
-                yield out[f"v{place_}"], out[f"t{place_}"]
+            for place_, _ in enumerate(TOLERANCES):
+                yield out[f"1.{place_}"], out[f"2.{place_}"]
 
 
-def methods(constraint, base, parts, run, python):
+def methods(constraint, base, scores, parts, run, python):
     """Each method's name and points (chances on validation and test rows)."""
-    train, val, test = parts
-    scores = [base.predict(t.columns).score for t in (val, test)]
     tolerances = [{"constraint": constraint, "tolerance": t} for t in FEW]
+    linear = [one | {"min_group": 5} for one in tolerances]
+    blind = [one | {"read_group": False} for one in linear]
+    boosted = [one | {"small_groups": "unconstrained"} for one in tolerances]
     found = {
-        "unconstrained": lambda: [tuple((s >= 0.5).astype(float) for s in scores)],
-        "threshold-optimizer": lambda: rule_points(
-            "threshold-optimizer", constraint, TOLERANCES, scores, val, test, run
-        ),
-        "linear-post": lambda: trained_points(
-            "linear-post", [one | {"min_group": 5} for one in tolerances], train, val, test, run
-        ),
-        "linear-post, blind": lambda: trained_points(
-            "linear-post",
-            [one | {"read_group": False, "min_group": 5} for one in tolerances],
-            train,
-            val,
-            test,
-            run,
-        ),
-        "fairgbm": lambda: trained_points(
-            "fairgbm", [one | {"small_groups": "unconstrained"} for one in tolerances], train, val, test, run
-        ),
-        "fairlearn": lambda: fairlearn_points(constraint, scores, val, test),
+        "unconstrained": lambda: [tuple((s >= 0.5).astype(float) for s in scores[1:])],
+        "threshold-optimizer": lambda: rule_points("threshold-optimizer", constraint, scores, parts, run),
+        "linear-post": lambda: trained_points("linear-post", linear, parts, run),
+        "linear-post, blind": lambda: trained_points("linear-post", blind, parts, run),
+        "fairgbm": lambda: trained_points("fairgbm", boosted, parts, run),
+        "fairlearn": lambda: fairlearn_points(constraint, scores, parts),
     }
     if constraint != "equalized_odds":
-        found["rto"] = lambda: rule_points("rto", constraint, TOLERANCES, scores, val, test, run)
+        found["rto"] = lambda: rule_points("rto", constraint, scores, parts, run)
     if constraint == "demographic_parity":
         settings = [{"strength": s} for s in (0.5, 0.75, 1.0)]
-        found["reweigh"] = lambda: trained_points("reweigh", settings, train, val, test, run)
+        found["reweigh"] = lambda: trained_points("reweigh", settings, parts, run)
     if python:
-        found["error-parity"] = lambda: error_parity_points(python, constraint, TOLERANCES, scores, val, test)
+        found["error-parity"] = lambda: error_parity_points(python, constraint, scores, parts)
     return found
 
 
-def cell(name, rows, column, constraint, seed, python):
-    """Give the records of one data set, column, constraint and split."""
-    table = load(name, rows, column)
-    parts = three(table, seed)
-    run = Run(seed=seed, threads=1)
-    base = find_mitigator("fairgbm")().baseline(parts[0], run)
-    for method, points in methods(constraint, base, parts, run, python).items():
+def scored(parts, run):
+    """One LightGBM of the training rows, and scores: of training rows by models that did not see them."""
+    fold = folds_of(parts[0], FOLDS, run.seed)
+    outside, _ = learner_scores(parts[0], fold, "lightgbm", run)
+    base = fit_learner("lightgbm", parts[0], run)
+    return base, [outside, *(base.predict(t.columns).score for t in parts[1:])]
+
+
+def cell(parts, base, scores, constraint, run, python, done):
+    """Give the records of one data set, column, constraint and split, without the methods that are done."""
+    for method, points in methods(constraint, base, scores, parts, run, python).items():
+        if method in done:
+            continue
         begun, record = time.process_time(), {"method": method}
         children = resource_seconds()
         try:
@@ -299,7 +300,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", nargs="*", default=list(DATA))
     parser.add_argument("--splits", type=int, default=3)
-    parser.add_argument("--rows", type=int, default=None, help="of ACSIncome, 60000 or 200000")
+    parser.add_argument("--rows", type=int, default=60_000, help="of ACSIncome, 60000 or 200000")
+    parser.add_argument("--first", type=int, default=0, help="the first split")
     parser.add_argument("--error-parity", default=None, metavar="PYTHON")
     parser.add_argument("--output", default="quality.json")
     parser.add_argument("--table", default=None)
@@ -309,30 +311,31 @@ def main():
         return
     target = Path(given.output)
     records = json.loads(target.read_text()) if target.exists() else []
-    done = {(r["data"], r["column"], r["constraint"], r["split"]) for r in records}
-    for seed in range(given.splits):
+    for seed in range(given.first, given.splits):
         for name in given.data:
-            rows = (given.rows or 60_000) if name == "acs_income" else None
+            rows = given.rows if name == "acs_income" else None
             shown = f"{name} {rows}" if rows else name
             for told, column in COLUMNS[name].items():
-                for constraint in CONSTRAINTS:
-                    if (shown, told, constraint, seed) in done:
-                        continue
-                    table = load(name, rows, column)
-                    majority = float(max(table.target.mean(), 1 - table.target.mean()))
-                    about = {
-                        "data": shown,
-                        "column": told,
-                        "constraint": constraint,
-                        "split": seed,
-                        "majority": majority,
-                    }
-                    records += [
-                        about | record
-                        for record in cell(name, rows, column, constraint, seed, given.error_parity)
-                    ]
-                    target.write_text(json.dumps(records, indent=1))
-                    print(shown, told, constraint, seed, flush=True)
+                add_split(records, target, name, rows, shown, told, column, seed, given.error_parity)
+
+
+def add_split(records, target, name, rows, shown, told, column, seed, python):
+    """Measure what is not in the file yet of one split by one column."""
+    table = load(name, rows, column)
+    parts, run = three(table, seed), Run(seed=seed, threads=1)
+    base = None
+    for constraint in CONSTRAINTS:
+        about = {"data": shown, "column": told, "constraint": constraint, "split": seed}
+        done = {r["method"] for r in records if about.items() <= r.items()}
+        if len(done) == len(methods(constraint, None, [], parts, run, python)):
+            continue
+        if base is None:
+            base, scores = scored(parts, run)
+        about["majority"] = float(max(table.target.mean(), 1 - table.target.mean()))
+        for record in cell(parts, base, scores, constraint, run, python, done):
+            records.append(about | record)
+            target.write_text(json.dumps(records, indent=1))
+        print(shown, told, constraint, seed, flush=True)
 
 
 if __name__ == "__main__":

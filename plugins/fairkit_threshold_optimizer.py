@@ -184,6 +184,7 @@ class ThresholdOptimizer(PostProcessor):
             reads_group=True,
             randomized=drawn,
             trainings=0,
+            level="rate",
         )
         for drawn in (True, False)
         for name in ("demographic_parity", "equal_opportunity", "equalized_odds")
@@ -200,6 +201,13 @@ class ThresholdOptimizer(PostProcessor):
         tolerance: float = parameter(
             0.0, help="The largest difference allowed between groups.", minimum=0, former={"epsilon": 1}
         )
+        rate: float | None = parameter(
+            None,
+            help="The common selection rate or true positive rate, which the groups' rates are within half of the "
+            "tolerance of; default: the most accurate one. Rates far from one half are known better from as many rows.",
+            minimum=0,
+            maximum=1,
+        )
         randomized: bool = parameter(
             True,
             help="Mix thresholds by chance; false: one threshold for each group, those nearest to what is asked.",
@@ -213,10 +221,12 @@ class ThresholdOptimizer(PostProcessor):
     def solve(self, rows: ScoredRows, validation: ScoredRows | None, run: Run) -> Solution:
         """Find the hulls, solve the program, and mix the pooled population's rules to the same rates."""
         constraint, tolerance = self.parameters.constraint, self.parameters.tolerance
+        rate = self.parameters.rate
         if not self.parameters.randomized:
-            return _sharp(rows, constraint, tolerance)
+            return _sharp(rows, constraint, tolerance, rate)
         hulls = [_hull_of(rows, group, constraint) for group in range(len(rows.names))]
-        shares, rates = mixtures(hulls, constraint, tolerance)
+        around = None if rate is None else [(rate, rate), *[(0.0, 1.0)] * (constraint == "equalized_odds")]
+        shares, rates = mixtures(hulls, constraint, tolerance, around)
         pooled = roc_hull(rows.scores, rows.favorable, rows.row_weights)
         # one rule for all may not reach the groups' true positive rate at their false positive rate
         bounds = [(0.0, rates[0]), (rates[1], rates[1])] if len(rates) == 2 else [(rates[0], rates[0])]
@@ -238,12 +248,14 @@ def curve(scores: NDArray[np.float64], favorable: NDArray[np.float64], weights: 
     )
 
 
-def sharp_thresholds(curves: Sequence[Hull], constraint: ConstraintName, tolerance: float) -> list[int]:
+def sharp_thresholds(
+    curves: Sequence[Hull], constraint: ConstraintName, tolerance: float, rate: float | None = None
+) -> list[int]:
     """Choose one threshold for each group: the best accuracy among those whose rates differ by at most `tolerance`.
 
     A window of that width is moved through the first rate of all groups; inside it each group takes its best
     threshold, or the nearest where there is none. Where no choice keeps the tolerance in every rate, it is the one that
-    is nearest to it.
+    is nearest to it. With a `rate` the window lies around it.
 
     Returns
     -------
@@ -253,6 +265,8 @@ def sharp_thresholds(curves: Sequence[Hull], constraint: ConstraintName, toleran
     measures = [one.measures(constraint) for one in curves]
     gains = [one.accepted_good - one.accepted_bad for one in curves]
     starts = np.unique(np.round(np.concatenate([rates[0] for rates in measures]), 3))
+    if rate is not None:
+        starts = np.array([rate - 0.5 * tolerance])
     best: tuple[float, float, list[int]] | None = None
     for start in starts:
         chosen = [
@@ -278,14 +292,14 @@ def _in_window(rates: NDArray[np.float64], gain: NDArray[np.float64], low: float
     return int(np.abs(rates - 0.5 * (low + high)).argmin())
 
 
-def _sharp(rows: ScoredRows, constraint: ConstraintName, tolerance: float) -> Solution:
+def _sharp(rows: ScoredRows, constraint: ConstraintName, tolerance: float, rate: float | None) -> Solution:
     """Return one threshold for each group, and one for the pooled population at their mean first rate."""
     hulls = [
         _hull_of(rows, group, constraint) for group in range(len(rows.names))
     ]  # refuses what it cannot use
     parts = [rows.take(rows.codes == group) for group in range(len(rows.names))]
     curves = [curve(part.scores, part.favorable, part.row_weights) for part in parts]
-    chosen = sharp_thresholds(curves, constraint, tolerance)
+    chosen = sharp_thresholds(curves, constraint, tolerance, rate)
     reached = [one.measures(constraint)[0][at] for one, at in zip(curves, chosen, strict=True)]
     pooled = curve(rows.scores, rows.favorable, rows.row_weights)
     common = int(np.abs(pooled.measures(constraint)[0] - np.mean(reached)).argmin())

@@ -75,6 +75,9 @@ class Capability:
         is a feature is read all the same; ``--blind`` takes it from the features.)
     randomized
         Whether some decisions are drawn by chance: the file has the input `u`.
+    level
+        The parameter that sets the rate which all groups get, such as a common true positive rate; None where there is
+        none. A search moves it away from one half where no tolerance is sure enough: rates are known better there.
     trainings
         What a fit costs: about how many trainings of the plain learner on the same rows; 0 for a rule on the scores
         of a model.
@@ -87,6 +90,7 @@ class Capability:
     of_limit: bool = True
     reads_group: bool = False
     randomized: bool = False
+    level: str | None = None
     trainings: float = 1.0
 
     def __post_init__(self) -> None:
@@ -119,5 +123,6 @@ class Capability:
             "of_limit": self.of_limit,
             "reads_group": self.reads_group,
             "randomized": self.randomized,
+            "level": self.level,
             "trainings": self.trainings,
         }

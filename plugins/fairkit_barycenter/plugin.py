@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -91,6 +91,7 @@ class Barycenter(Mitigator):
         "columns: Hu, Ratz, Charpentier: A sequentially fair mechanism for multiple sensitive attributes, AAAI 2024"
     )
     learners = ("lightgbm", "xgboost", "linear", "forest", "mlp", INSTALLED)
+    together: ClassVar[tuple[str, ...]] = ("tolerance",)
     capabilities = (
         Capability(
             constraints=("statistical_parity",),
@@ -135,33 +136,48 @@ class Barycenter(Mitigator):
         DataError
             There is no such sensitive column, or a group has too few rows.
         """
+        return self.fit_together([self], table, run)[0]
+
+    @classmethod
+    def fit_together(
+        cls,
+        methods: Sequence[Barycenter],
+        table: Table,
+        run: Run,
+        *,
+        validation: Table | None = None,
+        model: OnnxModel | None = None,
+    ) -> Sequence[FittedModel]:
+        """Train out of fold and learn the maps once, choose a share for every tolerance; see `fit`."""
         check_target(table)
-        learner = self.learner(run)
-        splits = self._splits(table)
-        plain = self._out_of_fold(learner, table, run)
+        first = methods[0]
+        learner = first.learner(run)
+        splits = first._splits(table)
+        plain = first._out_of_fold(learner, table, run)
         weights = table.row_weights()
         transports: list[Transport] = []
         moved = plain
         for groups in splits:
             codes = GroupCodes.learn(table.columns, groups)
             transports.append(
-                learn(moved.astype(np.float64), codes, groups.codes, weights, self.parameters.knots)
+                learn(moved.astype(np.float64), codes, groups.codes, weights, first.parameters.knots)
             )
             moved = transports[-1].apply(moved, table.columns)
-        share = self._share(plain, moved, splits, weights)
-        reached = (1 - share) * plain + share * moved
-        distances = {
-            groups_name: [
-                largest_distance(x.astype(np.float64), groups.codes, weights) for x in (plain, reached)
-            ]
-            for groups_name, groups in zip(self._names(table), splits, strict=True)
-        }
-        return BarycenterModel(
-            base=fit_learner(learner, table, run),
-            transports=tuple(transports),
-            share=share,
-            details={"share": share, "out_of_fold": {"statistical_parity_ks": distances}},
-        )
+        base = fit_learner(learner, table, run)
+        names = first._names(table)
+        found = []
+        for method in methods:
+            share = method._share(plain, moved, splits, weights)
+            reached = (1 - share) * plain + share * moved
+            distances = {
+                name: [largest_distance(x.astype(np.float64), one.codes, weights) for x in (plain, reached)]
+                for name, one in zip(names, splits, strict=True)
+            }
+            details = {"share": share, "out_of_fold": {"statistical_parity_ks": distances}}
+            found.append(
+                BarycenterModel(base=base, transports=tuple(transports), share=share, details=details)
+            )
+        return found
 
     def _names(self, table: Table) -> tuple[str, ...]:
         return self.parameters.sensitive or tuple(table.groups)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -44,6 +44,7 @@ class LinearPost(Mitigator):
         "arXiv:2405.04025"
     )
     learners = ("lightgbm", "xgboost", "logistic", "forest", "mlp", INSTALLED)
+    together: ClassVar[tuple[str, ...]] = ("tolerance",)
     capabilities = tuple(
         Capability(
             constraints=(name,),
@@ -101,27 +102,46 @@ class LinearPost(Mitigator):
         DataError
             A group has too few rows of a class.
         """
+        return self.fit_together([self], table, run)[0]
+
+    @classmethod
+    def fit_together(
+        cls,
+        methods: Sequence[LinearPost],
+        table: Table,
+        run: Run,
+        *,
+        validation: Table | None = None,
+        model: OnnxModel | None = None,
+    ) -> Sequence[FittedModel]:
+        """Train out of fold once, solve for every tolerance, and train on all rows once; see `fit`."""
         _need_scipy()
         check_target(table)
-        learner = self.learner(run)
-        groups = table.only_groups(self.parameters.sensitive)
+        first = methods[0]
+        learner = first.learner(run)
+        groups = table.only_groups(first.parameters.sensitive)
         classes = max(2, len(table.classes))
-        self._check_sizes(table, groups, classes)
-        if not self.parameters.read_group:
+        first._check_sizes(table, groups, classes)
+        if not first.parameters.read_group:
             table = _without(table, groups)
-        seen = None if self.parameters.read_group else self._cells(table, groups, classes)
-        probabilities, cells = self._out_of_fold(learner, table, groups, seen, run)
-        rates, layout = self._rates(probabilities, cells, groups, classes)
-        run.progress("linear programme", 0, 1)
-        multipliers = solve(probabilities, rates, table.row_weights(), self.parameters.tolerance)
+        seen = None if first.parameters.read_group else first._cells(table, groups, classes)
+        probabilities, cells = first._out_of_fold(learner, table, groups, seen, run)
+        rates, layout = first._rates(probabilities, cells, groups, classes)
         base = fit_learner(learner, table, run)
         second = None if seen is None else fit_learner(learner, seen, run)
-        return LinearPostModel(
-            base=base,
-            adjustment=self._adjustment(table, groups, second, multipliers, layout, classes),
-            task=table.task,
-            details=_details(groups, probabilities, rates, multipliers, table),
-        )
+        found = []
+        for place, method in enumerate(methods):
+            run.progress("linear programme", place, len(methods))
+            multipliers = solve(probabilities, rates, table.row_weights(), method.parameters.tolerance)
+            found.append(
+                LinearPostModel(
+                    base=base,
+                    adjustment=first._adjustment(table, groups, second, multipliers, layout, classes),
+                    task=table.task,
+                    details=_details(groups, probabilities, rates, multipliers, table),
+                )
+            )
+        return found
 
     def _check_sizes(self, table: Table, groups: Groups, classes: int) -> None:
         if len(groups.names) < 2:

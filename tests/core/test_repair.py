@@ -11,7 +11,7 @@ from fairkit.datasets.loans import loans_table
 from fairkit.errors import PowerError
 from fairkit.learners import fit_learner
 from fairkit.mitigation.choose import find_mitigator
-from fairkit.mitigators import Capability
+from fairkit.mitigators import Capability, Run
 from fairkit.onnx.write.export import export_bytes
 from fairkit.onnx.write.rules import Piece
 from fairkit.postprocess import PostProcessor, Solution
@@ -21,9 +21,10 @@ from fairkit.repairing.cells import Cells, Planned
 from fairkit.repairing.chance import limits_of, predict
 from fairkit.repairing.evaluate import Bench
 from fairkit.repairing.power import equal_decisions, power_of
-from fairkit.repairing.searching import ALIKE, pick
+from fairkit.repairing.refining import ALIKE, confirm, pick, refine
 from fairkit.results.policy import Rule, judge
 from fairkit.results.searches import Alternative
+from fairkit.scored_rows import ScoredRows
 from fairkit.statistics import Confusion, Rows
 
 ROLES = {"label": "decision", "favorable": "approved", "sensitive": ["sex"], "drop": ["would_repay"]}
@@ -167,7 +168,7 @@ def test_a_policy_that_the_test_rows_cannot_decide_is_refused_before_training(mo
     def never(*_, **__):
         raise AssertionError("trained")
 
-    monkeypatch.setattr(running, "fit_learner", never)
+    monkeypatch.setattr(running, "make_bench", never)
     rule = Rule(metric="equal_opportunity_difference", sensitive="sex", maximum=0.01)
     with pytest.raises(PowerError, match=r"600 test rows cannot decide .* about [\d,]+ test rows would give"):
         fairkit.repair(loans(2_000, 1), [rule], test=loans(600, 2), learner="logistic")
@@ -365,30 +366,70 @@ def test_a_rule_that_is_another_one_on_all_rows_is_told_from_one_that_stays():
     assert bench.restless(steady, bench.measure(steady)) == ""
 
 
-@pytest.mark.parametrize(
-    ("label", "metric", "said"),
-    [
-        (
-            "employment",
-            "demographic_parity_difference",
-            "multiclass task; name linear-post or reweigh with `plugin`",
-        ),
-        (
-            "amount",
-            "statistical_parity_ks",
-            "regression task; name barycenter or fair-regression with `plugin`",
-        ),
-    ],
-)
-def test_other_tasks_are_refused_before_training_and_told_what_is_for_them(label, metric, said, monkeypatch):
-    monkeypatch.setattr(running, "_bench", None)
-    data = fairkit.load_data(loans_table(900, seed=1), label=label, sensitive=["sex"], drop=["would_repay"])
-    with pytest.raises(fairkit.DataError, match=said):
-        fairkit.repair(data, [Rule(metric=metric, sensitive="sex", maximum=0.1)])
-
-
 def test_multicalibrate_says_what_it_can_meet_and_that_it_is_no_rate():
     cls = find_mitigator("multicalibrate")
     assert cls.capabilities[0].meets("ecce_difference")
     with pytest.raises(fairkit.PolicyError, match="not made of rates"):
         fairkit.repair(loans(900, 1), [Rule(metric="ecce_difference", sensitive="sex", maximum=0.1)])
+
+
+def steadier_alternative(rate, chance, accuracy, given=None):
+    return Alternative(
+        method="threshold-optimizer",
+        parameters={"constraint": "equal_opportunity", "tolerance": 0.0} | (given or {}),
+        randomized=False,
+        reads_group=True,
+        accuracy=accuracy,
+        chance=chance,
+        rate=rate,
+    )
+
+
+def test_rates_are_moved_away_from_one_half_where_nothing_is_sure_enough_and_only_there():
+    found, _ = candidates(
+        limits_of([Rule("equal_opportunity_difference", "sex", max=0.05)], ["sex"], 0.95),
+        ["threshold-optimizer"],
+        {},
+        0.5,
+    )
+    plain = next(one for one in found if one.given["tolerance"] == 0 and "randomized" not in one.given)
+    asked = []
+
+    def measure(one):
+        asked.append(one.given["rate"])
+        sure = 0.8 + 1.5 * (one.given["rate"] - 0.7)
+        return steadier_alternative(one.given["rate"], sure, 0.8 - one.given["rate"] / 10, one.given)
+
+    result, queue = [steadier_alternative(0.7, 0.8, 0.79)], [plain]
+    refine(result, queue, 0.9, measure, lambda: 1.0)
+    assert asked[:3] == [0.73, 0.76, 0.79]
+    best = result[pick(result, 0.9)]
+    assert best.chance >= 0.9
+    assert best.rate == pytest.approx(0.775, abs=0.011)
+    sure, asked[:] = [steadier_alternative(0.7, 0.95, 0.79)], []
+    refine(sure, [plain], 0.9, measure, lambda: 1.0)
+    assert asked == []
+
+
+def test_a_rate_is_kept_by_mixed_and_by_single_thresholds(found):
+    rows = ScoredRows(
+        scores=np.random.default_rng(0).random(4_000),
+        codes=np.arange(4_000) % 2,
+        names=("f", "m"),
+        favorable=(np.random.default_rng(1).random(4_000) < 0.4).astype(float),
+        weights=None,
+        cells=(),
+    )
+    for drawn in (True, False):
+        method = find_mitigator("threshold-optimizer").with_values(
+            {"constraint": "equal_opportunity", "rate": 0.8, "randomized": drawn}
+        )
+        reached = method.solve(rows, None, Run()).details["rates"]["true_positive_rate"]
+        assert list(reached.values()) == pytest.approx([0.8, 0.8], abs=0.002)
+
+
+def test_the_picks_chance_is_predicted_anew_so_that_the_luckiest_of_many_is_not_taken():
+    many = [steadier_alternative(0.5, 0.96, 0.8 + place / 1000, {"place": place}) for place in range(5)]
+    again = [0.96, 0.96, 0.95, 0.9, 0.91]
+    assert confirm(many, 0.95, again.__getitem__) == 2
+    assert [one.chance for one in many] == [0.96, 0.96, 0.95, 0.9, 0.91]

@@ -170,8 +170,8 @@ def _searched_or_run(asked: Plan, train: Any, shared: dict[str, Any], settings: 
         return mitigate(asked.plugin, train, **shared, **more, **own)
     if plain:
         raise ParameterError(
-            "a search under a policy runs on this machine, trains its pick once, and is for binary outcomes: leave out "
-            "--engine, --repeats and --task, or name one method with --plugin"
+            "a search under a policy runs on this machine, trains its pick once, and tells the task from the label: "
+            "leave out --engine, --repeats and --task, or name one method with --plugin"
         )
     options = asked.search.arguments(settings)
     if asked.plugin is not None:

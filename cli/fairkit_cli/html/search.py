@@ -45,10 +45,10 @@ def _picture(search: Search, numbers: Markup) -> Markup:
     name = next(iter(search.choice.values))
     methods = list(dict.fromkeys(one.method for one in search.measured))
     values = [_point(one, name, methods, search) for one in search.measured if name in one.values]
-    title = f"accuracy against {name} of {len(values)} alternatives"
+    title = f"{search.performance} against {name} of {len(values)} alternatives"
     pictures = [
         draw(
-            charts.tradeoff(values, name, "accuracy", narrow=narrow),
+            charts.tradeoff(values, name, search.performance, narrow=narrow),
             title=title,
             class_="narrow" if narrow else "wide",
         )
@@ -66,5 +66,6 @@ def _point(one: Alternative, name: str, methods: list[str], search: Search) -> d
         "x": x, "x0": x, "x1": x, "y": y, "y0": y, "y1": y,
         "g": str(methods.index(one.method) % len(charts.COLOURS)), "front": False,
         "picked": one is search.choice,
-        "tip": f"{label(one.name, 80)}: accuracy {number(y)}, {name} {number(x)}, chance of passing {one.chance:.2f}",
+        "tip": f"{label(one.name, 80)}: {search.performance} {number(y)}, {name} {number(x)}, chance of passing "
+        f"{one.chance:.2f}",
     }  # fmt: skip

@@ -31,12 +31,12 @@ def path_told(search: Search) -> list[str]:
     return [
         f"Test rows: {search.power.rows:,}; a model without any disparity would pass with a chance of "
         f"{search.power.chance:.2f}.",
-        f"Before: accuracy {number(first.accuracy)}, {limits}, chance of passing {_chance(first)} "
+        f"Before: {search.performance} {number(first.accuracy)}, {limits}, chance of passing {_chance(first)} "
         f"(on {search.calibration_rows:,} rows outside training).",
         f"Searched: {len(search.measured)} alternatives in {minutes}; "
         f"{sum(other.status == 'left out' for other in search.alternatives)} left out.",
         f"{search.told()}"
-        + (f" {_cost(first, one)}" if one is not first else " It is the model without mitigation."),
+        + (f" {_cost(search, first, one)}" if one is not first else " It is the model without mitigation."),
     ]
 
 
@@ -89,7 +89,7 @@ def columns_of(search: Search) -> tuple[str, ...]:
     many = len(search.choice.values) > 1
     return (
         "alternative",
-        "accuracy",
+        search.performance,
         "numbers under limits" if many else "under limit",
         "chance",
         "seconds",
@@ -99,7 +99,9 @@ def columns_of(search: Search) -> tuple[str, ...]:
 
 def title_of(search: Search) -> str:
     """Say what the table shows."""
-    return f"Alternatives, on rows outside training: accuracy, and {' '.join(search.choice.values)}"
+    return (
+        f"Alternatives, on rows outside training: {search.performance}, and {' '.join(search.choice.values)}"
+    )
 
 
 def _table(search: Search) -> RenderableType:
@@ -118,6 +120,10 @@ def _chance(one: Alternative) -> str:
     return "-" if one.chance is None else f"{one.chance:.2f}"
 
 
-def _cost(first: Alternative, one: Alternative) -> str:
+def _cost(search: Search, first: Alternative, one: Alternative) -> str:
     lost = (first.accuracy or 0.0) - (one.accuracy or 0.0)
-    return f"It costs {lost:.4f} of accuracy." if lost > 0 else f"It gains {-lost:.4f} of accuracy."
+    return (
+        f"It costs {lost:.4f} of {search.performance}."
+        if lost > 0
+        else f"It gains {-lost:.4f} of {search.performance}."
+    )

@@ -43,6 +43,13 @@ if TYPE_CHECKING:
     from fairkit.results.report import Report
 
 
+AXES = {
+    "regression": ("statistical_parity_ks", "mean_squared_error"),
+    "ranking": ("exposure_difference", "ndcg"),
+}
+"""The disparity and the performance that are drawn where nothing is named, by task."""
+
+
 def frontier(
     sweeps: Sequence[Sweep],
     data: Dataset,
@@ -78,10 +85,11 @@ def frontier(
     holdout
         That share, in (0, 1).
     performance
-        The metric of the vertical axis; by default accuracy, and mean_squared_error in regression.
+        The metric of the vertical axis; by default accuracy, mean_squared_error in regression, ndcg of rankings.
     disparity
         ``METRIC`` or ``METRIC:COLUMN`` of the horizontal axis; by default demographic_parity_difference
-        (statistical_parity_ks in regression) of the first sensitive column. A headline of another auditor, such as
+        (statistical_parity_ks in regression, exposure_difference of rankings) of the first sensitive column. A headline
+        of another auditor, such as
         ``subgroup_difference``, is measured by that.
     choice
         How to pick.
@@ -229,9 +237,8 @@ def own_auditor(disparity: str | None) -> str | None:
 def _axes(
     table: Table, data: Dataset, performance: str | None, disparity: str | None, *, alone: bool
 ) -> tuple[str, str]:
-    regression = table.task == "regression"
-    upright = performance or ("mean_squared_error" if regression else "accuracy")
-    flat = disparity or ("statistical_parity_ks" if regression else "demographic_parity_difference")
+    usual = AXES.get(table.task, ("demographic_parity_difference", "accuracy"))
+    flat, upright = disparity or usual[0], performance or usual[1]
     if ":" in flat or alone:
         return flat, upright
     if not data.roles.sensitive:

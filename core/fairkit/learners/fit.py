@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import DataError, FairkitError, PluginError
@@ -32,6 +33,8 @@ def fit_learner(
 ) -> TabularModel:
     """Encode a table, fit a learner, and give a model that can become ONNX.
 
+    A ranker is a regression of the relevance, or a classifier of the relevant items where a label is favorable.
+
     Parameters
     ----------
     name
@@ -53,6 +56,9 @@ def fit_learner(
         The target has one class only.
     """
     check_target(table)
+    if table.task == "ranking":
+        task: Task = "regression" if table.roles.favorable is None else "binary"
+        table = dataclasses.replace(table, task=task, classes=() if task == "regression" else (0, 1))
     if encoder is None:
         encoder = encoder_for(name, table)
     estimator = fit_estimator(

@@ -20,19 +20,26 @@ if TYPE_CHECKING:
 def can_choose(plugin: str, policy: Sequence[Rule], given: Iterable[str], data: Dataset) -> bool:
     """Return whether a search can set the method's dial: it can meet a rule, and the user did not set it.
 
-    Every rule must be on a number that is made of rates, and outcomes must be binary: the chance of others cannot be
+    Where outcomes are binary, every rule must be on a number that is made of rates: the chance of others cannot be
     predicted.
     """
     cls = find_mitigator(plugin)
     names = {key.partition(".")[0] for key in given}
-    if "binary" not in cls.tasks or any(one.dial in names for one in cls.capabilities):
+    if any(one.dial in names for one in cls.capabilities):
         return False
+    if not any(one.meets(rule.metric) for rule in policy for one in cls.capabilities):
+        return False
+    task = choose_task(data, None)
+    if task not in cls.tasks:
+        return False
+    return task != "binary" or _all_of_rates(policy)
+
+
+def _all_of_rates(policy: Sequence[Rule]) -> bool:
     metrics = installed()
     try:
         for rule in policy:
             target_of(rule.metric, metrics)
     except PolicyError:
         return False
-    if not any(one.meets(rule.metric) for rule in policy for one in cls.capabilities):
-        return False
-    return choose_task(data, None) == "binary"
+    return True

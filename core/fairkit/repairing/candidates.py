@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fairkit.data.table import Table
     from fairkit.data.task import Task
     from fairkit.fitted import FittedModel, Run
-    from fairkit.repairing.chance import Limited
+    from fairkit.repairing.chance import Limited, Wanted
 
 UNCONSTRAINED = "unconstrained"
 _SETTINGS = 12
@@ -33,6 +33,7 @@ class PlainLearner(Mitigator):
 
     name = UNCONSTRAINED
     stage = "in"
+    tasks = ("binary", "multiclass", "regression", "ranking")
     learners = (*LEARNERS, INSTALLED)
 
     @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,10 +74,11 @@ def unconstrained(settings: Mapping[str, Any] | None = None) -> Candidate:
 
 
 def candidates(
-    limits: Sequence[Limited],
+    limits: Sequence[Limited | Wanted],
     methods: Sequence[str] | None,
     fixed: Mapping[str, Mapping[str, Any]],
     rate: float,
+    task: Task = "binary",
 ) -> tuple[list[Candidate], dict[str, str]]:
     """List what can meet at least one of the limits on disparities, cheap methods first.
 
@@ -90,6 +92,8 @@ def candidates(
         By method, parameters that the user gave.
     rate
         About how large the constrained rates are: a limit on a ratio becomes one on a difference by it.
+    task
+        What the models must be for.
 
     Returns
     -------
@@ -105,6 +109,12 @@ def candidates(
     without: dict[str, str] = {}
     for name in methods if methods is not None else _installed():
         cls = find_mitigator(name)
+        if task not in cls.tasks:
+            if methods is not None:
+                raise ParameterError(
+                    f"the method {name!r} is for {' and '.join(cls.tasks)} tasks; this is {task}"
+                )
+            continue
         own = _of(cls, limits, fixed.get(cls.name, {}), rate, strict=methods is not None)
         found += own
         if not own and methods is not None:
@@ -120,16 +130,6 @@ def candidates(
     return found, without
 
 
-def able(task: Task, metrics: Sequence[str]) -> list[str]:
-    """Return the names of the installed methods for a task that say that they can meet one of the metrics."""
-    found = []
-    for name in _installed():
-        cls = find_mitigator(name)
-        if task in cls.tasks and any(one.meets(metric) for one in cls.capabilities for metric in metrics):
-            found.append(cls.name)
-    return found
-
-
 def _installed() -> list[str]:
     names = []
     for row in plugins.explain_all():
@@ -139,10 +139,13 @@ def _installed() -> list[str]:
 
 
 def _of(
-    cls: type[Mitigator], limits: Sequence[Limited], fixed: Mapping[str, Any], rate: float, *, strict: bool
+    cls: type[Mitigator],
+    limits: Sequence[Limited | Wanted],
+    fixed: Mapping[str, Any],
+    rate: float,
+    *,
+    strict: bool,
 ) -> list[Candidate]:
-    if "binary" not in cls.tasks:
-        return []
     found: list[Candidate] = []
     for capability in cls.capabilities:
         met = [one for one in limits if one.split is not None and capability.meets(one.rule.metric)]
@@ -168,11 +171,9 @@ def _of(
     return found
 
 
-def _difference(one: Limited, rate: float) -> float:
+def _difference(one: Limited | Wanted, rate: float) -> float:
     """Return the limit as one on a difference."""
-    if one.target.kind == "ratio":
-        return max(0.0, rate * (1 - one.limit.at))
-    return max(0.0, one.limit.at)
+    return max(0.0, rate * (1 - one.at) if one.is_ratio else one.at)
 
 
 def learner_settings(learner: str, seed: int) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -40,9 +40,51 @@ class Limited:
     confidence: float
 
     @property
+    def is_ratio(self) -> bool:
+        """Whether it is on a ratio."""
+        return self.target.kind == "ratio"
+
+    @property
+    def at(self) -> float:
+        """The limit."""
+        return self.limit.at
+
+    @property
     def label(self) -> str:
         """``demographic_parity_difference:sex``."""
         return self.rule.metric if self.split is None else f"{self.rule.metric}:{self.split}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A limit of a policy on other numbers than rates: what methods are looked for by."""
+
+    rule: Rule
+    split: str | None
+
+    @property
+    def is_ratio(self) -> bool:
+        """Whether it is on a ratio."""
+        return self.rule.metric.endswith("_ratio")
+
+    @property
+    def at(self) -> float:
+        """The limit."""
+        return float(self.rule.maximum if self.rule.maximum is not None else self.rule.minimum or 0.0)
+
+    @property
+    def label(self) -> str:
+        """``statistical_parity_ks:sex``."""
+        return self.rule.metric if self.split is None else f"{self.rule.metric}:{self.split}"
+
+
+def wanted_of(rules: Sequence[Rule], splits: Sequence[str]) -> list[Wanted]:
+    """Return the limits of a policy on any numbers; a rule without a column is one limit for each split."""
+    return [
+        Wanted(rule=rule, split=split)
+        for rule in rules
+        for split in ([rule.sensitive] if rule.sensitive is not None else splits)
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,12 +101,39 @@ class Prediction:
         The number under each limit, as it is on the calibration rows.
     accuracy
         On the calibration rows.
+    rate
+        The rate of everybody there that the first limit between groups is on; None where there is no such limit.
     """
 
     chance: float
     chances: Mapping[str, float]
     values: Mapping[str, float]
     accuracy: float
+    rate: float | None = None
+
+
+class Forecast(Protocol):
+    """Predicts what an audit of the planned rows will find: from rates, or from audits of rows drawn again."""
+
+    def predict(
+        self, said: Array, rng: np.random.Generator, draws: int | None = None, *, known: bool = False
+    ) -> Prediction:
+        """Predict from what models that did not see the calibration rows say of them."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByRates:
+    """Predicts verdicts on binary decisions, whose policy is on numbers that are made of rates: see `predict`."""
+
+    planned: Planned
+    limits: Sequence[Limited]
+
+    def predict(
+        self, said: Array, rng: np.random.Generator, draws: int | None = None, *, known: bool = False
+    ) -> Prediction:
+        """Predict from probabilities of the favorable decision, shape [n]."""
+        return predict(self.planned, said, self.limits, rng, draws or DRAWS, known=known)
 
 
 def limits_of(rules: Sequence[Rule], splits: Sequence[str], confidence: float) -> list[Limited]:
@@ -130,7 +199,11 @@ def predict(
         values[one.label] = _value(cells, planned, one)
     right = np.where(cells.outcome > 0, cells.chance, 1 - cells.chance)
     accuracy = float(np.average(right, weights=cells.mass))
-    return Prediction(chance=float(passed.mean()), chances=chances, values=values, accuracy=accuracy)
+    between = next((one for one in limits if one.split is not None), None)
+    rate = None if between is None else _level(cells, planned, between)
+    return Prediction(
+        chance=float(passed.mean()), chances=chances, values=values, accuracy=accuracy, rate=rate
+    )
 
 
 def _kept(
@@ -152,6 +225,13 @@ def _kept(
         low, high = one.target.interval([some_of(estimate, part) for estimate in estimates], one.confidence)
         kept[draw] = one.limit.verdict(low, high) == "pass"
     return kept
+
+
+def _level(cells: Cells, planned: Planned, one: Limited) -> float:
+    """Return the rate of everybody on the calibration rows; NaN where nobody is counted."""
+    totals = cells.totals(cells.mass[None, :], planned, None)
+    with np.errstate(all="ignore"):
+        return float(one.target.rates[0]().compute(totals.first)[0])
 
 
 def _value(cells: Cells, planned: Planned, one: Limited) -> float:

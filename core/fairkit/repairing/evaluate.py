@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairkit import plugins
+from fairkit.learners import fit_learner
 from fairkit.mitigation.learned import check_task
+from fairkit.mitigators import TrainsTogether
+from fairkit.onnx.model import OnnxModel
+from fairkit.onnx.write.export import export_bytes
 from fairkit.postprocess import PostProcessor
 from fairkit.repairing.candidates import PlainLearner
-from fairkit.repairing.folds import out_of_fold
+from fairkit.repairing.folds import out_of_fold, out_of_folds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     from fairkit.data.table import Table
     from fairkit.fitted import FittedModel, Run
     from fairkit.mitigators import Mitigator
-    from fairkit.onnx.model import OnnxModel
 
     Array = NDArray[np.float64]
 
@@ -52,9 +55,11 @@ class Bench:
     fitted
         The same in memory; None where it was given.
     scores, decisions
-        Of models that did not see the row (of the given model), each [n].
+        Of models that did not see the row (of the given model); see `fairkit.repairing.folds.said`.
     run
         Seed, threads, learner; its progress raises `OutOfTimeError` when the budget ends.
+    known, bases
+        By method and parameters, what `measure` returned; by fold, bases of rankings.
     """
 
     table: Table
@@ -65,17 +70,46 @@ class Bench:
     scores: Array
     decisions: Array
     run: Run
+    known: dict[str, Array] = field(default_factory=dict)
+    bases: dict[int, OnnxModel] = field(default_factory=dict)
 
-    def measure(self, method: Mitigator) -> Array:
-        """Return the probability of the favorable decision for every row, by models that did not see it, shape [n]."""
+    def measure(self, method: Mitigator, family: Sequence[Mitigator] = ()) -> Array:
+        """Return what models that did not see a row say of it (see `fairkit.repairing.folds.said`).
+
+        Parameters
+        ----------
+        method
+            What to measure.
+        family
+            Methods that differ from it in one parameter: they are measured too where it trains them together.
+        """
+        if not self.is_known(method):
+            with self._blamed(method):
+                self._measure(method, [method, *(one for one in family if one is not method)])
+        return self.known[_key(method)]
+
+    def is_known(self, method: Mitigator) -> bool:
+        """Return whether a method was measured already."""
+        return _key(method) in self.known
+
+    def _measure(self, method: Mitigator, family: Sequence[Mitigator]) -> None:
         if isinstance(method, PlainLearner) and not method.parameters.settings:
-            return self.decisions
-        with self._blamed(method):
-            if isinstance(method, PostProcessor):
-                return self._by_rules(method)
-            if method.stage == "post":
-                return self._by_halves(method)
-            return out_of_fold(self.table, self.fold, self._trainer(method))[1]
+            found = [self.decisions]
+        elif isinstance(method, PostProcessor):
+            found = [self._by_rules(method)]
+        elif method.stage == "post" and self.fitted is not None and self.table.task == "ranking":
+            found = [self._on_their_own_bases(method)]
+        elif method.stage == "post":
+            found = [self._by_halves(method)]
+        elif len(family) > 1 and isinstance(method, TrainsTogether):
+            run = run_of(method, self.run)
+            found = out_of_folds(
+                self.table, self.fold, lambda part: method.fit_together(family, part, run), len(family)
+            )
+        else:
+            found = [out_of_fold(self.table, self.fold, self._trainer(method))]
+        for one, chance in zip(family, found, strict=False):
+            self.known[_key(one)] = chance
 
     def fit(self, method: Mitigator, run: Run) -> FittedModel | None:
         """Train on all rows; rules learn from the out-of-fold scores. None: the given model as it is."""
@@ -129,11 +163,23 @@ class Bench:
         for place in (0, 1):
             inside = self.half == place
             held = self.table.take(inside)
-            found = method.fit(self.table.take(~inside), run_of(method, self.run), model=self.base).predict(
-                held.columns
-            )
+            repaired = method.fit(self.table.take(~inside), run_of(method, self.run), model=self.base)
+            found = repaired.predict(held.columns)
             chance[inside] = found.score if found.decision_probability is None else found.decision_probability
         return chance
+
+    def _on_their_own_bases(self, method: Mitigator) -> Array:
+        """Measure a repair that needs a model on a base for each fold, which did not see it."""
+        found = np.empty(len(self.table))
+        for place in range(int(self.fold.max()) + 1):
+            inside = self.fold == place
+            part = self.table.take(~inside)
+            if place not in self.bases:
+                plain = fit_learner(PlainLearner().learner(self.run), part, self.run)
+                self.bases[place] = OnnxModel(export_bytes(plain, part), "base")
+            repaired = method.fit(part, run_of(method, self.run), model=self.bases[place])
+            found[inside] = repaired.predict(self.table.take(inside).columns).score
+        return found
 
     def _trainer(self, method: Mitigator) -> Callable[[Table], FittedModel]:
         return lambda part: method.fit(part, run_of(method, self.run))
@@ -142,6 +188,10 @@ class Bench:
         check_task(method, self.table)
         method.learner(run_of(method, self.run))
         return plugins.blame(plugins.owner_of(method.name), f"the method {method.name!r} was tried")
+
+
+def _key(method: Mitigator) -> str:
+    return f"{method.name} {method.parameters}"
 
 
 def run_of(method: Mitigator, run: Run) -> Run:

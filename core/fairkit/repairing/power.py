@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from fairkit.repairing.audits import ByAudits
     from fairkit.repairing.cells import Planned
     from fairkit.repairing.chance import Limited
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 WANTED = 0.9
 """The chance at which needed rows are planned."""
 _DRAWS = 300
+_AUDITS = 60
 _BETWEEN = ("difference", "ratio")
 
 
@@ -70,6 +73,35 @@ def power_of(
         lambda some: at(some / rows), 2.0 * rows, WANTED, _DRAWS, rounds=((0.8, 0.9, 1.0, 1.1, 1.2),)
     )
     return Power(chance=now, rows=rows, needed=None if found is None else two_digits(max(found.rows, rows)))
+
+
+def power_by_audits(forecast: ByAudits, said: Array, seed: int, *, enough: float) -> Power:
+    """Return the same where verdicts come from audits of rows drawn again.
+
+    Parameters
+    ----------
+    forecast
+        From a few of the rows, with the rules on disparities only.
+    said
+        What a model says of these rows.
+    seed, enough
+        As for `power_of`.
+    """
+    asked = dataclasses.replace(forecast, rules=forecast.between())
+    equal = asked.equal(said) if asked.rules else None
+    if equal is None:
+        return Power(chance=1.0, rows=forecast.rows)
+
+    def at(factor: float) -> float:
+        rng = np.random.default_rng([seed, 7])
+        return asked.scaled(factor).predict(equal, rng, _AUDITS, known=True).chance
+
+    now, small = at(1.0), asked.small()
+    if now >= enough or small:
+        return Power(chance=now, rows=forecast.rows, small=small)
+    factor = next((factor for factor in (2.0, 4.0, 8.0, 16.0, 32.0) if at(factor) >= WANTED), None)
+    needed = None if factor is None else two_digits(factor * forecast.rows)
+    return Power(chance=now, rows=forecast.rows, needed=needed)
 
 
 def equal_decisions(planned: Planned, chance: Array, *, by_outcome: bool) -> Array:

@@ -5,72 +5,48 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairkit.data.loading import as_dataset
-from fairkit.data.table import Table
 from fairkit.data.task import choose_task
 from fairkit.engines.opening import opened
-from fairkit.errors import DataError, ParameterError, PolicyError, PowerError
-from fairkit.fitted import FittedModel, Prediction, Run
-from fairkit.learners import check_target, fit_learner
+from fairkit.errors import DataError, ParameterError, PolicyError
+from fairkit.fitted import Run
 from fairkit.mitigation.asked import check_policy
 from fairkit.mitigation.learned import AFTER, BEFORE, Learned, foreign, provenance
 from fairkit.mitigation.run import MitigationResult, measured
-from fairkit.mitigation.split import split_dataset
 from fairkit.onnx.model import OnnxModel
 from fairkit.onnx.read.safety import embedded_settings, parse, read_bytes
 from fairkit.onnx.write.export import export_bytes
 from fairkit.progress import no_progress
-from fairkit.repairing.candidates import PlainLearner, able, candidates
-from fairkit.repairing.cells import Planned
-from fairkit.repairing.chance import limits_of
-from fairkit.repairing.evaluate import Bench, restricted, run_of, without_sensitive
-from fairkit.repairing.folds import FOLDS, folds_of, learner_scores
-from fairkit.repairing.leaks import check_leak
-from fairkit.repairing.power import power_of
-from fairkit.repairing.searching import Asked, Clock, pick, search
-from fairkit.results.searches import Power, Search
+from fairkit.repairing.audits import PERFORMANCE, ByAudits
+from fairkit.repairing.candidates import candidates
+from fairkit.repairing.chance import limits_of, wanted_of
+from fairkit.repairing.evaluate import run_of
+from fairkit.repairing.preparing import GivenModel, check_base, check_power, make_bench, prepare
+from fairkit.repairing.refining import confirm
+from fairkit.repairing.searching import Asked, Clock, search
+from fairkit.results.searches import Search
 from fairkit.support.files import check_writable
 
 if TYPE_CHECKING:
-    import onnx
-    from numpy.typing import NDArray
-
     from fairkit.data.dataset import Dataset
+    from fairkit.data.task import Task
     from fairkit.engines.base import Engine
-    from fairkit.onnx.write.base import BaseModel
     from fairkit.progress import Progress
-    from fairkit.repairing.chance import Limited
+    from fairkit.repairing.candidates import Candidate
+    from fairkit.repairing.chance import Limited, Wanted
+    from fairkit.repairing.evaluate import Bench
     from fairkit.results.policy import Rule
     from fairkit.results.searches import Alternative
 
-SURE, BUDGET, ENOUGH = 0.95, 5.0, 0.5
-"""The chance of passing that is asked for; minutes; the least power to go on with."""
-_PILOT = 6_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GivenModel(FittedModel):
-    """A model that was given, and that nothing was changed in."""
-
-    model: OnnxModel
-    table: Table
-    details: Mapping[str, Any] = field(default_factory=dict)
-    notes: tuple[str, ...] = ("No alternative was better: the file is the given model.",)
-
-    def predict(self, columns: Mapping[str, NDArray[Any]]) -> Prediction:
-        """Score rows given as raw columns; decisions are those of the threshold 0.5."""
-        scores = _base_of(self.model, self.table).scores(columns)
-        return Prediction(score=scores, decision_probability=(scores >= 0.5).astype(np.float64))
-
-    def to_onnx(self) -> onnx.ModelProto:
-        """Return the given graph."""
-        return self.model.proto
+SURE, BUDGET = 0.95, 5.0
+"""The chance of passing that is asked for; minutes."""
+_MORE_DRAWS, _MORE_AUDITS = 2_400, 300
+"""Audits by which the pick's chance is predicted anew."""
 
 
 def repair(
@@ -105,9 +81,9 @@ def repair(
     Parameters
     ----------
     data
-        Rows to learn from, from `fairkit.load_data`; a binary task.
+        Rows to learn from, from `fairkit.load_data`.
     policy
-        Rules on rates and their disparities.
+        Rules; in binary tasks on rates and their disparities, else on any number of the auditor `group`.
     test
         Rows for the one look. Without them `holdout` of `data` are held out, evenly from every group and class.
     holdout
@@ -167,39 +143,44 @@ def repair(
         check_writable(Path(output))
     _check(policy, sure, budget)
     check_policy(policy, data)
-    _check_task(policy, data)
-    limits = limits_of(policy, [split.name for split in data.roles.sensitive], confidence)
-    candidates(limits, methods, parameters or {}, 0.5)  # names and parameters that are wrong are said now
+    task = choose_task(data, None)
+    _check_model(task, model)
+    limits = _limits(policy, task, [split.name for split in data.roles.sensitive], confidence)
+    fixed = parameters or {}
+    _check_methods(candidates(limits, methods, fixed, 0.5, task)[0], policy, data, task)
     begun = time.monotonic()
     run = Run(seed=seed, threads=threads, learner=learner, progress=progress)
     with opened(None, None) as engine:
-        table, held, test_data = _read(engine, data, test, holdout, seed, blind=blind)
-        splits = list(dict.fromkeys(one.split for one in limits if one.split is not None))
-        table = restricted(table, splits)
+        ready = prepare(engine, data, test, holdout, seed, limits, policy, confidence, blind=blind)
+        table, forecast = ready.table, ready.forecast
         run = run.on(len(table))
-        planned = _planned(table, held, splits)
         base = None if model is None else OnnxModel.load(model)
-        _check_base(base, table, blind=blind)
-        power = _power(table, planned, limits, base, run, anyway=anyway)
+        check_base(base, table, blind=blind)
+        power = check_power(ready, base, run, anyway=anyway)
         clock = Clock(ends=begun + 60 * budget)
-        bench = _bench(table, base, run, clock)
-        rate = float(np.average(bench.decisions))
-        found, _ = candidates(limits, methods, parameters or {}, rate)
+        bench = make_bench(table, base, run, clock)
+        found, _ = candidates(limits, methods, fixed, _rate(bench), task)
         asked = Asked(
             sure=sure, blind=blind, deterministic=deterministic, named=methods is not None,
             unconstrained=unconstrained,
             learner=learner or "lightgbm",
         )  # fmt: skip
-        alternatives, queue = search(bench, planned, limits, found, asked, clock, progress)
-        place = pick(alternatives, sure)
+        alternatives, queue = search(bench, forecast, found, asked, clock, progress)
+
+        def again(place: int) -> float:
+            said = bench.measure(queue[place].method)
+            more = _MORE_AUDITS if isinstance(forecast, ByAudits) else _MORE_DRAWS
+            return forecast.predict(said, np.random.default_rng([seed, 9]), more).chance
+
+        place = confirm(alternatives, sure, again)
         alternatives[place] = dataclasses.replace(alternatives[place], status="picked")
         told = Search(
             rules=tuple(policy), sure=sure, budget=budget, power=power, alternatives=tuple(alternatives),
             picked=place, calibration_rows=len(table), seconds=time.monotonic() - begun,
-            looks=_looks(output, test_data.sha256), test_sha256=test_data.sha256, blind=blind,
-            deterministic=deterministic,
+            looks=_looks(output, ready.test.sha256), test_sha256=ready.test.sha256, blind=blind,
+            deterministic=deterministic, performance=PERFORMANCE.get(task, "accuracy"),
         )  # fmt: skip
-        result = _finished(engine, bench, queue[place].method, test_data, told, run, confidence)
+        result = _finished(engine, bench, queue[place].method, ready.test, told, run, confidence)
     if output is not None:
         result.save(output)
     return result
@@ -214,157 +195,42 @@ def _check(policy: Sequence[Rule], sure: float, budget: float) -> None:
         raise ParameterError(f"`budget` is a number of minutes above 0, not {budget}")
 
 
-def _check_task(policy: Sequence[Rule], data: Dataset) -> None:
-    """Refuse tasks whose verdicts the search does not predict, and name the methods that are for them."""
-    task = choose_task(data, None)
+def _limits(
+    policy: Sequence[Rule], task: Task, splits: Sequence[str], confidence: float
+) -> list[Limited | Wanted]:
+    """Return the limits that methods are looked for by; of binary tasks also how their verdicts are made."""
     if task == "binary":
-        return
-    names = able(task, [rule.metric for rule in policy])
-    told = (
-        f"name {' or '.join(names)} with `plugin`, and give its tolerance, somewhat below the limit"
-        if names
-        else "no installed method says that it can meet the policy in this task"
-    )
-    raise DataError(
-        f"{data.name}: a search under a policy is for binary outcomes, and this is a {task} task; {told}"
-    )
+        return [*limits_of(policy, splits, confidence)]
+    return [*wanted_of(policy, splits)]
 
 
-def _read(
-    engine: Engine, data: Dataset, test: Dataset | None, holdout: float, seed: int, *, blind: bool
-) -> tuple[Table, Table, Dataset]:
-    """Return the training rows, the test rows, and the test rows as a dataset to audit on."""
-    data.learn(engine.total)
-    if test is not None:
-        test.learn(engine.total)
-    train_data, test_data = (data, test) if test is not None else split_dataset(data, holdout, seed)
-    if test is not None and test.sha256 == data.sha256:
-        raise DataError("the test rows are the training rows: give other rows in `test`, or leave it out")
-    train_data.learn(engine.total)
-    table = Table.from_dataset(train_data)
-    check_target(table)
-    held = Table.from_dataset(test_data)
-    if test is not None:
-        check_leak(table, held)
-    return (without_sensitive(table) if blind else table), held, test_data
-
-
-def _planned(table: Table, held: Table, splits: list[str]) -> Planned:
-    """Return who the test rows are, in the training rows' groups."""
-    codes = {}
-    for name in splits:
-        mine, other = table.groups[name].names, held.groups[name]
-        places = np.array([mine.index(one) if one in mine else len(mine) for one in other.names], np.int64)
-        codes[name] = places[other.codes]
-    groups = {name: table.groups[name] for name in splits}
-    return Planned.of(groups, table.target, table.weights, codes, len(held))
-
-
-def _check_base(base: OnnxModel | None, table: Table, *, blind: bool) -> None:
-    if base is None or not blind:
-        return
-    hidden = {column for split in table.roles.sensitive for column in split.columns}
-    read = sorted(hidden & {entry.name for entry in base.inputs})
-    if read:
+def _check_model(task: Task, model: Any) -> None:
+    """Refuse a given model where no method repairs one."""
+    if model is not None and task in ("multiclass", "regression"):
         raise ParameterError(
-            f"the given model reads {', '.join(map(repr, read))}, so that it cannot decide without the group: "
-            "leave out `blind`, or give another `model`"
+            f"methods for {task} tasks train their own models: leave out `model`, and name what trains with `learner`"
         )
 
 
-def _power(
-    table: Table,
-    planned: Planned,
-    limits: Sequence[Limited],
-    base: OnnxModel | None,
-    run: Run,
-    *,
-    anyway: bool,
-) -> Power:
-    """Return what the test rows can show, from a pilot on a few rows; refuse where that is not enough.
+def _check_methods(found: Sequence[Candidate], policy: Sequence[Rule], data: Dataset, task: Task) -> None:
+    """Refuse other tasks than binary ones where no installed method can meet the policy.
 
     Raises
     ------
-    PowerError
-        A model without any disparity would pass with a chance below `ENOUGH`, and `anyway` is not set.
+    DataError
+        There is none.
     """
-    decisions = (
-        _pilot(table, run)
-        if base is None
-        else (_base_of(base, table).scores(table.columns) >= 0.5).astype(np.float64)
-    )
-    power = power_of(planned, decisions, limits, run.seed, enough=ENOUGH)
-    if power.chance >= ENOUGH or anyway:
-        return power
-    if power.small:
-        raise PowerError(
-            f"no verdict can come out: among the test rows, {', '.join(power.small)} have fewer than 30 rows. "
-            "Merge groups, give more rows in `test`, or go on with `anyway`"
+    if task != "binary" and not found:
+        asked = ", ".join(rule.metric for rule in policy)
+        raise DataError(
+            f"{data.name}: no installed method says that it can meet {asked} in a {task} task (`fairkit plugins "
+            "show NAME` says what a method can meet)"
         )
-    more = (
-        "no number of rows changes that"
-        if power.needed is None
-        else f"about {power.needed:,} test rows would give it 90 %"
-    )
-    raise PowerError(
-        f"{power.rows:,} test rows cannot decide this policy: a model without any disparity would pass with a "
-        f"chance of {power.chance:.2f} only; {more}. Give more rows in `test`, a larger `holdout`, a wider limit, "
-        "or go on with `anyway`"
-    )
 
 
-def _pilot(table: Table, run: Run) -> NDArray[np.float64]:
-    """Return decisions whose rates are those of a quick model on a few rows."""
-    rows = np.arange(len(table))
-    if len(table) > _PILOT:
-        rows = np.sort(np.random.default_rng([run.seed, 3]).choice(len(table), _PILOT, replace=False))
-    part = table.take(rows)
-    quiet = dataclasses.replace(run, progress=no_progress)
-    try:
-        _, decided = learner_scores(part, folds_of(part, 2, run.seed), _learner(run), quiet)
-    except DataError:
-        decided = part.target  # one outcome only in a half: nobody knows better
-    decisions = np.empty(len(table))
-    for outcome in (0.0, 1.0):
-        own, seen = table.target == outcome, part.target == outcome
-        decisions[own] = decided[seen].mean() if seen.any() else outcome
-    return decisions
-
-
-def _learner(run: Run) -> str:
-    return PlainLearner().learner(run)
-
-
-def _base_of(model: OnnxModel, table: Table) -> BaseModel:
-    from fairkit.models.scorer import ModelOptions
-    from fairkit.onnx.write.base import BaseModel
-
-    return BaseModel(model, table, ModelOptions(task="binary"))
-
-
-def _bench(table: Table, base: OnnxModel | None, run: Run, clock: Clock) -> Bench:
-    """Train the base on all rows and score every row by models that did not see it."""
-    half = folds_of(table, 2, run.seed + 1)
-    fold = folds_of(table, FOLDS, run.seed)
-    quiet = dataclasses.replace(run, progress=no_progress)
-    fitted: FittedModel | None = None
-    begun = time.monotonic()
-    if base is None:
-        run.progress("training the model without mitigation", 0, 1)
-        fitted = fit_learner(_learner(run), table, quiet)
-        clock.training = time.monotonic() - begun
-        base = OnnxModel(export_bytes(fitted, table), BEFORE)
-        scores, decisions = learner_scores(table, fold, _learner(run), quiet)
-    else:
-        scores = _base_of(base, table).scores(table.columns)
-        decisions = (scores >= 0.5).astype(np.float64)
-        fit_learner(_learner(run), table.take(half == 0), quiet)
-        clock.training = 2 * (time.monotonic() - begun)
-    watched = dataclasses.replace(run, progress=clock.watched(no_progress))
-    return Bench(
-        table=table, fold=fold, half=half, base=base, fitted=fitted, scores=scores, decisions=decisions,
-        run=watched,
-    )  # fmt: skip
+def _rate(bench: Bench) -> float:
+    """Return about how large constrained rates are; where decisions are no rates, one half."""
+    return float(np.average(bench.decisions)) if bench.table.task == "binary" else 0.5
 
 
 def _looks(output: str | Path | None, test: str) -> int:
@@ -445,6 +311,6 @@ def _cost_of_determinism(told: Search) -> list[str]:
     best = max(drawn, key=lambda one: one.accuracy or 0.0)
     loss = (best.accuracy or 0.0) - (told.choice.accuracy or 0.0)
     return [
-        f"Without decisions drawn by chance the predicted accuracy is {abs(loss):.4f} "
+        f"Without decisions drawn by chance the predicted {told.performance} is {abs(loss):.4f} "
         f"{'lower' if loss > 0 else 'higher'} than with them ({best.name})."
     ]

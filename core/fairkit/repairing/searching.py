@@ -5,34 +5,27 @@ from __future__ import annotations
 import dataclasses
 import time
 from dataclasses import dataclass, field
-from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairkit.errors import FairkitError, ParameterError
+from fairkit.errors import FairkitError
 from fairkit.repairing.candidates import learner_settings, unconstrained
-from fairkit.repairing.chance import predict
 from fairkit.repairing.evaluate import OutOfTimeError
 from fairkit.repairing.folds import FOLDS
+from fairkit.repairing.refining import ALIKE, refine
 from fairkit.results.searches import Alternative
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from fairkit.mitigators import Mitigator
     from fairkit.progress import Progress
     from fairkit.repairing.candidates import Candidate
-    from fairkit.repairing.cells import Planned
-    from fairkit.repairing.chance import Limited
+    from fairkit.repairing.chance import Forecast
     from fairkit.repairing.evaluate import Bench
 
 _HOPELESS = 0.05
-_REFINED = 4
-_NEAR = 0.05
-_ALIKE = 0.05
-"""Chances are predicted to about so much."""
-ALIKE = "the same decisions for everybody, of which no verdict is made"
-_NORMAL = NormalDist()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +65,7 @@ class Clock:
 
 def search(
     bench: Bench,
-    planned: Planned,
-    limits: Sequence[Limited],
+    forecast: Forecast,
     found: Sequence[Candidate],
     asked: Asked,
     clock: Clock,
@@ -96,11 +88,11 @@ def search(
     best: dict[str, list[float]] = {}
     for place, one in enumerate(queue):
         progress("searching", place, len(queue))
-        why = _left_out(one, result, best, asked, clock, first=place == 0)
+        why = _left_out(one, result, best, asked, clock, ready=bench.is_known(one.method) or place == 0)
         if why:
             result.append(_blank(one, why))
             continue
-        measured = _measured(bench, planned, limits, one)
+        measured = _measured(bench, forecast, one, _family(one, queue))
         if place == 0 and not asked.unconstrained:
             measured = dataclasses.replace(measured, status="left out", reason="a method was asked for")
         elif one.capability.randomized and asked.deterministic:
@@ -108,41 +100,9 @@ def search(
         elif measured.chance is not None and measured.status == "tried":
             best.setdefault(one.family, []).append(measured.chance)
         result.append(measured)
-    for _ in range(_REFINED if any(_may_be_picked(one) for one in result) else 0):
-        closer = _closer(result, queue, asked.sure)
-        if closer is None or clock.left() < 0:
-            break
-        queue.append(closer)
-        result.append(_measured(bench, planned, limits, closer))
+    refine(result, queue, asked.sure, lambda one: _measured(bench, forecast, one), clock.left)
     progress("searching", len(queue), len(queue))
     return result, queue
-
-
-def _closer(result: Sequence[Alternative], queue: Sequence[Candidate], sure: float) -> Candidate | None:
-    """Return the pick, if it costs no training, with its dial nearer to where the chance falls below `sure`."""
-    place = pick(result, sure)
-    one, dial = queue[place], queue[place].capability.dial
-    here = result[place].chance or 0.0
-    if one.trainings > 0 or dial is None or not one.capability.of_limit or here < sure:
-        return None
-    looser = [
-        (other.given[dial], found.chance or 0.0)
-        for other, found in zip(queue, result, strict=True)
-        if other.family == one.family and found.status != "left out" and other.given[dial] > one.given[dial]
-    ]
-    if not looser:
-        return None
-    at, there = min(looser)
-    high, low, wanted = (_NORMAL.inv_cdf(min(max(p, 0.002), 0.998)) for p in (here, there, sure))
-    share = min(max((high - wanted) / max(high - low, 1e-9), 0.2), 0.8)
-    value = round(one.given[dial] + share * (at - one.given[dial]), 4)
-    if (
-        min(value - one.given[dial], at - value) < _NEAR * (at - one.given[dial])
-        or at - one.given[dial] < 1e-3
-    ):
-        return None
-    given = {**one.given, dial: value}
-    return dataclasses.replace(one, given=given, method=type(one.method).with_values(given))
 
 
 def _left_out(
@@ -152,10 +112,10 @@ def _left_out(
     asked: Asked,
     clock: Clock,
     *,
-    first: bool,
+    ready: bool,
 ) -> str:
     """Return why a candidate is not measured; empty where it is."""
-    if first:
+    if ready:
         return ""
     seconds = one.trainings * clock.training * (FOLDS + 1)
     reasons = {
@@ -184,17 +144,31 @@ def _hopeless(
     return ""
 
 
-def _measured(bench: Bench, planned: Planned, limits: Sequence[Limited], one: Candidate) -> Alternative:
+def _family(one: Candidate, queue: Sequence[Candidate]) -> list[Mitigator]:
+    """Return the methods that can be trained together with one: those of its family, apart in its dial."""
+    if one.capability.dial not in getattr(one.method, "together", ()):
+        return []
+    return [other.method for other in queue if other.family == one.family]
+
+
+def _measured(
+    bench: Bench,
+    forecast: Forecast,
+    one: Candidate,
+    family: Sequence[Mitigator] = (),
+) -> Alternative:
     begun = time.monotonic()
     try:
-        chance = bench.measure(one.method)
+        chance = bench.measure(one.method, family)
     except FairkitError as error:
         return _blank(one, str(error), time.monotonic() - begun)
     except OutOfTimeError:
         return _blank(one, "the budget ended during its training", time.monotonic() - begun)
-    told = predict(planned, chance, limits, np.random.default_rng([bench.run.seed, 5]))
-    drawn = bool(((chance > 0) & (chance < 1)).any())
-    alike = len(np.unique(chance)) == 1
+    told = forecast.predict(chance, np.random.default_rng([bench.run.seed, 5]))
+    binary = bench.table.task == "binary"
+    drawn = binary and bool(((chance > 0) & (chance < 1)).any())
+    decisions = chance.argmax(axis=1) if chance.ndim == 2 else chance
+    alike = len(np.unique(decisions)) == 1
     restless = "" if alike or told.chance < _HOPELESS else bench.restless(one.method, chance)
     return Alternative(
         method=one.method.name,
@@ -204,6 +178,7 @@ def _measured(bench: Bench, planned: Planned, limits: Sequence[Limited], one: Ca
         accuracy=told.accuracy,
         values=told.values,
         chance=0.0 if alike else told.chance,
+        rate=told.rate,
         seconds=time.monotonic() - begun,
         status="left out" if restless else "tried",
         reason=ALIKE if alike else restless,
@@ -220,37 +195,3 @@ def _blank(one: Candidate, why: str, seconds: float = 0.0) -> Alternative:
         status="left out",
         reason=why,
     )
-
-
-def pick(alternatives: Sequence[Alternative], sure: float) -> int:
-    """Return the place of the most accurate alternative whose chance is at least `sure`.
-
-    Where there is none, it is the surest, and of those whose chance is as good up to `_ALIKE`, the most accurate; where
-    none has any chance, the one whose numbers are nearest to keeping the limits.
-    """
-    known = {
-        place: (one.chance, one.accuracy or 0.0)
-        for place, one in enumerate(alternatives)
-        if _may_be_picked(one) and one.chance is not None and one.reason != ALIKE
-    }
-    if not known:  # a constant model is handed out only where there is nothing else, and is called one
-        known = {place: (0.0, 0.0) for place, one in enumerate(alternatives) if one.reason == ALIKE}
-    if not known:
-        why = next((one.reason for one in reversed(alternatives) if one.reason), "")
-        raise ParameterError(f"no alternative could be measured: {why}")
-    surest = max(chance for chance, _ in known.values())
-    if surest < _ALIKE:
-        return max(known, key=lambda place: (known[place][0], -_excess(alternatives[place])))
-    enough = sure if surest >= sure else surest - _ALIKE
-    return max(
-        (place for place, (chance, _) in known.items() if chance >= enough),
-        key=lambda place: (known[place][1], -place),
-    )
-
-
-def _may_be_picked(one: Alternative) -> bool:
-    return one.status != "left out" and one.chance is not None
-
-
-def _excess(one: Alternative) -> float:
-    return max((abs(value) for value in one.values.values()), default=0.0)

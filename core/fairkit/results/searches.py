@@ -45,11 +45,14 @@ class Alternative:
     randomized, reads_group
         Whether decisions are drawn by chance; whether the model needs the group to decide.
     accuracy
-        On the calibration rows; None where it was not measured.
+        On the calibration rows, of other tasks than binary and multi-class ones `Search.performance`; None where it was
+        not measured.
     values
         The numbers under the policy's limits there, by ``metric:column``.
     chance
         The predicted chance that the audit of the test rows passes, in [0, 1].
+    rate
+        The rate of everybody there that the first limit between groups is on, such as the true positive rate.
     seconds
         What measuring it took.
     status, reason
@@ -63,6 +66,7 @@ class Alternative:
     accuracy: float | None = None
     values: Mapping[str, float] = field(default_factory=dict)
     chance: float | None = None
+    rate: float | None = None
     seconds: float = 0.0
     status: Status = "tried"
     reason: str = ""
@@ -83,6 +87,7 @@ class Alternative:
             "accuracy": self.accuracy,
             "values": dict(self.values),
             "chance": self.chance,
+            "rate": self.rate,
             "seconds": round(self.seconds, 3),
             "status": self.status,
             "reason": self.reason,
@@ -117,6 +122,8 @@ class Search:
         The digest of the test rows.
     blind, deterministic
         What was asked for.
+    performance
+        What `Alternative.accuracy` is: accuracy, in regression r2_score, of rankings ndcg.
     """
 
     rules: tuple[Rule, ...]
@@ -131,6 +138,7 @@ class Search:
     test_sha256: str
     blind: bool = False
     deterministic: bool = False
+    performance: str = "accuracy"
 
     @property
     def choice(self) -> Alternative:
@@ -156,7 +164,7 @@ class Search:
             else f"LESS than the {self.sure:g} that was asked for; nothing that was tried has more"
         )
         return (
-            f"Picked {one.name} among {len(self.measured)} alternatives: predicted accuracy "
+            f"Picked {one.name} among {len(self.measured)} alternatives: predicted {self.performance} "
             f"{one.accuracy:.4f}, predicted chance of passing {one.chance:.2f} ({sure})."
         )
 
@@ -172,6 +180,7 @@ class Search:
             "budget": self.budget,
             "blind": self.blind,
             "deterministic": self.deterministic,
+            "performance": self.performance,
             "searched": len(self.measured),
             "considered": len(self.alternatives),
             "picked": self.picked,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit.mitigators import Mitigator
 
-_TASKS: tuple[Task, ...] = ("binary", "regression", "multiclass")
+_TASKS: tuple[Task, ...] = ("binary", "regression", "multiclass", "ranking")
 PROMISE_ROWS = 4_000
 """So many rows show whether a promise is kept."""
 
@@ -183,8 +183,6 @@ def check_mitigator_promises(trained: Trained) -> None:
     rules = tuple(trained.make().promises())
     if not rules:
         return
-    if not trained.tasks:
-        return  # there are no sample data of its tasks
     task = trained.tasks[0]
     table = Table.from_dataset(sample_data(task, rows=PROMISE_ROWS, sensitive=("sex",)))
     fresh = sample_data(task, rows=PROMISE_ROWS, seed=1, sensitive=("sex",))

@@ -32,7 +32,8 @@ def sample_data(
     Parameters
     ----------
     task
-        The label ``good`` is ``yes`` or ``no``; one of ``high``, ``low``, ``middle``; or a number.
+        The label ``good`` is ``yes`` or ``no``; one of ``high``, ``low``, ``middle``; a number; or, of rankings, a
+        grade from 0 to 3, beside queries of ten people each in the column ``opening``.
     rows, seed
         How many, and which draw.
     sensitive
@@ -62,9 +63,12 @@ def sample_data(
     values = (sex, race, age, income, hours, tenure, debt, job)
     columns: dict[str, NDArray[np.generic]] = dict(zip(COLUMNS, values, strict=True))
     columns["good"] = _label(task, index)
+    if task == "ranking":
+        columns["opening"] = np.arange(rows) // 10
     return load_data(
         columns,
         label="good",
+        query="opening" if task == "ranking" else None,
         favorable=FAVORABLE if task == "binary" else None,
         sensitive=list(sensitive),
         name=f"{rows} sample rows",
@@ -97,13 +101,15 @@ def sample_model(task: Task = "binary") -> bytes:
     if task == "multiclass":
         graph.output("probabilities", add_link(graph, margin, task), width=None)
     else:
-        graph.output("score", add_link(graph, margin, task))
+        graph.output("score", add_link(graph, margin, "regression" if task == "ranking" else task))
     return bytes(graph.build().SerializeToString(deterministic=True))
 
 
 def _label(task: Task, index: NDArray[np.float64]) -> NDArray[np.generic]:
     if task == "regression":
         return np.round(index, 4)
+    if task == "ranking":
+        return np.digitize(index, [-0.4, 0.2, 0.8])
     if task == "multiclass":
         names = np.array(["low", "middle", "high"], dtype=object)
         return np.asarray(names[(index > -0.4).astype(int) + (index > 0.4)])
