@@ -304,3 +304,69 @@ def test_a_list_that_is_overdue_leaves_it_undecided(run, model, certify, signer)
     undecided = run("verify", path, "--key", signer.pub, "--revocations", "list.json")
     assert undecided.exit_code == 3
     assert "cannot be decided" in undecided.stdout
+
+
+@pytest.fixture
+def dated(signer):
+    """A list that says since when the signer's key is invalid."""
+
+    def make(since, *, previous=None):
+        at = datetime(2026, 6, 1, tzinfo=UTC)
+        entry = revocations.Entry(
+            kind="key", sha256=signer.public.keyid, reason="stolen", at=at, invalid_since=since
+        )
+        raw = revocations.issue(
+            signer.secret, [entry], previous=previous, next_update=datetime(2036, 1, 1, tzinfo=UTC)
+        )
+        return revocations.read(raw, [signer.public])
+
+    return make
+
+
+def test_a_stolen_keys_older_signatures_count_where_their_time_is_proven(dated, signer):
+    keyid, since = signer.public.keyid, datetime(2026, 3, 1, tzinfo=UTC)
+    known = revoked.Revocations((dated(since),))
+    what = {"statement_sha256": "a" * 64, "model_sha256": None}
+    before, after = since - timedelta(days=1), since + timedelta(days=1)
+    assert known.standing([keyid], proven={keyid: before}, **what) == (keyid,)
+    for proven in ({keyid: after}, {keyid: since}, {}, None):
+        with pytest.raises(RevokedError, match=r"stolen; what it signed before 2026-03-01T00:00:00Z counts"):
+            known.standing([keyid], proven=proven, **what)
+    # a certificate that is revoked by itself is spared by no timestamp
+    own = revocations.Entry(kind="certificate", sha256="a" * 64, reason="wrong", at=since)
+    raw = revocations.issue(
+        signer.secret, [own], previous=dated(since), next_update=datetime(2036, 1, 1, tzinfo=UTC)
+    )
+    both = revoked.Revocations((revocations.read(raw, [signer.public]),))
+    with pytest.raises(RevokedError, match="wrong"):
+        both.standing([keyid], proven={keyid: before}, **what)
+
+
+def test_the_time_may_become_earlier_and_never_later(dated):
+    since = datetime(2026, 3, 1, tzinfo=UTC)
+    first = dated(since)
+    assert dated(since - timedelta(days=9), previous=first).entries[0].invalid_since < since
+    assert dated(None, previous=first).entries[0].invalid_since is None
+    for milder in (since + timedelta(days=9),):
+        assert dated(milder, previous=first).entries[0].invalid_since == since
+    # a thief who writes the list by hand
+    from dataclasses import replace
+
+    entry = replace(first.entries[0], invalid_since=since + timedelta(days=9))
+    thief = replace(first, sequence=2, sha256="0" * 64, entries=(entry,))
+    with pytest.raises(VerificationError, match="is invalid since a later time"):
+        thief.check_follows(first, "was seen")
+
+
+def test_only_a_key_is_invalid_since_a_time(tmp_path, signer):
+    record = {"kind": "model", "sha256": "a" * 64, "reason": "", "at": "2026-01-01T00:00:00Z"}
+    with pytest.raises(ValueError, match="only a key"):
+        revocations.Entry.from_dict(record | {"invalidSince": "2026-01-01T00:00:00Z"})
+    command = ["revoke", "--key", signer.path, "--output", tmp_path / "l.json", "--invalid-since"]
+    for wrong in (
+        ("2026-01-01T00:00Z",),
+        ("yesterday", "--public-key", signer.pub),
+        ("2026-01-01", "--public-key", signer.pub),
+    ):
+        assert CliRunner().invoke(app, [str(one) for one in (*command, *wrong)]).exit_code == 2
+        assert not (tmp_path / "l.json").exists()

@@ -41,6 +41,15 @@ def revoke(
         list[Path] | None,
         opt.option("--public-key", "PUB", "Key to revoke with everything that it signed (repeatable)."),
     ] = None,
+    invalid_since: Annotated[
+        str | None,
+        opt.option(
+            "--invalid-since",
+            "TIME",
+            "Of --public-key: since when its signatures count no longer, as 2026-03-01T12:00Z; older ones that a "
+            "timestamp proves go on counting.",
+        ),
+    ] = None,
     reason: Annotated[str, opt.option("--reason", "TEXT", "Why; it is signed too.")] = "",
     days: Annotated[
         float,
@@ -61,7 +70,8 @@ def revoke(
 
     (signer,) = load_signers([key], insecure=insecure_key)
     now = datetime.now(UTC)
-    entries = list(_entries(certificate or (), model or (), public_key or (), reason, now))
+    since = _since(invalid_since, public_key)
+    entries = list(_entries(certificate or (), model or (), public_key or (), reason, now, since))
     check_writable(output)
     trusted = [signer.public]
     known = seen(revocations.read_files([output]), trusted) if output.is_file() else remembered(trusted)
@@ -93,6 +103,7 @@ def _entries(
     keys: list[Path] | tuple[()],
     reason: str,
     now: datetime,
+    since: datetime | None,
 ) -> Iterator[Entry]:
     from fairkit_registry.blobs import hash_file
     from fairkit_registry.evidence.certificate import read, read_file
@@ -105,4 +116,27 @@ def _entries(
     for path in models:
         yield Entry(kind="model", sha256=hash_file(path), reason=reason, at=now)
     for path in keys:
-        yield Entry(kind="key", sha256=load_public(path).keyid, reason=reason, at=now)
+        yield Entry(kind="key", sha256=load_public(path).keyid, reason=reason, at=now, invalid_since=since)
+
+
+def _since(text: str | None, keys: list[Path] | None) -> datetime | None:
+    """Read the time since when a key is invalid.
+
+    Raises
+    ------
+    ParameterError
+        It is none, or no key is revoked.
+    """
+    from fairkit.errors import ParameterError
+
+    if text is None:
+        return None
+    if not keys:
+        raise ParameterError("--invalid-since is about a key: name it with --public-key")
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        found = None
+    if found is None or found.tzinfo is None:
+        raise ParameterError(f"--invalid-since {text!r} is no time with its zone; write 2026-03-01T12:00Z")
+    return found.astimezone(UTC)

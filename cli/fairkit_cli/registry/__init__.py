@@ -21,7 +21,7 @@ _COMMANDS = {
     "verify": "fairkit_cli.registry.verifying:verify",
     "revocations": "fairkit_cli.registry.care:revocations",
     "export": "fairkit_cli.registry.care:export",
-    "import": "fairkit_cli.registry.care:import_archive",
+    "import": "fairkit_cli.registry.arriving:import_archive",
     "push": "fairkit_cli.registry.remote:push",
     "pull": "fairkit_cli.registry.remote:pull",
     "attach": "fairkit_cli.registry.remote:attach",

@@ -1,4 +1,4 @@
-"""`fairkit registry export`, `import`, `check` and `gc`: archives, and looking after the folder."""
+"""`fairkit registry export`, `check`, `gc` and `revocations`: archives, and looking after the folder."""
 
 from __future__ import annotations
 
@@ -83,40 +83,6 @@ def _export_signature(
     echo(
         f"{output}  the file of {version.reference}, SHA-256 {version.model}, signed by {signer.public.keyid[:16]}"
     )
-
-
-def import_archive(
-    archive: Annotated[Path, typer.Argument(help="An archive that `export` wrote.")],
-    *,
-    name: Annotated[str | None, typer.Option(help="Another name for the model.")] = None,
-    key: Annotated[
-        list[Path] | None, typer.Option("--key", help="Refuse what is not signed with this key (repeatable).")
-    ] = None,
-    max_bytes: Annotated[int | None, typer.Option(min=1, help="The most that the archive may hold.")] = None,
-    registry: RegistryOption = None,
-    output_format: opt.TableFormat = "table",
-) -> None:
-    """Add every version of an archive, all or none. Keys in the archive are never trusted."""
-    from fairkit_registry.exchange import importing
-    from fairkit_registry.exchange.preflight import check_archive
-
-    trusted, most = load_keys(key), max_bytes or importing.MOST_BYTES
-    with open_registry(registry, before=lambda: check_archive(archive, trusted, most)) as store:
-        found = importing.import_archive(store, archive, name=name, trusted=trusted, most_bytes=most)
-    if output_format == "json":
-        print_json([one.to_dict() for one in found])
-        return
-    for one in found:
-        here = "" if one.version is None else one.version.reference
-        state = "" if one.new else "  (already here)"
-        vouched = "signed by a trusted key" if key else "signatures not checked (no --key)"
-        echo(f"{one.origin} -> {here}{state}  {vouched if one.certificates else 'no certificate'}")
-    carried = sorted({keyid for one in found for keyid in one.carried_keys})
-    if carried:
-        say(
-            f"the archive carries the public keys {', '.join(keyid[:16] for keyid in carried)}; they are not "
-            "trusted: get the signer's key from the signer"
-        )
 
 
 def check(

@@ -24,7 +24,7 @@ from fairkit_registry.evidence.locks import check_kept, read_lock
 from fairkit_registry.evidence.revoked import Revocations, remembered
 from fairkit_registry.evidence.sequence import Place
 from fairkit_registry.evidence.statement import PAYLOAD_TYPE, STATEMENT_TYPE, read_limited
-from fairkit_registry.evidence.timestamps import CLOCK_SKEW, proven
+from fairkit_registry.evidence.timestamps import CLOCK_SKEW, proven, proven_each
 from fairkit_registry.jsonio import StrictJsonError, canonical, read_object
 
 if TYPE_CHECKING:
@@ -208,6 +208,7 @@ def verify(
         certificate.keyids,
         statement_sha256=certificate.statement_sha256,
         model_sha256=certificate.model_sha256,
+        proven=proven_each(envelope, good, timestamp_roots) if timestamp_roots and known.dated else None,
     )
     certificate = replace(certificate, keyids=counting)
     if timestamp_roots:

@@ -49,12 +49,16 @@ class Entry:
         Why, for people.
     at
         When it was revoked, as the issuer says.
+    invalid_since
+        Of a key: since when its signatures count no longer, as when it was stolen. One that is proven to be older, by a
+        timestamp, goes on counting. None: none counts.
     """
 
     kind: Kind
     sha256: str
     reason: str
     at: datetime
+    invalid_since: datetime | None = None
 
     @property
     def target(self) -> tuple[str, str]:
@@ -63,7 +67,20 @@ class Entry:
 
     def to_dict(self) -> dict[str, str]:
         """Return the JSON form."""
-        return {"kind": self.kind, "sha256": self.sha256, "reason": self.reason, "at": time_text(self.at)}
+        record = {"kind": self.kind, "sha256": self.sha256, "reason": self.reason, "at": time_text(self.at)}
+        return record | (
+            {} if self.invalid_since is None else {"invalidSince": time_text(self.invalid_since)}
+        )
+
+    def spares(self, proven_at: datetime | None) -> bool:
+        """Tell whether a signature that is proven to be this old goes on counting."""
+        return self.invalid_since is not None and proven_at is not None and proven_at < self.invalid_since
+
+    def milder(self, other: Entry) -> bool:
+        """Tell whether this entry lets signatures count that another one about the same does not."""
+        if self.invalid_since is None:
+            return False
+        return other.invalid_since is None or self.invalid_since > other.invalid_since
 
     @classmethod
     def from_dict(cls, record: Any) -> Entry:
@@ -74,8 +91,16 @@ class Entry:
             or not isinstance(record["reason"], str)
         ):
             raise ValueError("an entry has no kind, digest or reason")
-        at = read_time(record["at"])
-        return cls(kind=record["kind"], sha256=record["sha256"], reason=record["reason"], at=at)
+        at, since = read_time(record["at"]), record.get("invalidSince")
+        if since is not None and record["kind"] != "key":
+            raise ValueError("only a key can be invalid since a time")
+        return cls(
+            kind=record["kind"],
+            sha256=record["sha256"],
+            reason=record["reason"],
+            at=at,
+            invalid_since=None if since is None else read_time(since),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +159,14 @@ class RevocationList:
             raise VerificationError(
                 f"key {key} has signed two revocation lists with the number {self.sequence}; the other one {where}"
             )
+        held = {one.target: one for one in self.entries}
+        for one in older.entries:
+            if one.target in held and held[one.target].milder(one):
+                raise VerificationError(
+                    f"the revocation list number {self.sequence} of key {key} takes back a part of the revocation of "
+                    f"{one.kind} {one.sha256[:16]} in number {older.sequence}, which {where}: it is invalid since a "
+                    "later time"
+                )
         lost = {one.target for one in older.entries} - {one.target for one in self.entries}
         if lost:
             kind, digest = min(lost)
@@ -171,9 +204,10 @@ def issue(
     bytes
         The list, as JSON.
     """
-    listed = {
-        one.target: one for one in (*entries, *(previous.entries if previous else ()))
-    }  # the first reason stays
+    listed = {one.target: one for one in (previous.entries if previous else ())}
+    for one in entries:  # the first reason stays, unless the new entry is stricter
+        if one.target not in listed or listed[one.target].milder(one):
+            listed[one.target] = one
     keyid = signer.public.keyid
     body = {
         "issuer": keyid,

@@ -12,7 +12,7 @@ from fairkit_registry.evidence.revocations import LARGEST, Entry, Kind, Revocati
 from fairkit_registry.evidence.statement import read_limited
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
     from fairkit_registry.evidence.keys import PublicKey
@@ -28,15 +28,25 @@ class Revocations:
     lists: tuple[RevocationList, ...] = ()
     revokers: frozenset[str] = frozenset()
 
-    def against(self, keyid: str, *targets: tuple[str, str]) -> Entry | None:
-        """Return why a key's signature on something counts no longer; None where it counts."""
+    def against(
+        self, keyid: str, *targets: tuple[str, str], proven_at: datetime | None = None
+    ) -> Entry | None:
+        """Return why a key's signature on something counts no longer; None where it counts.
+
+        `proven_at` is since when the signature is proven to exist; None: nobody knows.
+        """
         wanted = {*targets, ("key", keyid)}
         for one in self.lists:
             if one.issuer == keyid or one.issuer in self.revokers:
                 for entry in one.entries:
-                    if entry.target in wanted:
+                    if entry.target in wanted and not entry.spares(proven_at):
                         return entry
         return None
+
+    @property
+    def dated(self) -> bool:
+        """Whether any entry counts since a time only, so that proven times matter."""
+        return any(entry.invalid_since is not None for one in self.lists for entry in one.entries)
 
     def listed(self, kind: Kind, sha256: str) -> Entry | None:
         """Return the entry of any of the lists about something; None where there is none."""
@@ -44,9 +54,14 @@ class Revocations:
         return next((entry for entry in entries if entry.target == (kind, sha256)), None)
 
     def standing(
-        self, keyids: Sequence[str], *, statement_sha256: str, model_sha256: str | None
+        self,
+        keyids: Sequence[str],
+        *,
+        statement_sha256: str,
+        model_sha256: str | None,
+        proven: Mapping[str, datetime] | None = None,
     ) -> tuple[str, ...]:
-        """Return the keys whose signature on a certificate still counts.
+        """Return the keys whose signature on a certificate still counts; `proven` says how old each is at least.
 
         Raises
         ------
@@ -55,13 +70,14 @@ class Revocations:
         """
         targets = [("certificate", statement_sha256)]
         targets += [] if model_sha256 is None else [("model", model_sha256)]
-        found = {keyid: self.against(keyid, *targets) for keyid in keyids}
+        times = proven or {}
+        found = {keyid: self.against(keyid, *targets, proven_at=times.get(keyid)) for keyid in keyids}
         left = tuple(keyid for keyid, entry in found.items() if entry is None)
         for entry in found.values():
             if entry is not None and not left:
                 raise RevokedError(
                     f"the {entry.kind} {entry.sha256[:16]} was revoked at {time_text(entry.at)}: "
-                    f"{entry.reason or 'no reason given'}"
+                    f"{entry.reason or 'no reason given'}{_since(entry)}"
                 )
         return left
 
@@ -100,6 +116,12 @@ class Revocations:
                 known.check_follows(found, where)
                 return self
         return self.take(found, where)
+
+
+def _since(entry: Entry) -> str:
+    if entry.invalid_since is None:
+        return ""
+    return f"; what it signed before {time_text(entry.invalid_since)} counts where a timestamp proves it"
 
 
 def _remembered_file(keyid: str) -> Path:

@@ -6,6 +6,7 @@ says.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -155,6 +156,15 @@ def proven(envelope: Envelope, keys: Sequence[PublicKey], roots: Sequence[str]) 
             refused[0] if refused else "no trusted signature on it has a timestamp, and one is asked for"
         )
     return min(times)
+
+
+def proven_each(envelope: Envelope, keys: Sequence[PublicKey], roots: Sequence[str]) -> dict[str, datetime]:
+    """Return since when the signature of each key is proven to exist, for those where it is; see `proven`."""
+    found = {}
+    for key in keys:
+        with suppress(VerificationError):
+            found[key.keyid] = proven(envelope, [key], roots)
+    return found
 
 
 def _time(token: bytes, signature: bytes, roots: Sequence[str]) -> datetime:

@@ -32,11 +32,12 @@ class Arrival:
     certificates: tuple[Staged, ...]
     keys: tuple[Staged, ...]
     revocations: tuple[Staged, ...] = ()
+    source: str = ""
 
     @property
     def origin(self) -> str:
         """What the version was called where it comes from, with the digest of its model."""
-        return f"{self.name}@{self.version} sha256:{self.model.digest}"
+        return f"{self.source or f'{self.name}@{self.version}'} sha256:{self.model.digest}"
 
 
 def read_document(raw: bytes, where: str) -> dict[str, Any]:
