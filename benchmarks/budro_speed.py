@@ -13,10 +13,10 @@ import resource
 import time
 
 import numpy as np
-from budro_tables import STUDIES
+from paper_budro import settings
+from paper_budro_data import split
 
 from fairkit.mitigation.choose import find_mitigator
-from fairkit.mitigation.split import split_dataset
 from fairkit.mitigators import Run, Table
 
 TRACE = {
@@ -32,8 +32,7 @@ TRACE = {
 
 
 def training_rows(name: str, rows: int | None = None) -> Table:
-    study = STUDIES[name]
-    table = Table.from_dataset(split_dataset(study.data(), 0.2, 0)[0])
+    table = split(name, 0).table
     return table if rows is None else table.take(np.arange(rows))
 
 
@@ -45,7 +44,7 @@ def fit(table: Table, values: dict):
 
 def speed(name: str, changes: dict) -> None:
     table = training_rows(name)
-    model, wall, cpu = fit(table, STUDIES[name].budro(len(table)) | changes)
+    model, wall, cpu = fit(table, settings(name, len(table)) | changes)
     path = model.details["path"]
     print(
         f"{name}: {len(table):,} rows ({model.details['distinct_rows']:,} distinct), {len(path['value'])} rounds: "
@@ -64,7 +63,7 @@ def speed(name: str, changes: dict) -> None:
 def trace() -> None:
     table = training_rows("german")
     n = len(table)
-    values = STUDIES["german"].budro(n) | {"max_depth": 10, "min_child_weight": 0.1, "n_estimators": 500}
+    values = settings("german", n) | {"max_depth": 10, "min_child_weight": 0.1, "n_estimators": 500}
     values["first_round"] = {"lambda": 1.0, "min_child_weight": 0.1 / n}
     model, wall, _ = fit(table, values)
     found = model.details["path"]["value"]
@@ -81,10 +80,10 @@ def main() -> None:
     changes = {} if given.every is None else {"exact_every": given.every}
     changes |= {} if given.rounds is None else {"n_estimators": given.rounds}
     what = given.what or ["german", "compas", "trace", "adult"]
-    for name in STUDIES:
+    for name in ("german", "compas", "adult"):
         if name in what:  # compile, or load the cache
             small = training_rows(name, 6_000 if name == "adult" else None)
-            fit(small, STUDIES[name].budro(len(small)) | {"n_estimators": 3})
+            fit(small, settings(name, len(small)) | {"n_estimators": 3})
     for name in what:
         if name == "trace":
             trace()

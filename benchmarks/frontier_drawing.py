@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 WIDTH, HEIGHT = 460.0, 320.0
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64.0, 16.0, 34.0, 46.0
+_LEFT, _RIGHT, _TOP, _BOTTOM, _ENTRY = 64.0, 16.0, 34.0, 46.0, 210.0
 COLOURS = (
     *("#1b5e9b", "#c0392b", "#2e8b57", "#8e44ad", "#d68910", "#566573", "#16a085"),
     *("#7b241c", "#5dade2", "#b7950b"),
@@ -37,14 +37,25 @@ class Series:
     dashed: bool = False
 
 
-def panels(drawings: Sequence[tuple[Sequence[Series], str, str, str]], columns: int = 3) -> str:
-    """Draw several panels (series, title, x, y) side by side."""
+def panels(
+    drawings: Sequence[tuple[Sequence[Series], str, str, str]], columns: int = 3, *, shared: bool = False
+) -> str:
+    """Draw several panels (series, title, x, y) side by side; shared: one legend and one colour a name, below."""
     rows = -(-len(drawings) // columns)
+    colours: dict[str, str] | None = {} if shared else None
     parts = []
     for place, (series, title, x, y) in enumerate(drawings):
         left, top = (place % columns) * WIDTH, (place // columns) * HEIGHT
-        parts.append(f'<g transform="translate({left:g},{top:g})">\n{_panel(series, title, x, y)}</g>\n')
-    return _document("".join(parts), WIDTH * min(columns, len(drawings)), HEIGHT * rows)
+        drawn = _panel(series, title, x, y, colours)
+        parts.append(f'<g transform="translate({left:g},{top:g})">\n{drawn}</g>\n')
+    width, height = WIDTH * min(columns, len(drawings)), HEIGHT * rows
+    if colours:
+        fit = max(1, int((width - _LEFT) // _ENTRY))
+        for place, (name, colour) in enumerate(colours.items()):
+            left, top = _LEFT + (place % fit) * _ENTRY, height + 12 + 16 * (place // fit)
+            parts.append("\n".join(_entry(name, colour, left, top, "")) + "\n")
+        height += 12 + 16 * -(-len(colours) // fit)
+    return _document("".join(parts), width, height)
 
 
 def _document(body: str, width: float, height: float) -> str:
@@ -72,17 +83,19 @@ class _Axis(NamedTuple):
         return [float(k * step) + 0.0 for k in np.arange(first, np.floor(self.high / step + 1e-9) + 1)]
 
 
-def _panel(series: Sequence[Series], title: str, x: str, y: str) -> str:
+def _panel(series: Sequence[Series], title: str, x: str, y: str, shared: dict[str, str] | None = None) -> str:
     across = _axis(series, 0, _LEFT, WIDTH - _LEFT - _RIGHT)
     up = _axis(series, 2, HEIGHT - _BOTTOM, -(HEIGHT - _TOP - _BOTTOM))
     out = [f'<text x="{_LEFT:g}" y="18" font-weight="bold">{escape(title)}</text>']
     out += _frame(across, up, x, y)
-    colours: dict[str, str] = {}
+    colours: dict[str, str] = {} if shared is None else shared
     for one in series:
         # train and test, and a method and its unconstrained start, share a colour
-        colour = colours.setdefault(one.name.split(",")[0], COLOURS[len(colours) % len(COLOURS)])
+        name = one.name if shared is not None else one.name.split(",")[0]
+        colour = colours.setdefault(name, COLOURS[len(colours) % len(COLOURS)])
         out += _series(one, across, up, colour)
-    out += _legend(series, colours)
+    if shared is None:
+        out += _legend(series, colours)
     return "\n".join(out) + "\n"
 
 
@@ -93,7 +106,8 @@ def _axis(series: Sequence[Series], field: int, start: float, length: float) -> 
             values += [mark[field], *(mark[field + 1] or ())]  # type: ignore[misc, list-item]
     low, high = min(values), max(values)
     margin = 0.06 * ((high - low) or max(abs(high), 1e-6))
-    return _Axis(low - margin if low - margin > 0 or field else 0.0, high + margin, start, length)
+    free = field or low < 0  # disparities begin at 0
+    return _Axis(low - margin if low - margin > 0 or free else 0.0, high + margin, start, length)
 
 
 def _frame(across: _Axis, up: _Axis, x: str, y: str) -> list[str]:
@@ -145,7 +159,13 @@ def _legend(series: Sequence[Series], colours: Mapping[str, str]) -> list[str]:
         top = _TOP + 8 + 14 * row
         colour = colours[one.name.split(",")[0]]
         dash = ' stroke-dasharray="5 3"' if one.dashed else ""
-        left = WIDTH - _RIGHT - 190
-        out.append(f'<path d="M{left:g} {top:g}h18" stroke="{colour}" stroke-width="2"{dash}/>')
-        out.append(f'<text x="{left + 24:g}" y="{top + 4:g}">{escape(one.name)}</text>')
+        out += _entry(one.name, colour, WIDTH - _RIGHT - 190, top, dash)
     return out
+
+
+def _entry(name: str, colour: str, left: float, top: float, dash: str) -> list[str]:
+    """Draw one line of a legend."""
+    return [
+        f'<path d="M{left:g} {top:g}h18" stroke="{colour}" stroke-width="2"{dash}/>',
+        f'<text x="{left + 24:g}" y="{top + 4:g}">{escape(name)}</text>',
+    ]

@@ -4,17 +4,12 @@ Adult and credit default, four classifiers each, the sensitive attribute is sex.
 train (1/2), fit (1/4, for the post-processing) and test (1/4). As in the paper the training part of credit default
 is biased: a row with s = y is kept (s = 1 for women, y = 1 for a default), another is dropped with chance 1/2.
 
-    python benchmarks/rto_study.py --splits 10 --cache /tmp/rto --plot docs/images/rto-tradeoff.png
-
-The classifiers are trained once per split; their scores are kept in the cache folder, so that a second run takes
-seconds. The logistic regression's C is 1, not tuned by cross validation as in the paper.
+`papers.py rto.table1` runs it. The classifiers are trained once per split; their scores are kept in the cache folder,
+so that a second run takes seconds. The logistic regression's C is 1, not tuned by cross validation as in the paper.
 """
 
 from __future__ import annotations
 
-import argparse
-import itertools
-import json
 import warnings
 from pathlib import Path
 
@@ -172,101 +167,3 @@ def compare(fit, test, seed):
         "shift-inference": [found["original"], found["shift-inference"]],
     }
     return found, curves, bool(reject.details["reached"])
-
-
-def table(results, splits):
-    print("\nbias and expected accuracy on the test part, mean over the splits (bias / accuracy)")
-    print(f"{'cell':<28}" + "".join(f"{name:>21}" for name in METHODS))
-    wins, worst = 0, np.inf
-    for cell, (found, _, reached, margins) in results.items():
-        shown = [f"{np.mean(found[m], axis=0)[0]:.4f} / {np.mean(found[m], axis=0)[1]:.4f}" for m in METHODS]
-        print(f"{' '.join(cell):<28}" + "".join(f"{text:>21}" for text in shown))
-        gap = np.array(found["rto"])[:, 1] - np.array(found["fairlearn"])[:, 1]
-        error = gap.std(ddof=1) / np.sqrt(splits) if splits > 1 else float("nan")
-        within = np.mean([bias <= margin for (bias, _), margin in zip(found["rto"], margins, strict=True)])
-        print(
-            f"{'':<28}rto - fairlearn: {gap.mean():+.4f} (standard error {error:.4f}), higher in "
-            f"{(gap > 0).sum()} of {splits}; rto within parity in {within:.0%} of splits; "
-            f"reject-option reached parity on the fit part in {np.mean(reached):.0%}"
-        )
-        wins += gap.mean() > 0
-        worst = min(worst, gap.mean())
-    print(
-        f"\nrto is more accurate than fairlearn in {wins} of {len(results)} cells; its worst cell is {worst:+.4f}"
-    )
-
-
-def draw(results, path):
-    import matplotlib as mpl
-
-    mpl.use("agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(len(DATA), len(CLASSIFIERS), figsize=(14, 6.2), layout="constrained")
-    looks = {
-        "rto": ("C0", "o-"),
-        "threshold-optimizer": ("C1", "s-"),
-        "reject-option": ("C2", "^-"),
-        "shift-inference": ("C3", "x--"),
-    }
-    for axis, (cell, (found, curves, _, _)) in zip(axes.ravel(), results.items(), strict=True):
-        original = np.mean(found["original"], axis=0)
-        widest, seen = 1.3 * max(original[0], np.mean(found["shift-inference"], axis=0)[0]), [original[1]]
-        for method, (color, style) in looks.items():
-            points = np.mean(curves[method], axis=0)
-            axis.plot(*points.T, style, color=color, markersize=4, linewidth=1.2, label=method, mfc="none")
-            seen += points[points[:, 0] <= widest, 1].tolist()
-        axis.plot(*original, "k*", markersize=9, label="original")
-        axis.set_xlim(0, widest)
-        axis.set_ylim(min(seen) - 0.003, max(seen) + 0.003)
-        axis.set_title(" ".join(cell).replace("_", " "), fontsize=10)
-        axis.grid(alpha=0.3)
-    for axis in axes[:, 0]:
-        axis.set_ylabel("expected accuracy")
-    for axis in axes[-1]:
-        axis.set_xlabel("bias: difference of rates")
-    axes[0, 0].legend(fontsize=8, loc="lower right")
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=80, metadata={"Software": None})
-    print(f"drawn to {path}")
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--splits", type=int, default=10)
-    parser.add_argument("--first", type=int, default=0, help="seed of the first split")
-    parser.add_argument("--cache", default="build/rto-study", help="folder for the classifiers' scores")
-    parser.add_argument("--plot", help="where to draw the trade-off curves")
-    parser.add_argument("--json", help="where to write the figures")
-    parser.add_argument("--score-only", action="store_true")
-    arguments = parser.parse_args()
-    seeds = range(arguments.first, arguments.first + arguments.splits)
-    for name, seed in itertools.product(DATA, seeds):
-        cached_scores(name, seed, arguments.cache)
-    if arguments.score_only:
-        return
-    results = {}
-    for cell in itertools.product(DATA, CLASSIFIERS):
-        found = {method: [] for method in METHODS}
-        curves, reached, margins = {}, [], []
-        for seed in seeds:
-            scores = cached_scores(cell[0], seed, arguments.cache)
-            fit, test = (rows_of(scores, part, cell[1]) for part in ("fit", "test"))
-            one, lines, ok = compare(fit, test, seed)
-            for method in METHODS:
-                found[method].append(one[method])
-            for method, points in lines.items():
-                curves.setdefault(method, []).append(points)
-            reached.append(ok)
-            margins.append(test.margin())
-        results[cell] = (found, curves, reached, margins)
-    table(results, arguments.splits)
-    if arguments.plot:
-        draw(results, arguments.plot)
-    if arguments.json:
-        text = {" ".join(cell): found for cell, (found, _, _, _) in results.items()}
-        Path(arguments.json).write_text(json.dumps(text, indent=1), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
