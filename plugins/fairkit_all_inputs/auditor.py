@@ -60,7 +60,7 @@ class AllInputsAuditor(Auditor):
 
         self._changing(context)
         if any(column in context.scorer.columns for column in self._changing(context)):
-            opened(context.scorer)
+            opened(context)
 
     def measure(self, batch: Batch, predictions: Predictions, context: AuditContext) -> People:
         """Keep the columns' ranges and some people."""

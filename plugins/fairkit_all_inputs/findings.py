@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import FairkitError, ParameterError
-from fairkit.inputs.problem import CHANCE, FLIP, SCORE, Problem, plain
-from fairkit.inputs.proof import log_of, packed, proof_file, proved, unpacked
-from fairkit.inputs.searching import Answer, Effort, answer
+from fairkit.inputs.networks.problem import NetworkProblem
+from fairkit.inputs.problem import CHANCE, FLIP, SCORE, plain
+from fairkit.inputs.proof import packed, proof_file, unpacked
+from fairkit.inputs.questions import AnyProblem, answer, log_of, proved
+from fairkit.inputs.searching import Answer, Effort
 from fairkit.results.findings import Finding
 from fairkit.support.files import write_atomic
 from fairkit_all_inputs.domains import domains_of
@@ -104,14 +106,18 @@ def findings(
     asked = Asked(told=told, changing=changing, people=people, context=context)
     if not any(column in context.scorer.columns for column in changing):
         return _unused(asked, f"The model does not read {', '.join(changing)}: no input changes its answer.")
-    model = opened(context.scorer)
+    model = opened(context)
     columns = list(context.scorer.columns)
     features = model.sources({name: values[:3] for name, values in people.columns.items()})
     domains, notes = domains_of(people, columns, [c for c in changing if c in columns], features, told)
     problem = model.problem(domains, len(domains) - 1, features)
     if not problem.pairs or not problem.touching:
-        return _unused(
-            asked, f"No tree splits between the values of {', '.join(changing)}: no input changes its answer."
+        part = "No unit has a weight of" if isinstance(problem, NetworkProblem) else "No tree splits between"
+        return _unused(asked, f"{part} the values of {', '.join(changing)}: no input changes its answer.")
+    if told.save_proof and isinstance(problem, NetworkProblem):
+        raise ParameterError(
+            "all-inputs: save_proof writes trees over cells, and this model is a network: its log is in the "
+            "certificate, and `fairkit verify --recompute` checks it; leave save_proof out"
         )
     if problem.points and told.near:
         raise ParameterError("all-inputs: near is understood for trees; leave it out for a linear model")
@@ -140,7 +146,7 @@ def findings(
     if FLIP in kinds:
         context.progress(f"all-inputs: {SHARE}", len(kinds), len(kinds) + 1)
         found.append(_share(asked, problem, notes))
-    if told.save_proof and told.near is None:
+    if told.save_proof and told.near is None and not isinstance(problem, NetworkProblem):
         record = proof_file(problem, logs, claims)
         write_atomic(Path(told.save_proof), json.dumps(record, separators=(",", ":")) + "\n")
     return found
@@ -160,7 +166,7 @@ def _about(domains: Sequence[Any]) -> list[str]:
     return [f"Whole numbers only, as in the data: {', '.join(whole)}."]
 
 
-def _starts(problem: Problem, people: People) -> list[tuple[int, ...]]:
+def _starts(problem: AnyProblem, people: People) -> list[tuple[int, ...]]:
     """Return the people nearest to the threshold, by cells, whose every value lies in the domain."""
     cells = np.stack([block.cells_of(people.columns) for block in problem.blocks], axis=1)
     cells = np.unique(cells[(cells >= 0).all(axis=1)], axis=0)
@@ -175,7 +181,7 @@ def _starts(problem: Problem, people: People) -> list[tuple[int, ...]]:
 
 
 def pair_of(
-    problem: Problem, got: Answer, nearest: Mapping[str, Any] | None = None
+    problem: AnyProblem, got: Answer, nearest: Mapping[str, Any] | None = None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the raw values of a witness, those nearest to somebody where they are given."""
     assert got.pair is not None  # noqa: S101 -- asked for with a witness
@@ -189,12 +195,14 @@ def pair_of(
             for name in block.columns:
                 if nearest is not None and name in nearest:
                     raw[name] = plain(nearest[name][at])
+                elif got.values is not None and name in got.values:
+                    raw[name] = got.values[name]
         sides.append(raw)
     return sides[0], sides[1]
 
 
 def _witness(
-    asked: Asked, problem: Problem, got: Answer, nearest: Mapping[str, Any] | None, *, flip: bool
+    asked: Asked, problem: AnyProblem, got: Answer, nearest: Mapping[str, Any] | None, *, flip: bool
 ) -> dict[str, Any] | None:
     """Run a witness; None where there is none, or where rounding keeps it from flipping."""
     if got.point is None:
@@ -223,7 +231,7 @@ def _of_somebody(asked: Asked, witness: Mapping[str, Any]) -> bool:
 
 def _finding(
     asked: Asked,
-    problem: Problem,
+    problem: AnyProblem,
     kind: int,
     got: Answer,
     notes: Sequence[str],
@@ -249,19 +257,20 @@ def _finding(
     return asked.finding(QUESTIONS[kind], lower, upper, evidence, said), log, got.upper
 
 
-def _interval(problem: Problem, kind: int, got: Answer, *, found: bool) -> tuple[float, float]:
+def _interval(problem: AnyProblem, kind: int, got: Answer, *, found: bool) -> tuple[float, float]:
     """Return bounds that hold for the model as the runtime rounds it."""
+    rounding = problem.rounding if got.rounding is None else got.rounding
     if kind == FLIP:
         if found:
             return 1.0, 1.0
-        return (0.0, 0.0) if got.upper <= -problem.rounding else (0.0, 1.0)
+        return (0.0, 0.0) if got.upper <= -rounding else (0.0, 1.0)
     lower = max(got.lower, 0.0)
     if kind == SCORE:
-        return lower, max(got.upper, 0.0) + 2.0 * problem.rounding
-    return lower, min(1.0, max(got.upper, 0.0) + 0.5 * problem.rounding + 1e-6)
+        return lower, max(got.upper, 0.0) + 2.0 * rounding
+    return lower, min(1.0, max(got.upper, 0.0) + 0.5 * rounding + 1e-6)
 
 
-def _meet(problem: Problem, kind: int, lower: float) -> float:
+def _meet(problem: AnyProblem, kind: int, lower: float) -> float:
     return 2.1 * problem.rounding + 1e-6 * max(1.0, lower) + (2e-5 if kind == CHANCE else 0.0)
 
 
@@ -276,7 +285,7 @@ def _state(asked: Asked, *, decided: bool) -> list[str]:
     ]
 
 
-def _checked(asked: Asked, problem: Problem, kind: int, notes: Sequence[str]) -> Finding | None:
+def _checked(asked: Asked, problem: AnyProblem, kind: int, notes: Sequence[str]) -> Finding | None:
     """Check what a certificate says: run its witness, recompute the bounds of its boxes; None where that fails.
 
     A finding that fails is searched for again, and then differs from what was signed, or repeats it.
@@ -295,7 +304,7 @@ def _checked(asked: Asked, problem: Problem, kind: int, notes: Sequence[str]) ->
     return asked.finding(QUESTIONS[kind], lower, upper, evidence, said)
 
 
-def _confirmed(asked: Asked, problem: Problem, kind: int, evidence: dict[str, Any]) -> tuple[float, float]:
+def _confirmed(asked: Asked, problem: AnyProblem, kind: int, evidence: dict[str, Any]) -> tuple[float, float]:
     """Return the interval that a witness and a log show; the evidence takes what they give now."""
     lower, upper = -math.inf, math.inf
     told = evidence.get("witness")
@@ -312,7 +321,7 @@ def _confirmed(asked: Asked, problem: Problem, kind: int, evidence: dict[str, An
         free = [place for place in range(points.shape[1]) if place != problem.changing]
         if (points < 0).any() or (points[0, free] != points[1, free]).any():
             raise ValueError("the witness leaves the domain, or more than the named columns change")
-        f, g = problem.sums(points)
+        f, g = problem.sums_of(rows, points)
         if kind == FLIP:
             if said.decision is None or said.decision[0] == said.decision[1]:
                 raise ValueError("the witness does not flip")
@@ -325,11 +334,12 @@ def _confirmed(asked: Asked, problem: Problem, kind: int, evidence: dict[str, An
     if upper > evidence["proved"] + tolerance:
         raise ValueError("a box of the log has a larger bound than was signed")
     upper = float(evidence["proved"])
-    answered = Answer(kind=kind, lower=lower, upper=upper, pair=None, point=None)
+    own = 0.0 if isinstance(problem, NetworkProblem) else None  # a network's bounds contain the rounding
+    answered = Answer(kind=kind, lower=lower, upper=upper, pair=None, point=None, rounding=own)
     return _interval(problem, kind, answered, found=False)
 
 
-def _share(asked: Asked, problem: Problem, notes: Sequence[str]) -> Finding:
+def _share(asked: Asked, problem: AnyProblem, notes: Sequence[str]) -> Finding:
     near = asked.told.near or 0.0
     got = shares(problem, asked.people, asked.told, asked.context)
     sampled = len(asked.people.rows) < asked.people.count

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 from fairkit.errors import ModelError
 from fairkit.inputs.linear import LinearModel, read_linear
 from fairkit.inputs.model import TreeModel, read_trees
+from fairkit.inputs.networks.model import NetworkModel, read_network
 from fairkit.onnx.read.scorer import OnnxScorer
 
 if TYPE_CHECKING:
-    from fairkit.models.scorer import Scorer
+    from fairkit.auditors import AuditContext
 
 
-def opened(scorer: Scorer) -> TreeModel | LinearModel:
+def opened(context: AuditContext) -> TreeModel | LinearModel | NetworkModel:
     """Read the model.
 
     Raises
@@ -21,15 +22,20 @@ def opened(scorer: Scorer) -> TreeModel | LinearModel:
     ModelError
         It is no ONNX file, or of a kind that is not bounded.
     """
+    scorer = context.scorer
     if not isinstance(scorer, OnnxScorer):
         raise ModelError(
             f"all-inputs: {scorer.info.name} is no ONNX file, so what is inside is not known; export it to ONNX"
         )
-    found = read_trees(scorer) or read_linear(scorer)
+    found: TreeModel | LinearModel | NetworkModel | None = read_trees(scorer) or read_linear(scorer)
+    if found is None:
+        columns = list(scorer.columns)
+        rows = next(context.dataset.batches(columns, rows=3)).columns(columns)
+        found = read_network(scorer, rows)
     if found is None:
         kinds = sorted({node.op_type for node in scorer.model.proto.graph.node})
         raise ModelError(
             f"all-inputs: {scorer.info.name} is not understood (its nodes are {', '.join(kinds)}); sums of "
-            "trees and linear models are"
+            "trees, linear models and networks are"
         )
     return found

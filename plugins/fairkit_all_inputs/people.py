@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.inputs.problem import FLIP
-from fairkit.inputs.searching import Answer, Effort, answer
+from fairkit.inputs.questions import answer
+from fairkit.inputs.searching import Answer, Effort
 from fairkit.intervals import two_sided
 from fairkit.limits.shares import clopper_pearson
 from fairkit_all_inputs.witness import cells_of
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from fairkit.auditors import AuditContext
     from fairkit.inputs.domain import Block
-    from fairkit.inputs.problem import Problem
+    from fairkit.inputs.questions import AnyProblem
     from fairkit_all_inputs.collect import People, Seen
     from fairkit_all_inputs.parameters import Parameters
 
@@ -61,7 +62,7 @@ class Shares:
         )
 
 
-def shares(problem: Problem, people: People, told: Parameters, context: AuditContext) -> Shares:
+def shares(problem: AnyProblem, people: People, told: Parameters, context: AuditContext) -> Shares:
     """Count the people who can be flipped within `near` of where they are."""
     columns = {name: people.columns[name] for name in context.scorer.columns}
     decided = []
@@ -77,8 +78,8 @@ def shares(problem: Problem, people: People, told: Parameters, context: AuditCon
     undecided, boxes = 0, 0
     if told.near:
         for person in np.flatnonzero(~flips).tolist():
-            costs, _ = costs_near(problem, people, person)
-            got = answer(problem, FLIP, effort=_each(told), costs=costs, near=told.near)
+            costs, values = costs_near(problem, people, person)
+            got = answer(problem, FLIP, effort=_each(told), costs=costs, near=told.near, values=values)
             boxes += got.boxes
             if got.lower > 4.0 * problem.rounding:
                 flips[person] = True
@@ -92,7 +93,7 @@ def _each(told: Parameters) -> Effort:
 
 
 def nearby(
-    problem: Problem, kind: int, people: People, told: Parameters, effort: Effort
+    problem: AnyProblem, kind: int, people: People, told: Parameters, effort: Effort
 ) -> tuple[Answer, Nearest | None]:
     """Bound an objective over the inputs within `near` of any of the people; the witness is near one of them.
 
@@ -107,7 +108,9 @@ def nearby(
     nearest: Nearest | None = None
     for person in range(len(people.rows)):
         costs, values = costs_near(problem, people, person)
-        got = answer(problem, kind, effort=_each(told), costs=costs, near=told.near, floor=lower)
+        got = answer(
+            problem, kind, effort=_each(told), costs=costs, near=told.near, floor=lower, values=values
+        )
         boxes += got.boxes
         upper = max(upper, got.upper)
         if got.point is not None and got.lower > lower:
@@ -128,7 +131,7 @@ def nearby(
 
 
 def costs_near(
-    problem: Problem, people: People, person: int
+    problem: AnyProblem, people: People, person: int
 ) -> tuple[dict[int, NDArray[np.float64]], dict[str, NDArray[Any]]]:
     """Return the squared distance of each cell from somebody, by block, and the nearest raw value of each cell."""
     costs: dict[int, NDArray[np.float64]] = {}

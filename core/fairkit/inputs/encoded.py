@@ -64,6 +64,11 @@ class Encoded:
         """The number of features that are read."""
         raise NotImplementedError
 
+    @property
+    def band(self) -> float:
+        """How far from the threshold float32 may decide either way, as a Softmax may."""
+        return 0.0
+
     def encoding(self) -> Callable[[Columns], NDArray[np.float32]]:
         """Return what makes the features of raw columns, shape [n, d]: the graph itself."""
         feeds = self.scorer.feeds
@@ -155,8 +160,15 @@ class Encoded:
         for values in (said.decision, said.score):
             if values is not None and values[-1] != values[0]:
                 direction = -1 if values[-1] < values[0] else 1
-        for values in (said.score, said.decision):
-            if values is not None and (np.diff(direction * values) < -1e-6).any():
+        threshold = (
+            None if said.decision is None else self._threshold(direction, some, np.asarray(said.decision))
+        )
+        near = direction * sums[1:] - (threshold or 0.0)
+        for values, band in ((said.score, 0.0), (said.decision, self.band)):
+            if (
+                values is not None
+                and (np.diff(direction * values)[(np.abs(near) > band) | (band == 0.0)] < -1e-6).any()
+            ):
                 raise ModelError(
                     f"{self.scorer.info.name}: the score does not keep the order of the sum of the trees"
                 )
@@ -164,9 +176,6 @@ class Encoded:
         if said.score is not None and logistic:
             chance = 0.5 * (1.0 + np.tanh(0.5 * direction * sums))
             logistic = bool(np.abs(said.score - chance).max() < 2e-6)
-        threshold = (
-            None if said.decision is None else self._threshold(direction, some, np.asarray(said.decision))
-        )
         return direction, threshold, logistic
 
     def _threshold(self, direction: int, some: NDArray[np.int64], decided: NDArray[np.float64]) -> float:

@@ -160,6 +160,11 @@ class Problem:
                 waiting += [(int(yes[node]), rows[side]), (int(no[node]), rows[~side])]
         return found
 
+    def sums_of(self, columns: Mapping[str, NDArray[Any]], points: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the sums at raw values whose cells are given, shape [n]."""
+        del columns
+        return self.sums(points)
+
     def raw(self, point: Sequence[int]) -> dict[str, Any]:
         """Return raw values of a point, by column."""
         return {

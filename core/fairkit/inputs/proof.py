@@ -17,7 +17,7 @@ from fairkit.inputs.problem import CHANCE, FLIP, SCORE, Problem
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.inputs.forest import CellTree
+    from fairkit.inputs.forest import CellTree, Layout
     from fairkit.inputs.searching import Answer, Splits
 
 MOST_TEXT = 2_000_000
@@ -31,23 +31,23 @@ A split is a block and the cells of its `yes` side: ``[block, cut]`` for the cel
 for a set; 0 closes a box."""
 
 
-def log_of(problem: Problem, answer: Answer) -> Log:
-    """Return the splits that prove the upper bound of an answer."""
+def log_of(layout: Layout, answer: Answer, *, whole: bool = False) -> Log:
+    """Return the splits that prove the upper bound of an answer; `whole`: only the bound of everything holds."""
     return {
-        f"{first},{second}": _preorder(problem, splits, answer.upper)
+        f"{first},{second}": _preorder(layout, splits, answer.upper, whole=whole)
         for (first, second), splits in answer.splits.items()
     }
 
 
-def _preorder(problem: Problem, splits: Splits, upper: float) -> list[Any]:
-    words = problem.layout.words
+def _preorder(layout: Layout, splits: Splits, upper: float, *, whole: bool) -> list[Any]:
+    words = layout.words
     found: list[Any] = []
     waiting = [0]
     while waiting:
         item = waiting.pop()
         block, key, child = splits.split[item].tolist()
         # of points only the bound of everything holds for the numbers between them
-        if block < 0 or splits.bounds[item] <= upper or (problem.points and item == 0):
+        if block < 0 or splits.bounds[item] <= upper or (whole and item == 0):
             found.append(0)
             continue
         if words[block]:

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -56,6 +56,10 @@ class Answer:
         By pair, the tree of splits of its boxes (see `fairkit.inputs.proof`).
     boxes
         How many boxes were split.
+    rounding
+        What float32 may add to the upper bound; None: as the problem says.
+    values
+        By column that stays, the raw values of the point where a cell alone does not say them.
     """
 
     kind: int
@@ -65,6 +69,8 @@ class Answer:
     point: tuple[int, ...] | None
     splits: Mapping[tuple[int, int], Splits] = field(default_factory=dict)
     boxes: int = 0
+    rounding: float | None = None
+    values: Mapping[str, Any] | None = None
 
 
 @dataclass(eq=False)

@@ -48,11 +48,14 @@ class Tail:
         The node whose sum is replaced, or the tensor that holds it.
     negative
         Whether a weight of the replaced node is negative: onnxruntime reads a binary classifier by that.
+    columns
+        Of a tensor: 1, or 2 whose difference is the sum.
     """
 
     scorer: OnnxScorer
     cut: onnx.NodeProto | str
     negative: bool = False
+    columns: int = 1
     _opened: dict[str, Any] = field(default_factory=dict)
 
     def __call__(self, sums: NDArray[np.float64]) -> Predictions:
@@ -74,7 +77,8 @@ class Tail:
         if isinstance(self.cut, str):
             if "file" not in self._opened:
                 self._opened["file"] = self._open(self._after(self.cut))
-            feeds = {self.cut: rows.reshape(-1, 1)}
+            one = rows.reshape(-1, 1)
+            feeds = {self.cut: one if self.columns == 1 else np.hstack([-0.5 * one, 0.5 * one])}
             return reading.read(self._opened["file"].run(feeds, reading.wanted))
         proto = self._after(*self.cut.output)
         if self.cut.op_type == "LinearClassifier":
@@ -103,7 +107,7 @@ class Tail:
         del proto.graph.output[:]
         proto.graph.output.extend(outputs)
         name = cut[0] if isinstance(self.cut, str) else PROBE
-        one = onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [None, 1])
+        one = onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [None, self.columns])
         proto.graph.input.append(one)
         return proto
 

@@ -11,7 +11,8 @@ import pytest
 from fairkit.errors import DataError
 from fairkit.inputs.domain import Block
 from fairkit.inputs.problem import CHANCE, FLIP, SCORE, Problem
-from fairkit.inputs.proof import log_of, packed, proved, unpacked
+from fairkit.inputs.proof import packed, proved, unpacked
+from fairkit.inputs.questions import log_of
 from fairkit.inputs.searching import Effort, answer
 
 SIZES, ORDERED = (5, 4, 7, 3, 66), (True, False, True, False, False)

@@ -1,0 +1,1 @@
+"""Networks: bounds over boxes of inputs by linear relaxation, and a search that splits boxes."""

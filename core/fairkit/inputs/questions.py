@@ -1,0 +1,61 @@
+"""The questions, whatever the model is: sums of trees, sums of columns, or networks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fairkit.inputs import proof, searching
+from fairkit.inputs.networks.problem import NetworkProblem
+from fairkit.inputs.networks.proof import proved_network
+from fairkit.inputs.networks.searching import answer_network
+from fairkit.inputs.problem import Problem
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from fairkit.inputs.searching import Answer, Effort
+
+AnyProblem = Problem | NetworkProblem
+
+
+def answer(
+    problem: AnyProblem,
+    kind: int,
+    *,
+    effort: Effort | None = None,
+    starts: Sequence[Sequence[int]] = (),
+    costs: Mapping[int, NDArray[np.float64]] | None = None,
+    near: float = math.inf,
+    floor: float = -math.inf,
+    values: Mapping[str, NDArray[Any]] | None = None,
+) -> Answer:
+    """Bound the largest value of an objective (see `fairkit.inputs.searching.answer`).
+
+    `values` has by column the raw value of each cell that a witness near somebody would have.
+    """
+    if isinstance(problem, NetworkProblem):
+        return answer_network(
+            problem, kind, effort=effort, starts=starts, costs=costs, near=near, floor=floor, values=values
+        )
+    return searching.answer(problem, kind, effort=effort, starts=starts, costs=costs, near=near, floor=floor)
+
+
+def proved(problem: AnyProblem, kind: int, log: proof.Log) -> float:
+    """Return the upper bound that a log proves, over all pairs; of a network with rounding.
+
+    Raises
+    ------
+    DataError
+        It does not cover every pair and every input.
+    """
+    if isinstance(problem, NetworkProblem):
+        return proved_network(problem, kind, log)
+    return proof.proved(problem, kind, log)
+
+
+def log_of(problem: AnyProblem, answered: Answer) -> proof.Log:
+    """Return the splits that prove the upper bound of an answer."""
+    return proof.log_of(problem.layout, answered, whole=problem.points)
