@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from fairkit.plugins.headlines import headlines
 
 if TYPE_CHECKING:
+    from fairkit.plugins.headlines import Headlines
     from fairkit.results.findings import Finding
     from fairkit.results.report import Report
 
@@ -15,13 +16,13 @@ Kind = Literal["difference", "ratio", "level"]
 _KINDS: tuple[Kind, ...] = ("difference", "ratio", "level")
 
 
-def disparities(report: Report) -> list[Finding]:
+def disparities(report: Report, shown: Headlines | None = None) -> list[Finding]:
     """Return the disparities between groups that are shown first, none of them twice under two names.
 
     What the policy is about is always among them. Differences come before ratios, each the farthest from parity first:
-    the two have no common scale.
+    the two have no common scale. `shown` is what the installed metrics declare, for many reports at once.
     """
-    shown = headlines()
+    shown = shown or headlines()
     chosen = [
         finding
         for finding in report.findings
@@ -65,9 +66,9 @@ def _far_first(finding: Finding) -> tuple[int, float]:
     return _KINDS.index(kind_of(finding)), -parity_distance(finding)
 
 
-def performance(report: Report) -> list[Finding]:
+def performance(report: Report, shown: Headlines | None = None) -> list[Finding]:
     """Return the numbers over all rows that people look at first, then those that the policy is about."""
-    first = [*headlines().performance(), "selection_rate", "mean_prediction"]
+    first = [*(shown or headlines()).performance(), "selection_rate", "mean_prediction"]
     asked = {rule.metric for rule in report.policy}
     found = [
         finding

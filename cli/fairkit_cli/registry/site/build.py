@@ -66,7 +66,7 @@ def build(
     seen = gather(registry, remembered)
     scratch = output.with_name(f".{output.name}.{secrets.token_hex(6)}")
     try:
-        count = _write(scratch, seen, title=title, url=url, checkpoint=checkpoint)
+        count = _write(registry, scratch, seen, title=title, url=url, checkpoint=checkpoint)
         _take_place(scratch, output)
     except OSError as error:
         raise FairkitError(explain(error, "cannot write the site to", output)) from None
@@ -94,10 +94,12 @@ def check(output: Path) -> None:
         )
 
 
-def _write(folder: Path, seen: Seen, *, title: str, url: str, checkpoint: bytes | None) -> int:
+def _write(
+    registry: Registry, folder: Path, seen: Seen, *, title: str, url: str, checkpoint: bytes | None
+) -> int:
     count = 0
     made: set[Path] = set()
-    for name, content in _files(seen, title=title, url=url, checkpoint=checkpoint):
+    for name, content in _files(registry, seen, title=title, url=url, checkpoint=checkpoint):
         path = folder / name
         if path.parent not in made:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -108,7 +110,7 @@ def _write(folder: Path, seen: Seen, *, title: str, url: str, checkpoint: bytes 
 
 
 def _files(
-    seen: Seen, *, title: str, url: str, checkpoint: bytes | None
+    registry: Registry, seen: Seen, *, title: str, url: str, checkpoint: bytes | None
 ) -> Iterator[tuple[str, str | bytes]]:
     shared = files("fairkit_cli.html")
     yield MARK, "This folder was written by `fairkit registry site`, which replaces it whole.\n"
@@ -122,8 +124,8 @@ def _files(
     parents = {one.version.reference: one.version.parent for model in seen.models for one in model.versions}
     for model in seen.models:
         yield from _model_files(model, parents)
-    for digest, raw in seen.certificates.items():
-        yield f"certificates/{digest}.json", raw
+    for digest in seen.certificates:  # read again: all of them at once may be large
+        yield f"certificates/{digest}.json", registry.certificate(digest)
 
 
 def _model_files(model: SeenModel, parents: dict[str, str | None]) -> Iterator[tuple[str, str]]:

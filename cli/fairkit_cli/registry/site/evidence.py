@@ -11,6 +11,7 @@ from fairkit_cli.text.ranking import disparities, performance
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from fairkit.plugins.headlines import Headlines
     from fairkit.results.report import Report
     from fairkit_registry.evidence.certificate import Certificate
     from fairkit_registry.evidence.keys import PublicKey
@@ -57,8 +58,10 @@ class Evidence:
         return [self.digest, self.holds, self.why, dict(self.told)]
 
 
-def look(raw: bytes, digest: str, model: str, trusted: Sequence[PublicKey], known: Revocations) -> Evidence:
-    """Check a certificate about a model, and take from it what a page shows."""
+def look(
+    raw: bytes, digest: str, model: str, trusted: Sequence[PublicKey], known: Revocations, declared: Headlines
+) -> Evidence:
+    """Check a certificate about a model, and take from it what a page shows; `declared` says what comes first."""
     from fairkit_registry.errors import CertificateError, VerificationError
     from fairkit_registry.evidence import certificate as certificates
 
@@ -78,12 +81,12 @@ def look(raw: bytes, digest: str, model: str, trusted: Sequence[PublicKey], know
                 return Evidence(digest=digest, holds=False, why=why, told={})
         except CertificateError:
             return Evidence(digest=digest, holds=False, why=why, told={})
-    return Evidence(digest=digest, holds=holds, why=why, told=_told(found))
+    return Evidence(digest=digest, holds=holds, why=why, told=_told(found, declared))
 
 
-def _told(found: Certificate) -> dict[str, Any]:
+def _told(found: Certificate, declared: Headlines) -> dict[str, Any]:
     report = found.report
-    shown = [*performance(report), *disparities(report)]
+    shown = [*performance(report, declared), *disparities(report, declared)]
     return {
         "verdict": report.verdict,
         "audited": f"{found.audited_at:%Y-%m-%d %H:%M}",

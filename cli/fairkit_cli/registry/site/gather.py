@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fairkit.plugins.headlines import headlines
 from fairkit_cli.registry.site.evidence import Evidence, look
 from fairkit_registry.jsonio import fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping, Sequence
 
+    from fairkit.plugins.headlines import Headlines
     from fairkit_registry.evidence.keys import PublicKey
     from fairkit_registry.evidence.revoked import Revocations
     from fairkit_registry.store.events import Event
@@ -58,11 +60,11 @@ class SeenModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """A registry: its models, its events and certificates, the newest first."""
+    """A registry: its models, its events, the newest first, and the digests of the certificates that are whole."""
 
     models: tuple[SeenModel, ...]
     events: tuple[Event, ...]
-    certificates: Mapping[str, bytes] = field(repr=False)
+    certificates: tuple[str, ...]
 
 
 def gather(registry: Registry, remembered: MutableMapping[str, list[Any]]) -> Seen:
@@ -86,16 +88,26 @@ def gather(registry: Registry, remembered: MutableMapping[str, list[Any]]) -> Se
     for version in (one for versions in listed.values() for one in versions):
         if version.parent is not None:
             children.setdefault(version.parent, []).append(version.reference)
-    raws: dict[str, bytes] = {}
+    whole: dict[str, None] = {}
     fresh: Remembered = {}
-    events = registry.log()
+    events, declared = registry.log(), headlines()
     models = [
-        _model(registry, name, versions, events, children, raws=raws, remembered=remembered, fresh=fresh)
+        _model(
+            registry,
+            name,
+            versions,
+            events,
+            children,
+            whole=whole,
+            remembered=remembered,
+            fresh=fresh,
+            declared=declared,
+        )
         for name, versions in listed.items()
     ]
     remembered.clear()
     remembered.update(fresh)
-    return Seen(models=tuple(models), events=tuple(events), certificates=raws)
+    return Seen(models=tuple(models), events=tuple(events), certificates=tuple(whole))
 
 
 def _model(
@@ -143,23 +155,25 @@ def _evidence(
     known: Revocations,
     basis: str,
     *,
-    raws: dict[str, bytes],
+    whole: dict[str, None],
     remembered: Mapping[str, list[Any]],
     fresh: Remembered,
+    declared: Headlines,
 ) -> tuple[Evidence, ...]:
     from fairkit_registry.errors import RegistryError
 
     found = []
     for digest in version.certificates:
         try:
-            raws[digest] = raw = registry.certificate(digest)
+            raw = registry.certificate(digest)
         except RegistryError as error:
             found.append(Evidence(digest=digest, holds=False, why=str(error), told={}))
             continue
+        whole[digest] = None
         key = f"{digest} {version.model} {basis}"
         said = remembered.get(key)
         one = (
-            look(raw, digest, version.model, trusted, known)
+            look(raw, digest, version.model, trusted, known, declared)
             if said is None
             else Evidence(digest=said[0], holds=said[1], why=said[2], told=said[3])
         )
