@@ -21,6 +21,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from registry_scale import model
+
 from fairkit_registry.exchange import pushing, remote
 from fairkit_registry.oci.address import parse
 from fairkit_registry.store.registry import Registry
@@ -53,23 +55,6 @@ def show(name: str, spent: list[tuple[float, float]]) -> float:
     wall, cpu = (statistics.median(one[part] for one in spent) for part in (0, 1))
     print(f"{name:<46} wall {wall:7.2f} s   processor {cpu:6.2f} s")
     return wall
-
-
-def model(path: Path, size: int, number: int) -> Path:
-    """Write an ONNX file of about so many bytes."""
-    import numpy as np
-    from onnx import TensorProto, helper, numpy_helper
-
-    weights = np.random.default_rng(number).normal(size=size // 4).astype(np.float32)
-    graph = helper.make_graph(
-        [helper.make_node("Mul", ["x", "w"], ["y"])],
-        "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [len(weights)])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [len(weights)])],
-        [numpy_helper.from_array(weights, "w")],
-    )
-    path.write_bytes(helper.make_model(graph).SerializeToString())
-    return path
 
 
 def push(folder: Path, host: str, size: int) -> None:
