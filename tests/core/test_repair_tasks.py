@@ -182,6 +182,44 @@ def test_what_no_method_can_do_is_refused_before_training(make, rule, asked, err
         fairkit.repair(make(60, 1), [rule], **asked)
 
 
+def changed(name, value, rows, make_table=people):
+    """A table whose first rows have another value in a text column."""
+    table = make_table(900, 3)
+    values = np.array(table[name].to_pylist(), dtype=object)
+    values[:rows] = value
+    return table.set_column(table.column_names.index(name), name, pa.array(values.tolist(), type=pa.string()))
+
+
+def test_a_class_that_folds_would_lack_and_a_group_that_only_the_test_has_are_said_before_training():
+    rare = fairkit.load_data(changed("job", "pilot", 3), label="job", sensitive="sex", drop=["pay"])
+    with pytest.raises(DataError, match="'pilot' has 3 training rows"):
+        fairkit.repair(rare, [PARITY], test=jobs(900, 4))
+    other = fairkit.load_data(changed("sex", "x", 40), label="pay", sensitive="sex", drop=["job"])
+    with pytest.raises(PowerError, match=r"groups that no training row has: x \(40 rows\)"):
+        fairkit.repair(
+            pays(900, 1), [Rule("statistical_parity_ks", "sex", max=0.3)], test=other, learner="linear"
+        )
+    with pytest.raises(PowerError, match=r"groups that no training row has: trans \(60 rows\)"):
+        fairkit.repair(loans_of(None), [PARITY], test=loans_of("trans"), learner="logistic")
+    with pytest.raises(ParameterError, match="there is no learner 'nolearn'"):
+        fairkit.repair(openings(100, 1), [EXPOSURE], learner="nolearn")
+
+
+def loans_of(value):
+    table = changed("sex", value, 60, loans_table) if value else loans_table(900, 1)
+    roles = {"label": "decision", "favorable": "approved", "sensitive": "sex", "drop": ["would_repay"]}
+    return fairkit.load_data(table, **roles)
+
+
+def test_rows_without_a_group_are_said_where_they_may_turn_the_verdict():
+    few = fairkit.load_data(changed("sex", None, 40), label="pay", sensitive="sex", drop=["job"])
+    result = fairkit.repair(
+        pays(900, 1), [Rule("statistical_parity_ks", "sex", max=0.3)], test=few, learner="linear", threads=1,
+        methods=["barycenter"],
+    )  # fmt: skip
+    assert any("40 of 900 test rows have no value of sex" in note for note in result.notes)
+
+
 def test_deterministic_and_blind_are_not_ignored_in_other_tasks():
     with pytest.raises(ParameterError, match="no alternative"):
         fairkit.repair(

@@ -133,15 +133,9 @@ class ByAudits:
     def predict(
         self, said: Array, rng: np.random.Generator, draws: int | None = None, *, known: bool = False
     ) -> Prediction:
-        """Predict the verdict; see `fairkit.repairing.chance.predict`.
+        """Predict the verdict from values or scores, shape [n], or probabilities of the classes, shape [n, K].
 
-        Parameters
-        ----------
-        said
-            What models that did not see the row say of it: a value or score, shape [n], or probabilities of the
-            classes, shape [n, K].
-        rng, draws, known
-            As there.
+        See `fairkit.repairing.chance.predict` for the other arguments.
         """
         # the largest of many differences grows with noise, and the calibration rows have theirs in it already
         distances = any(rule.metric.startswith("statistical_parity") for rule in self.rules)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fairkit.errors import DataError
 from fairkit.learners import fit_learner
 from fairkit.mitigation.split import strata_of
 
@@ -54,8 +55,23 @@ def out_of_folds(
         found = [said(model.predict(held.columns), table.task) for model in fit(table.take(~inside))]
         whole = whole or [np.empty((len(table), *one.shape[1:])) for one in found]
         for target, own in zip(whole, found, strict=True):
-            target[inside] = own
+            _put(target, inside, own, table)
     return whole
+
+
+def _put(target: Array, inside: NDArray[np.bool_], own: Array, table: Table) -> None:
+    """Write a fold's scores; refuse those of a model that did not see all classes.
+
+    Raises
+    ------
+    DataError
+        There are not as many columns as in other folds.
+    """
+    if own.shape[1:] != target.shape[1:]:
+        raise DataError(
+            f"{table.name}: a class has so few rows that training rows of a fold lack it; merge classes, or add rows"
+        )
+    target[inside] = own
 
 
 def said(found: Prediction, task: Task) -> Array:
@@ -78,5 +94,5 @@ def learner_scores(table: Table, fold: NDArray[np.int64], learner: str, run: Run
         for place, values in enumerate((own.score, said(own, table.task))):
             if len(found) <= place:
                 found.append(np.empty((len(table), *values.shape[1:])))
-            found[place][inside] = values
+            _put(found[place], inside, values, table)
     return found[0].astype(np.float32).astype(np.float64), found[1]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.data.table import Table
-from fairkit.errors import DataError, ParameterError, PowerError
+from fairkit.errors import DataError, ParameterError
 from fairkit.fitted import FittedModel, Prediction
 from fairkit.learners import check_target, fit_learner
 from fairkit.mitigation.learned import BEFORE
@@ -26,7 +26,6 @@ from fairkit.repairing.chance import ByRates, Limited
 from fairkit.repairing.evaluate import Bench, restricted, without_sensitive
 from fairkit.repairing.folds import FOLDS, folds_of, learner_scores, said
 from fairkit.repairing.leaks import check_leak
-from fairkit.repairing.power import power_by_audits, power_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,13 +40,10 @@ if TYPE_CHECKING:
     from fairkit.repairing.chance import Wanted
     from fairkit.repairing.searching import Clock
     from fairkit.results.policy import Rule
-    from fairkit.results.searches import Power
 
     Array = NDArray[np.float64]
 
-ENOUGH = 0.5
-"""The least power to go on with."""
-_PILOT = 6_000
+_LEAST_OF_CLASS = 4 * FOLDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +58,14 @@ class Prepared:
         The test rows.
     forecast
         Predicts verdicts on them.
+    unseen
+        Groups of test rows that no training row has, with their sizes.
     """
 
     table: Table
     test: Dataset
     forecast: ByRates | ByAudits
+    unseen: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +103,7 @@ def prepare(
 ) -> Prepared:
     """Read the rows, and say what verdicts on the test rows are predicted by."""
     table, held, train, test_data = _read(engine, data, test, holdout, seed, blind=blind)
+    _check_classes(table)
     splits = list(dict.fromkeys(one.split for one in limits if one.split is not None))
     table = restricted(table, splits)
     planned = _planned(table, held, splits)
@@ -114,7 +114,7 @@ def prepare(
     else:
         queries = 0 if held.queries is None else int(held.queries.max()) + 1
         forecast = ByAudits.of(train, table, planned, rules, queries, confidence)
-    return Prepared(table=table, test=test_data, forecast=forecast)
+    return Prepared(table=table, test=test_data, forecast=forecast, unseen=_unseen(table, held, splits))
 
 
 def _read(
@@ -147,6 +147,34 @@ def _planned(table: Table, held: Table, splits: list[str]) -> Planned:
     return Planned.of(groups, table.target, table.weights, codes, len(held))
 
 
+def _check_classes(table: Table) -> None:
+    """Refuse classes that a fold's training rows may lack.
+
+    Raises
+    ------
+    DataError
+        A class has too few rows.
+    """
+    if table.task != "multiclass":
+        return
+    sizes = np.bincount(table.target.astype(np.int64), minlength=len(table.classes))
+    if sizes.min() < _LEAST_OF_CLASS:
+        raise DataError(
+            f"{table.name}: the class {table.classes[int(sizes.argmin())]!r} has {int(sizes.min())} training rows, and "
+            f"a search needs {_LEAST_OF_CLASS} for scores outside training; merge classes, or add rows"
+        )
+
+
+def _unseen(table: Table, held: Table, splits: Sequence[str]) -> tuple[str, ...]:
+    found = []
+    for split in splits:
+        groups = held.groups[split]
+        for name, size in zip(groups.names, groups.sizes().tolist(), strict=True):
+            if size and name not in table.groups[split].names:
+                found.append(f"{name} ({size} rows)")
+    return tuple(found)
+
+
 def check_base(base: OnnxModel | None, table: Table, *, blind: bool) -> None:
     """Refuse a given model that reads the group where none may.
 
@@ -164,75 +192,6 @@ def check_base(base: OnnxModel | None, table: Table, *, blind: bool) -> None:
             f"the given model reads {', '.join(map(repr, read))}, so that it cannot decide without the group: "
             "leave out `blind`, or give another `model`"
         )
-
-
-def check_power(prepared: Prepared, base: OnnxModel | None, run: Run, *, anyway: bool) -> Power:
-    """Return what the test rows can show, from a pilot on a few rows; refuse where that is not enough.
-
-    Raises
-    ------
-    PowerError
-        A model without any disparity would pass with a chance below `ENOUGH`, and `anyway` is not set.
-    """
-    forecast, table = prepared.forecast, prepared.table
-    if isinstance(forecast, ByRates):
-        decisions = _pilot(table, run) if base is None else base_scores(base, table) >= 0.5
-        power = power_of(
-            forecast.planned, decisions.astype(np.float64), forecast.limits, run.seed, enough=ENOUGH
-        )
-    else:
-        power = power_by_audits(*_audited_pilot(forecast, table, run), run.seed, enough=ENOUGH)
-    if power.chance >= ENOUGH or anyway:
-        return power
-    what = "queries" if table.task == "ranking" else "rows"
-    if power.small:
-        raise PowerError(
-            f"no verdict can come out: among the test rows, {', '.join(power.small)} have fewer than 30 rows. "
-            "Merge groups, give more rows in `test`, or go on with `anyway`"
-        )
-    more = (
-        "no number of rows changes that"
-        if power.needed is None
-        else f"about {power.needed:,} test {what} would give it 90 %"
-    )
-    raise PowerError(
-        f"{power.rows:,} test {what} cannot decide this policy: a model without any disparity would pass with a "
-        f"chance of {power.chance:.2f} only; {more}. Give more rows in `test`, a larger `holdout`, a wider limit, "
-        "or go on with `anyway`"
-    )
-
-
-def _some_rows(table: Table, run: Run) -> NDArray[np.int64]:
-    rows = np.arange(len(table))
-    if len(table) > _PILOT:
-        rows = np.sort(np.random.default_rng([run.seed, 3]).choice(len(table), _PILOT, replace=False))
-    return rows
-
-
-def _pilot(table: Table, run: Run) -> Array:
-    """Return decisions whose rates are those of a quick model on a few rows."""
-    part = table.take(_some_rows(table, run))
-    quiet = dataclasses.replace(run, progress=no_progress)
-    try:
-        _, decided = learner_scores(part, folds_of(part, 2, run.seed), learner_of(run), quiet)
-    except DataError:
-        decided = part.target  # one outcome only in a half: nobody knows better
-    decisions = np.empty(len(table))
-    for outcome in (0.0, 1.0):
-        own, seen = table.target == outcome, part.target == outcome
-        decisions[own] = decided[seen].mean() if seen.any() else outcome
-    return decisions
-
-
-def _audited_pilot(forecast: ByAudits, table: Table, run: Run) -> tuple[ByAudits, Array]:
-    """Return the forecast from a few of the rows, and what a quick model says of them; of rankings nothing."""
-    if table.task == "ranking":
-        return forecast, np.zeros(len(table))
-    keep = np.zeros(len(table), dtype=bool)
-    keep[_some_rows(table, run)] = True
-    some = forecast.some(keep)
-    quiet = dataclasses.replace(run, progress=no_progress)
-    return some, learner_scores(some.table, folds_of(some.table, 2, run.seed), learner_of(run), quiet)[1]
 
 
 def learner_of(run: Run) -> str:

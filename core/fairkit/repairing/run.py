@@ -26,7 +26,15 @@ from fairkit.repairing.audits import PERFORMANCE, ByAudits
 from fairkit.repairing.candidates import candidates
 from fairkit.repairing.chance import limits_of, wanted_of
 from fairkit.repairing.evaluate import run_of
-from fairkit.repairing.preparing import GivenModel, check_base, check_power, make_bench, prepare
+from fairkit.repairing.notes import notes_of
+from fairkit.repairing.pilots import check_power
+from fairkit.repairing.preparing import (
+    GivenModel,
+    check_base,
+    learner_of,
+    make_bench,
+    prepare,
+)
 from fairkit.repairing.refining import confirm
 from fairkit.repairing.searching import Asked, Clock, search
 from fairkit.results.searches import Search
@@ -41,7 +49,6 @@ if TYPE_CHECKING:
     from fairkit.repairing.chance import Limited, Wanted
     from fairkit.repairing.evaluate import Bench
     from fairkit.results.policy import Rule
-    from fairkit.results.searches import Alternative
 
 SURE, BUDGET = 0.95, 5.0
 """The chance of passing that is asked for; minutes."""
@@ -150,6 +157,7 @@ def repair(
     _check_methods(candidates(limits, methods, fixed, 0.5, task)[0], policy, data, task)
     begun = time.monotonic()
     run = Run(seed=seed, threads=threads, learner=learner, progress=progress)
+    learner_of(run)
     with opened(None, None) as engine:
         ready = prepare(engine, data, test, holdout, seed, limits, policy, confidence, blind=blind)
         table, forecast = ready.table, ready.forecast
@@ -273,44 +281,7 @@ def _finished(
         table=bench.table,
         test=test,
         compared=test,
-        notes=_notes(told, given=given),
+        notes=notes_of(told, test, given=given),
     )
     result = measured(engine, learned, method, told.rules, confidence, run)
     return dataclasses.replace(result, search=told)
-
-
-def _notes(told: Search, *, given: bool) -> tuple[str, ...]:
-    notes = []
-    if not told.reached:
-        notes.append(
-            f"No alternative reaches the chance {told.sure:g}: the surest one was picked, and it passes with a "
-            f"predicted chance of {told.choice.chance:.2f} only."
-        )
-    if told.deterministic:
-        notes += _cost_of_determinism(told)
-    if given:
-        notes.append(
-            "Chances are predicted from the given model's scores of the training rows; if it learned from these "
-            "rows, they are too good."
-        )
-    if told.looks > 1:
-        notes.append(
-            f"This is look {told.looks} at the same test rows for this file. Each look that is judged by itself is "
-            "another chance to pass wrongly; fresh test rows mend that."
-        )
-    return tuple(notes)
-
-
-def _cost_of_determinism(told: Search) -> list[str]:
-    drawn: list[Alternative] = [
-        one for one in told.alternatives
-        if one.randomized and one.status == "left out" and (one.chance or 0.0) >= told.sure
-    ]  # fmt: skip
-    if not drawn:
-        return []
-    best = max(drawn, key=lambda one: one.accuracy or 0.0)
-    loss = (best.accuracy or 0.0) - (told.choice.accuracy or 0.0)
-    return [
-        f"Without decisions drawn by chance the predicted {told.performance} is {abs(loss):.4f} "
-        f"{'lower' if loss > 0 else 'higher'} than with them ({best.name})."
-    ]
