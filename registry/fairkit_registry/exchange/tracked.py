@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -157,6 +158,11 @@ def fetched(uri: str, folder: Path, *, server: str | None = None) -> Tracked:
         from mlflow.exceptions import MlflowException
     except ImportError:
         raise MissingExtraError("mlflow-skinny", "mlflow") from None
+    told = bool(mlflow.is_tracking_uri_set())  # type: ignore[no-untyped-call]
+    if server is None and not told and not os.environ.get("MLFLOW_REGISTRY_URI"):
+        raise RegistryError(  # MLflow itself would begin an empty database in the working folder
+            f"which MLflow server keeps {visible(uri)}? Name it with --tracking-uri, or set MLFLOW_TRACKING_URI"
+        )
     where = server or mlflow.get_registry_uri()
     try:
         client = mlflow.MlflowClient(tracking_uri=server, registry_uri=server)
@@ -224,4 +230,6 @@ def _graphs(graph: Any) -> Iterator[Any]:
 def _shown(address: str) -> str:
     """Return an address without a name and password in it."""
     parts = urlsplit(str(address))
+    if "@" not in parts.netloc:
+        return visible(str(address))
     return visible(urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])))

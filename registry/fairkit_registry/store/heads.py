@@ -252,7 +252,7 @@ def _content(path: Path) -> bytes | None:
     except (OSError, ValueError) as error:
         raise UnreadableError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
     if len(raw) > LARGEST:
-        raise RegistryError(f"{path} is too large to be a registry head")
+        raise RegistryError(f"{path} is too large to be a registry head, a checkpoint or a proof")
     return raw
 
 
@@ -271,5 +271,5 @@ def _fetched(url: str) -> bytes:
     except (URLError, OSError, ValueError) as error:
         raise RegistryError(f"the witness {url} cannot be read: {getattr(error, 'reason', error)}") from None
     if len(raw) > LARGEST:
-        raise RegistryError(f"{url} is too large to be a registry head")
+        raise RegistryError(f"{url} is too large to be a registry head, a checkpoint or a proof")
     return raw
