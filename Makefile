@@ -9,7 +9,7 @@ OLDEST_TESTS := tests/core/test_reports_and_policy.py tests/core/test_bad_input.
     tests/core/test_mergeable_totals.py tests/core/test_group_closed_forms.py tests/core/onnx/test_export.py \
     tests/cli/test_audit_command.py
 
-.PHONY: oldest demo test lint types bench bench-compare docs clean
+.PHONY: oldest demo test lint types bench bench-compare docs site clean
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -51,6 +51,10 @@ bench-compare: $(READY)
 
 docs: $(READY)
 	$(BIN)/python docs/make.py
+
+# the documentation site in build/site/html: no network, no warning, no broken link
+site: $(READY)
+	$(BIN)/python docs/site/build.py
 
 clean:
 	rm -rf $(VENV) $(OLDEST) build dist .pytest_cache .mypy_cache .ruff_cache

@@ -27,6 +27,7 @@ LONGEST = (
     "distributed/test_training.py",
     "testing/test_new_project.py",
     "cli/test_registry_story.py",
+    "test_site.py",
     "test_tutorial.py",
     "core/test_estimators.py",
 )
