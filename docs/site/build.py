@@ -89,8 +89,9 @@ def stage(source: Path) -> None:
         ignore=shutil.ignore_patterns("__pycache__"),
     )
     (source / "index.md").rename(source / "contents.md")
-    for name in ("conf.py", "pictures.py", "index.md"):
+    for name in ("conf.py", "pictures.py"):
         shutil.copy(SITE / name, source / name)
+    shutil.copy(SITE / "first_page.myst", source / "index.md")
     (source / "_static").mkdir()
     shutil.copy(SITE / "site.css", source / "_static")
     for name in ("CHANGELOG.md", "CONTRIBUTING.md"):
