@@ -10,7 +10,7 @@ import fair_regression_frontiers as frontiers
 import numpy as np
 from fair_regression_data import load
 from frontier_drawing import Mark, Series, panels
-from papers_kit import Exhibit, Table, read
+from papers_kit import Exhibit, Table, find
 
 from fairkit.mitigators import Run
 from fairkit.mitigators import Table as Rows
@@ -48,7 +48,7 @@ ORACLES = {
 def compute(method: str, number: int, rows: int | None) -> dict[str, Any]:
     """Train every method on one split of one data set."""
     name, own = SETS[method]
-    read(FILES[name])
+    find(FILES[name])
     wanted = min(own or rows or 10**9, rows or 10**9)
     problem = load(name, number, None if wanted == 10**9 else wanted)
     levels, found = list(LEVELS), []
@@ -185,7 +185,7 @@ def oracle_time(method: str, number: int, rows: int | None) -> dict[str, float]:
     """Return the CPU seconds of one call of an oracle, in a run on law school (LR: on Adult)."""
     oracle, learner = ORACLES[method]
     name = "adult" if oracle == "loss" else "law school"
-    read(FILES[name])
+    find(FILES[name])
     problem = load(name, number, 2 * (rows or 1_000))  # half of them train
     values = {
         "tolerance": [0.05],

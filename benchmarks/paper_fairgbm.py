@@ -11,7 +11,7 @@ import paper_fairgbm_parity as parity
 from fairgbm_common import load, split
 from frontier_drawing import Mark, Series, panels
 from paper_fairgbm_rivals import grid_search, one_multiplier
-from papers_kit import Exhibit, Table, moment
+from papers_kit import Exhibit, Table, find, moment
 
 from fairkit.mitigation.choose import find_mitigator
 from fairkit.mitigators import Run
@@ -45,6 +45,7 @@ def draw(seed: int) -> dict[str, Any]:
 @functools.lru_cache(maxsize=1)
 def parts(rows: int | None):
     """Return training, validation and test rows of ACSIncome: 60, 20 and 20 %, or `rows` and twice `HELD`."""
+    find("acs_income")
     whole = load("acs_income", None if rows is None else rows + 2 * HELD)
     train, rest = split(whole, 0, 0.4 if rows is None else 2 * HELD / (rows + 2 * HELD))
     return train, *split(rest, 0, 0.5)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import rto_study
 from fairgbm_common import load, split
+from papers_kit import find
 
 from fairkit.mitigation.choose import find_mitigator
 from fairkit.mitigators import Run
@@ -20,6 +21,7 @@ LIMIT, TOLERANCES = 0.05, (0.0, 0.025, 0.05)
 @functools.lru_cache(maxsize=1)
 def parts(number: int, rows: int | None):
     """Return training, validation and test rows."""
+    find("adult")
     train, rest = split(load("adult", rows), number, 0.5)
     return train, *split(rest, number, 0.5)
 

@@ -13,7 +13,7 @@ import numpy as np
 import rto_intersections
 import rto_study
 from frontier_drawing import Mark, Series, panels
-from papers_kit import Exhibit, PapersError, Table, moment, read
+from papers_kit import Exhibit, PapersError, Table, find, moment
 
 NAME, TITLE = (
     "rto",
@@ -38,7 +38,7 @@ def compute(cell: str, number: int, rows: int | None) -> dict[str, Any]:
     if rows is not None:
         raise PapersError("rto.table1 runs on all rows: leave --rows out")
     data, _, kind = cell.partition(" ")
-    read(data)  # says so where the file is missing
+    find(data)  # says so where the file is missing
     scores = rto_study.cached_scores(data, number, CACHE)
     fit, test = (rto_study.rows_of(scores, part, kind) for part in ("fit", "test"))
     found, curves, reached = rto_study.compare(fit, test, number)
@@ -134,7 +134,7 @@ def figure(runs: Sequence[Mapping]) -> str:
 
 @functools.cache
 def _intersections():
-    read("adult")
+    find("adult")
     return rto_intersections.study()
 
 
@@ -183,7 +183,7 @@ def converge(method: str, number: int, rows: int | None) -> dict[str, float]:
 
     if rows is not None:
         raise PapersError("rto.figure2 runs on all rows: leave --rows out")
-    read("adult")
+    find("adult")
     scores = rto_study.rows_of(rto_study.cached_scores("adult", number, CACHE), "fit", "forest")
     values = {"gamma": 0.1, "rho": float(scores.scores.mean()), "tolerance": 0.0}
     if method != "exact":

@@ -125,6 +125,7 @@ EXHIBITS = [
         methods=tuple(ADULT),
         compute=compute,
         count=10,
+        most=10,
         paper={
             "Baseline NN": row(_ADULT, ".829 - .848 - .865 - .216 - .179 - .105 - .089 -"),
             "SenSR": row(_ADULT, ".789 - .934 - .984 - .087 - .068 - .067 - .055 -"),

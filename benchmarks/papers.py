@@ -17,8 +17,6 @@ from pathlib import Path
 from papers_kit import Exhibit, PapersError, complete, load, pending, run, write
 from papers_page import page, printed
 
-from fairkit.errors import FairkitError
-
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent / "docs"
 MODULES = ("paper_budro", "paper_sensei", "paper_fairgbm", "paper_rto", "paper_fair_regression")
@@ -135,7 +133,7 @@ def main(given: list[str] | None = None) -> int:
             print(listed(known, options.results))
         else:
             work(options, known)
-    except (PapersError, FairkitError) as error:
+    except PapersError as error:
         print(f"papers.py: {error}", file=sys.stderr)
         return 2
     return 0

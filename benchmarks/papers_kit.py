@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from fairkit.errors import FairkitError
+
 SCHEMA = "fairkit.papers/1"
 Number = tuple[float, float | None]
 """Mean and standard deviation; None where there is none."""
@@ -33,14 +35,19 @@ def folder() -> Path:
     return Path(os.environ.get("FAIRKIT_DATA", default))
 
 
+def find(name: str) -> Path:
+    """Return the file of one of the public data sets."""
+    path = folder() / f"{name}.parquet"
+    if not path.exists():
+        raise PapersError(f"{path} does not exist: name the folder with {path.name} in FAIRKIT_DATA")
+    return path
+
+
 def read(name: str):
     """Read one of the public data sets."""
     import pandas as pd
 
-    path = folder() / f"{name}.parquet"
-    if not path.exists():
-        raise PapersError(f"{path} does not exist: name the folder with {path.name} in FAIRKIT_DATA")
-    return pd.read_parquet(path)
+    return pd.read_parquet(find(name))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +67,9 @@ class Exhibit:
     count
         Runs of every method: random splits, or random configurations.
     counts
-        Where it is another for some methods.
+        Where it is another for some methods, and cannot be more.
+    most
+        The most runs that there are.
     rows
         How many rows by default; None: all.
     table
@@ -81,6 +90,7 @@ class Exhibit:
     compute: Callable[[str, int, int | None], Mapping[str, Any]] | None = None
     count: int = 1
     counts: Mapping[str, int] = field(default_factory=dict)
+    most: int | None = None
     rows: int | None = None
     table: Callable[[Sequence[Run]], Table] | None = None
     paper: Mapping[str, Mapping[str, Number]] = field(default_factory=dict)
@@ -99,8 +109,9 @@ class Exhibit:
 
     def asked(self, method: str, count: int | None) -> range:
         """Return the numbers of the runs of a method."""
-        own = self.counts.get(method, self.count)
-        return range(own if count is None else min(count, own) if method in self.counts else count)
+        limit = self.counts.get(method, self.most)
+        wanted = self.counts.get(method, self.count) if count is None else count
+        return range(wanted if limit is None else min(wanted, limit))
 
     @property
     def title(self) -> str:
@@ -185,7 +196,7 @@ def run(
     Raises
     ------
     PapersError
-        The file is of other sizes, or is not ours.
+        The file is of other sizes, or is not ours; a method cannot be run on these rows.
     """
     assert exhibit.compute is not None
     rows = exhibit.rows if rows is None else rows
@@ -200,11 +211,18 @@ def run(
     if strange:
         raise PapersError(f"{path} holds runs of {min(strange)!r}, which is no method: run with --fresh")
     results = results or {"schema": SCHEMA, "name": exhibit.name, "rows": rows, "runs": []}
+    if count is not None:
+        for method in exhibit.methods:
+            if (there := len(exhibit.asked(method, count))) < count:
+                log(f"{exhibit.name}  {method}: {there} runs are all there are")
     for method, number in sorted(pending(exhibit, results, count), key=lambda key: key[1]):
         if only and method not in only:
             continue
         start = time.process_time()
-        values = dict(exhibit.compute(method, number, rows))
+        try:
+            values = dict(exhibit.compute(method, number, rows))
+        except FairkitError as error:
+            raise PapersError(f"{exhibit.name}, {method}: {error}") from None
         seconds = round(time.process_time() - start, 2)
         results["runs"].append(
             {"method": method, "run": number, "cpu_seconds": seconds, "values": _rounded(values)}

@@ -130,6 +130,15 @@ def test_unknown_names_are_one_message(papers, tmp_path, capsys, given, expected
     assert list(tmp_path.iterdir()) == []
 
 
+def test_more_runs_than_there_are_is_said(papers, kit):
+    exhibit = papers.chosen(["budro.table1"], papers.papers())[0]
+    assert list(exhibit.asked("BuDRO", 3)) == [0, 1, 2]
+    assert len(exhibit.asked("BuDRO", None)) == len(exhibit.asked("BuDRO", 20)) == 10
+    told = []
+    kit.run(exhibit, RESULTS / "budro.table1.json", count=20, log=told.append)  # all ten are kept
+    assert told == [f"budro.table1  {method}: 10 runs are all there are" for method in exhibit.methods]
+
+
 def test_wrong_sizes_are_refused(papers, capsys):
     with pytest.raises(SystemExit) as caught:
         papers.main(["budro.table1", "--runs", "0"])
@@ -141,9 +150,19 @@ def test_missing_data_are_one_message(papers, modules, tmp_path, monkeypatch, ca
     monkeypatch.setenv("FAIRKIT_DATA", str(tmp_path))
     modules("paper_budro_data").frame.cache_clear()
     modules("paper_budro_data").split.cache_clear()
-    given = ["budro.table1", "--results", str(tmp_path / "r"), "--docs", str(tmp_path / "d")]
-    assert papers.main(given) == 2
-    assert "german.parquet" in capsys.readouterr().err
+    modules("paper_fairgbm").parts.cache_clear()
+    for name, file in (
+        ("budro.table1", "german"),
+        ("fairgbm.table2", "acs_income"),
+        ("fairgbm.parity", "adult"),
+        ("rto.table1", "adult"),
+        ("fair-regression.figure1", "adult"),
+    ):
+        given = [name, "--results", str(tmp_path / "r"), "--docs", str(tmp_path / "d")]
+        assert papers.main(given) == 2
+        shown = capsys.readouterr().err
+        assert f"{file}.parquet does not exist" in shown
+        assert shown.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
     assert papers.main(["--list"]) == 0
     assert "data not shipped" in capsys.readouterr().out
