@@ -54,7 +54,6 @@ def compute(method: str, number: int, rows: int | None) -> dict[str, list]:
 
 def fit(method: str, setting: Mapping, table: Table):
     """Train."""
-    run = Run(seed=0, learner="xgboost", threads=1)
     if method == "BuDRO":
         values = {
             "directions": ["sex"],
@@ -64,12 +63,13 @@ def fit(method: str, setting: Mapping, table: Table):
             "n_estimators": 200,
             "first_round": {"lambda": 1e-4, "min_child_weight": 0.1 / len(table)},
         }
-        return find_mitigator("budro").with_values(values | dict(setting)).fit(table, run)
+        return find_mitigator("budro").with_values(values | dict(setting)).fit(table, Run(seed=0))
+    run = Run(seed=0, learner="xgboost", threads=1)
     trees = _TREES | {"max_depth": setting["max_depth"]}
     if setting["balanced"]:
         trees["scale_pos_weight"] = ratio(table)
     if method == "Baseline":
-        return fit_learner("xgboost", table, run, settings=trees)
+        return fit_learner("xgboost", table, Run(seed=0, threads=1), settings=trees)
     values = {"directions": ["sex"]} if method == "Project" else {"sensitive": "sex"}
     return find_mitigator(method.lower()).with_values({"settings": trees, **values}).fit(table, run)
 

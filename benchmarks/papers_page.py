@@ -46,7 +46,8 @@ def cell(exhibit: Exhibit, table: Table, method: str, column: str) -> str:
     ours = table.get(method, {}).get(column)
     theirs = exhibit.paper.get(method, {}).get(column)
     if ours is None:
-        return "" if theirs is None else f"not run ({shown(theirs)})"
+        without = "none" if method in table else "not run"
+        return "" if theirs is None else f"{without} ({shown(theirs)})"
     if theirs is None:
         return shown(ours)
     return f"{shown(ours)} ({shown(theirs)}){'' if within(ours, theirs) else ' ≠'}"
