@@ -15,7 +15,7 @@ from fairkit.individual.outputs import squared_difference, without_shift
 
 if TYPE_CHECKING:
     from fairkit.individual.geometry import Geometry
-    from fairkit.individual.networks import Network
+    from fairkit.individual.networks import Image, Network
 
 Tensor = Any
 
@@ -25,6 +25,10 @@ SMALL = 1e-12
 
 FASTEST = 16.0
 """Along the paid axes a step goes at most so many times as far as the best point of the tangent."""
+
+
+_USES = 12
+"""About so often a search maps the moves of all rows to the root, or a slope back."""
 
 
 class Reward(Protocol):
@@ -150,8 +154,8 @@ class Climb:
         self.multiplier = multiplier
         along = x @ frame.free
         self.low, self.high = frame.low - along, frame.high - along
-        self.free: Tensor = network.image(frame.free)
-        self.paid: Tensor = None
+        self.free = network.image(frame.free).for_rows(_USES * len(x))
+        self.paid: Image | None = None
         self.s = torch.zeros_like(along)
         self.t = x.new_zeros(len(x), len(frame.price))
         self.outputs, saved = origin.outputs, origin.saved
@@ -165,7 +169,7 @@ class Climb:
         """Try the two corners of the box that the outputs differ most in, to first order."""
         import torch
 
-        slope = self.out_slope @ self.free.t()
+        slope = self.free.slope(self.out_slope)
         up = torch.where(slope > 0, self.high, self.low)
         down = torch.where(slope > 0, self.low, self.high)
         self._try(up, None)
@@ -175,9 +179,9 @@ class Climb:
         """Open the paid axes, and set out along them by a squared distance of ε."""
         import torch
 
-        self.paid = self.network.image(self.frame.paid)
+        self.paid = self.network.image(self.frame.paid).for_rows(_USES * len(self.u))
         self.pace = torch.ones_like(self.pace)
-        slope = self.out_slope @ self.paid.t() / self.frame.price
+        slope = self.paid.slope(self.out_slope) / self.frame.price
         length = (slope.square() * self.frame.price).sum(dim=1, keepdim=True).sqrt()
         self._try(self.s, self.t + slope * (epsilon**0.5 / length.clamp_min(SMALL)))
 
@@ -192,12 +196,12 @@ class Climb:
         s, t, pace, before = self.s, None, self.pace, self.value
         rise = torch.zeros_like(before)
         if s.shape[1]:
-            slope = self.slope @ self.free.t()
+            slope = self.free.slope(self.slope)
             corner = torch.where(slope > 0, self.high, torch.where(slope < 0, self.low, s))
             rise += (slope * (corner - s)).sum(dim=1)
             s = torch.lerp(s, corner, pace.clamp_max(1.0))
         if self.paid is not None:
-            best, uphill = self._best_paid()
+            best, uphill = self._best_paid(self.paid)
             rise += (uphill * (best - self.t)).sum(dim=1)
             t = self._within_reach(torch.lerp(self.t, best, pace))
         value = self._try(s, t)
@@ -227,9 +231,9 @@ class Climb:
             evaluations=self.evaluations,
         )
 
-    def _best_paid(self) -> tuple[Tensor, Tensor]:
+    def _best_paid(self, paid: Image) -> tuple[Tensor, Tensor]:
         """Maximise <slope, t> - λ Σ price t² no longer than `reach`; give also the objective's slope in t."""
-        slope = self.slope @ self.paid.t()
+        slope = paid.slope(self.slope)
         direction = slope / self.frame.price
         length = (direction.square() * self.frame.price).sum(dim=1, keepdim=True).sqrt()
         longest = self.frame.reach / length.clamp_min(SMALL)
@@ -244,9 +248,9 @@ class Climb:
         """Evaluate moves (t None: as they are), and keep those that raise a row's value; gives the values tried."""
         import torch
 
-        u = torch.addmm(self.u, s, self.free) if s.shape[1] else self.u
-        if t is not None:
-            u = torch.addmm(u, t, self.paid)
+        u = self.free.move(self.u, s) if s.shape[1] else self.u
+        if t is not None and self.paid is not None:
+            u = self.paid.move(u, t)
         outputs, saved = self.network.tail(u)
         reward, up = self.reward(outputs)
         value = reward

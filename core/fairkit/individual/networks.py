@@ -24,14 +24,51 @@ class Network(Protocol):
     def root(self, x: Tensor) -> Tensor:
         """Return u for rows x, shape (n, d) to (n, h)."""
 
-    def image(self, axes: Tensor) -> Tensor:
-        """Return the linear part of `root` applied to axes, shape (d, a) to (a, h): u moves by c · image."""
+    def image(self, axes: Tensor) -> Image:
+        """Return the linear part of `root` applied to axes, shape (d, a): how u moves along them."""
 
     def tail(self, u: Tensor) -> tuple[Tensor, Any]:
         """Return the outputs, shape (n, K), and what `slope` needs."""
 
     def slope(self, saved: Any, up: Tensor) -> Tensor:
         """Return the gradient of <up, outputs> in u, shape (n, h)."""
+
+
+class Image:
+    """A linear map from moves along axes, shape (n, a), to moves of the root, shape (n, h).
+
+    Parameters
+    ----------
+    factors
+        Matrices whose product, in this order, is the map.
+    """
+
+    def __init__(self, factors: Sequence[Tensor]) -> None:
+        self.factors = list(factors)
+
+    def for_rows(self, rows: int) -> Image:
+        """Return the same map, multiplied out where that is less work for so many rows, counted over all moves."""
+        sizes = [part.numel() for part in self.factors]
+        first, last = self.factors[0], self.factors[-1]
+        if len(sizes) == 1:
+            return self
+        whole = first.shape[0] * last.shape[1]
+        making = first.shape[0] * first.shape[1] * last.shape[1]
+        return Image([first @ last]) if making + rows * whole < rows * sum(sizes) else self
+
+    def move(self, u: Tensor, moves: Tensor) -> Tensor:
+        """Return u moved along the axes."""
+        import torch
+
+        for part in self.factors[:-1]:
+            moves = moves @ part
+        return torch.addmm(u, moves, self.factors[-1])
+
+    def slope(self, slope: Tensor) -> Tensor:
+        """Return the slope in the moves, shape (n, a), from the slope in u, shape (n, h)."""
+        for part in reversed(self.factors):
+            slope = slope @ part.t()
+        return slope
 
 
 class DenseNetwork:
@@ -57,9 +94,9 @@ class DenseNetwork:
         weight, bias, _ = self.layers[0]
         return torch.addmm(bias, x, weight.t())
 
-    def image(self, axes: Tensor) -> Tensor:
+    def image(self, axes: Tensor) -> Image:
         """See `Network`."""
-        return (self.layers[0][0] @ axes).t()
+        return Image([axes.t(), self.layers[0][0].t()])
 
     def tail(self, u: Tensor) -> tuple[Tensor, list[Tensor]]:
         """See `Network`; what is kept are the outputs of every layer."""
@@ -107,9 +144,9 @@ class ModuleNetwork:
         """See `Network`."""
         return x
 
-    def image(self, axes: Tensor) -> Tensor:
+    def image(self, axes: Tensor) -> Image:
         """See `Network`."""
-        return axes.t()
+        return Image([axes.t()])
 
     def tail(self, u: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """See `Network`; what is kept is the graph."""

@@ -14,6 +14,7 @@ from fairkit.individual.ascent import Disparity, Frame, Origin, output_direction
 from fairkit.individual.geometry import Geometry  # noqa: E402
 from fairkit.individual.networks import (  # noqa: E402
     DenseNetwork,
+    Image,
     ModuleNetwork,
     as_network,
     check_module,
@@ -44,7 +45,7 @@ def test_hand_written_slopes_are_those_of_finite_differences_and_of_autograd(act
     for one in (dense, other):
         outputs, saved = one.tail(one.root(x))
         assert torch.allclose(outputs, module(x).detach())
-        slopes.append((one.slope(saved, up) @ one.image(axes).t()).detach().numpy())
+        slopes.append(one.image(axes).slope(one.slope(saved, up)).detach().numpy())
     assert np.abs(slopes[0] - slopes[1]).max() < 1e-12
     step = 1e-6
     for place in range(2):
@@ -226,3 +227,15 @@ def test_a_constant_model_has_nothing_to_find():
     frame = Frame.of(Geometry.learn(x, np.eye(5)[:, :3]), rows)
     found = search_outside(as_network(module), rows, frame, 0.1, weights=np.full(50, 0.02))
     assert found.choice.value == 0.0
+
+
+@pytest.mark.parametrize("rows", [1, 10_000])
+def test_an_image_is_the_same_map_in_factors_and_multiplied_out(rows):
+    rng = np.random.default_rng(0)
+    first, last = (torch.from_numpy(rng.normal(size=shape)) for shape in ((7, 9), (9, 30)))
+    u, moves, slope = (torch.from_numpy(rng.normal(size=shape)) for shape in ((4, 30), (4, 7), (4, 30)))
+    image = Image([first, last]).for_rows(rows)
+    assert len(image.factors) == (2 if rows == 1 else 1)
+    whole = first @ last
+    torch.testing.assert_close(image.move(u, moves), u + moves @ whole)
+    torch.testing.assert_close(image.slope(slope), slope @ whole.t())
