@@ -78,7 +78,8 @@ class Fitting:
         device_for(parameters.device, extra="sensei")
         settings, notes = _settings(table, parameters, metric)
         flips = []
-        if settings.method == "clp" or parameters.fair_metric in ("face", "explore"):
+        learned = parameters.fair_metric in ("face", "explore") and parameters.counterfactuals is None
+        if settings.method == "clp" or learned:
             flips = find_flips(parameters.sensitive, table.columns, parameters.values, table.features)
         if settings.method in ("sensei", "sensr"):
             if metric is None:
@@ -89,6 +90,9 @@ class Fitting:
                     strength=parameters.strength,
                     directions=parameters.directions,
                     rank=parameters.rank,
+                    standardise=parameters.standardise,
+                    counterfactuals=parameters.counterfactuals,
+                    of=parameters.of,
                 )
             encoder, matrix = shared_features(metric, table)
         else:

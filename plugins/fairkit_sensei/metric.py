@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairkit.data.versions import read_given
 from fairkit.errors import DataError, ParameterError, did_you_mean
 from fairkit.individual import learn
 from fairkit.individual.encode import Encoder as MetricEncoder
@@ -38,6 +39,9 @@ def make_metric(
     strength: float,
     directions: Sequence[str] | None = None,
     rank: int,
+    standardise: bool = True,
+    counterfactuals: str | None = None,
+    of: str = "of",
 ) -> FairMetric:
     """Learn the metric, or load it from a file.
 
@@ -55,6 +59,10 @@ def make_metric(
         The sensitive columns that get a linear model (``subspace``); None: all.
     rank
         How many directions to ignore (``face``).
+    standardise
+        Whether numbers are standardised (``face``).
+    counterfactuals, of
+        A table of versions of rows in place of `flips`, and its column that names what each is a version of (``face``).
 
     Raises
     ------
@@ -75,10 +83,13 @@ def make_metric(
             strength=strength,
             directions=named_directions(table, directions),
         )
+    if kind == "face" and counterfactuals is not None:
+        given = read_given(counterfactuals, of, table.features)
+        return learn.face(given.columns, given.originals(), rank=rank, standardise=standardise)
     if kind in KINDS:
         stacked, people = _versions(features, flips)
         if kind == "face":
-            return learn.face(stacked, people, rank=rank)
+            return learn.face(stacked, people, rank=rank, standardise=standardise)
         return _explore(stacked, people, table)
     if not Path(kind).exists():
         raise ParameterError(

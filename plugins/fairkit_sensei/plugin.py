@@ -66,6 +66,16 @@ class SenSeI(Mitigator):
         strength: float = strength_parameter()
         directions: tuple[str, ...] | None = directions_parameter()
         rank: int = parameter(1, help="How many directions to ignore (face).", minimum=1)
+        standardise: bool = parameter(
+            True,
+            help="Standardise numbers before FACE; false for columns of one scale, such as an embedding's.",
+        )
+        counterfactuals: str | None = parameter(
+            None,
+            help="CSV or Parquet file with versions of rows for FACE, in place of sensitive; two or more versions of "
+            "each.",
+        )
+        of: str = parameter("of", help="The column of that file that names what each row is a version of.")
         sensitive: tuple[str, ...] = parameter(
             (),
             help="Columns whose other values make counterfactuals (clp, face, explore), as in sex+race.",
@@ -132,13 +142,35 @@ class SenSeI(Mitigator):
         refuse_directions("sensei", chosen.fair_metric, chosen.directions)
         if float("inf") in rhos:
             raise ParameterError("sensei: rho must be finite numbers")
+        self._check_face()
         needs = chosen.method == "clp" or chosen.fair_metric in ("face", "explore")
+        if chosen.counterfactuals is not None and chosen.method != "clp":
+            needs = False
         if needs and not chosen.sensitive and self.metric is None and chosen.method != "erm":
             what = "method=clp" if chosen.method == "clp" else f"fair_metric={chosen.fair_metric}"
             raise ParameterError(
                 f"sensei: {what} needs counterfactuals: name the columns to flip, as in the "
                 "parameter `sensitive=sex,race`"
             )
+
+    def _check_face(self) -> None:
+        """Refuse what only FACE heeds where it is not learned."""
+        chosen = self.parameters
+        learned = (
+            chosen.fair_metric == "face" and chosen.method in ("sensei", "sensr") and self.metric is None
+        )
+        for name, given in (
+            ("counterfactuals", chosen.counterfactuals is not None),
+            ("standardise", not chosen.standardise),
+        ):
+            if given and not learned:
+                raise ParameterError(
+                    f"sensei: {name} is for learning fair_metric=face (method=sensei or sensr); leave it out otherwise"
+                )
+        if chosen.counterfactuals is not None and chosen.sensitive:
+            raise ParameterError("sensei: give counterfactual rows as a file or by sensitive, not both")
+        if chosen.of != "of" and chosen.counterfactuals is None:
+            raise ParameterError("sensei: of names a column of the file counterfactuals; give that, too")
 
     def fit(
         self, table: Table, run: Run, *, validation: Table | None = None, model: OnnxModel | None = None
@@ -154,5 +186,12 @@ class SenSeI(Mitigator):
         """Train the same network without the regulariser."""
         import dataclasses
 
-        plain = dataclasses.replace(self.parameters, method="erm")
+        plain = dataclasses.replace(
+            self.parameters,
+            method="erm",
+            counterfactuals=None,
+            of="of",
+            standardise=True,
+            fair_metric="subspace",
+        )
         return type(self)(plain, module=self.module).fit(table, run)

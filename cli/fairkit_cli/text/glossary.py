@@ -146,6 +146,14 @@ _METRICS: Mapping[str, Term] = {
         "decisions that stay when the group changes",
         "The share of decisions that stay the same when a person's sensitive values are changed.",
     ),
+    "prediction_consistency": Term(
+        "decisions that stay in other versions",
+        "The share of rows whose decision is the same in all versions of the row that were given.",
+    ),
+    "counterfactual_token_fairness_gap": Term(
+        "change of the score in other versions",
+        "How far the score moves, on average, between a row and the versions of it that were given.",
+    ),
     "worst_subgroup_gap": Term(
         "largest difference of any subgroup",
         "A bound on how far any subgroup, of all that were searched, may differ from everybody else.",

@@ -95,7 +95,7 @@ def predicted_columns(sensitive: Sequence[str], directions: Sequence[str] | None
     return [name for name in sensitive if name in directions]
 
 
-def face(columns: Columns, groups: NDArray[Any], *, rank: int) -> FairMetric:
+def face(columns: Columns, groups: NDArray[Any], *, rank: int, standardise: bool = True) -> FairMetric:
     """Ignore the directions in which comparable people differ most (FACE, Mukherjee et al. 2020).
 
     Parameters
@@ -106,13 +106,15 @@ def face(columns: Columns, groups: NDArray[Any], *, rank: int) -> FairMetric:
         Shape (n,): rows with one value are people who should be treated alike.
     rank
         How many leading right singular vectors of the group-centred features to ignore.
+    standardise
+        Whether numbers are standardised first; False for columns of one scale, such as an embedding's.
 
     Raises
     ------
     DataError
         No group has two different rows, or `rank` is out of range.
     """
-    encoder = Encoder.learn(columns)
+    encoder = Encoder.learn(columns, standardise=standardise)
     features = encoder.encode(columns)
     _, code = np.unique(groups, return_inverse=True)
     if code.shape != (len(features),):

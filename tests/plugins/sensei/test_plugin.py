@@ -237,3 +237,18 @@ def test_adult_in_a_small_form(public_data, seed, summed):
     assert after.find("consistency").value >= (0.97 if summed else before.find("consistency").value)
     assert after.find("dif").value < (0.5 if summed else 0.1) * before.find("dif").value
     assert after.find("balanced_accuracy").value >= 0.74
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"counterfactuals": "c.csv"}, "counterfactuals is for learning fair_metric=face"),
+        ({"standardise": False}, "standardise is for learning fair_metric=face"),
+        ({"fair_metric": "face", "counterfactuals": "c.csv", "sensitive": ["sex"]}, "not both"),
+        ({"fair_metric": "face", "sensitive": ["sex"], "of": "row"}, "of names a column"),
+        ({"fair_metric": "face"}, "needs counterfactuals"),
+    ],
+)
+def test_counterfactual_rows_are_never_ignored(values, message):
+    with pytest.raises(ParameterError, match=message):
+        SenSeI.with_values(values)
