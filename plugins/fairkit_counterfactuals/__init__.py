@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from fairkit.models.scorer import Predictions
 
     Array = NDArray[np.float64]
+
+# versions of a few rows of the checks' sample data
+FAIRKIT_CHECK_SETTINGS = {"rows": str(Path(__file__).with_name("sample.csv"))}
 
 
 @dataclass(frozen=True, slots=True)
