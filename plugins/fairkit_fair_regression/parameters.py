@@ -45,6 +45,12 @@ class FairRegressionParameters:
     bounds: Mapping[str, Any] = parameter(
         {}, help="A bound of its own for a group, in place of tolerance or zeta: bounds.GROUP=0.02."
     )
+    slack: float = parameter(
+        0.0,
+        help="C: while training, the bound of a group of n rows is larger by C / sqrt(n), to allow for the "
+        "noise of its rows; 0: none.",
+        minimum=0,
+    )
     choose: float | None = parameter(
         None, help="With a list: the bound whose mixture is the result; default the first of the list."
     )
@@ -97,6 +103,10 @@ class FairRegressionParameters:
             )
         if self.constraint == "statistical_parity" and not self.tolerance:
             raise ParameterError("fair-regression: tolerance is empty; give one number or a list")
+        if self.slack == np.inf:
+            raise ParameterError("fair-regression: slack must be a finite number")
+        if self.slack and self.constraint == "seo":
+            raise ParameterError("fair-regression: constraint=seo has no bounds: leave out slack")
         self._check_list()
 
     def _check_list(self) -> None:
@@ -118,8 +128,17 @@ class FairRegressionParameters:
         """Return the bounds of the run: tolerance or zeta."""
         return self.zeta if self.constraint == "bounded_group_loss" else self.tolerance
 
-    def group_bounds(self, level: float, names: tuple[str, ...]) -> NDArray[np.float64]:
-        """Return one bound per group.
+    def group_bounds(
+        self, level: float, names: tuple[str, ...], rows: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """Return one bound per group: ε̂_a = ε_a + C / √n_a (theorem 2; the same for ζ_a in theorem 3).
+
+        Parameters
+        ----------
+        level
+            The bound of groups without one of their own.
+        names, rows
+            The groups and how many rows each has, shape [A].
 
         Raises
         ------
@@ -130,7 +149,8 @@ class FairRegressionParameters:
         if unknown:
             hint = did_you_mean(unknown[0], names, what="groups")
             raise ParameterError(f"fair-regression: bounds names the group {unknown[0]!r}. {hint}")
-        return np.array([float(self.bounds.get(name, level)) for name in names])
+        own = np.array([float(self.bounds.get(name, level)) for name in names])
+        return np.asarray(own + self.slack / np.sqrt(np.maximum(rows, 1)))
 
     def check_table(self, table: Table) -> None:
         """Refuse tables that nothing can be learned from."""

@@ -63,9 +63,9 @@ class FairRegression(Mitigator):
         self.parameters.check()
 
     def promises(self) -> Sequence[Rule]:
-        """Name the bound on the distance of distributions, under parity."""
+        """Name the bound on the distance of distributions, under parity without slack."""
         chosen = self.parameters
-        if chosen.constraint != "statistical_parity":
+        if chosen.constraint != "statistical_parity" or chosen.slack:
             return ()
         level = self.parameters.levels()[0] if chosen.choose is None else chosen.choose
         most = max([level, *(float(value) for value in chosen.bounds.values())])

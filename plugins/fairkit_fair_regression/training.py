@@ -129,10 +129,13 @@ class Training:
         pool.add(oracle.constant())
 
         def solved(level: float, settings: Settings) -> Solution:
-            bounds = oracle.parity.bounds(self.parameters.group_bounds(level, self.groups.names))
+            bounds = oracle.parity.bounds(self._bounds(level))
             return solve(pool, bounds, oracle.respond, settings, simplify=netted, watch=self._watch(level))
 
         return pool, self._sweep(pool, solved)
+
+    def _bounds(self, level: float) -> Array:
+        return self.parameters.group_bounds(level, self.groups.names, self.groups.sizes())
 
     def _group_loss(self) -> tuple[Pool, dict[float, Solution]]:
         oracle = GroupLossOracle(
@@ -151,7 +154,7 @@ class Training:
         pool.calls, pool.answered = 1, [zeros]
 
         def solved(level: float, settings: Settings) -> Solution:
-            zeta = self.parameters.group_bounds(level, self.groups.names)
+            zeta = self._bounds(level)
             return solve_group_loss(pool, zeta, oracle, settings, self.groups.names, self._watch(level))
 
         return pool, self._sweep(pool, solved)

@@ -438,3 +438,24 @@ def test_a_group_too_small_for_the_grid_is_told():
 
 def _first_b(table, count):
     return np.flatnonzero(table.groups["g"].codes == 1)[:count]
+
+
+def test_slack_widens_the_bound_of_small_groups():
+    """ε̂_a = ε_a + C / √n_a (theorem 2): a larger disparity and a smaller loss, on the rows that train."""
+    chosen = FairRegression.with_values({"tolerance": "0.02", "slack": "2", "bounds": {"b": 0.1}}).parameters
+    np.testing.assert_allclose(
+        chosen.group_bounds(0.02, ("a", "b"), np.array([400, 100])), [0.02 + 2 / 20, 0.1 + 2 / 10]
+    )
+    table, losses = _table(), []
+    for slack in (0.0, 2.0):
+        method = FairRegression.with_values({"tolerance": [0.02], "iterations": 8, "slack": slack})
+        model = method.fit(table, Run(learner="linear"))
+        predicted = model.predict(table.columns).score
+        losses.append(((predicted - table.target) ** 2).mean())
+    assert losses[1] < losses[0] - 1e-3
+
+
+@pytest.mark.parametrize("values", [{"slack": "inf"}, {"slack": "-1"}, {"constraint": "seo", "slack": "1"}])
+def test_slack_that_means_nothing_is_refused(values):
+    with pytest.raises(ParameterError, match="slack"):
+        FairRegression.with_values(values)
