@@ -84,6 +84,8 @@ class People:
         By column.
     most, draw, rows, columns
         At most so many people are kept: those of the smallest draws, with their row numbers and raw columns.
+    weights
+        What each counts, shape [n]; None where all count the same.
     count
         How many rows there are.
     """
@@ -93,6 +95,7 @@ class People:
     draw: NDArray[np.uint64]
     rows: NDArray[np.int64]
     columns: Mapping[str, NDArray[Any]]
+    weights: NDArray[np.float64] | None
     count: int
 
     @classmethod
@@ -101,25 +104,29 @@ class People:
         columns = batch.columns(names)
         rows = np.asarray(batch.rows, dtype=np.int64)
         draw = mixed(rows, seed)
-        found = cls({name: Seen.of(columns[name]) for name in names}, most, draw, rows, columns, len(rows))
-        return found._cut()
+        seen = {name: Seen.of(columns[name]) for name in names}
+        return cls(seen, most, draw, rows, columns, batch.weights, len(rows))._cut()
 
     def __add__(self, other: People) -> People:
         columns = {n: _joined(v, other.columns[n]) for n, v in self.columns.items()}
         seen = {name: one + other.seen[name] for name, one in self.seen.items()}
         draw, rows = np.concatenate([self.draw, other.draw]), np.concatenate([self.rows, other.rows])
-        return People(seen, self.most, draw, rows, columns, self.count + other.count)._cut()
+        weights = None
+        if self.weights is not None and other.weights is not None:
+            weights = np.concatenate([self.weights, other.weights])
+        return People(seen, self.most, draw, rows, columns, weights, self.count + other.count)._cut()
 
     def _cut(self) -> People:
-        kept = np.sort(np.lexsort((self.rows, self.draw))[: self.most])
+        return self._some(np.sort(np.lexsort((self.rows, self.draw))[: self.most]))
+
+    def _some(self, kept: NDArray[np.int64]) -> People:
         columns = {name: values[kept] for name, values in self.columns.items()}
-        return People(self.seen, self.most, self.draw[kept], self.rows[kept], columns, self.count)
+        weights = None if self.weights is None else self.weights[kept]
+        return People(self.seen, self.most, self.draw[kept], self.rows[kept], columns, weights, self.count)
 
     def in_order(self) -> People:
         """Return the people by their row numbers: the same however the rows were cut."""
-        order = np.argsort(self.rows, kind="stable")
-        columns = {name: values[order] for name, values in self.columns.items()}
-        return People(self.seen, self.most, self.draw[order], self.rows[order], columns, self.count)
+        return self._some(np.argsort(self.rows, kind="stable"))
 
 
 def _joined(one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:

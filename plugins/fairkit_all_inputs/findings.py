@@ -348,13 +348,19 @@ def _share(asked: Asked, problem: AnyProblem, notes: Sequence[str]) -> Finding:
         "for the upper end only.",
         (
             f"Of {len(asked.people.rows):,} people drawn at random from {asked.people.count:,}: the interval covers "
-            "the draw, too (Clopper & Pearson)."
+            f"the draw, too ({'Clopper & Pearson' if got.weights is None else 'with the effective number of people'})."
             if sampled
             else _BOUNDS
         ),
+        *(() if got.weights is None else ("Each person counts by weight.",)),
         *notes,
     ]
-    evidence = {"flippable": got.flips, "undecided": got.open, "people": got.people, "boxes": got.boxes}
+    evidence = {
+        "flippable": int(got.flips.sum()),
+        "undecided": int(got.open.sum()),
+        "people": len(got.flips),
+        "boxes": got.boxes,
+    }
     finding = asked.finding(
         SHARE, *got.interval(asked.context.confidence, sampled=sampled), evidence, said, {"near": near}
     )
@@ -362,6 +368,6 @@ def _share(asked: Asked, problem: AnyProblem, notes: Sequence[str]) -> Finding:
 
     return dataclasses.replace(
         finding,
-        value=got.flips / max(got.people, 1),
+        value=got.ends[0],
         interval_at=lambda confidence: got.interval(confidence, sampled=sampled),
     )

@@ -13,6 +13,7 @@ from fairkit.inputs.problem import FLIP
 from fairkit.inputs.questions import answer
 from fairkit.inputs.searching import Answer, Effort
 from fairkit.intervals import two_sided
+from fairkit.limits.means import weighted_share_limits
 from fairkit.limits.shares import clopper_pearson
 from fairkit_all_inputs.witness import cells_of
 
@@ -38,32 +39,44 @@ class Shares:
 
     Attributes
     ----------
-    people, flips, open
-        All; those for whom a flip was found; those for whom it is not decided.
+    flips, open
+        By person: whether a flip was found; whether it is not decided.
+    weights
+        What each person counts; None where all count the same.
     boxes
         How many boxes were split.
     """
 
-    people: int
-    flips: int
-    open: int
+    flips: NDArray[np.bool_]
+    open: NDArray[np.bool_]
+    weights: NDArray[np.float64] | None
     boxes: int
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The share that is flipped for certain, and that which may be, by weight."""
+        weights = np.ones(len(self.flips)) if self.weights is None else self.weights
+        total = max(float(weights.sum()), 1e-300)
+        low = float(weights[self.flips].sum()) / total
+        return low, low + float(weights[self.open].sum()) / total
 
     def interval(self, confidence: float, *, sampled: bool) -> tuple[float, float]:
         """Return bounds of the share, with the draw's uncertainty where people were drawn."""
-        low, high = self.flips / max(self.people, 1), (self.flips + self.open) / max(self.people, 1)
+        low, high = self.ends
         if not sampled:
             return low, high
         z = two_sided(confidence)
-        size = np.array([float(self.people)])
-        return (
-            float(clopper_pearson(np.array([low]), size, z)[0][0]),
-            float(clopper_pearson(np.array([high]), size, z)[1][0]),
-        )
+        both = np.array([low, high])
+        if self.weights is None:
+            limits = clopper_pearson(both, np.full(2, float(len(self.flips))), z)
+        else:  # as many people as would say so much if all counted the same (Kish)
+            size = float(self.weights.sum()) ** 2 / max(float((self.weights**2).sum()), 1e-300)
+            limits = weighted_share_limits(both, np.full(2, size), z)
+        return float(limits[0][0]), float(limits[1][1])
 
 
 def shares(problem: AnyProblem, people: People, told: Parameters, context: AuditContext) -> Shares:
-    """Count the people who can be flipped within `near` of where they are."""
+    """Find the people who can be flipped within `near` of where they are."""
     columns = {name: people.columns[name] for name in context.scorer.columns}
     decided = []
     block = problem.blocks[problem.changing]
@@ -75,7 +88,7 @@ def shares(problem: AnyProblem, people: People, told: Parameters, context: Audit
             changed[name] = np.repeat(like, len(people.rows))
         decided.append(np.asarray(context.scorer.predict(changed).decision))
     flips = np.ptp(np.stack(decided), axis=0) > 0
-    undecided, boxes = 0, 0
+    undecided, boxes = np.zeros(len(flips), dtype=np.bool_), 0
     if told.near:
         for person in np.flatnonzero(~flips).tolist():
             costs, values = costs_near(problem, people, person)
@@ -84,8 +97,8 @@ def shares(problem: AnyProblem, people: People, told: Parameters, context: Audit
             if got.lower > 4.0 * problem.rounding:
                 flips[person] = True
             elif got.upper > -problem.rounding:
-                undecided += 1
-    return Shares(people=len(flips), flips=int(flips.sum()), open=undecided, boxes=boxes)
+                undecided[person] = True
+    return Shares(flips=flips, open=undecided, weights=people.weights, boxes=boxes)
 
 
 def _each(told: Parameters) -> Effort:

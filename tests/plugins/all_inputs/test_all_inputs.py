@@ -299,6 +299,31 @@ def test_two_columns_change_together(loans):
     assert {first["sex"], second["sex"]} == {"female", "male"}
 
 
+def test_people_count_by_weight(loans, tmp_path):
+    """Every row twice, or with the weight two: the same share; weights on those who flip move it to one."""
+    table = frame(200)
+    model = loans / "forest.onnx"
+    found = []
+    for weights in (None, np.ones(200), np.r_[np.full(100, 1.0), np.full(100, 9.0)]):
+        some = table if weights is None else table.assign(weight=weights)
+        roles = ROLES if weights is None else {**ROLES, "weights": "weight"}
+        data = fairkit.load_data(some, **roles)
+        report = fairkit.audit(
+            trusted(model), data, auditors=["all-inputs"],
+            parameters={"all-inputs": {"columns": "ethnicity", "boxes": 1}},
+        )  # fmt: skip
+        found.append(report.findings[-1])
+    plain, same, heavy = found
+    assert plain.interval == pytest.approx(same.interval, abs=1e-12)
+    rows = [plain_scores(model, table[TEXTS + NUMBERS].assign(ethnicity=v).to_dict("records"))[0]
+            for v in sorted(set(table["ethnicity"]))]  # fmt: skip
+    flips = (np.array(rows) != rows[0]).any(axis=0)
+    assert plain.value == pytest.approx(flips.mean())
+    assert heavy.value == pytest.approx((flips[:100].sum() + 9 * flips[100:].sum()) / 1000)
+    assert heavy.evidence["flippable"] == flips.sum()
+    assert any("by weight" in note for note in heavy.notes)
+
+
 def test_a_domain_that_is_given_holds(loans):
     found = audit(loans / "boosted.onnx", loans, "ethnicity", domain={"age": "30:31", "region": "north"})
     first, _ = sides(found[SCORE])
