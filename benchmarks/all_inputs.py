@@ -202,6 +202,9 @@ def ask(models, frame, label, favorable, column, title, seconds, kinds, *, witho
             for kind in (FLIP, SCORE):
                 lines.setdefault(kind, []).append((True, 0, 0.0, 0.0, 1.0))
             continue
+        if without:
+            problem, rounds, left = without_flips(problem, starts, seconds)
+            print(f"{title}: {rounds} witnesses, {left} tests of {column} left", flush=True)
         for kind in (
             kind for kind in (FLIP, SCORE, CHANCE) if kind in kinds and (kind != CHANCE or problem.logistic)
         ):
