@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.errors import ModelError
+from fairkit.errors import ModelError, ParameterError
 from fairkit.inputs.domain import Listed, Numbers
 from fairkit.inputs.sources import Sources
 from fairkit.inputs.tail import WIDE, Tail
 from fairkit.onnx.file import OnnxFile
+from fairkit.onnx.read.feeds import RANDOM_INPUT
 from fairkit.onnx.read.nodes import ancestors
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from fairkit.onnx.read.scorer import OnnxScorer
 
     Columns = Mapping[str, NDArray[Any]]
+
+
+_DRAWS = "all-inputs: the model draws its decisions; a deterministic model is asked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +160,8 @@ class Encoded:
         some = _between(int(keys[0]), int(keys[1]))
         sums = _floats(some)
         said = self.tail(sums)
+        if said.decision is not None and not np.isin(said.decision, (0.0, 1.0)).all():
+            raise ParameterError(_DRAWS)
         direction = 1
         for values in (said.decision, said.score):
             if values is not None and values[-1] != values[0]:
@@ -192,6 +198,21 @@ class Encoded:
         at = _floats(np.array([first, last]))
         # upward: favorable from `last` on; downward: favorable up to `first`, and sums are negated
         return float(at[1]) if direction > 0 else -float(at[0])
+
+
+def refuse_draws(scorer: OnnxScorer) -> None:
+    """Refuse a model whose decisions are drawn.
+
+    Raises
+    ------
+    ParameterError
+        They are: it has the input of a draw, or is a mixture.
+    """
+    drawn = scorer.reading.chance is not None and any(
+        one.name == RANDOM_INPUT for one in scorer.model.proto.graph.input
+    )
+    if drawn or scorer.shares is not None:
+        raise ParameterError(_DRAWS)
 
 
 def _between(first: int, last: int) -> NDArray[np.int64]:

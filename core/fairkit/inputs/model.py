@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.errors import ModelError, ParameterError
+from fairkit.errors import ModelError
 from fairkit.inputs.cells import make_blocks
-from fairkit.inputs.encoded import Encoded
+from fairkit.inputs.encoded import Encoded, refuse_draws
 from fairkit.inputs.ensemble import TREES, attributes_of, classes_of, read_ensemble
 from fairkit.inputs.problem import Problem
 from fairkit.inputs.tail import Tail, check_monotone, constant_of, tail_nodes
@@ -100,7 +100,9 @@ class TreeModel(Encoded):
         lowest = (
             ends[0] - reach if ensemble.value.min() < 0 or ensemble.base < 0 else max(ends[0] - reach, 0.0)
         )
-        return float(lowest), float(ends[1] + reach)
+        # shares of classes: what rounding adds to 1 is no probability, and is decided as 1 is
+        shares = lowest >= 0 and ends[1] <= 1.0 + 1e-5
+        return float(lowest), min(1.0, float(ends[1] + reach)) if shares else float(ends[1] + reach)
 
 
 def _ends(ensemble: Ensemble, root: int) -> tuple[float, float]:
@@ -128,8 +130,7 @@ def read_trees(scorer: OnnxScorer) -> TreeModel | None:
         The model's decisions are drawn.
     """
     reading, proto = scorer.reading, scorer.model.proto
-    if reading.chance is not None or scorer.shares is not None:
-        raise ParameterError("all-inputs: the model draws its decisions; a deterministic model is asked")
+    refuse_draws(scorer)
     wanted = reading.wanted
     nodes = ancestors(proto.graph, wanted)
     trees = [node for node in nodes if node.op_type in TREES]

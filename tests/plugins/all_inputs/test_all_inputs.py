@@ -24,7 +24,7 @@ from fairkit_cli.main import app
 from fairkit_registry.evidence.predicate import public_findings
 from fairkit_registry.evidence.recompute import compare_reports
 
-from .conftest import NUMBERS, ROLES, TEXTS, frame
+from .conftest import NUMBERS, ROLES, TEXTS, convert, frame
 
 FLIP, SCORE, CHANCE = "all_inputs_flip", "all_inputs_score_change", "all_inputs_probability_change"
 
@@ -101,10 +101,16 @@ def test_no_sampled_input_changes_more_than_the_bound_and_the_witness_reaches_it
     assert np.ptp(all_scores, axis=0).max() <= high
 
 
-def test_a_column_that_the_model_does_not_read_is_proved_at_once(loans, tmp_path):
+def test_the_rounding_of_a_large_forest_is_no_probability(loans, tmp_path):
+    """400 trees: a sum of shares may be 1 + 3e-5, and its complement below zero."""
     from sklearn.ensemble import RandomForestClassifier
 
-    from .conftest import convert
+    path = convert(RandomForestClassifier(400, max_depth=2, random_state=0), tmp_path / "m.onnx")
+    assert audit(path, loans, boxes=5, people=5)[FLIP].value in (0.0, 1.0)
+
+
+def test_a_column_that_the_model_does_not_read_is_proved_at_once(loans, tmp_path):
+    from sklearn.ensemble import RandomForestClassifier
 
     path = convert(RandomForestClassifier(3, max_depth=3, random_state=0), tmp_path / "m.onnx", drop=["sex"])
     found = audit(path, loans)
@@ -464,3 +470,19 @@ def test_two_columns_of_weights_are_shares_or_refused(scale, message):
         return
     with pytest.raises(ModelError, match=message):
         read_ensemble(node)
+
+
+def test_a_model_that_fairkit_trained_and_exported_is_read(loans, tmp_path):
+    """Its file says a decision probability, which is 0 or 1 where nothing is drawn; a file that draws is refused."""
+    data = fairkit.load_data(str(loans / "loans.csv"), **ROLES)
+    fairkit.mitigate("reweigh", data, test=data).save(tmp_path / "ours.onnx")
+    found = audit(tmp_path / "ours.onnx", loans, boxes=50, people=20)
+    first, second = sides(found[SCORE])
+    assert first["sex"] != second["sex"]
+    assert found[FLIP].interval in ((0.0, 0.0), (1.0, 1.0))
+    assert found[SCORE].interval[0] > 0
+    drawing = onnx.load(tmp_path / "ours.onnx")
+    drawing.graph.input.append(onnx.helper.make_tensor_value_info("u", onnx.TensorProto.FLOAT, [None, 1]))
+    onnx.save(drawing, tmp_path / "draws.onnx")
+    with pytest.raises(ParameterError, match="draws its decisions"):
+        audit(tmp_path / "draws.onnx", loans)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.errors import DataError, ModelError, ParameterError
+from fairkit.errors import DataError, ModelError
 from fairkit.inputs.cells import check_ends, encode_rows, listed_block
 from fairkit.inputs.domain import Block, Listed, Numbers
-from fairkit.inputs.encoded import Encoded, up_to
+from fairkit.inputs.encoded import Encoded, refuse_draws, up_to
 from fairkit.inputs.forest import Layout
 from fairkit.inputs.networks.boxes import Cells
 from fairkit.inputs.networks.problem import NetworkProblem, starts_of
@@ -168,8 +168,7 @@ def read_network(scorer: OnnxScorer, rows: Columns) -> NetworkModel | None:
     nodes = ancestors(graph, wanted)
     if not any(node.op_type in DENSE for node in nodes):
         return None
-    if scorer.reading.chance is not None or scorer.shares is not None:
-        raise ParameterError("all-inputs: the model draws its decisions; a deterministic model is asked")
+    refuse_draws(scorer)
     values = _run(scorer, rows, [name for node in nodes for name in node.output if name])
     matrix, width = _front(scorer, nodes, values)
     return _network(scorer, nodes, values, matrix, width)
