@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from fairkit_registry.oci.address import Address
 
-_PIECE = 1 << 30  # one request for most models, as docker sends its layers: registries hash across requests slowly
+_PIECE = 1 << 30
+"""One request for most models, as docker sends its layers: over several, some registries hash slowly."""
 _RESUMED = 5
 _OK, _CREATED, _ACCEPTED, _NO_CONTENT, _PARTIAL, _MISSING = 200, 201, 202, 204, 206, 404
 _RANGE = re.compile(r"(?:bytes=)?0-(\d+)")
