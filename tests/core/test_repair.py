@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -20,6 +22,7 @@ from fairkit.repairing.candidates import candidates
 from fairkit.repairing.cells import Cells, Planned
 from fairkit.repairing.chance import limits_of, predict
 from fairkit.repairing.evaluate import Bench
+from fairkit.repairing.notes import _price
 from fairkit.repairing.power import equal_decisions, power_of
 from fairkit.repairing.refining import ALIKE, confirm, pick, refine
 from fairkit.results.policy import Rule, judge
@@ -433,3 +436,16 @@ def test_the_picks_chance_is_predicted_anew_so_that_the_luckiest_of_many_is_not_
     again = [0.96, 0.96, 0.95, 0.9, 0.91]
     assert confirm(many, 0.95, again.__getitem__) == 2
     assert [one.chance for one in many] == [0.96, 0.96, 0.95, 0.9, 0.91]
+
+
+def test_a_chance_that_costs_much_is_said_with_what_a_smaller_one_takes(found):
+    dear = steadier_alternative(0.8, 0.96, 0.78, {"rate": 0.8})
+    told = dataclasses.replace(
+        found.search,
+        alternatives=(steadier_alternative(0.7, 0.859, 0.80), dataclasses.replace(dear, status="picked")),
+        picked=1,
+    )
+    (note,) = _price(told)
+    assert "0.8000 and passes with a predicted chance of 0.86; `sure=0.85` takes it" in note
+    near = dataclasses.replace(told.alternatives[0], accuracy=0.782)
+    assert _price(dataclasses.replace(told, alternatives=(near, told.choice))) == []

@@ -34,9 +34,9 @@ def search_section(result: MitigationResult) -> Markup | None:
         _picture(search, table(columns, rows, numeric={1, 2, 3, 4}, label="Alternatives")),
         tag(
             "p",
-            "The chance of passing is predicted from rows that the alternative's model did not see: rates are drawn "
-            "from what these rows say, then totals of as many rows as the test has, and each drawn audit is judged as "
-            "the real one is. The search did not look at the test rows' outcomes.",
+            "The chance of passing is predicted from rows that the alternative's model did not see: audits of as many "
+            "rows as the test has are drawn from what these rows say, and each drawn audit is judged as the real one "
+            "is. The search did not look at the test rows' outcomes.",
         ),
     )
 

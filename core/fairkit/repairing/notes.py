@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -9,6 +10,7 @@ if TYPE_CHECKING:
     from fairkit.results.searches import Alternative, Search
 
 _FEW_MISSING = 0.02
+_LESS_SURE, _MUCH = 0.15, 0.005
 
 
 def notes_of(told: Search, test: Dataset, *, given: bool) -> tuple[str, ...]:
@@ -29,6 +31,7 @@ def notes_of(told: Search, test: Dataset, *, given: bool) -> tuple[str, ...]:
             f"No alternative reaches the chance {told.sure:g}: the surest one was picked, and it passes with a "
             f"predicted chance of {told.choice.chance:.2f} only."
         )
+    notes += _price(told)
     if told.deterministic:
         notes += _cost_of_determinism(told)
     if given:
@@ -42,6 +45,26 @@ def notes_of(told: Search, test: Dataset, *, given: bool) -> tuple[str, ...]:
             "another chance to pass wrongly; fresh test rows mend that."
         )
     return tuple(notes)
+
+
+def _price(told: Search) -> list[str]:
+    """Say where an alternative that is a little less sure is much better."""
+    one = told.choice
+    near = [
+        other
+        for other in told.alternatives
+        if other.status == "tried" and told.sure - _LESS_SURE <= (other.chance or 0.0) < (one.chance or 0.0)
+    ]
+    if not near or not told.reached:
+        return []
+    best = max(near, key=lambda other: other.accuracy or 0.0)
+    if (best.accuracy or 0.0) - (one.accuracy or 0.0) < _MUCH:
+        return []
+    sure = math.floor(100 * (best.chance or 0.0)) / 100
+    return [
+        f"The chance of {told.sure:g} costs much here: {best.name} has a predicted {told.performance} of "
+        f"{best.accuracy:.4f} and passes with a predicted chance of {best.chance:.2f}; `sure={sure:g}` takes it."
+    ]
 
 
 def _of_missing(test: Dataset, told: Search) -> list[str]:
