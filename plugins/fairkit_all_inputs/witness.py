@@ -82,7 +82,7 @@ class WitnessChart(EvidenceChart):
         for what in ("score", "decision"):
             if f"{what} {FIRST}" in value:
                 rows.append((f"the model's {what}", value[f"{what} {FIRST}"], value[f"{what} {SECOND}"], ""))
-        return ChartTable(columns=("column", "one", "the other", ""), rows=rows)
+        return ChartTable(columns=("column", "one", "the other", "what changes"), rows=rows)
 
     @classmethod
     def example(cls) -> Any:

@@ -159,6 +159,11 @@ def _points(x: Spec, y: Spec, names: Sequence[str], **mark: Any) -> Spec:
     }
 
 
+MOST_MARKED = 3
+"""Charts of more groups have fewer marks: a ROC curve at every second point, a distribution where there are people."""
+LEAST_MARKED = 0.005
+
+
 def densities(edges: Sequence[float], shares: Mapping[str, Sequence[float]], title: str) -> Spec:
     """Draw each group's share of rows by score, as steps."""
     names = list(shares)
@@ -173,13 +178,15 @@ def densities(edges: Sequence[float], shares: Mapping[str, Sequence[float]], tit
         for i, name in enumerate(names)
         for b, share in enumerate(shares[name])
     ]
+    least = 0.0 if len(names) <= MOST_MARKED else LEAST_MARKED
+    marked = [row for row, y in zip(values, itertools.chain(*shares.values()), strict=True) if y >= least]
     x = _axis("x", title, scale={"domain": [edges[0], edges[-1]]}, axis={"tickCount": 3})
     y = _axis("y", "share of the group's rows", axis={"format": "%", "tickCount": 5})
     line = {
         "mark": {"type": "line", "interpolate": "step", "strokeWidth": 2},
         "encoding": {"x": x, "y": y, **_by_group(names)},
     }
-    return _small(values, [line, _points(x, y, names)])
+    return _small(values, [line, {"data": {"values": marked}, **_points(x, y, names)}])
 
 
 def roc(
@@ -198,13 +205,16 @@ def roc(
         for i, name in enumerate(names)
         for k, (x, y) in enumerate(curves[name])
     ]
+    every = 1 if len(names) <= MOST_MARKED else 2
+    places = itertools.chain(*(range(len(curves[name])) for name in names))
+    marked = [row for row, k in zip(values, places, strict=True) if k % every == 0]
     x = _axis("x", "false positive rate", scale={"domain": [0, 1]}, axis={"tickCount": 3})
     y = _axis("y", "true positive rate", scale={"domain": [0, 1]}, axis={"tickCount": 5})
     line = {
         "mark": {"type": "line", "strokeWidth": 2},
         "encoding": {"x": x, "y": y, "order": {"field": "k"}, **_by_group(names)},
     }
-    layers = [_diagonal(x, y), line, _points(x, y, names)]
+    layers = [_diagonal(x, y), line, {"data": {"values": marked}, **_points(x, y, names)}]
     shades = [
         {"g": str(i), "x": at, "low": low, "high": high}
         for i, name in enumerate(names)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fairkit_cli.html.everybody import bounded_auditors
 from fairkit_cli.html.markup import Content, Markup, name_of, tag
 from fairkit_cli.html.page import figure, section, table
 from fairkit_cli.html.svg import draw
@@ -19,16 +20,20 @@ def evidence_section(report: Report) -> Markup | None:
     """Return what the charts of plugins show; None where there is nothing."""
     found, notes = plugin_evidence(report)
     parts: list[Content] = []
+    bounded = bounded_auditors(report)
     for one in found:
+        if one.finding.auditor in bounded:  # shown in a section of its own
+            continue
         try:
-            parts.append(_figure(one))
+            parts.append(evidence_figure(one))
         except Exception as error:  # a plugin's picture is somebody else's code
             notes.append(f"The picture of {one.title} cannot be drawn: {error}")
     parts += [tag("p", note, class_="muted") for note in notes]
     return section("Further evidence", parts) if parts else None
 
 
-def _figure(one: Shown) -> Markup:
+def evidence_figure(one: Shown) -> Markup:
+    """Return the picture of evidence, with its numbers."""
     rows: list[Sequence[Content]] = [tuple(name_of(cell(value)) for value in row) for row in one.table.rows]
     numeric = {
         place

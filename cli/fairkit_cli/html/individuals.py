@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit.results.evidence import Flips, Kind, Pairs, evidence_of
 from fairkit_cli.html import charts
+from fairkit_cli.html.everybody import bounded_auditors
 from fairkit_cli.html.markup import Content, Markup, name_of, tag
 from fairkit_cli.html.page import figure, section, table
 from fairkit_cli.html.svg import draw
+from fairkit_cli.html.terms import metric_link
 from fairkit_cli.text.numbers import interval, number
 from fairkit_cli.text.subgroups import is_searched
 from fairkit_cli.text.view import metric_name
@@ -19,17 +21,19 @@ if TYPE_CHECKING:
     from fairkit.results.report import Report
 
 MOST_PAIRS = 5
+MOST_OPEN = 2
+"""So many pairs are open when the page is; the others open with a click, and in print."""
 MOST_COLUMNS = 40
 
 
 def individual_section(report: Report) -> Markup | None:
     """Return what other auditors than `group` found; None where none ran."""
-    found = [one for one in report.findings if one.auditor != "group" and not is_searched(one)]
+    found = individual_findings(report)
     if not found:
         return None
     rows = [
         (
-            metric_name(f),
+            metric_link(f),
             f.auditor,
             name_of(f.sensitive) if f.sensitive else "all rows",
             number(f.value),
@@ -41,18 +45,41 @@ def individual_section(report: Report) -> Markup | None:
     parts: list[Content] = [table(columns, rows, numeric={3, 4}, label="Findings about single people")]
     for metric in dict.fromkeys(finding.metric for finding in found):
         parts.append(_gap_curve(metric, [finding for finding in found if finding.metric == metric]))
-    parts += [_pairs(finding, evidence) for finding, evidence in _with(found, Pairs)]
-    parts += [_flips(finding, evidence) for finding, evidence in _with(found, Flips)]
+    parts += [_pairs(finding, evidence, place) for place, finding, evidence in _with(found, Pairs)]
+    parts += [_flips(finding, evidence, place) for place, finding, evidence in _with(found, Flips)]
     return section("Single people", parts)
 
 
-def _with(found: Sequence[Finding], kind: type[Kind]) -> list[tuple[Finding, Kind]]:
-    """The first finding with such evidence of each auditor and sensitive column."""
+def individual_findings(report: Report) -> list[Finding]:
+    """Return what is said about single people: neither about groups, nor about all inputs."""
+    others = {"group"} | bounded_auditors(report)
+    return [one for one in report.findings if one.auditor not in others and not is_searched(one)]
+
+
+def rows_about(report: Report, sensitive: str) -> list[tuple[str, str]]:
+    """Return where the page shows rows that a disparity of a column may be looked at by: anchors, and what is there."""
+    found, columns = individual_findings(report), set(sensitive.split("+"))
+    shown = [
+        (place, f"people whose score depends most on {finding.sensitive}")
+        for place, finding, _ in _with(found, Flips)
+        if finding.sensitive and columns & set(finding.sensitive.split("+"))
+    ]
+    for place, finding, evidence in _with(found, Pairs):
+        differing = sum(
+            bool(columns & set(pair.get("differs", {}))) for pair in evidence.records[:MOST_PAIRS]
+        )
+        if differing:
+            shown.append((place, f"{differing} like pairs ({metric_name(finding)})"))
+    return shown
+
+
+def _with(found: Sequence[Finding], kind: type[Kind]) -> list[tuple[str, Finding, Kind]]:
+    """The first finding with such evidence of each auditor and sensitive column, with its anchor."""
     chosen: dict[tuple[str, str | None], tuple[Finding, Kind]] = {}
     for finding in found:
         if (evidence := evidence_of(finding, kind)) is not None:
             chosen.setdefault((finding.auditor, finding.sensitive), (finding, evidence))
-    return list(chosen.values())
+    return [(f"{kind.key}-{place}", *one) for place, one in enumerate(chosen.values())]
 
 
 def gap_points(found: Sequence[Finding]) -> list[dict[str, Any]]:
@@ -87,7 +114,7 @@ def _gap_curve(metric: str, found: Sequence[Finding]) -> Markup | None:
     return figure(pictures, title, table(("ε", "gap", "interval"), rows, numeric={0, 1, 2}, label=title))
 
 
-def _pairs(finding: Finding, evidence: Pairs) -> Markup:
+def _pairs(finding: Finding, evidence: Pairs, place: str) -> Markup:
     """People who are alike and are treated differently, side by side; what differs is marked."""
     blocks = [_pair(i, pair) for i, pair in enumerate(evidence.records[:MOST_PAIRS], 1)]
     return tag(
@@ -95,6 +122,7 @@ def _pairs(finding: Finding, evidence: Pairs) -> Markup:
         tag("h3", f"The most influential pairs of {metric_name(finding)}"),
         tag("p", "Alike under the metric, treated differently by the model. What differs is marked."),
         blocks,
+        id=place,
     )
 
 
@@ -119,8 +147,18 @@ def _pair(place: int, pair: Mapping[str, Any]) -> Markup:
     folded = None
     if same:
         numbers = table(("column", "both"), same[:MOST_COLUMNS], label=f"{label}: what is the same")
-        folded = tag("details", tag("summary", f"The same in {len(same)} columns"), numbers)
-    return tag("figure", tag("figcaption", label, f" ({told})" if told else ""), body, folded)
+        folded = tag(
+            "details",
+            tag("summary", f"The same in {len(same)} {'column' if len(same) == 1 else 'columns'}"),
+            numbers,
+        )
+    return tag(
+        "details",
+        tag("summary", label, f" ({told})" if told else ""),
+        body,
+        folded,
+        open=place <= MOST_OPEN,
+    )
 
 
 def _called(who: Any) -> str:
@@ -134,7 +172,7 @@ def shown(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _flips(finding: Finding, evidence: Flips) -> Markup:
+def _flips(finding: Finding, evidence: Flips, place: str) -> Markup:
     """The rows whose score changes most when a column is set to other values."""
     rows = []
     for one in evidence.records[:10]:
@@ -150,7 +188,7 @@ def _flips(finding: Finding, evidence: Flips) -> Markup:
         )
     columns = ("row", "lowest with", "score", "highest with", "score")
     title = f"Largest changes when {finding.sensitive} alone is set to other values"
-    return tag("div", tag("h3", title), table(columns, rows, numeric={2, 4}, label=title))
+    return tag("div", tag("h3", title), table(columns, rows, numeric={2, 4}, label=title), id=place)
 
 
 def _values(values: Any) -> Markup:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from fairkit.support.escaping import visible
 
-_VOID = frozenset({"meta", "br", "hr", "col", "link", "input"})
+_VOID = frozenset({"meta", "br", "hr", "col", "link", "input", "wbr"})
 _SPACE = re.compile(r"\s+")
 
 LABEL_LENGTH = 34

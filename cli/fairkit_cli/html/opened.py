@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from fairkit_cli.html.individuals import rows_about
 from fairkit_cli.html.markup import Content, Markup, name_of, tag
 from fairkit_cli.html.page import table
 from fairkit_cli.text.answers import answer, share_of
@@ -45,8 +46,18 @@ def _one(report: Report, finding: Finding) -> Markup:
         tag("p", str(answer(report, finding))),
         _groups(report, finding),
         tag("p", means),
+        _rows(report, finding),
         notes,
     )
+
+
+def _rows(report: Report, finding: Finding) -> Markup | None:
+    """Return links to the rows that the evidence has about these groups; None where it has none."""
+    found = [] if finding.sensitive is None else rows_about(report, finding.sensitive)
+    if not found:
+        return None
+    links = [tag("a", told, href=f"#{place}") for place, told in found]
+    return tag("p", "Its rows: ", links[0], *(["; ", link] for link in links[1:]), ".", class_="more")
 
 
 def _groups(report: Report, finding: Finding) -> Markup | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from fairkit.results.evidence import HighestGroup, LowestGroup, evidence_of
 from fairkit_cli.html.charts import ForestRow, forest
 from fairkit_cli.html.conditions import condition_sections
+from fairkit_cli.html.everybody import all_inputs_section
 from fairkit_cli.html.evidence import evidence_section
 from fairkit_cli.html.groups import group_sections
 from fairkit_cli.html.individuals import individual_section
@@ -57,6 +58,7 @@ def sections(report: Report) -> list[Markup | None]:
         *condition_sections(report),
         subgroup_section(report),
         individual_section(report),
+        all_inputs_section(report),
         evidence_section(report),
         data_sheet(report),
         not_said(report),

@@ -118,7 +118,7 @@ def matrix(report: Report) -> Markup | None:
         return None
     rows: list[Sequence[Content]] = [
         (
-            tag("a", name_of(sensitive), href=f"#{place_of(report, sensitive)}"),
+            tag("a", broken_at_plus(sensitive), href=f"#{place_of(report, sensitive)}"),
             *(_cell(report, found.get((sensitive, metric))) for metric in metrics),
         )
         for sensitive in report.data.groups
@@ -128,6 +128,12 @@ def matrix(report: Report) -> Markup | None:
         columns, rows, numeric=set(range(1, len(columns))), label="Disparities by sensitive column"
     )
     return section("At a glance", listed)
+
+
+def broken_at_plus(sensitive: str) -> Markup:
+    """Return a column's name, which may go on in the next line after a +."""
+    parts = sensitive.split("+")
+    return tag("bdi", [[part, "+", tag("wbr")] for part in parts[:-1]], parts[-1])
 
 
 def place_of(report: Report, sensitive: str) -> str:

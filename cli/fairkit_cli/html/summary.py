@@ -10,7 +10,7 @@ from fairkit_cli.html.markup import Content, Markup, name_of, tag
 from fairkit_cli.html.page import facts
 from fairkit_cli.html.terms import term_link
 from fairkit_cli.text.answers import answer, answers
-from fairkit_cli.text.changes import changes, question
+from fairkit_cli.text.changes import changes, limit_words, question
 from fairkit_cli.text.ranking import disparities
 from fairkit_cli.text.view import report_view
 
@@ -76,8 +76,12 @@ def verdict(report: Report, found: list[Answer] | None = None) -> list[Markup]:
 
 def _rule(rule: RuleResult, said: Answer | None) -> Markup:
     badge = tag("span", f"{MARKS[rule.verdict]} {WORDS[rule.verdict]}", class_=f"badge {rule.verdict}")
-    plain = "" if said is None else f" {said} "
+    plain = f" {_capital(limit_words(rule))} " if said is None else f" {said} "
     return tag("li", badge, plain, tag("span", as_options(rule.reason), class_="muted small reason"))
+
+
+def _capital(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def change_list(report: Report, found: list[Answer]) -> Markup | None:

@@ -18,8 +18,13 @@ _SVG = "http://www.w3.org/2000/svg"
 _SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
 _UNUSED = ("aria-roledescription", "role", "aria-hidden", "pointer-events", "font-family", "class")
 _USUAL = {"opacity": "1", "stroke-width": "1", "font-size": "13px", "font-weight": "normal"}
+_USUAL_OF: Mapping[str, Mapping[str, str]] = {
+    "line": {"stroke": "var(--grid)", "x2": "0", "y2": "0"},
+    "text": {"fill": "var(--ink)"},
+}
 """What a browser and the page's style take anyway."""
 _LONG = re.compile(r"-?\d+\.\d{2,}(?:e-\d+)?")
+_PLACE = re.compile(r"translate\((-?[\d.]+),(-?[\d.]+)\)")
 
 _CONFIG: Mapping[str, Any] = {
     "background": None,
@@ -150,9 +155,7 @@ def _tidy(root: ElementTree.Element, tips: list[str]) -> None:
         told = element.attrib.pop("aria-label", "")
         for key in _UNUSED:
             element.attrib.pop(key, None)
-        for key, usual in _USUAL.items():
-            if element.get(key) == usual:
-                del element.attrib[key]
+        _drop_usual(element)
         if "stroke" not in element.attrib:
             element.attrib.pop("stroke-width", None)
         for key in ("d", "transform", "x2", "y2"):
@@ -161,9 +164,36 @@ def _tidy(root: ElementTree.Element, tips: list[str]) -> None:
         if told.startswith("tip ") and not element.tag.endswith("}g"):
             element.set("data-tip", clean(tips[int(told.removeprefix("tip "))]))
             if element.get("opacity") == "0":  # seen only while it is chosen: its shape need not be a circle
-                element.attrib.pop("fill", None)
-                element.attrib.pop("stroke-width", None)
-                element.set("d", "M-4,0h8")
+                _hide(element)
+    _flatten(root)
+
+
+def _drop_usual(element: ElementTree.Element) -> None:
+    own = {**_USUAL, **_USUAL_OF.get(element.tag.removeprefix(f"{{{_SVG}}}"), {})}
+    for key, usual in own.items():
+        if element.get(key) == usual:
+            del element.attrib[key]
+
+
+def _hide(mark: ElementTree.Element) -> None:
+    """Make a mark that the page's style hides, as short as can be: pages have thousands of them."""
+    for key in ("fill", "stroke-width", "opacity"):
+        mark.attrib.pop(key, None)
+    place = _PLACE.fullmatch(mark.attrib.pop("transform", "translate(0,0)"))
+    x, y = (float(place[1]), float(place[2])) if place else (0.0, 0.0)
+    mark.set("d", f"M{x - 4:.4g},{y:.4g}h8")
+
+
+def _flatten(parent: ElementTree.Element) -> None:
+    """Take out groups that say nothing."""
+    children: list[ElementTree.Element] = []
+    for child in parent:
+        _flatten(child)
+        if child.get("transform") == "translate(0,0)":
+            del child.attrib["transform"]
+        empty = child.tag.endswith("}g") and not child.attrib
+        children += list(child) if empty else [child]
+    parent[:] = children
 
 
 def _tenth(found: re.Match[str]) -> str:
@@ -174,4 +204,4 @@ def _tenth(found: re.Match[str]) -> str:
 def _serialise(root: ElementTree.Element) -> str:
     for element in itertools.chain([root], root.iter()):
         element.tag = element.tag.removeprefix(f"{{{_SVG}}}")
-    return ElementTree.tostring(root, encoding="unicode", short_empty_elements=True)
+    return ElementTree.tostring(root, encoding="unicode", short_empty_elements=True).replace(" />", "/>")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from fairkit_cli.html.markup import Content, Markup, join, tag
 from fairkit_cli.html.page import section
 from fairkit_cli.text.glossary import TERMS, metric_term, used_terms
+from fairkit_cli.text.ranking import disparities, performance
 
 if TYPE_CHECKING:
     from fairkit.results.findings import Finding
@@ -40,7 +41,13 @@ def term_link(key: str, shown: str) -> Markup:
 
 def glossary(report: Report) -> Markup:
     """Return the section that explains every metric of the page, and the words that it uses."""
-    metrics = dict.fromkeys(finding.metric for finding in report.findings)
+    linked = {finding.metric for finding in [*disparities(report), *performance(report)]}
+    metrics = [
+        metric
+        for metric in dict.fromkeys(finding.metric for finding in report.findings)
+        if metric in linked
+        or not metric.endswith(("_group_min", "_group_max"))  # their names say what they are
+    ]
     entries: list[Content] = [
         join(
             [

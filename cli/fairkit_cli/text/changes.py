@@ -46,6 +46,7 @@ def limit_words(rule: RuleResult) -> str:
 def changes(report: Report, found: list[Answer]) -> list[str]:
     """Return what would change the answer: rows that would decide, a repair, and what could have been seen."""
     said: list[str] = []
+    seen: list[str] = []
     for one in found:
         if one.rule is None:
             continue
@@ -54,17 +55,17 @@ def changes(report: Report, found: list[Answer]) -> list[str]:
             said.append(f"{name}: {_lower(one.rule.more_rows.sentence)}.")
         elif one.verdict == "inconclusive":
             said.append(f"{name}: {one.finding.inconclusive or 'more rows would narrow the interval'}.")
-        elif one.verdict == "pass" and (seen := _seen(one)) is not None:
-            said.append(f"{name}: {seen}")
+        elif one.verdict == "pass" and (size := _seen(one)) is not None:
+            seen.append(f"{name[:1].upper()}{name[1:]}: it passes. {size}")
     if any(one.verdict == "fail" for one in found):
         why = "More rows of the same kind would hardly help where a limit is broken: the whole interval is beyond it."
         if report.model.unseen:
-            return [*said, f"{why} Other decisions would."]
+            return [*said, f"{why} Other decisions would.", *seen]
         said.append(
             f"{why} Another model can: `fairkit mitigate` searches for the most accurate one that passes."
         )
         said.append(f"$ fairkit mitigate {repair_command(report)}")
-    return said
+    return [*said, *seen]
 
 
 def _seen(one: Answer) -> str | None:
@@ -73,8 +74,11 @@ def _seen(one: Answer) -> str | None:
     if not isinstance(told, dict) or not isinstance(told.get("fails_from"), int | float):
         return None
     chance = float(told.get("power", 0.8))
-    side = "from" if one.rule is not None and one.rule.maximum is not None else "up to"
-    return f"{side} {number(told['fails_from'])} the verdict would have been fail, with {chance:.0%} chance."
+    side = "or more" if one.rule is not None and one.rule.maximum is not None else "or less"
+    return (
+        f"So many rows would have shown a true number of {number(told['fails_from'])} {side} as a fail, with "
+        f"{chance:.0%} chance."
+    )
 
 
 def repair_command(report: Report) -> str:

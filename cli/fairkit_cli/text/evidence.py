@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from fairkit.charts import Cell, ChartTable, EvidenceChart
+    from fairkit.results.findings import Finding
     from fairkit.results.report import Report
 
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 class Shown:
     """One finding's evidence with the chart that shows it and its numbers."""
 
+    finding: Finding
     title: str
     chart: EvidenceChart
     value: Any
@@ -43,7 +45,7 @@ def plugin_evidence(report: Report) -> tuple[list[Shown], list[str]]:
                 notes.append(f"The evidence {key!r} of {finding.metric} cannot be shown: {error}")
                 continue
             about = f" ({finding.sensitive})" if finding.sensitive else ""
-            found.append(Shown(f"{chart.title}: {finding.metric}{about}", chart, value, table))
+            found.append(Shown(finding, f"{chart.title}: {finding.metric}{about}", chart, value, table))
     return found, notes
 
 

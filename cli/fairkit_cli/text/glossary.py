@@ -154,6 +154,26 @@ _METRICS: Mapping[str, Term] = {
         "change of the score in other versions",
         "How far the score moves, on average, between a row and the versions of it that were given.",
     ),
+    "counterfactual_score_change": Term(
+        "change of the score when the group changes",
+        "How much a person's score changes, on average, when the sensitive values alone are set to others.",
+    ),
+    "all_inputs_flip": Term(
+        "a decision that depends on the group",
+        "1: there is an input whose decision changes with these columns alone; 0: it is proved that there is none.",
+    ),
+    "all_inputs_score_change": Term(
+        "largest change of the raw score",
+        "The most that the sum behind the score can change, for any input, when these columns alone change.",
+    ),
+    "all_inputs_probability_change": Term(
+        "largest change of the probability",
+        "The most that the predicted probability can change, for any input, when these columns alone change.",
+    ),
+    "all_inputs_flippable": Term(
+        "people whose decision could depend on the group",
+        "The share of people for whom an input that is near enough flips when these columns alone change.",
+    ),
     "worst_subgroup_gap": Term(
         "largest difference of any subgroup",
         "A bound on how far any subgroup, of all that were searched, may differ from everybody else.",

@@ -146,6 +146,19 @@ class Flips(Evidence):
 
 
 @dataclass(frozen=True, slots=True)
+class Bounded(Evidence):
+    """The interval is no estimate: its ends are bounds for every input of a domain, and `decided` says if they meet."""
+
+    key = "decided"
+    decided: bool
+
+    @classmethod
+    def read(cls, value: Any) -> Self | None:
+        """Read true or false."""
+        return cls(value) if isinstance(value, bool) else None
+
+
+@dataclass(frozen=True, slots=True)
 class GroupsSearched(Evidence):
     """How many groups a search looked at: the finding is about all of them, or about one that it found."""
 
