@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fairkit.results.report import Report
     from fairkit_registry.evidence.certificate import Certificate
     from fairkit_registry.evidence.keys import PublicKey
+    from fairkit_registry.evidence.revoked import Revocations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,12 +31,18 @@ class Shown:
         Why it does not hold; None where it does, as far as it was checked.
     keyed
         Whether a trusted key was named, so that the signature was checked.
+    stamped
+        Whether it carries a timestamp, whoever made it.
+    doubts
+        What is not known about its revocation, in sentences.
     """
 
     name: str
     certificate: Certificate
     failed: str | None
     keyed: bool
+    stamped: bool = False
+    doubts: tuple[str, ...] = ()
 
     @property
     def signed(self) -> bool:
@@ -53,11 +60,32 @@ class Shown:
                 "anybody may have written these numbers."
             )
         keys = ", ".join(keyid[:16] for keyid in self.certificate.keyids)
-        keys = ", ".join(keyid[:16] for keyid in self.certificate.keyids)
-        return f"Signed by {keys}, a key that was named as trusted."
+        said = [f"Signed by {keys}, a key that was named as trusted."]
+        at = self.certificate.proven_at
+        if at is not None:
+            said.append(f"A timestamp proves that the signature was there at {at:%Y-%m-%d %H:%M:%S} UTC.")
+        elif self.stamped:
+            said.append(
+                "It carries a timestamp, which was not checked: name the authority's root with --timestamp-root."
+            )
+        return " ".join([*said, *(f"{doubt[:1].upper()}{doubt[1:]}." for doubt in self.doubts)])
+
+    @property
+    def when(self) -> str:
+        """When the audit was, and who says so."""
+        told = f"{self.certificate.audited_at:%Y-%m-%d %H:%M} UTC, as the signer says"
+        at = self.certificate.proven_at
+        return told if at is None else f"{told}; the signature proven for {at:%Y-%m-%d %H:%M} UTC"
 
 
-def read_evidence(paths: Sequence[Path], keys: Sequence[Path]) -> list[Shown]:
+def read_evidence(
+    paths: Sequence[Path],
+    keys: Sequence[Path],
+    *,
+    revocations: Sequence[Path] = (),
+    revokers: Sequence[Path] = (),
+    roots: Sequence[Path] = (),
+) -> list[Shown]:
     """Read and check certificates, the oldest first.
 
     Parameters
@@ -66,27 +94,57 @@ def read_evidence(paths: Sequence[Path], keys: Sequence[Path]) -> list[Shown]:
         The files.
     keys
         Public keys that are trusted; without any only the form is checked, and whether a statement contradicts itself.
+    revocations, revokers
+        Revocation lists, and the keys whose lists count beside those of the trusted keys.
+    roots
+        Roots of time-stamping authorities; with any, a timestamp by one of them is asked for.
 
     Raises
     ------
+    ParameterError
+        Revocations or roots without a key.
     CertificateError
         A file is missing or no certificate.
     """
+    from fairkit.errors import ParameterError
+    from fairkit_cli.options.revoking import known_revocations
     from fairkit_registry.evidence.keys import load_public
+    from fairkit_registry.evidence.timestamps import read_roots
 
+    if not keys and (revocations or revokers or roots):
+        raise ParameterError(
+            "--revocations, --revoker and --timestamp-root need --key: they are about signatures"
+        )
     trusted = [load_public(path) for path in keys]
-    found = [_checked(path, trusted) for path in paths]
+    pems = read_roots(roots)
+    known = known_revocations(revocations, trusted, [load_public(path) for path in revokers]) if keys else ""
+    found = [_checked(path, trusted, known, pems) for path in paths]
     return sorted(found, key=lambda one: one.certificate.audited_at)
 
 
-def _checked(path: Path, trusted: Sequence[PublicKey]) -> Shown:
+def _checked(
+    path: Path, trusted: Sequence[PublicKey], known: Revocations | str, roots: Sequence[str]
+) -> Shown:
+    from datetime import UTC, datetime
+
     from fairkit_registry.errors import CertificateError
     from fairkit_registry.evidence.certificate import check_statement, read, read_file, verify
 
     raw = read_file(path)
     try:
-        if trusted:
-            return Shown(name=path.name, certificate=verify(raw, trusted), failed=None, keyed=True)
+        if trusted and isinstance(known, str):
+            raise CertificateError(known)
+        if trusted and not isinstance(known, str):
+            held = verify(raw, trusted, revocations=known, timestamp_roots=roots)
+            doubts = tuple(known.overdue(datetime.now(UTC)))
+            return Shown(
+                name=path.name,
+                certificate=held,
+                failed=None,
+                keyed=True,
+                stamped=_is_stamped(raw),
+                doubts=doubts,
+            )
         certificate = read(raw, full=True)
         check_statement(certificate.report, certificate.settings)
     except CertificateError as error:
@@ -97,6 +155,12 @@ def _checked(path: Path, trusted: Sequence[PublicKey]) -> Shown:
         failed = as_options(str(error)).rstrip(".")
         return Shown(name=path.name, certificate=certificate, failed=failed, keyed=bool(trusted))
     return Shown(name=path.name, certificate=certificate, failed=None, keyed=False)
+
+
+def _is_stamped(raw: bytes) -> bool:
+    from fairkit_registry.evidence.dsse import Envelope
+
+    return any(one.timestamp is not None for one in Envelope.from_bytes(raw).signatures)
 
 
 def stated_report(certificate: Certificate) -> Report:

@@ -3,26 +3,41 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from fairkit.errors import ConfigError, ParameterError, did_you_mean
 from fairkit_cli import options as opt
 from fairkit_cli.terminal.output import echo, print_json, say
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from fairkit.data.dataset import Dataset
+    from fairkit.data.predictions import PredictionRoles
     from fairkit.packs.files import PackFile
     from fairkit.packs.rendering import Rendering
     from fairkit_cli.config import Config
     from fairkit_cli.evidence import Shown
+    from fairkit_cli.subject import Subject
 
 PackName = Annotated[
     str | None,
     opt.option(
         "--pack", "NAME", "Run the audit that a law's rendering needs: `fairkit packs` lists them.", opt.DATA
+    ),
+]
+ToolScores = Annotated[
+    bool,
+    typer.Option(
+        "--tool-scores",
+        help="With --pack nyc-ll144: the model scores people; counted are scores above the median of all.",
+        rich_help_panel=opt.DATA,
     ),
 ]
 
@@ -113,6 +128,7 @@ def rendered(pack: PackFile, shown: Shown, facts: dict[str, str | bool]) -> Rend
     certificate: dict[str, Any] = {
         "sha256": stated.sha256,
         "audited_at": f"{stated.audited_at:%Y-%m-%dT%H:%M:%SZ}",
+        "proven_at": None if stated.proven_at is None else f"{stated.proven_at:%Y-%m-%dT%H:%M:%SZ}",
         "keyids": list(stated.keyids),
         "mitigation": stated.mitigation,
         "settings": stated.settings,
@@ -125,11 +141,9 @@ def asked_by(
     name: str | None,
     columns: opt.DataOptions,
     conditions: opt.ConditionOptions,
-    typed: opt.AuditOptions,
-    predictions: Sequence[str] | None,
     config: Config,
-) -> tuple[opt.DataOptions, opt.ConditionOptions, opt.AuditOptions]:
-    """Add to what was typed what a pack's audit needs: intersections, references, the median as the threshold.
+) -> tuple[opt.DataOptions, opt.ConditionOptions]:
+    """Add to what was typed what a pack's audit needs: intersections, references.
 
     Raises
     ------
@@ -137,7 +151,7 @@ def asked_by(
         There is no such pack, or no sensitive column is named.
     """
     if name is None:
-        return columns, conditions, typed
+        return columns, conditions
     from fairkit_cli.options.data import listed
 
     wanted = find_pack(name).audit
@@ -155,34 +169,83 @@ def asked_by(
         more = [f"{text.partition(':')[0]}={wanted['reference']}" for text in single]
         more = [text for text in more if text.partition("=")[0] not in named]
         conditions = replace(conditions, reference=[*given, *more])
-    if wanted.get("scores"):
-        typed = _at_the_median(columns, typed, predictions, config)
-    return columns, conditions, typed
+    return columns, conditions
 
 
-def _at_the_median(
-    columns: opt.DataOptions, typed: opt.AuditOptions, predictions: Sequence[str] | None, config: Config
-) -> opt.AuditOptions:
-    """Put the threshold just above the median of the scores, where the tool scores and nothing else decides."""
-    from fairkit.data.predictions import PredictionRoles
+def counted_above_the_median(
+    name: str | None, subject: Subject, dataset: Dataset, settings: opt.AuditSettings, *, scores: bool
+) -> opt.AuditSettings:
+    """Put the threshold just above the median of all scores, where the law counts scores above it and the tool scores.
 
-    told = config.data.get("predictions")
-    roles = PredictionRoles.parse(predictions) if predictions else PredictionRoles.of(told) if told else None
-    threshold = typed.threshold if typed.threshold is not None else config.model.get("threshold")
-    if roles is None or roles.score is None or roles.decision is not None or threshold is not None:
-        return typed
+    Parameters
+    ----------
+    name
+        The pack; None: none was named.
+    subject, dataset, settings
+        What is audited, on which rows, and how.
+    scores
+        Whether a person says that the tool scores; columns of scores alone say so themselves.
+
+    Raises
+    ------
+    ParameterError
+        The pack has no such count, a threshold is given too, or the scores cannot be counted.
+    """
+    counts = name is not None and bool(find_pack(name).audit.get("scores"))
+    if scores and not counts:
+        raise ParameterError("--tool-scores belongs to a pack that counts scores: --pack nyc-ll144")
+    roles = subject.predictions
+    alone = roles is not None and roles.score is not None and roles.decision is None
+    if not counts or not (scores or alone):
+        return settings
+    if settings.options.threshold is not None:
+        if scores:
+            raise ParameterError(
+                "--tool-scores takes the median of all scores as the threshold: leave --threshold out"
+            )
+        return settings
     import numpy as np
 
-    dataset = opt.load_dataset(columns, config, predictions=roles)
+    found = _column_of_scores(dataset, roles) if roles is not None else _scores_of(subject, dataset, settings)
+    median = float(np.median(found))
+    if median >= 1:
+        raise ParameterError("at least half of the scores are 1, so that none is above the median")
+    say(f"the tool scores: counted are scores above {median:.6g}, the median of all {len(found):,} scores")
+    options = replace(settings.options, threshold=float(np.nextafter(median, 1.0)))
+    return replace(settings, options=options)
+
+
+def _column_of_scores(dataset: Dataset, roles: PredictionRoles) -> NDArray[np.float64]:
+    import numpy as np
+
+    if roles.score is None:
+        raise ParameterError("--tool-scores needs the scores: --predictions score=COL")
+    if roles.decision is not None:
+        raise ParameterError("--tool-scores counts scores, not decisions: name --predictions score=COL alone")
     parts = [
         batch.column(roles.score).astype(float) for batch in dataset.batches([roles.score], partial=True)
     ]
-    scores = np.concatenate(parts)
+    scores = np.concatenate(parts) if parts else np.empty(0)
     if len(scores) == 0 or not np.isfinite(scores).all() or scores.min() < 0 or scores.max() >= 1:
         raise ParameterError(
             f"the scores in column {roles.score!r} must be numbers of at least 0 and below 1; divide them, which keeps "
             "their order: rates above the median depend on the order only"
         )
-    median = float(np.median(scores))
-    say(f"the tool scores: counted are scores above {median:.6g}, the median of all {len(scores):,} scores")
-    return replace(typed, threshold=float(np.nextafter(median, 1.0)))
+    return scores
+
+
+def _scores_of(subject: Subject, dataset: Dataset, settings: opt.AuditSettings) -> NDArray[np.float64]:
+    import numpy as np
+
+    from fairkit.auditing.subject import as_model
+
+    scorer = as_model(subject.model, dataset).bind(dataset, settings.options)
+    parts = []
+    for batch in dataset.batches(scorer.columns, partial=True):
+        score = scorer.predict(batch.columns(scorer.columns)).score
+        if score is None:
+            raise ParameterError("--tool-scores needs scores, and this model gives decisions alone")
+        parts.append(score)
+    if not parts:
+        raise ParameterError("there are no rows to score")
+    return np.concatenate(parts)

@@ -12,9 +12,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
+import fairkit
+from fairkit.models.scorer import ModelOptions
+from fairkit.onnx.model import OnnxModel
 from fairkit_cli.main import app
 
 pytest.importorskip("scipy", reason="exact tests need scipy: pip install 'fairkit[packs]'")
@@ -116,6 +120,41 @@ def test_a_tool_that_scores_is_counted_above_the_median(folder: Path):
     found = {one["row"]: one for one in csv.DictReader(io.StringIO(made.stdout)) if one["table"] == "sex"}
     for group, rate in rates.items():
         assert float(found[group]["scoring rate"]) == pytest.approx(rate)
+
+
+def test_a_model_that_scores_is_counted_above_the_median_of_its_scores(loans_model: Any, tmp_path: Path):
+    assert invoke("key", "new", tmp_path / "key").exit_code == 0
+    told = (
+        loans_model.path, "--data", loans_model.data, "--label", "decision", "--favorable", "approved",
+        "--sensitive", "sex", "--drop", "would_repay", "--pack", "nyc-ll144",
+    )  # fmt: skip
+    done = invoke(
+        "certify", *told, "--tool-scores", "--key", tmp_path / "key", "--output", tmp_path / "c.json",
+        "--sequence", tmp_path / "kept",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.stderr
+    facts = tmp_path / "facts.toml"
+    facts.write_text(f"{FACTS}tool_scores = true\n")
+    made = invoke(
+        "report", tmp_path / "c.json", "--key", tmp_path / "key.pub", "--pack", "nyc-ll144", "--facts", facts,
+        "--format", "csv", "--strict",
+    )  # fmt: skip
+    assert made.exit_code == 0, made.stderr
+    data = fairkit.load_data(loans_model.data, label="decision", favorable="approved", sensitive=["sex"])
+    scorer = OnnxModel.load(loans_model.path).bind(data, ModelOptions())
+    batch = data.read(scorer.columns)
+    score = scorer.predict(batch.columns(scorer.columns)).score
+    above = score > np.median(score)
+    groups = pq.read_table(loans_model.data).column("sex").to_numpy(zero_copy_only=False)
+    found = {one["row"]: one for one in csv.DictReader(io.StringIO(made.stdout)) if one["table"] == "sex"}
+    for group in set(groups):
+        assert float(found[group]["scoring rate"]) == pytest.approx(above[groups == group].mean())
+    assert invoke("audit", *told, "--tool-scores", "--threshold", "0.5").exit_code == 2
+    other = [*told[:-1], "ugesp"]
+    refused = invoke("audit", *other, "--tool-scores")
+    assert refused.exit_code == 2
+    assert "--tool-scores belongs to" in refused.stderr
+    assert invoke("audit", *told[:-2], "--tool-scores").exit_code == 2
 
 
 def test_what_nobody_states_is_a_gap_and_strict_says_so(folder: Path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,88 @@ def test_a_repair_is_another_model_by_the_same_rules_on_the_same_table(folder: P
     )
     own = replace(fixed.certificate, model_sha256=bad.certificate.model_sha256)
     assert repair_that_passes([bad, replace(fixed, certificate=own)]) is None
+
+
+def _own(folder: Path, tmp_path: Path, *options: Any) -> Path:
+    """A certificate by a key of its own, so that what is remembered about it touches no other test."""
+    assert invoke("key", "new", tmp_path / "own").exit_code == 0
+    done = invoke(
+        "certify", "--data", folder / "good.parquet", "--predictions", "decision=chosen", "--sensitive", "sex",
+        "--max", RULE, "--key", tmp_path / "own", "--output", tmp_path / "own.json", "--sequence", tmp_path / "kept",
+        *options,
+    )  # fmt: skip
+    assert done.exit_code == 0, done.stderr
+    return tmp_path / "own.json"
+
+
+def test_a_revoked_certificate_is_red(folder: Path, tmp_path: Path):
+    path = _own(folder, tmp_path)
+    key, listed = tmp_path / "own.pub", tmp_path / "list.json"
+    assert invoke("report", path, "--key", key).exit_code == 0
+    done = invoke(
+        "revoke",
+        "--key",
+        tmp_path / "own",
+        "--certificate",
+        path,
+        "--reason",
+        "wrong table",
+        "--output",
+        listed,
+    )
+    assert done.exit_code == 0, done.stderr
+    page = invoke(
+        "report",
+        path,
+        folder / "bad.json",
+        "--key",
+        key,
+        "--key",
+        folder / "key.pub",
+        "--revocations",
+        listed,
+    )
+    assert page.exit_code == 1
+    assert page.stdout.count("DOES NOT HOLD") == 1
+    assert "revoked" in page.stdout
+    assert "wrong table" in page.stdout
+    assert "The repair that passes" not in page.stdout
+    unkeyed = invoke("report", path, "--revocations", listed)
+    assert unkeyed.exit_code == 2
+    assert "need --key" in unkeyed.stderr
+
+
+def test_an_old_certificate_says_its_age(folder: Path):
+    (one,) = read_evidence([folder / "bad.json"], [folder / "key.pub"])
+    assert "more than a year" not in evidence_page([one])
+    stale = replace(one.certificate, audited_at=one.certificate.audited_at - timedelta(days=400))
+    assert "400 days: more than a year" in evidence_page([replace(one, certificate=stale)])
+
+
+def test_a_watch_adds_what_came_since(folder: Path, tmp_path: Path):
+    path = _own(folder, tmp_path)
+    state = tmp_path / "watch"
+    done = invoke(
+        "watch", "init", "--certificate", path, "--state", state, "--predictions", "decision=chosen"
+    )
+    assert done.exit_code == 0, done.stderr
+    rng = np.random.default_rng(2)
+    sex = rng.choice(["female", "male"], 3000)
+    chosen = (rng.random(3000) < 0.7 - 0.4 * (sex == "female")).astype(int)
+    pq.write_table(pa.table({"sex": sex, "chosen": chosen}), tmp_path / "day-2026-01-02.parquet")
+    assert invoke("watch", "add", state, "--data", tmp_path / "day-2026-01-02.parquet").exit_code == 1
+    done = invoke("report", path, "--key", tmp_path / "own.pub", "--watch", state)
+    assert done.exit_code == 0, done.stderr
+    page = done.stdout
+    assert "Monitoring: the decisions since the audit" in page
+    section = page[page.index("Monitoring: the decisions") :]
+    assert "3,000 decisions since 2026-01-02" in section
+    assert 'class="badge fail"' in section
+    assert len(page) < 400_000
+    other = invoke("report", folder / "bad.json", "--key", folder / "key.pub", "--watch", state)
+    assert other.exit_code == 2
+    assert "and not about what bad.json certifies" in other.stderr
+    assert invoke("report", path, "--watch", state, "--pack", "ugesp").exit_code == 2
 
 
 def test_an_older_certificate_has_its_outcome_from_its_settings(folder: Path):

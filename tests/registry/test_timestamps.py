@@ -237,3 +237,17 @@ def test_by_command(loans_model, signer, tsa, authorities, tmp_path, monkeypatch
         run("verify", "c.json", "--key", signer.pub, "--timestamp-root", authorities[1].root).exit_code == 1
     )
     assert run("verify", "c.json", "--key", signer.pub, "--timestamp-root", signer.pub).exit_code == 2
+    trusting = ("report", "c.json", "--key", signer.pub)
+    unasked = run(*trusting)
+    assert unasked.exit_code == 0
+    assert "carries a timestamp, which was not checked" in unasked.stdout
+    proven = run(*trusting, "--timestamp-root", tsa.root)
+    assert proven.exit_code == 0, proven.stderr
+    assert "A timestamp proves that the signature was there at" in proven.stdout
+    assert "the signature proven for" in proven.stdout
+    told = run(*trusting, "--timestamp-root", tsa.root, "--pack", "eu-ai-act", "--format", "markdown")
+    assert "signature was there, proven by a timestamp, at" in told.stdout
+    other = run(*trusting, "--timestamp-root", authorities[1].root)
+    assert other.exit_code == 1
+    assert "DOES NOT HOLD" in other.stdout
+    assert run("report", "c.json", "--timestamp-root", tsa.root).exit_code == 2

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fairkit_cli import options as opt
-from fairkit_cli.packs import PackName, asked_by
+from fairkit_cli.packs import PackName, ToolScores, asked_by, counted_above_the_median
 from fairkit_cli.terminal.output import exit_code, record_text, write
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def audit(
     sandbox: opt.SandboxOptions,
     about: opt.About = None,
     pack: PackName = None,
+    tool_scores: ToolScores = False,
     output_format: opt.ReportFormat = "table",
     output: opt.Output = None,
     save: opt.Copies = None,
@@ -49,7 +50,19 @@ def audit(
         check_writable(output)
     copies = {path: copy_format(path) for path in save or ()}
     with drawing("html" if "html" in copies.values() else output_format):
-        report = run_audit(model, columns, typed, config, where, predictions, served, conditions, about, pack)
+        report = run_audit(
+            model,
+            columns,
+            typed,
+            config,
+            where,
+            predictions,
+            served,
+            conditions,
+            about,
+            pack,
+            tool_scores=tool_scores,
+        )
     for path, form in copies.items():
         write_copy(report, form, path)
     show(report, output_format, output)
@@ -67,6 +80,8 @@ def run_audit(
     conditions: opt.ConditionOptions | None = None,
     about: Sequence[str] | None = None,
     pack: str | None = None,
+    *,
+    tool_scores: bool = False,
 ) -> Report:
     """Do what the command does up to the report."""
     from fairkit.auditing.run import audit as run
@@ -75,13 +90,12 @@ def run_audit(
     from fairkit_cli.subject import chosen
 
     config = load_config(config_file)
-    data, conditions, typed = asked_by(
-        pack, data, conditions or opt.ConditionOptions(), typed, predictions, config
-    )
+    data, conditions = asked_by(pack, data, conditions or opt.ConditionOptions(), config)
     settings = opt.audit_settings(typed, config)
     facts = opt.stated_facts(about, config, dated=True)
     subject = chosen(model, predictions, config, served)
     dataset = subject.dataset(data, config, conditions)
+    settings = counted_above_the_median(pack, subject, dataset, settings, scores=tool_scores)
     with progress_bar() as progress:
         engine = (where or opt.EngineOptions()).arguments()
         return run(subject.model, dataset, progress=progress, about=facts, **engine, **settings.arguments())

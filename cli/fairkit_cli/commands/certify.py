@@ -9,7 +9,7 @@ import typer
 
 from fairkit.errors import FairkitError
 from fairkit_cli import options as opt
-from fairkit_cli.packs import PackName, asked_by
+from fairkit_cli.packs import PackName, ToolScores, asked_by, counted_above_the_median
 from fairkit_cli.terminal.interrupts import finished
 from fairkit_cli.terminal.output import echo, exit_code, print_json, say, write
 
@@ -116,6 +116,7 @@ def certify(
     sandbox: opt.SandboxOptions,
     about: opt.About = None,
     pack: PackName = None,
+    tool_scores: ToolScores = False,
     output_format: opt.TableFormat = "table",
     config: opt.ConfigFile = None,
 ) -> None:
@@ -144,12 +145,16 @@ def certify(
         check_writable(written)
     settings = load_config(config)
     facts = opt.stated_facts(about, settings, dated=False)
-    columns, conditions, typed = asked_by(pack, columns, conditions, typed, predictions, settings)
+    columns, conditions = asked_by(pack, columns, conditions, settings)
     if lock is None:
         subject = chosen(model, predictions, settings, served)
         dataset = subject.dataset(columns, settings, conditions)
-        told = _settings(opt.audit_settings(typed, settings), dataset.roles.to_dict(), subject)
+        asked = opt.audit_settings(typed, settings)
+        asked = counted_above_the_median(pack, subject, dataset, asked, scores=tool_scores)
+        told = _settings(asked, dataset.roles.to_dict(), subject)
     else:
+        if tool_scores:
+            raise FairkitError("a lock says all that the audit is told: leave --tool-scores out, or --lock")
         check_alone(columns, conditions, typed, served, predictions=predictions, pack=pack)
         told, dataset = by_lock(lock, columns)
         subject = chosen(model, None, settings)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from fairkit.packs.files import PackFile
     from fairkit_cli.evidence import Shown
+    from fairkit_cli.html.markup import Markup
 
 
 def report(
@@ -41,6 +42,13 @@ def report(
             "--facts", "FILE", "A TOML file with what no tool can know; with --pack. What lacks is a gap."
         ),
     ] = None,
+    revocations: opt.RevocationLists = None,
+    revoker: opt.Revokers = None,
+    timestamp_root: opt.TimestampRoots = None,
+    watched: Annotated[
+        Path | None,
+        opt.option("--watch", "FOLDER", "A watch of the newest certificate's model: adds what came since."),
+    ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="With --pack: exit code 3 where an item is not answered.")
     ] = False,
@@ -58,20 +66,25 @@ def report(
     from fairkit.support.files import check_writable
     from fairkit_cli.evidence import read_evidence
 
-    _check_asked(pack, facts, output_format, certificates, strict=strict)
+    _check_asked(pack, facts, output_format, certificates, watched, strict=strict)
     if output_format == "pdf" and output is None:
         raise ParameterError("--format pdf needs --output FILE")
     if output is not None:
         check_writable(output)
-    if pack is None:
-        shown = read_evidence(certificates, keys or ())
+    chosen = None if pack is None else find_pack(pack)
+    stated = {} if chosen is None else read_facts_file(chosen, facts)
+    shown = read_evidence(
+        certificates,
+        keys or (),
+        revocations=revocations or (),
+        revokers=revoker or (),
+        roots=timestamp_root or (),
+    )
+    if chosen is None:
         from fairkit_cli.html.certificates import evidence_page
 
-        text, gaps = evidence_page(shown), 0
+        text, gaps = evidence_page(shown, None if watched is None else monitored(watched, shown[-1])), 0
     else:
-        chosen = find_pack(pack)
-        stated = read_facts_file(chosen, facts)
-        shown = read_evidence(certificates, keys or ())
         text, gaps = _filled(chosen, stated, shown[0], output_format)
     if output_format == "pdf" and output is not None:
         from fairkit.support.files import write_atomic
@@ -86,12 +99,50 @@ def report(
 
 
 def _check_asked(
-    pack: str | None, facts: Path | None, output_format: str, certificates: Sequence[Path], *, strict: bool
+    pack: str | None,
+    facts: Path | None,
+    output_format: str,
+    certificates: Sequence[Path],
+    watched: Path | None,
+    *,
+    strict: bool,
 ) -> None:
     if pack is None and (facts is not None or strict or output_format in ("markdown", "csv")):
         raise ParameterError("--facts, --strict, --format markdown and --format csv belong to --pack NAME")
     if pack is not None and len(certificates) != 1:
         raise ParameterError("--pack renders one certificate; name one")
+    if pack is not None and watched is not None:
+        raise ParameterError(
+            "--watch adds a section to the page of certificates; a pack has none: leave one out"
+        )
+
+
+def monitored(folder: Path, newest: Shown) -> Markup:
+    """Return the section about a watch of a certificate's model.
+
+    Raises
+    ------
+    ParameterError
+        The watch is about something else.
+    """
+    from fairkit.watching.look import courses
+    from fairkit.watching.watch import Watch
+    from fairkit_cli.html.monitoring import monitoring_section
+
+    with Watch.open(folder, write=False) as watch:
+        settings = watch.book.settings
+        own, certificate = newest.certificate.model_sha256, newest.certificate.sha256
+        if certificate != settings.certificate and (own is None or own != settings.sha256):
+            about = (
+                f"the model {settings.sha256[:16]}"
+                if settings.sha256
+                else "no model that it knows the digest of"
+            )
+            raise ParameterError(
+                f"the watch {str(folder)!r} is about {about}, and not about what {newest.name} certifies"
+            )
+        look = watch.look(None)
+        return monitoring_section(look, courses(watch.judge, watch.data) if watch.data.days else ())
 
 
 def _filled(

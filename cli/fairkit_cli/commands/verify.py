@@ -73,14 +73,7 @@ def verify(
     ] = None,
     revocations: opt.RevocationLists = None,
     revoker: opt.Revokers = None,
-    timestamp_root: Annotated[
-        list[Path] | None,
-        opt.option(
-            "--timestamp-root",
-            "PEM",
-            "Root of a time-stamping authority; a timestamp by one of them is asked for (repeatable).",
-        ),
-    ] = None,
+    timestamp_root: opt.TimestampRoots = None,
     sandbox: opt.SandboxOptions,
     output_format: opt.TableFormat = "table",
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from fairkit_cli.evidence import Shown, stated_report
@@ -13,6 +14,7 @@ from fairkit_cli.html.page import facts, page, section, table
 from fairkit_cli.html.report import forest_figure, sections
 from fairkit_cli.html.summary import MARKS, WORDS, header
 from fairkit_cli.html.terms import metric_link
+from fairkit_cli.options.about import today
 from fairkit_cli.text.numbers import interval, number
 from fairkit_cli.text.ranking import disparities, performance
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from fairkit.results.report import Report
     from fairkit_registry.evidence.certificate import Certificate
 
+YEAR_DAYS = 365
 MOST_FOLLOWED = 8
 """So many numbers are followed over several certificates."""
 
@@ -61,13 +64,15 @@ def certificate_page(reference: str, certificates: Sequence[Certificate]) -> str
     return page(f"Fairness audit of {reference}", body)
 
 
-def evidence_page(shown: Sequence[Shown]) -> str:
+def evidence_page(shown: Sequence[Shown], monitoring: Markup | None = None) -> str:
     """Return certificates as one HTML file: what their checks said, how numbers moved, then the newest audit.
 
     Parameters
     ----------
     shown
         At least one, the oldest first.
+    monitoring
+        The section about what came after the newest audit; it is not signed.
     """
     newest = shown[-1]
     report = stated_report(newest.certificate)
@@ -78,12 +83,13 @@ def evidence_page(shown: Sequence[Shown]) -> str:
         overview(shown) if several else None,
         tag(
             "div",
-            header(report, newest.certificate.model_name, date=_day(newest.certificate)),
-            facts([*_identity(newest.certificate), ("Signature", newest.state)]),
+            header(report, newest.certificate.model_name, date=newest.when),
+            facts([*_identity(newest.certificate), *_age(newest), ("Signature", newest.state)]),
             mitigation_section(newest.certificate),
             *sections(report),
             class_="signed" if newest.signed else "unsigned",
         ),
+        monitoring,
     ]
     return page(f"Fairness audit of {name}", body)
 
@@ -98,6 +104,7 @@ def one_certificate(certificate: Certificate) -> str:
 _SEARCHED = (
     ("considered", "alternatives considered"),
     ("searched", "alternatives measured on rows that training did not see"),
+    ("as_good", "as accurate as the model without mitigation, within noise"),
     ("sure", "chance of passing that was asked for"),
     ("chance", "predicted chance that the chosen one passes"),
     ("looks", "looks at the test rows"),
@@ -141,6 +148,12 @@ def _identity(certificate: Certificate) -> list[tuple[str, Content]]:
         ("Model made by", "not stated" if mitigation is None else str(mitigation.get("plugin"))),
         ("Settings that are not the default", "; ".join(certificate.unusual_settings) or "none"),
     ]
+
+
+def _age(one: Shown) -> list[tuple[str, Content]]:
+    days = (date.fromisoformat(today()) - one.certificate.audited_at.date()).days
+    old: Content = tag("span", f"{days:,} days: more than a year", class_="gap")
+    return [("Age", old if days > YEAR_DAYS else f"{max(days, 0):,} days")]
 
 
 def _day(certificate: Certificate) -> str:

@@ -52,7 +52,7 @@ def watch_page(
     """
     with warm():
         body: list[Content] = [_head(look), _alarms(look)]
-        body += [_rule(look, place, course) for place, course in enumerate(courses)]
+        body += [rule_section(look, place, course) for place, course in enumerate(courses)]
         body += [
             _shares(name, days, values, groups[name]) for name, (days, values) in shares.items() if len(days)
         ]
@@ -94,7 +94,8 @@ def _alarms(look: Look) -> Markup:
     return section("What changed", table(("day", "what", "evidence"), rows, label="Alarms"))
 
 
-def _rule(look: Look, place: int, course: Course) -> Markup:
+def rule_section(look: Look, place: int, course: Course) -> Markup:
+    """Return one rule's course over the days: the picture with its limit, and each week's number."""
     rule = look.rules[place]
     about = f"{rule.metric.replace('_', ' ')}{f' ({rule.sensitive})' if rule.sensitive else ''}"
     heading = (

@@ -28,7 +28,7 @@ from fairkit_cli.options.data import (
 from fairkit_cli.options.declare import DATA, ENGINE, MODEL, OUTPUT, POLICY, SANDBOX, formats, option
 from fairkit_cli.options.endpoints import AskingOptions, EndpointOptions
 from fairkit_cli.options.expand import expanded
-from fairkit_cli.options.revoking import RevocationLists, Revokers, known_revocations
+from fairkit_cli.options.revoking import RevocationLists, Revokers, TimestampRoots, known_revocations
 from fairkit_cli.options.running import EngineOptions, SandboxOptions
 from fairkit_cli.options.search import SearchOptions
 from fairkit_cli.options.shared import (
@@ -91,6 +91,7 @@ __all__ = [
     "TableFormat",
     "TaskName",
     "Threshold",
+    "TimestampRoots",
     "VersionFormat",
     "WatchedColumns",
     "audit_settings",

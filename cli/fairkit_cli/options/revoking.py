@@ -31,6 +31,15 @@ Revokers = Annotated[
         show_default=False,
     ),
 ]
+TimestampRoots = Annotated[
+    list[Path] | None,
+    option(
+        "--timestamp-root",
+        "PEM",
+        "Root of a time-stamping authority; a timestamp by one of them is asked for (repeatable).",
+        show_default=False,
+    ),
+]
 
 
 def known_revocations(

@@ -19,7 +19,7 @@ from fairkit.support.files import FileError, explain
 from fairkit_cli.options import option
 from fairkit_cli.terminal.output import echo
 
-KINDS = ("metric", "auditor", "mitigator", "learner", "evidence-chart", "source")
+KINDS = ("metric", "auditor", "mitigator", "learner", "evidence-chart", "source", "pack")
 TEMPLATE = Path(__file__).parent / "template"
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -30,6 +30,7 @@ _SUMMARIES = {
     "learner": "Extremely randomized trees as a learner by name.",
     "evidence-chart": "How long people of each group wait, as a table and a picture.",
     "source": "A file with a JSON record in each line, as a table.",
+    "pack": "What the house rules on hiring tools ask of an audit, item by item.",
 }
 _DATA = "--data loans.csv --label decision --favorable approved --sensitive sex"
 _USAGE = {
@@ -39,6 +40,7 @@ _USAGE = {
     "learner": f"fairkit mitigate --plugin reweigh --learner {{name}} {_DATA} --output fair.onnx",
     "evidence-chart": f"fairkit audit model.onnx {_DATA} --format html --output report.html",
     "source": "fairkit audit model.onnx --data {name}:people.jsonl --label hired --favorable 1 --sensitive sex",
+    "pack": "fairkit report audit.json --key auditor.pub --pack {name} --facts facts.toml --output summary.html",
 }
 _TRAINS = ("mitigator", "learner")
 """Kinds whose contract checks train with every learner of ours."""

@@ -34,6 +34,8 @@ class Fact:
         ``text``, ``date`` or ``flag`` (true or false).
     required
         Whether its absence is a gap.
+    required_with
+        A flag: where a person states it as true, the absence of this fact is a gap, too.
     """
 
     key: str
@@ -41,6 +43,11 @@ class Fact:
     help: str = ""
     kind: FactKind = "text"
     required: bool = True
+    required_with: str | None = None
+
+    def needed(self, stated: Mapping[str, str | bool]) -> bool:
+        """Return whether its absence is a gap, by the other facts."""
+        return self.required or (self.required_with is not None and stated.get(self.required_with) is True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,8 +148,7 @@ def read_pack(name: str, text: str) -> PackFile:
             raise PackError(f"{where}: {item.clause} names the table {item.table!r}. {hint}")
     if not items:
         raise PackError(f"{where} has no [[items]]: what does the law ask?")
-    if any(fact.kind not in _KINDS for fact in facts):
-        raise PackError(f"{where}: a fact's kind is {', '.join(_KINDS)}")
+    _check_facts(facts, where)
     checked = record.pop("checked", None)
     if type(checked) is not datetime.date:
         raise PackError(f"{where}: checked is a date without quotes, as in checked = 2026-01-31")
@@ -152,6 +158,16 @@ def read_pack(name: str, text: str) -> PackFile:
         where,
     )
     return made
+
+
+def _check_facts(facts: Sequence[Fact], where: str) -> None:
+    if any(fact.kind not in _KINDS for fact in facts):
+        raise PackError(f"{where}: a fact's kind is {', '.join(_KINDS)}")
+    flags = [fact.key for fact in facts if fact.kind == "flag"]
+    for fact in facts:
+        if fact.required_with is not None and fact.required_with not in flags:
+            hint = did_you_mean(fact.required_with, flags, what="flags")
+            raise PackError(f"{where}: {fact.key} is required_with {fact.required_with!r}. {hint}")
 
 
 def _item(record: Mapping[str, Any], where: str) -> Item:

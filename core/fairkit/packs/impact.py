@@ -229,21 +229,32 @@ def against_reference(context: Context) -> list[PackTable]:
     return found
 
 
+_BETWEEN_ALL = ("demographic_parity_difference", "odds_ratio")
+_AGAINST = ("impact_ratio", "standardized_mean_difference")
+
+
 def within_bands(context: Context) -> list[PackTable]:
-    """Return differences and odds ratios inside the strata that the audit was asked for, pooled."""
-    rows = tuple(
-        (str(one.sensitive), "+".join(one.within), one.metric, one.value, *_ends(one.interval))
-        for one in context.report.findings
-        if one.within
-        and one.metric in ("demographic_parity_difference", "odds_ratio")
-        and one.reference is None
-    )
+    """Return what lenders compare inside the strata that the audit was asked for, pooled over the strata.
+
+    Impact ratios and standardized mean differences of each group against its reference; differences and odds ratios
+    between all groups.
+    """
+    rows: list[tuple[Cell, ...]] = []
+    for one in context.report.findings:
+        if not one.within:
+            continue
+        head = (str(one.sensitive), "+".join(one.within))
+        if one.reference is None and one.metric in _BETWEEN_ALL:
+            rows.append((*head, "all", one.metric.replace("_", " "), one.value, *_ends(one.interval)))
+        elif one.reference is not None and one.metric in _AGAINST:
+            word = f"{one.metric.replace('_', ' ')} to {one.reference}"
+            rows += [(*head, g.group, word, g.value, *_ends(g.interval)) for g in one.groups]
     if not rows:
         raise NotAnsweredError(
             "the audit has no strata: `fairkit certify --within BAND`, of scores or products"
         )
     columns = (
-        Column("groups of"), Column("inside"), Column("metric"), Column("pooled", "number"), Column("from", "number"),
-        Column("to", "number"),
+        Column("groups of"), Column("inside"), Column("group"), Column("metric"), Column("pooled", "number"),
+        Column("from", "number"), Column("to", "number"),
     )  # fmt: skip
-    return [PackTable(title="Inside bands, pooled", columns=columns, rows=rows)]
+    return [PackTable(title="Inside bands, pooled", columns=columns, rows=tuple(rows))]

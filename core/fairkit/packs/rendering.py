@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from fairkit.packs.context import Context, NotAnsweredError, PackTable
@@ -29,7 +29,7 @@ class Answered:
     tables
         From the audit.
     facts
-        What a person stated, by fact; None where nothing was.
+        What a person stated, by fact; None where nothing was. A fact is `required` here where the others make it so.
     gaps
         What is missing, in sentences; empty where the item is answered.
     """
@@ -107,7 +107,8 @@ def _answer(
             )
         except NotAnsweredError as reason:
             gaps.append(str(reason))
-    stated = [(known[key], facts.get(key)) for key in item.facts]
+    asked = [replace(known[key], required=known[key].needed(facts)) for key in item.facts]
+    stated = [(fact, facts.get(fact.key)) for fact in asked]
     gaps += [f"not stated: {fact.title}" for fact, value in stated if value is None and fact.required]
     return Answered(item=item, tables=tuple(tables), facts=tuple(stated), gaps=tuple(gaps))
 

@@ -145,12 +145,32 @@ def alternatives(context: Context) -> list[PackTable]:
     pairs: list[tuple[str, Cell]] = [
         ("alternatives considered", _text(search.get("considered"))),
         ("alternatives measured on rows that training did not see", _text(search.get("searched"))),
+        *_as_good(search),
         ("predicted chance that the chosen one passes", _text(search.get("chance"))),
         ("chance that was asked for", _text(search.get("sure"))),
         ("looks at the test rows", _text(search.get("looks"))),
         ("limits", "; ".join(_text(rule) for rule in search.get("policy") or ())),
     ]
     return [_listed("Search for less discriminatory alternatives", pairs)]
+
+
+def _as_good(search: Mapping[str, object]) -> list[tuple[str, Cell]]:
+    """Return how many alternatives were as accurate within noise, and which of them has the least disparity."""
+    if search.get("as_good") is None:
+        return [("as accurate as the model without mitigation, within noise", "not recorded by this version")]
+    told: list[tuple[str, Cell]] = [
+        (
+            "as accurate as the model without mitigation, within noise (paired 95 % interval)",
+            _text(search["as_good"]),
+        )
+    ]
+    least = search.get("least_disparity")
+    if isinstance(least, Mapping):
+        values = least.get("values")
+        numbers = values.items() if isinstance(values, Mapping) else ()
+        shown = ", ".join(f"{name} {value:.4g}" for name, value in numbers)
+        told.append(("of these, the least disparity", f"{least.get('name')}: {shown}"))
+    return told
 
 
 def evidence(context: Context) -> list[PackTable]:
@@ -160,10 +180,12 @@ def evidence(context: Context) -> list[PackTable]:
     if not stated:
         raise NotAnsweredError("the audit is not signed: make a certificate with `fairkit certify`")
     software = ", ".join(f"{one['name']} {one['version']}" for one in report.environment.get("plugins", ()))
+    at = stated.get("proven_at")
+    proven = [("signature was there, proven by a timestamp, at", str(at))] if at else []
     pairs: list[tuple[str, Cell]] = [
         ("SHA-256 of the certificate", str(stated["sha256"])),
         ("audited (as the signer says)", str(stated["audited_at"])),
-        ("signed by the keys", ", ".join(stated["keyids"])), ("model", report.model.name),
+        *proven, ("signed by the keys", ", ".join(stated["keyids"])), ("model", report.model.name),
         ("SHA-256 of the model", report.model.sha256 or "no model file was seen"),
         ("SHA-256 of the table", report.data.sha256),
         ("software", f"fairkit {made.get('fairkit')}, Python {made.get('python')}; {software}"),

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import time
 from dataclasses import dataclass, field
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fairkit.errors import FairkitError
 from fairkit.repairing.candidates import learner_settings, unconstrained
+from fairkit.repairing.chance import ByRates
 from fairkit.repairing.evaluate import OutOfTimeError
 from fairkit.repairing.folds import FOLDS
 from fairkit.repairing.refining import ALIKE, refine
@@ -19,13 +21,18 @@ from fairkit.results.searches import Alternative
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from fairkit.mitigators import Mitigator
     from fairkit.progress import Progress
     from fairkit.repairing.candidates import Candidate
     from fairkit.repairing.chance import Forecast
     from fairkit.repairing.evaluate import Bench
 
+    Array = NDArray[np.float64]
+
 _HOPELESS = 0.05
+_Z = NormalDist().inv_cdf(0.975)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,13 +93,14 @@ def search(
         queue[place:place] = tries
     result: list[Alternative] = []
     best: dict[str, list[float]] = {}
+    right = RightBy(forecast)
     for place, one in enumerate(queue):
         progress("searching", place, len(queue))
         why = _left_out(one, result, best, asked, clock, ready=bench.is_known(one.method) or place == 0)
         if why:
             result.append(_blank(one, why))
             continue
-        measured = _measured(bench, forecast, one, _family(one, queue))
+        measured = _measured(bench, forecast, right, one, _family(one, queue))
         if place == 0 and not asked.unconstrained:
             measured = dataclasses.replace(measured, status="left out", reason="a method was asked for")
         elif one.capability.randomized and asked.deterministic:
@@ -100,7 +108,7 @@ def search(
         elif measured.chance is not None and measured.status == "tried":
             best.setdefault(one.family, []).append(measured.chance)
         result.append(measured)
-    refine(result, queue, asked.sure, lambda one: _measured(bench, forecast, one), clock.left)
+    refine(result, queue, asked.sure, lambda one: _measured(bench, forecast, right, one), clock.left)
     progress("searching", len(queue), len(queue))
     return result, queue
 
@@ -151,9 +159,50 @@ def _family(one: Candidate, queue: Sequence[Candidate]) -> list[Mitigator]:
     return [other.method for other in queue if other.family == one.family]
 
 
+class RightBy:
+    """How likely each row's decision is right, by alternative: accuracy against the first one's, row by row."""
+
+    def __init__(self, forecast: Forecast) -> None:
+        self._planned = forecast.planned if isinstance(forecast, ByRates) else None
+        self._first: Array | None = None
+
+    def change(self, chance: Array) -> tuple[float, float, float] | None:
+        """Return the change of accuracy with its 95 % interval; None where outcomes are not two.
+
+        Parameters
+        ----------
+        chance
+            Probabilities of the favorable decision, shape [n].
+        """
+        if self._planned is None or chance.ndim != 1:
+            return None
+        own = np.where(self._planned.outcome > 0, chance, 1.0 - chance)
+        if self._first is None:
+            self._first = own
+        return paired_change(own, self._first, self._planned.weights)
+
+
+def paired_change(one: Array, other: Array, weights: Array | None) -> tuple[float, float, float]:
+    """Return the mean difference of two numbers of the same rows, and the ends of its 95 % interval.
+
+    Parameters
+    ----------
+    one, other
+        Shape [n].
+    weights
+        Shape [n]; None where all rows count the same.
+    """
+    apart = one - other
+    weight = np.ones_like(apart) if weights is None else weights
+    mean = float(np.average(apart, weights=weight))
+    error = float(np.sqrt((weight**2 * (apart - mean) ** 2).sum()) / weight.sum())
+    return mean, mean - _Z * error, mean + _Z * error
+
+
 def _measured(
     bench: Bench,
     forecast: Forecast,
+    right: RightBy,
     one: Candidate,
     family: Sequence[Mitigator] = (),
 ) -> Alternative:
@@ -179,6 +228,7 @@ def _measured(
         values=told.values,
         chance=0.0 if alike else told.chance,
         rate=told.rate,
+        change=None if alike else right.change(chance),
         seconds=time.monotonic() - begun,
         status="left out" if restless else "tried",
         reason=ALIKE if alike else restless,

@@ -53,6 +53,8 @@ class Alternative:
         The predicted chance that the audit of the test rows passes, in [0, 1].
     rate
         The rate of everybody there that the first limit between groups is on, such as the true positive rate.
+    change
+        Its accuracy minus that of the first alternative on the same rows, with the ends of the paired 95 % interval.
     seconds
         What measuring it took.
     status, reason
@@ -67,9 +69,20 @@ class Alternative:
     values: Mapping[str, float] = field(default_factory=dict)
     chance: float | None = None
     rate: float | None = None
+    change: tuple[float, float, float] | None = None
     seconds: float = 0.0
     status: Status = "tried"
     reason: str = ""
+
+    @property
+    def as_good(self) -> bool:
+        """Whether its accuracy is not significantly below that of the first alternative."""
+        return self.change is not None and self.change[2] >= 0
+
+    @property
+    def disparity(self) -> float:
+        """The largest of its numbers between groups; infinite where it has none."""
+        return max((abs(value) for name, value in self.values.items() if ":" in name), default=float("inf"))
 
     @property
     def name(self) -> str:
@@ -88,6 +101,7 @@ class Alternative:
             "values": dict(self.values),
             "chance": self.chance,
             "rate": self.rate,
+            "change": None if self.change is None else list(self.change),
             "seconds": round(self.seconds, 3),
             "status": self.status,
             "reason": self.reason,
@@ -151,6 +165,14 @@ class Search:
         return tuple(one for one in self.alternatives if one.chance is not None)
 
     @property
+    def as_good(self) -> tuple[Alternative, ...]:
+        """The alternatives that are as accurate as the first one within noise, the least disparity first.
+
+        Those that were left out after they were measured count too: a reader asks what could have been.
+        """
+        return tuple(sorted((one for one in self.measured if one.as_good), key=lambda one: one.disparity))
+
+    @property
     def reached(self) -> bool:
         """Whether the pick has the chance that was asked for."""
         return (self.choice.chance or 0.0) >= self.sure
@@ -183,6 +205,8 @@ class Search:
             "performance": self.performance,
             "searched": len(self.measured),
             "considered": len(self.alternatives),
+            "as_good": len(self.as_good) if any(one.change is not None for one in self.measured) else None,
+            "least_disparity": None if not self.as_good else _short(self.as_good[0]),
             "picked": self.picked,
             "chance": self.choice.chance,
             "reached": self.reached,
@@ -195,6 +219,10 @@ class Search:
             "looks": self.looks,
             "test_sha256": self.test_sha256,
         }
+
+
+def _short(one: Alternative) -> dict[str, Any]:
+    return {"name": one.name, "accuracy": one.accuracy, "values": dict(one.values)}
 
 
 def _plain(value: Any) -> Any:

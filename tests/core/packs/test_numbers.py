@@ -13,9 +13,10 @@ from scipy import stats
 import fairkit
 from fairkit.packs.context import Context, NotAnsweredError
 from fairkit.packs.files import PackError, built_in, read_facts, read_pack
-from fairkit.packs.impact import adverse_impact, selection_rates, unknown
+from fairkit.packs.impact import adverse_impact, selection_rates, unknown, within_bands
 from fairkit.packs.numbers import MOST_BOSCHLOO, deviations, exact_tests, more_selections, ratio_interval
 from fairkit.packs.rendering import render
+from fairkit.packs.technical import alternatives
 
 UCB = {"male": (1198, 2691), "female": (557, 1835)}
 """UC Berkeley, 1973, the six largest departments (Bickel, Hammel & O'Connell 1975): admitted, applied."""
@@ -213,6 +214,50 @@ def test_an_old_audit_and_an_unsigned_one_are_said():
     assert render(pack, report, {}, {}, today=day).notes == ("Nobody has signed these numbers.",)
 
 
+def test_bands_have_the_ratio_to_the_reference_and_the_pooled_numbers():
+    table = fairkit.datasets.table("admissions")
+    columns = {name: table.column(name).to_pylist() for name in ("department", "sex", "admitted")}
+    data = fairkit.load_data(
+        columns, sensitive=["sex"], within=["department"], reference=["sex=male"],
+        predictions={"decision": "admitted"},
+    )  # fmt: skip
+    report = fairkit.audit(None, data)
+    (found,) = within_bands(Context(report=report))
+    rows = {row[2:4]: row[4] for row in found.rows}
+    pooled = report.find("impact_ratio", "sex", within="department", reference="male").value
+    assert rows["female", "impact ratio to male"] == pooled
+    assert (
+        pooled > 1 > report.find("impact_ratio", "sex", reference="male").value
+    )  # inside departments it turns
+    assert rows["all", "odds ratio"] == pytest.approx(0.905, abs=1e-3)
+
+
+def searched(**more: object) -> dict[str, object]:
+    """A certificate that states a search."""
+    stated: dict[str, object] = {"considered": 12, "searched": 9, "policy": [], **more}
+    return {"sha256": "a" * 64, "audited_at": "2026-01-01T00:00:00Z", "mitigation": {"search": stated}}
+
+
+def test_alternatives_that_are_as_good_are_counted():
+    report = audited({"a": (10, 60), "b": (20, 60)})
+    least = {"name": "rto (tolerance = 0.02)", "accuracy": 0.81, "values": {"impact:sex": 0.0123456}}
+    told = searched(as_good=4, least_disparity=least)
+    rows = dict(alternatives(Context(report=report, certificate=told))[0].rows)
+    key = "as accurate as the model without mitigation, within noise"
+    assert rows[f"{key} (paired 95 % interval)"] == "4"
+    assert rows["of these, the least disparity"] == "rto (tolerance = 0.02): impact:sex 0.01235"
+    older = dict(alternatives(Context(report=report, certificate=searched()))[0].rows)
+    assert older[key] == "not recorded by this version"
+
+
+def test_a_fact_is_needed_where_another_says_so():
+    pack = built_in()["nyc-ll144"]
+    report = audited({"a": (10, 60), "b": (20, 60)})
+    for facts, gap in (({"test_data": True}, True), ({"test_data": False}, False), ({}, False)):
+        made = render(pack, report, read_facts(pack, facts), {}, today=datetime.date(2026, 1, 1))
+        assert any("Why historical data was not used" in one for one in made.gaps) == gap
+
+
 GOOD = """
 title = "T"
 law = "L"
@@ -241,6 +286,7 @@ facts = ["who"]
         ('law = "L"', 'lew = "L"', "no key 'lew'"),
         ('key = "who"', 'key = "who"\nkind = "number"', "text, date, flag"),
         ('notice = "No legal advice."', "", "notice"),
+        ('key = "who"', 'key = "who"\nrequired_with = "x"', "required_with 'x'"),
         ("[[items]]", "[items]", "lists of tables"),
         ("[[facts]]", "[audit]\nstrata = 1\n[[facts]]", "intersections"),
         ("title", "\0title", "TOML"),
