@@ -65,9 +65,11 @@ LAYERS: dict[str, list[set[str]]] = {
         {"config", "junit", "lazy", "surroundings", "text"},
         {"evidence"},
         {"html", "names", "options", "precommit", "progress"},
-        {"formats", "packs", "plots", "subject"},
+        {"formats", "plots", "subject"},
+        {"packs"},
         {"plugins", "pytest_plugin", "registry"},
         {"commands", "watch"},
+        {"tracking"},
         {"main"},
     ],
 }

@@ -82,8 +82,7 @@ def read_evidence(
     paths: Sequence[Path],
     keys: Sequence[Path],
     *,
-    revocations: Sequence[Path] = (),
-    revokers: Sequence[Path] = (),
+    known: Revocations | str | None = None,
     roots: Sequence[Path] = (),
 ) -> list[Shown]:
     """Read and check certificates, the oldest first.
@@ -94,20 +93,19 @@ def read_evidence(
         The files.
     keys
         Public keys that are trusted; without any only the form is checked, and whether a statement contradicts itself.
-    revocations, revokers
-        Revocation lists, and the keys whose lists count beside those of the trusted keys.
+    known
+        What counts no longer, or why that cannot be said; None: what this user has seen before.
     roots
         Roots of time-stamping authorities; with any, a timestamp by one of them is asked for.
 
     Raises
     ------
     ParameterError
-        Revocations or roots without a key.
+        Roots without a key.
     CertificateError
         A file is missing or no certificate.
     """
     from fairkit.errors import ParameterError
-    from fairkit_cli.options.revoking import known_revocations
     from fairkit_registry.evidence.keys import load_public
     from fairkit_registry.evidence.timestamps import read_roots
 
@@ -117,13 +115,12 @@ def read_evidence(
         )
     trusted = [load_public(path) for path in keys]
     pems = read_roots(roots)
-    known = known_revocations(revocations, trusted, [load_public(path) for path in revokers]) if keys else ""
     found = [_checked(path, trusted, known, pems) for path in paths]
     return sorted(found, key=lambda one: one.certificate.audited_at)
 
 
 def _checked(
-    path: Path, trusted: Sequence[PublicKey], known: Revocations | str, roots: Sequence[str]
+    path: Path, trusted: Sequence[PublicKey], known: Revocations | str | None, roots: Sequence[str]
 ) -> Shown:
     from datetime import UTC, datetime
 
@@ -132,11 +129,11 @@ def _checked(
 
     raw = read_file(path)
     try:
-        if trusted and isinstance(known, str):
+        if isinstance(known, str):
             raise CertificateError(known)
-        if trusted and not isinstance(known, str):
+        if trusted:
             held = verify(raw, trusted, revocations=known, timestamp_roots=roots)
-            doubts = tuple(known.overdue(datetime.now(UTC)))
+            doubts = () if known is None else tuple(known.overdue(datetime.now(UTC)))
             return Shown(
                 name=path.name,
                 certificate=held,

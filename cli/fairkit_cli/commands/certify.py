@@ -146,12 +146,13 @@ def certify(
     settings = load_config(config)
     facts = opt.stated_facts(about, settings, dated=False)
     columns, conditions = asked_by(pack, columns, conditions, settings)
+    columns, conditions = asked_by(pack, columns, conditions, settings)
     if lock is None:
         subject = chosen(model, predictions, settings, served)
         dataset = subject.dataset(columns, settings, conditions)
         asked = opt.audit_settings(typed, settings)
         asked = counted_above_the_median(pack, subject, dataset, asked, scores=tool_scores)
-        told = _settings(asked, dataset.roles.to_dict(), subject)
+        told = settings_of(asked, dataset.roles.to_dict(), subject)
     else:
         if tool_scores:
             raise FairkitError("a lock says all that the audit is told: leave --tool-scores out, or --lock")
@@ -190,7 +191,7 @@ def certify(
     raise typer.Exit(exit_code(report.verdict))
 
 
-def _settings(settings: opt.AuditSettings, roles: dict[str, Any], subject: Subject) -> Any:
+def settings_of(settings: opt.AuditSettings, roles: dict[str, Any], subject: Subject) -> Any:
     """Return the settings of an audit in the form in which a certificate keeps them."""
     from dataclasses import asdict
 

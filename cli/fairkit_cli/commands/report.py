@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fairkit.packs.files import PackFile
     from fairkit_cli.evidence import Shown
     from fairkit_cli.html.markup import Markup
+    from fairkit_registry.evidence.revoked import Revocations
 
 
 def report(
@@ -73,17 +74,16 @@ def report(
         check_writable(output)
     chosen = None if pack is None else find_pack(pack)
     stated = {} if chosen is None else read_facts_file(chosen, facts)
-    shown = read_evidence(
-        certificates,
-        keys or (),
-        revocations=revocations or (),
-        revokers=revoker or (),
-        roots=timestamp_root or (),
-    )
+    known = _known(keys, revocations, revoker)
+    shown = read_evidence(certificates, keys or (), known=known, roots=timestamp_root or ())
     if chosen is None:
         from fairkit_cli.html.certificates import evidence_page
+        from fairkit_cli.options.about import today
 
-        text, gaps = evidence_page(shown, None if watched is None else monitored(watched, shown[-1])), 0
+        text, gaps = (
+            evidence_page(shown, None if watched is None else monitored(watched, shown[-1]), today=today()),
+            0,
+        )
     else:
         text, gaps = _filled(chosen, stated, shown[0], output_format)
     if output_format == "pdf" and output is not None:
@@ -96,6 +96,19 @@ def report(
         write(lambda _: text, output)
     code = told(shown)
     raise typer.Exit(INCONCLUSIVE if code == PASSED and strict and gaps else code)
+
+
+def _known(
+    keys: Sequence[Path] | None, lists: Sequence[Path] | None, revokers: Sequence[Path] | None
+) -> Revocations | str | None:
+    from fairkit_registry.evidence.keys import load_public
+
+    if not keys:
+        if lists or revokers:
+            raise ParameterError("--revocations and --revoker need --key: they are about signatures")
+        return None
+    trusted = [load_public(path) for path in keys]
+    return opt.known_revocations(lists, trusted, [load_public(path) for path in revokers or ()])
 
 
 def _check_asked(

@@ -14,7 +14,6 @@ from fairkit_cli.html.page import facts, page, section, table
 from fairkit_cli.html.report import forest_figure, sections
 from fairkit_cli.html.summary import MARKS, WORDS, header
 from fairkit_cli.html.terms import metric_link
-from fairkit_cli.options.about import today
 from fairkit_cli.text.numbers import interval, number
 from fairkit_cli.text.ranking import disparities, performance
 
@@ -64,7 +63,9 @@ def certificate_page(reference: str, certificates: Sequence[Certificate]) -> str
     return page(f"Fairness audit of {reference}", body)
 
 
-def evidence_page(shown: Sequence[Shown], monitoring: Markup | None = None) -> str:
+def evidence_page(
+    shown: Sequence[Shown], monitoring: Markup | None = None, *, today: str | None = None
+) -> str:
     """Return certificates as one HTML file: what their checks said, how numbers moved, then the newest audit.
 
     Parameters
@@ -73,6 +74,8 @@ def evidence_page(shown: Sequence[Shown], monitoring: Markup | None = None) -> s
         At least one, the oldest first.
     monitoring
         The section about what came after the newest audit; it is not signed.
+    today
+        The day of the page, as 2026-01-31: says how old the newest audit is.
     """
     newest = shown[-1]
     report = stated_report(newest.certificate)
@@ -84,7 +87,7 @@ def evidence_page(shown: Sequence[Shown], monitoring: Markup | None = None) -> s
         tag(
             "div",
             header(report, newest.certificate.model_name, date=newest.when),
-            facts([*_identity(newest.certificate), *_age(newest), ("Signature", newest.state)]),
+            facts([*_identity(newest.certificate), *_age(newest, today), ("Signature", newest.state)]),
             mitigation_section(newest.certificate),
             *sections(report),
             class_="signed" if newest.signed else "unsigned",
@@ -150,8 +153,10 @@ def _identity(certificate: Certificate) -> list[tuple[str, Content]]:
     ]
 
 
-def _age(one: Shown) -> list[tuple[str, Content]]:
-    days = (date.fromisoformat(today()) - one.certificate.audited_at.date()).days
+def _age(one: Shown, today: str | None) -> list[tuple[str, Content]]:
+    if today is None:
+        return []
+    days = (date.fromisoformat(today) - one.certificate.audited_at.date()).days
     old: Content = tag("span", f"{days:,} days: more than a year", class_="gap")
     return [("Age", old if days > YEAR_DAYS else f"{max(days, 0):,} days")]
 

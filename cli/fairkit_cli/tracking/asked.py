@@ -1,0 +1,218 @@
+"""What an evaluation in MLflow asks of fairkit: the keys of ``evaluator_config``."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from fairkit.errors import DataError, ParameterError, did_you_mean
+
+if TYPE_CHECKING:
+    from fairkit.data.dataset import Dataset
+    from fairkit.results.findings import Report
+    from fairkit.results.policy import Rule
+
+_TASKS = {"classifier": None, "regressor": "regression"}
+_LISTS = ("sensitive", "features", "drop", "reference", "within", "cluster")
+PREDICTED = "fairkit_prediction"
+"""The column that holds a table's own predictions, beside those that the table has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The configuration of the evaluator.
+
+    Attributes
+    ----------
+    sensitive, label, favorable, features, drop, weights, reference, within, cluster
+        Roles of the columns, as `fairkit.load_data` has them; `label` is by default the evaluation's target.
+    max, min
+        The policy: ``{"demographic_parity_difference:sex": 0.05}``, or texts ``METRIC:SENSITIVE=X``.
+    auditors, parameters, confidence, seed, threshold
+        How the audit is made, as `fairkit.audit` has them.
+    key
+        A secret key's file, with which the findings are signed; needs a model that was logged as ONNX, or predictions.
+    everything
+        Whether all findings are logged.
+    """
+
+    sensitive: tuple[str, ...]
+    label: str | None = None
+    favorable: Any = None
+    features: tuple[str, ...] | None = None
+    drop: tuple[str, ...] = ()
+    weights: str | None = None
+    reference: tuple[str, ...] = ()
+    within: tuple[str, ...] = ()
+    cluster: tuple[str, ...] = ()
+    max: Any = ()
+    min: Any = ()
+    auditors: tuple[str, ...] = ("group",)
+    parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    confidence: float = 0.95
+    seed: int = 0
+    threshold: float | None = None
+    key: str | Path | None = None
+    everything: bool = False
+    task: Any = None
+
+    @classmethod
+    def read(cls, config: Mapping[str, Any] | None, *, model_type: str) -> Self:
+        """Read ``evaluator_config``.
+
+        Raises
+        ------
+        ParameterError
+            A key is unknown, or the kind of model is not audited.
+        """
+        if model_type not in _TASKS:
+            raise ParameterError(
+                f"the evaluator of fairkit takes model_type 'classifier' or 'regressor', not {model_type!r}"
+            )
+        told = dict(config or {})
+        known = [one.name for one in dataclasses.fields(cls) if one.name != "task"]
+        for key in told:
+            if key not in known:
+                raise ParameterError(
+                    f"evaluator_config has the key {key!r}. {did_you_mean(key, known, what='keys')}"
+                )
+        for key in (*_LISTS, "auditors"):
+            if isinstance(told.get(key), str):
+                told[key] = [told[key]]
+            if told.get(key) is not None:
+                told[key] = tuple(told[key])
+        return cls(**told, task=_TASKS[model_type])
+
+    @property
+    def policy(self) -> tuple[Rule, ...]:
+        """The rules."""
+        from fairkit.results.policy import Rule
+
+        found = []
+        for kind, rules in (("max", self.max), ("min", self.min)):
+            texts = (
+                [f"{name}={value}" for name, value in rules.items()] if isinstance(rules, Mapping) else rules
+            )
+            texts = [texts] if isinstance(texts, str) else texts
+            found += [Rule.parse(text, kind) for text in texts]  # type: ignore[arg-type]  # one of the two
+        return tuple(found)
+
+    def dataset(self, given: Any, model: Any, *, columns: bool) -> Dataset:
+        """Return the rows of an MLflow evaluation as a dataset.
+
+        Parameters
+        ----------
+        given
+            MLflow's evaluation data set.
+        model
+            An estimator in memory: its signature says which columns it reads.
+        columns
+            Whether the features are those that the model was told of, and not all.
+
+        Raises
+        ------
+        DataError
+            The data is no table, or it has no outcome.
+        """
+        import fairkit
+
+        frame = given.features_data
+        if not hasattr(frame, "columns"):
+            raise DataError(
+                "fairkit audits tables: give mlflow.models.evaluate a data frame, with named columns"
+            )
+        frame = frame.copy()
+        label = self.label or given.targets_name or ("target" if given.has_targets else None)
+        if given.has_targets and label not in frame:
+            frame[label] = given.labels_data
+        roles: dict[str, Any] = {
+            "label": label,
+            "favorable": self.favorable,
+            "sensitive": list(self.sensitive),
+        }
+        roles |= {key: list(value) for key in _LISTS[2:] if (value := getattr(self, key))}
+        if self.weights is not None:
+            roles["weights"] = self.weights
+        if columns and (features := self.features or _inputs(model)):
+            roles["features"] = [name for name in features if name in frame]
+        elif self.features:
+            roles["features"] = list(self.features)
+        if model is None and columns:
+            if not given.has_predictions:
+                raise DataError(
+                    "there is neither a model nor a column of predictions: name one with predictions="
+                )
+            frame[PREDICTED] = given.predictions_data
+            roles["predictions"] = {_kind(frame[PREDICTED], self.task): PREDICTED}
+            roles.pop("features", None)
+        return fairkit.load_data(
+            frame, **{key: value for key, value in roles.items() if value not in (None, [])}
+        )
+
+    def run(self, subject: Any, data: Dataset) -> tuple[Report, bytes | None]:
+        """Audit, and sign where a key is named.
+
+        Raises
+        ------
+        FairkitError
+            The audit cannot be made, or what it is about cannot be signed.
+        """
+        from fairkit_cli import options as opt
+        from fairkit_cli.commands.certify import settings_of
+        from fairkit_cli.subject import Subject
+
+        settings = opt.AuditSettings(
+            auditors=self.auditors,
+            parameters=self.parameters,
+            policy=self.policy,
+            adjustment=None,
+            confidence=self.confidence,
+            seed=self.seed,
+            options=_options(self.threshold, self.task),
+        )
+        if self.key is None:
+            from fairkit.auditing.run import audit
+
+            return audit(subject, data, **settings.arguments()), None
+        if subject is not None and not hasattr(subject, "external"):
+            raise ParameterError(
+                "key= signs what is found about a file: log the model with mlflow.onnx, or leave key= out"
+            )
+        from fairkit_cli.terminal.passphrases import load_signers
+        from fairkit_registry.evidence.certifying import certify
+        from fairkit_registry.evidence.sequence import SequenceFolder
+
+        told = settings_of(settings, data.roles.to_dict(), Subject(subject, None))
+        signers = load_signers([str(self.key)], insecure=False)
+        signed, report = certify(subject, data, told, signers, sequence=SequenceFolder(None))
+        return report, signed
+
+
+def has_sensitive(config: Mapping[str, Any] | None) -> bool:
+    """Return whether a configuration names sensitive columns."""
+    return bool(config) and bool((config or {}).get("sensitive"))
+
+
+def _inputs(model: Any) -> Sequence[str]:
+    signature = getattr(getattr(model, "metadata", None), "signature", None)
+    return [] if signature is None or signature.inputs is None else list(signature.inputs.input_names())
+
+
+def _options(threshold: float | None, task: Any) -> Any:
+    from fairkit.models.scorer import ModelOptions
+
+    return ModelOptions(threshold=threshold, task=task)
+
+
+def _kind(values: Any, task: Any) -> str:
+    """Say what a column of predictions holds: values of a regression, scores between 0 and 1, or decisions."""
+    if task == "regression":
+        return "prediction"
+    return (
+        "score"
+        if getattr(values.dtype, "kind", "O") == "f" and not set(values.unique()) <= {0.0, 1.0}
+        else "decision"
+    )

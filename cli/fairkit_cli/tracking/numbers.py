@@ -1,0 +1,54 @@
+"""Findings as the metrics of a tracker: one number under one name."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fairkit.results.findings import Finding, Report
+
+PREFIX = "fairkit"
+_ODD = re.compile(r"[^A-Za-z0-9_\-. :/]")
+VERDICTS = {"pass": 1.0, "inconclusive": 0.0, "fail": -1.0}
+
+
+def name_of(finding: Finding) -> str:
+    """Return a metric's name: ``fairkit/demographic_parity_difference/sex``; what trackers do not take is a ``_``."""
+    parts = [PREFIX, finding.metric, *([finding.place] if finding.place else [])]
+    parts += [f"{key} {finding.parameters[key]}" for key in ("class", "epsilon") if key in finding.parameters]
+    return "/".join(_ODD.sub("_", part.replace("/", "_").replace("+", " and ")) for part in parts)
+
+
+def numbers_of(report: Report, *, everything: bool = False) -> dict[str, float]:
+    """Return a report's numbers by name.
+
+    Each number has its interval under ``.../low`` and ``.../high``, and what the policy limits also ``.../max`` or
+    ``.../min`` and ``.../verdict`` (1 pass, 0 inconclusive, -1 fail); ``fairkit/verdict`` is that of all rules.
+
+    Parameters
+    ----------
+    report
+        Of an audit.
+    everything
+        All findings; by default those that the policy limits, performance, and the largest disparities.
+    """
+    from fairkit_cli.text.ranking import disparities, performance
+    from fairkit_cli.text.view import rule_for
+
+    chosen = report.findings if everything else [*performance(report), *disparities(report)]
+    found: dict[str, float] = {}
+    for finding in chosen:
+        name, pair = name_of(finding), finding.interval or (None, None)
+        told = {name: finding.value, f"{name}/low": pair[0], f"{name}/high": pair[1]}
+        rule = rule_for(report, finding)
+        if rule is not None:
+            told |= {f"{name}/max": rule.maximum, f"{name}/min": rule.minimum}
+            told[f"{name}/verdict"] = VERDICTS[rule.verdict]
+        found |= {
+            key: float(value) for key, value in told.items() if value is not None and math.isfinite(value)
+        }
+    if report.verdict is not None:
+        found[f"{PREFIX}/verdict"] = VERDICTS[report.verdict]
+    return found
