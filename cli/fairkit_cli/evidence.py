@@ -109,10 +109,8 @@ def read_evidence(
     from fairkit_registry.evidence.keys import load_public
     from fairkit_registry.evidence.timestamps import read_roots
 
-    if not keys and (revocations or revokers or roots):
-        raise ParameterError(
-            "--revocations, --revoker and --timestamp-root need --key: they are about signatures"
-        )
+    if not keys and roots:
+        raise ParameterError("--timestamp-root needs --key: it is about signatures")
     trusted = [load_public(path) for path in keys]
     pems = read_roots(roots)
     found = [_checked(path, trusted, known, pems) for path in paths]
@@ -157,7 +155,7 @@ def _checked(
 def _is_stamped(raw: bytes) -> bool:
     from fairkit_registry.evidence.dsse import Envelope
 
-    return any(one.timestamp is not None for one in Envelope.from_bytes(raw).signatures)
+    return any(bool(one.timestamps) for one in Envelope.from_bytes(raw).signatures)
 
 
 def stated_report(certificate: Certificate) -> Report:

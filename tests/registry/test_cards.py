@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from importlib import resources
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from fairkit_registry.exchange import describe
 from fairkit_registry.exchange.bom import cyclonedx
 from fairkit_registry.exchange.cards import markdown
+from fairkit_registry.exchange.hubcards import hub_card
 from fairkit_registry.policies import AliasPolicy
 
 
@@ -50,6 +52,54 @@ def test_text_from_outside_cannot_change_the_card(card):
     text = markdown(card)
     assert r"\# A \<b\>bold\</b\> \[link\](http\://x) \*claim\*" in text
     assert sum(line.startswith("# ") for line in text.splitlines()) == 1
+
+
+def read_back(text, tmp_path):
+    """Read a card with the Hub's own library."""
+    hub = pytest.importorskip(
+        "huggingface_hub", reason="huggingface-hub is not installed: pip install 'fairkit[dev]'"
+    )
+    path = tmp_path / "README.md"
+    path.write_text(text, encoding="utf-8")
+    return hub.ModelCard.load(path)
+
+
+def test_the_hub_s_library_reads_the_evaluation_results_back(card, signer, tmp_path):
+    read = read_back(hub_card(card), tmp_path)
+    data = read.data
+    assert (data.model_name, data.library_name) == ("credit", "onnx")
+    assert "candidate" in data.tags
+    found = {one.metric_type: one for one in data.eval_results}
+    gap = found["demographic_parity_difference"]
+    assert gap.metric_value == 0.05
+    assert gap.metric_name == "demographic parity difference (sex), 95% interval [0.04, 0.06]"
+    assert gap.metric_args["interval"] == pytest.approx([0.04, 0.06])
+    assert gap.metric_args["signed_by"] == [signer.public.keyid]
+    assert gap.task_type == "tabular-classification"
+    assert gap.dataset_args["sha256"] == card.certificates[0].report.data.sha256
+    assert found["accuracy"].metric_args["sensitive"] is None
+    assert read.text.strip().startswith("# Model card: credit@2")
+
+
+def test_text_from_outside_cannot_change_the_front_matter(card, tmp_path):
+    evil = 'a"\n---\n# no\u2028\x85: [*x, !!python/object {}] \U0001f600'
+    report = card.certificates[0].report
+    forged = replace(card.certificates[0], report=replace(report, data=replace(report.data, name=evil)))
+    text = hub_card(replace(card, certificates=(forged,), version=replace(card.version, tags=(evil,))))
+    read = read_back(text, tmp_path)
+    assert text.count("\n---\n") == 1
+    assert "\U0001f600" in read.data.eval_results[0].dataset_name
+    assert "\n" not in read.data.tags[-1]
+    assert "a claim" not in text
+    claimed = hub_card(replace(card, certificates=(replace(forged, verified=False),)))
+    assert "a claim: no trusted key has signed it" in claimed
+
+
+def test_a_hub_card_without_a_certificate_has_no_results(registry, model, tmp_path):
+    registry.add("credit", model())
+    read = read_back(hub_card(describe.card(registry, registry.version("credit"))), tmp_path)
+    assert read.data.eval_results is None
+    assert "## No certificate" in read.text
 
 
 def test_without_a_certificate_the_card_says_so(registry, model):

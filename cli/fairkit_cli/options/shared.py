@@ -25,7 +25,14 @@ PageFormat = Annotated[str, formats("table", "json", "html")]
 ReportFormat = Annotated[str, formats("table", "json", "junit", "html", "markdown")]
 VersionFormat = Annotated[
     str,
-    formats("table", "json", "markdown: a model card", "cyclonedx: a bill of materials", "html: its audit"),
+    formats(
+        "table",
+        "json",
+        "markdown: a model card",
+        "hf-card: one for the Hugging Face Hub",
+        "cyclonedx: a bill of materials",
+        "html: its audit",
+    ),
 ]
 Output = Annotated[
     Path | None,

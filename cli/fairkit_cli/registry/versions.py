@@ -140,6 +140,11 @@ def show(
 
             put(markdown(describe.card(store, version)))
             return
+        if output_format == "hf-card":
+            from fairkit_registry.exchange.hubcards import hub_card
+
+            put(hub_card(describe.card(store, version)))
+            return
         if output_format == "cyclonedx":
             from fairkit_registry.exchange.bom import cyclonedx
 

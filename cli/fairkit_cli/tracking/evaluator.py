@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit.results.findings import Report
 
-FOLDER = "fairkit"
-"""Where a run has what the evaluator writes."""
+FOLDER, RUN_TAG = "fairkit", "fairkit.run"
+"""Where a run has what the evaluator writes; the tag of a logged model that names its newest evaluation's run."""
 
 
 class FairkitEvaluator(ModelEvaluator):  # type: ignore[misc]  # MLflow has no types
@@ -68,6 +68,8 @@ class FairkitEvaluator(ModelEvaluator):  # type: ignore[misc]  # MLflow has no t
             mlflow.log_metrics(metrics, run_id=run_id, model_id=model_id, synchronous=True)
             for key, value in (("fairkit.verdict", report.verdict or "none"), ("fairkit.data", data.sha256)):
                 client.set_tag(run_id, key, value)
+            if model_id is not None:  # so that who has the model finds its certificate
+                client.set_logged_model_tags(model_id, {RUN_TAG: run_id})
             root = client.get_run(run_id).info.artifact_uri
         record = JsonEvaluationArtifact(uri=f"{root}/{FOLDER}/report.json", content=report.to_dict())
         return EvaluationResult(metrics=metrics, artifacts={"fairkit_report": record}, run_id=run_id)
@@ -83,7 +85,7 @@ def subject_of(model: Any, model_id: str | None, folder: Path) -> Any:
     """
     from fairkit.onnx.model import OnnxModel
 
-    about = getattr(model, "metadata", None)
+    about: Any = getattr(model, "metadata", None)
     flavor = None if about is None else (about.flavors or {}).get("onnx")
     if flavor is None:
         return None

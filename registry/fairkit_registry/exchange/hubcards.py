@@ -1,0 +1,111 @@
+"""A model card as the Hugging Face Hub takes it: front matter with evaluation results, then the card."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+from fairkit.support.escaping import visible
+from fairkit_registry.exchange.cards import CAVEATS, Card, interval, markdown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fairkit.results.findings import Finding, Report
+    from fairkit_registry.evidence.certificate import Certificate
+
+TASKS = {
+    "binary": "tabular-classification",
+    "multiclass": "tabular-classification",
+    "regression": "tabular-regression",
+    "ranking": "text-ranking",
+}
+MOST_METRICS = 60
+_BREAKS = re.compile("[\x85\u2028\u2029\ufeff]")
+
+
+def hub_card(card: Card) -> str:
+    """Return the card with its front matter; the numbers are those of the newest certificate, verified ones first.
+
+    YAML holds JSON, and so the front matter is JSON in lines: text from outside cannot change its form. The Hub's form
+    has no place for intervals; each metric's name says its own, and `args` has it as numbers.
+    """
+    told: dict[str, Any] = {
+        "library_name": "onnx",
+        "tags": ["onnx", "fairness", "fairkit", *card.version.tags],
+    }
+    chosen = next((one for one in card.certificates if one.verified), None) or next(
+        iter(card.certificates), None
+    )
+    if chosen is not None:
+        told["model-index"] = [{"name": card.version.name, "results": [_result(chosen)]}]
+    front = "\n".join(f"{key}: {_json(value)}" for key, value in told.items())
+    return f"---\n{front}\n---\n\n{markdown(card)}"
+
+
+def _result(certificate: Certificate) -> dict[str, Any]:
+    report = certificate.report
+    data = report.data
+    return {
+        "task": {"type": TASKS.get(report.model.task, "other")},
+        "dataset": {
+            "type": "private",
+            "name": data.name,
+            "args": {"sha256": data.sha256, "rows": data.rows, "groups": dict(data.groups)},
+        },
+        "metrics": [_metric(one, certificate) for one in _chosen(report)],
+    }
+
+
+def _chosen(report: Report) -> Sequence[Finding]:
+    """Return what the policy limits, what is measured over all rows, then differences between groups."""
+    asked = {(rule.metric, rule.sensitive) for rule in report.policy}
+    known = [one for one in report.findings if one.value is not None and math.isfinite(one.value)]
+
+    def place(one: Finding) -> int:
+        if (one.metric, one.sensitive) in asked:
+            return 0
+        return 1 if one.sensitive is None else 2 if one.metric.endswith("_difference") else 3
+
+    return [one for one in sorted(known, key=place) if place(one) < 3][:MOST_METRICS]
+
+
+def _metric(one: Finding, certificate: Certificate) -> dict[str, Any]:
+    where = f" ({one.place})" if one.sensitive else ""
+    sure = f", {one.confidence:.0%} interval {interval(one.interval)}" if one.interval else ", no interval"
+    claim = "" if certificate.verified else ", a claim: no trusted key has signed it"
+    args: dict[str, Any] = {
+        "sensitive": one.sensitive,
+        "interval": None if one.interval is None else [_end(end) for end in one.interval],
+        "confidence": one.confidence,
+        "certificate": certificate.sha256,
+        "signed_by": list(certificate.keyids) if certificate.verified else [],
+        "caveat": CAVEATS[0],
+    }
+    rule = next(
+        (r for r in certificate.report.policy if (r.metric, r.sensitive) == (one.metric, one.sensitive)), None
+    )
+    if rule is not None:
+        args |= {"max": rule.maximum, "min": rule.minimum, "verdict": rule.verdict}
+    name = f"{one.metric.replace('_', ' ')}{where}{sure}{claim}"
+    return {"type": one.metric, "value": one.value, "name": name, "args": args}
+
+
+def _end(end: float) -> float | None:
+    return end if math.isfinite(end) else None
+
+
+def _json(value: Any) -> str:
+    """Write JSON that every YAML reader takes for the same: what a reader would act on is shown as an escape."""
+    text = json.dumps(_shown(value), ensure_ascii=False, allow_nan=False)
+    return _BREAKS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, dict):
+        return {visible(str(key)): _shown(one) for key, one in value.items()}
+    return [_shown(one) for one in value] if isinstance(value, list | tuple) else value
