@@ -13,7 +13,8 @@ from fairkit_cli.text.evidence import Shown, cell, plugin_evidence
 from fairkit_cli.text.numbers import interval, number
 
 if TYPE_CHECKING:
-    from fairkit.results.findings import Finding, Report
+    from fairkit.results.findings import Finding
+    from fairkit.results.report import Report
 
 
 def bounded_auditors(report: Report) -> set[str]:

@@ -12,8 +12,8 @@ from fairkit.errors import DataError, ParameterError, did_you_mean
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
-    from fairkit.results.findings import Report
     from fairkit.results.policy import Rule
+    from fairkit.results.report import Report
 
 _TASKS = {"classifier": None, "regressor": "regression"}
 _LISTS = ("sensitive", "features", "drop", "reference", "within", "cluster")

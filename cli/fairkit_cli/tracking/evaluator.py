@@ -18,7 +18,7 @@ from fairkit_cli.tracking.numbers import numbers_of
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
-    from fairkit.results.findings import Report
+    from fairkit.results.report import Report
 
 FOLDER, RUN_TAG = "fairkit", "fairkit.run"
 """Where a run has what the evaluator writes; the tag of a logged model that names its newest evaluation's run."""

@@ -7,7 +7,8 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fairkit.results.findings import Finding, Report
+    from fairkit.results.findings import Finding
+    from fairkit.results.report import Report
 
 PREFIX = "fairkit"
 _ODD = re.compile(r"[^A-Za-z0-9_\-. :/]")

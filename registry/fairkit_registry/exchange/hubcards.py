@@ -13,7 +13,8 @@ from fairkit_registry.exchange.cards import CAVEATS, Card, interval, markdown
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fairkit.results.findings import Finding, Report
+    from fairkit.results.findings import Finding
+    from fairkit.results.report import Report
     from fairkit_registry.evidence.certificate import Certificate
 
 TASKS = {
