@@ -96,7 +96,8 @@ def test_a_stranger_s_certificate_and_a_folder_s(models: Any, tracking: str, aud
     told = ("serve-hook", "--tracking-uri", tracking, "--alias", "champion", "--once", "--key")
     assert CliRunner().invoke(app, (*told, str(tmp_path / "other.pub"))).exit_code == 1
     assert "champion" not in aliases(models, "passing")
-    tags = models.get_logged_model(models.get_model_version("passing", "1").model_id).tags
+    source = models.get_model_version("passing", "1").source
+    tags = models.get_logged_model(source.removeprefix("models:/")).tags
     run = tags["fairkit.run"]
     mlflow.artifacts.download_artifacts(run_id=run, artifact_path="fairkit", dst_path=str(tmp_path))
     models.set_registered_model_alias(

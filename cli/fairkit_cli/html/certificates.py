@@ -246,7 +246,7 @@ def _moved(shown: Sequence[Shown], like: Finding) -> Markup:
     rows, numbers = [], []
     for one in shown:
         found = next((f for f in one.certificate.report.findings if f.key == like.key), None)
-        name = f"{_short(one)} · {one.certificate.audited_at:%Y-%m-%d}"
+        name = f"{_short(one)} · {one.certificate.audited_at:%Y-%m-%d}{'' if one.failed is None else ' ✗'}"
         value, pair = (None, None) if found is None else (found.value, found.interval)
         if value is not None:
             status = "none" if one.failed is None else "fail"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +16,9 @@ MOST_FILES = 256
 """So many files are looked at as certificates: first those of the folder, then of the run, then of the model."""
 GONE = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
 """What MLflow says where there is no such alias."""
+
+_LOGGED = re.compile(r"models:/(m-[0-9a-f]+)")
+"""The source of a version that was registered from a logged model."""
 
 State = Literal["stays", "TAKEN BACK", "gone", "NOT LOOKED AT"]
 
@@ -151,9 +155,9 @@ class Guard:
     def _runs(self, version: Any) -> list[str]:
         """Return the runs that may have certificates: the version's own, and the newest evaluation's of its model."""
         found = [version.run_id] if version.run_id else []
-        model = getattr(version, "model_id", None)
-        if model:
-            found.append(dict(self.client.get_logged_model(model).tags or {}).get("fairkit.run"))
+        model = _LOGGED.fullmatch(version.source or "")
+        if model is not None:
+            found.append(dict(self.client.get_logged_model(model[1]).tags or {}).get("fairkit.run"))
         return list(dict.fromkeys(run for run in found if run))
 
     def _refused(self, path: Path, digest: str) -> str | None:
