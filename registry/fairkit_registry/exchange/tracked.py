@@ -158,7 +158,7 @@ def fetched(uri: str, folder: Path, *, server: str | None = None) -> Tracked:
         from mlflow.exceptions import MlflowException
     except ImportError:
         raise MissingExtraError("mlflow-skinny", "mlflow") from None
-    told = bool(mlflow.is_tracking_uri_set())  # type: ignore[no-untyped-call]
+    told = bool(mlflow.is_tracking_uri_set())
     if server is None and not told and not os.environ.get("MLFLOW_REGISTRY_URI"):
         raise RegistryError(  # MLflow itself would begin an empty database in the working folder
             f"which MLflow server keeps {visible(uri)}? Name it with --tracking-uri, or set MLFLOW_TRACKING_URI"
