@@ -216,6 +216,7 @@ def test_a_watch_adds_what_came_since(folder: Path, tmp_path: Path):
     assert done.exit_code == 0, done.stderr
     page = done.stdout
     assert "Monitoring: the decisions since the audit" in page
+    assert "Since the audit</strong>: 1 of 1 limits broken" in page[: page.index("The question")]
     section = page[page.index("Monitoring: the decisions") :]
     assert "3,000 decisions since 2026-01-02" in section
     assert 'class="badge fail"' in section

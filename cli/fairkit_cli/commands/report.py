@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from fairkit.packs.files import PackFile
     from fairkit_cli.evidence import Shown
-    from fairkit_cli.html.markup import Markup
+    from fairkit_cli.html.monitoring import Monitoring
     from fairkit_registry.evidence.revoked import Revocations
 
 
@@ -130,8 +130,8 @@ def _check_asked(
         )
 
 
-def monitored(folder: Path, newest: Shown) -> Markup:
-    """Return the section about a watch of a certificate's model.
+def monitored(folder: Path, newest: Shown) -> Monitoring:
+    """Return what a page says of a watch of a certificate's model.
 
     Raises
     ------
@@ -140,7 +140,7 @@ def monitored(folder: Path, newest: Shown) -> Markup:
     """
     from fairkit.watching.look import courses
     from fairkit.watching.watch import Watch
-    from fairkit_cli.html.monitoring import monitoring_section
+    from fairkit_cli.html.monitoring import monitoring
 
     with Watch.open(folder, write=False) as watch:
         settings = watch.book.settings
@@ -155,7 +155,7 @@ def monitored(folder: Path, newest: Shown) -> Markup:
                 f"the watch {str(folder)!r} is about {about}, and not about what {newest.name} certifies"
             )
         look = watch.look(None)
-        return monitoring_section(look, courses(watch.judge, watch.data) if watch.data.days else ())
+        return monitoring(look, courses(watch.judge, watch.data) if watch.data.days else ())
 
 
 def _filled(

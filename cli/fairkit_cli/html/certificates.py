@@ -20,6 +20,7 @@ from fairkit_cli.text.ranking import disparities, performance
 if TYPE_CHECKING:
     from fairkit.results.findings import Finding
     from fairkit.results.report import Report
+    from fairkit_cli.html.monitoring import Monitoring
     from fairkit_registry.evidence.certificate import Certificate
 
 YEAR_DAYS = 365
@@ -64,7 +65,7 @@ def certificate_page(reference: str, certificates: Sequence[Certificate]) -> str
 
 
 def evidence_page(
-    shown: Sequence[Shown], monitoring: Markup | None = None, *, today: str | None = None
+    shown: Sequence[Shown], monitoring: Monitoring | None = None, *, today: str | None = None
 ) -> str:
     """Return certificates as one HTML file: what their checks said, how numbers moved, then the newest audit.
 
@@ -73,7 +74,7 @@ def evidence_page(
     shown
         At least one, the oldest first.
     monitoring
-        The section about what came after the newest audit; it is not signed.
+        What came after the newest audit; it is not signed.
     today
         The day of the page, as 2026-01-31: says how old the newest audit is.
     """
@@ -83,6 +84,7 @@ def evidence_page(
     name = f"{len(shown)} certificates" if several else newest.certificate.model_name
     body: list[Content] = [
         *(checked_banner(one, named=several) for one in shown),
+        None if monitoring is None else monitoring.banner,
         overview(shown) if several else None,
         tag(
             "div",
@@ -92,7 +94,7 @@ def evidence_page(
             *sections(report),
             class_="signed" if newest.signed else "unsigned",
         ),
-        monitoring,
+        None if monitoring is None else monitoring.section,
     ]
     return page(f"Fairness audit of {name}", body)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fairkit_cli.html.markup import Content, Markup, tag
 from fairkit_cli.html.page import section, table
@@ -18,7 +18,32 @@ if TYPE_CHECKING:
     from fairkit.watching.results import Look
 
 MOST_RULES, MOST_ALARMS = 3, 5
+_KEPT = {"pass": "all limits kept", "undecided": "nothing is decided yet"}
 _CLASS = {"pass": "pass", "fail": "fail", "undecided": "inconclusive"}
+
+
+class Monitoring(NamedTuple):
+    """What a page has of a watch: a line for its top, and the section."""
+
+    banner: Markup
+    section: Markup
+
+
+def monitoring(look: Look, courses: Sequence[Course]) -> Monitoring:
+    """Return what a watch says, for a page of certificates; arguments as for `monitoring_section`."""
+    return Monitoring(_banner(look), monitoring_section(look, courses))
+
+
+def _banner(look: Look) -> Markup:
+    """Say before everything else what has become of the limits: the certificate speaks of another time."""
+    broken, verdict = sum(one.verdict == "fail" for one in look.rules), look.verdict or "undecided"
+    said = f"{broken} of {len(look.rules)} limits broken" if broken else _KEPT[verdict]
+    if look.lately:
+        said, verdict = f"{said}; broken lately: {lately(look)}", "fail"
+    link = tag("a", "what the decisions since say", href="#monitoring")
+    return tag(
+        "p", tag("strong", "Since the audit"), f": {said} (", link, ")", class_=f"verdict {_CLASS[verdict]}"
+    )
 
 
 def monitoring_section(look: Look, courses: Sequence[Course]) -> Markup:
@@ -65,4 +90,4 @@ def monitoring_section(look: Look, courses: Sequence[Course]) -> Markup:
     missing = gaps(look)
     parts.append(None if missing is None else tag("p", f"{missing}.", class_="gap"))
     pictures = [rule_section(look, place, course) for place, course in enumerate(courses[:MOST_RULES])]
-    return tag("div", section("Monitoring: the decisions since the audit", *parts), pictures)
+    return tag("div", section("Monitoring: the decisions since the audit", *parts), pictures, id="monitoring")
