@@ -188,6 +188,8 @@ class GivenCounterfactuals:
         Shape (p,): the row that each belongs to. A row without any is paired with itself.
     rows
         How many rows there are.
+    places
+        Shape (m,): which of `features` each of `source`, then of shape (m,), goes with; default: all, in order.
 
     Raises
     ------
@@ -195,10 +197,17 @@ class GivenCounterfactuals:
         The shapes do not fit, or a source is no row.
     """
 
-    def __init__(self, features: NDArray[Any], source: NDArray[np.int64], rows: int) -> None:
+    def __init__(
+        self,
+        features: NDArray[Any],
+        source: NDArray[np.int64],
+        rows: int,
+        places: NDArray[np.int64] | None = None,
+    ) -> None:
         self.features = np.asarray(features, dtype=np.float32)
         source = np.asarray(source, dtype=np.int64)
-        if self.features.ndim != 2 or source.shape != (len(self.features),) or not len(source):
+        places = np.arange(len(self.features)) if places is None else places
+        if self.features.ndim != 2 or source.shape != places.shape or not len(source):
             raise DataError(
                 f"counterfactuals of shape {self.features.shape} and sources of shape {source.shape} do not fit; "
                 "give one row of features and one source for each"
@@ -207,8 +216,14 @@ class GivenCounterfactuals:
             raise DataError(
                 f"a counterfactual belongs to row {source.max()}, but there are {rows} rows, from 0"
             )
-        self._order = np.argsort(source, kind="stable")
-        self._first = np.searchsorted(source[self._order], np.arange(rows + 1))
+        order = np.argsort(source, kind="stable")
+        self._places = places[order]
+        self._first = np.searchsorted(source[order], np.arange(rows + 1))
+
+    @property
+    def paired(self) -> int:
+        """How many rows have another version."""
+        return int((np.diff(self._first) > 0).sum())
 
     def draw(self, x: Tensor, rows: NDArray[np.int64], rng: np.random.Generator) -> Tensor:
         """See `Counterfactuals`."""
@@ -218,6 +233,6 @@ class GivenCounterfactuals:
         have = np.flatnonzero(count > 0)
         choice = first[have] + (rng.random(len(have)) * count[have]).astype(np.int64)
         other = x.clone()
-        taken = self.features[self._order[choice]]
+        taken = self.features[self._places[choice]]
         other[torch.as_tensor(have, device=x.device)] = torch.as_tensor(taken, device=x.device, dtype=x.dtype)
         return other

@@ -21,6 +21,7 @@ from fairkit_sensei.metric import make_metric, plain_encoder, shared_features
 from fairkit_sensei.model import NetworkModel
 from fairkit_sensei.records import Rows, Settings, Trained, usual_rho
 from fairkit_sensei.training import train
+from fairkit_sensei.versions import Versions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from fairkit.mitigators import Run, Table
     from fairkit.onnx.write.encode import Encoder
     from fairkit.progress import Progress
-    from fairkit_sensei.counterfactuals import Flip
+    from fairkit_sensei.counterfactuals import Counterfactuals, Flip
 
 HELD_OUT = 0.1
 """The share of the training rows that choose the epoch, where no validation rows are given."""
@@ -52,7 +53,8 @@ class Fitting:
     metric: FairMetric | None
     geometry: Geometry | None
     flips: Sequence[Flip]
-    flipped: ColumnFlips | None
+    versions: Versions | None
+    flipped: Counterfactuals | None
     scale: tuple[float, float]
     notes: tuple[str, ...]
 
@@ -79,7 +81,8 @@ class Fitting:
         settings, notes = _settings(table, parameters, metric)
         flips = []
         learned = parameters.fair_metric in ("face", "explore") and parameters.counterfactuals is None
-        if settings.method == "clp" or learned:
+        given = parameters.counterfactuals
+        if (settings.method == "clp" and given is None) or learned:
             flips = find_flips(parameters.sensitive, table.columns, parameters.values, table.features)
         if settings.method in ("sensei", "sensr"):
             if metric is None:
@@ -103,6 +106,14 @@ class Fitting:
         inside, outside = _split(table, validation, run.seed)
         settings = settings.resolved(len(inside), len(table.classes))
         features = encoder.transform(inside.columns)
+        versions: Versions | None = None
+        flipped: Counterfactuals | None = None
+        if settings.method == "clp" and given is None:
+            flipped = ColumnFlips(flips, encoder, inside.columns)
+        elif settings.method == "clp":
+            versions = Versions.read(given, parameters.of, table, encoder)
+            found = versions.of(features)
+            flipped, notes = found, notes + versions.note(found, len(inside))
         return cls(
             table=table,
             run=run,
@@ -115,7 +126,8 @@ class Fitting:
             metric=metric,
             geometry=None if matrix is None else Geometry.learn(features.astype(np.float64), matrix),
             flips=flips,
-            flipped=ColumnFlips(flips, encoder, inside.columns) if settings.method == "clp" else None,
+            versions=versions,
+            flipped=flipped,
             scale=scale,
             notes=notes,
         )
@@ -137,6 +149,7 @@ class Fitting:
                 geometry=self.geometry,
                 epsilon=self.settings.epsilon,
                 flips=self.flips,
+                versions=self.versions,
                 seed=self.run.seed,
             )
             frontier = Frontier(

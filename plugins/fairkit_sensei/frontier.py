@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fairkit.mitigators import Table
     from fairkit.onnx.write.encode import Encoder
     from fairkit_sensei.counterfactuals import Flip
+    from fairkit_sensei.versions import Versions
 
     Array = NDArray[np.float64]
 
@@ -74,6 +75,8 @@ class Yardstick:
         For R(ε); None under counterfactual logit pairing.
     flips
         For the mean over counterfactuals; used where there is no geometry.
+    versions
+        Counterfactual rows of a file in place of `flips`.
     seed
         Which rows are measured.
     """
@@ -84,6 +87,7 @@ class Yardstick:
     epsilon: float
     flips: Sequence[Flip]
     seed: int
+    versions: Versions | None = None
 
     def measure(self, module: Any, table: Table, confidence: float) -> Measured:
         """Measure a network on raw rows."""
@@ -96,9 +100,9 @@ class Yardstick:
             outputs = as_matrix(module(torch.from_numpy(features))).double().numpy()
         performance = _performance(outputs, table, self.task, confidence)
         rng = np.random.default_rng([self.seed, 2])
-        rows = np.arange(len(table))
-        if len(table) > MEASURED_ROWS:
-            rows = np.sort(rng.choice(len(table), MEASURED_ROWS, replace=False))
+        rows = np.arange(len(table)) if self.versions is None else self.versions.known(features)
+        if len(rows) > MEASURED_ROWS:
+            rows = np.sort(rng.choice(rows, MEASURED_ROWS, replace=False))
         weights = table.row_weights()[rows]
         weights = weights / weights.sum()
         offset, gains = self._gains(module, features[rows], table, rows, weights, rng)
@@ -129,11 +133,14 @@ class Yardstick:
 
         x = torch.from_numpy(features)
         if self.geometry is None:
-            if not self.flips:
+            if self.versions is not None:
+                other = self.versions.of(features).draw(x, np.arange(len(rows)), rng)
+            elif self.flips:
+                other = ColumnFlips(self.flips, self.encoder, table.columns).draw(x, rows, rng)
+            else:
                 return 0.0, np.zeros(len(rows))
-            flips = ColumnFlips(self.flips, self.encoder, table.columns)
             with torch.no_grad():
-                gap = as_matrix(module(flips.draw(x, rows, rng))) - as_matrix(module(x))
+                gap = as_matrix(module(other)) - as_matrix(module(x))
             return 0.0, squared_difference(gap, logits=self.task != "regression")[0].double().numpy()
         frame = Frame.of(self.geometry, x)
         found = search_outside(
@@ -173,6 +180,11 @@ class Frontier:
         """Measure every network on the same rows."""
         with one_pool(self.modules[0], 1, None):
             return [self.yardstick.measure(module, table, confidence) for module in self.modules]
+
+    def measurable(self, table: Table) -> bool:
+        """Tell whether a row has what the disparity is measured with: another version, where those are in a file."""
+        versions = self.yardstick.versions
+        return versions is None or len(versions.known(self.yardstick.encoder.transform(table.columns))) > 0
 
     def to_dict(self, train: Sequence[Measured], test: Sequence[Measured] | None) -> dict[str, Any]:
         """Return plain JSON values, schema ``fairkit.sensei-frontier/1``."""

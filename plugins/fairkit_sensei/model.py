@@ -39,6 +39,12 @@ class NetworkModel(TabularModel):
         """Measure every network of the frontier on held-out rows."""
         if self.frontier is None:
             return {}
+        if not self.frontier.measurable(table):
+            note = (
+                f"No held-out row has another version in {self.frontier.yardstick.versions.name}: the frontier's "  # type: ignore[union-attr]
+                "disparities are those of the training rows."
+            )
+            return {"frontier": self.frontier.to_dict(self.train, None), "notes": [note]}
         found = self.frontier.to_dict(self.train, self.frontier.measure(table, confidence))
         return {"frontier": found, "notes": [sentence(found)]}
 

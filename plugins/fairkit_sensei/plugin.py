@@ -72,8 +72,8 @@ class SenSeI(Mitigator):
         )
         counterfactuals: str | None = parameter(
             None,
-            help="CSV or Parquet file with versions of rows for FACE, in place of sensitive; two or more versions of "
-            "each.",
+            help="CSV or Parquet file with versions of rows for FACE and clp, in place of sensitive; two or more "
+            "versions of each, the rows themselves among them.",
         )
         of: str = parameter("of", help="The column of that file that names what each row is a version of.")
         sensitive: tuple[str, ...] = parameter(
@@ -144,13 +144,12 @@ class SenSeI(Mitigator):
             raise ParameterError("sensei: rho must be finite numbers")
         self._check_face()
         needs = chosen.method == "clp" or chosen.fair_metric in ("face", "explore")
-        if chosen.counterfactuals is not None and chosen.method != "clp":
-            needs = False
+        needs = needs and chosen.counterfactuals is None
         if needs and not chosen.sensitive and self.metric is None and chosen.method != "erm":
             what = "method=clp" if chosen.method == "clp" else f"fair_metric={chosen.fair_metric}"
             raise ParameterError(
                 f"sensei: {what} needs counterfactuals: name the columns to flip, as in the "
-                "parameter `sensitive=sex,race`"
+                "parameter `sensitive=sex,race`, or a file of other versions of the rows with `counterfactuals=FILE`"
             )
 
     def _check_face(self) -> None:
@@ -159,14 +158,13 @@ class SenSeI(Mitigator):
         learned = (
             chosen.fair_metric == "face" and chosen.method in ("sensei", "sensr") and self.metric is None
         )
-        for name, given in (
-            ("counterfactuals", chosen.counterfactuals is not None),
-            ("standardise", not chosen.standardise),
-        ):
-            if given and not learned:
-                raise ParameterError(
-                    f"sensei: {name} is for learning fair_metric=face (method=sensei or sensr); leave it out otherwise"
-                )
+        what = "learning fair_metric=face (method=sensei or sensr)"
+        if not chosen.standardise and not learned:
+            raise ParameterError(f"sensei: standardise is for {what}; leave it out otherwise")
+        if chosen.counterfactuals is not None and not learned and chosen.method != "clp":
+            raise ParameterError(
+                f"sensei: counterfactuals is for {what} and for method=clp; leave it out otherwise"
+            )
         if chosen.counterfactuals is not None and chosen.sensitive:
             raise ParameterError("sensei: give counterfactual rows as a file or by sensitive, not both")
         if chosen.of != "of" and chosen.counterfactuals is None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairkit.data.common import common_types
+from fairkit.data.lists import with_lists
 from fairkit.data.parts import CsvPart, ParquetPart, Part
 from fairkit.data.source import Source, check_names, unreadable
 from fairkit.errors import DataError
@@ -21,7 +22,7 @@ def open_path(path: Path) -> Source:
     DataError
         There are none, or they cannot be read.
     """
-    parts = file_parts(_files(path), path.name)
+    parts = with_lists(file_parts(_files(path), path.name), path.name)
     return Source(path.name, common_types(parts, path.name), parts)
 
 

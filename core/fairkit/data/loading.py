@@ -8,6 +8,7 @@ from typing import Any
 from fairkit.data.conditions import check_conditions
 from fairkit.data.dataset import Dataset
 from fairkit.data.frames import empty_like
+from fairkit.data.lists import spread
 from fairkit.data.predictions import PredictionRoles
 from fairkit.data.roles import (
     Missing,
@@ -97,7 +98,8 @@ def load_data(
         How to split people: ``"sex"``, ``"age:25:60"`` (bins), ``"sex+race"`` (an intersection). A numeric
         column with more than 20 distinct values and no bins is binned at its quartiles.
     features
-        The columns that the model gets, in order; by default all but label, weights and `drop`.
+        The columns that the model gets, in order; by default all but label, weights and `drop`. A column of lists
+        stands for its columns: ``emb`` for ``emb[0]``, ``emb[1]`` and so on.
     drop
         Columns that are no features.
     weights
@@ -169,6 +171,7 @@ def load_data(
     if missing not in ("drop", "group"):
         raise DataError(f"missing={missing!r} is not understood; it is 'drop' or 'group'")
     columns = source.columns
+    features, drop = None if features is None else spread(features, columns), spread(drop, columns)
     require_columns([label], columns, role="label", table=source.name)
     require_columns([weights], columns, role="weights", table=source.name)
     require_columns(features or (), columns, role="feature", table=source.name)

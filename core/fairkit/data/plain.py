@@ -36,7 +36,7 @@ def _plain_column(column: pa.Array, field: pa.Field, table: str) -> pa.Array:
     if target is None:
         raise DataError(
             f"{table}: column {field.name!r} has the type {field.type}; "
-            "fairkit reads text, numbers and booleans: leave the column out of the file"
+            "fairkit reads text, numbers, booleans and lists of numbers: leave the column out of the file"
         )
     try:
         return column.cast(target)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit.data.common import common_types
 from fairkit.data.files import file_parts
+from fairkit.data.lists import with_lists
 from fairkit.data.snapshot import take_snapshot
 from fairkit.data.source import Source
 from fairkit.errors import DataError, FairkitError
@@ -73,13 +74,15 @@ def _of_files(files: Files) -> Source:
         raise DataError(f"{files.name} has no rows: there is no data file in it")
     parts = file_parts(files.files, files.name)
     if files.schema is None:
-        types = common_types(parts, files.name)
+        parts = with_lists(parts, files.name)
     else:
         types = {field.name: field.type for field in files.schema}
         constants = files.constants or [{}] * len(parts)
         parts = tuple(
             FilledPart(part, types, tuple(own.items())) for part, own in zip(parts, constants, strict=True)
         )
+        parts = with_lists(parts, files.name)
+    types = common_types(parts, files.name)
     return Source(files.name, types, parts, origin=files.origin, notes=files.notes)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from fairkit.data.common import common_types
 from fairkit.data.files import open_path
 from fairkit.data.frames import frame_parts
+from fairkit.data.lists import with_lists
 from fairkit.data.parts import TablePart
 from fairkit.data.remote import open_address
 from fairkit.data.source import Source, check_names
@@ -28,7 +29,8 @@ def open_source(data: Any, name: str | None = None) -> Source:
     if isinstance(data, Source):
         return data
     if hasattr(data, "to_delayed") and hasattr(data, "_meta"):
-        parts, name = frame_parts(data), name or "Dask data frame"
+        name = name or "Dask data frame"
+        parts = with_lists(frame_parts(data), name)
         return Source(name, common_types(parts[:1], name), parts)
     if isinstance(data, str) and is_address(data):
         source = open_address(data)
@@ -64,5 +66,5 @@ def _open_memory(data: Any, name: str) -> Source:
         reason = str(error).strip().splitlines()[0]
         raise DataError(f"the data frame cannot be read: {reason}") from error
     check_names(name, table.schema)
-    part = TablePart(name, table)
-    return Source(name, common_types([part], name), (part,))
+    parts = with_lists([TablePart(name, table)], name)
+    return Source(name, common_types(parts, name), parts)

@@ -7,10 +7,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from fairkit.errors import ParameterError  # noqa: E402 -- after torch is known to be there
+from fairkit.errors import DataError, ParameterError  # noqa: E402 -- after torch is known to be there
 from fairkit.onnx.write.encode import fit_encoder  # noqa: E402
 from fairkit_sensei import swap_words  # noqa: E402
 from fairkit_sensei.counterfactuals import ColumnFlips, GivenCounterfactuals, find_flips  # noqa: E402
+from fairkit_sensei.versions import Versions  # noqa: E402
 
 N = 60
 COLUMNS = {
@@ -84,6 +85,22 @@ def test_given_counterfactuals_go_to_their_rows():
     assert (found[:, 0] == 9).all()
     assert (found[:, [1, 3]] == 0).all()
     assert set(found[:, 2]) == {1.0, 2.0}
+
+
+def test_versions_of_a_file_are_found_by_the_features_of_a_row():
+    """Groups a: rows 0, 1, 2; b: rows 3, 4 (row 3 is row 0 again); c: row 5 alone."""
+    features = np.array([[1], [2], [3], [1], [5], [6]], np.float32)
+    versions = Versions("v.parquet", features, np.array([0, 0, 0, 1, 1, 2]))
+    x = np.array([[6], [2], [1], [7]], np.float32)
+    found = versions.of(x)
+    rng = np.random.default_rng(0)
+    drawn = np.array([found.draw(torch.from_numpy(x), np.arange(4), rng).numpy()[:, 0] for _ in range(80)])
+    assert [set(column) for column in drawn.T] == [{6.0}, {1.0, 3.0}, {2.0, 3.0, 5.0}, {7.0}]
+    assert found.paired == 2
+    assert "2 of 4 training rows" in versions.note(found, 4)[0]
+    assert not versions.note(versions.of(x[1:3]), 2)
+    with pytest.raises(DataError, match="no training row has another version"):
+        versions.of(x[[0, 3]])
 
 
 def test_words_are_swapped_whole_together_and_in_their_case():

@@ -243,6 +243,8 @@ def test_adult_in_a_small_form(public_data, seed, summed):
     ("values", "message"),
     [
         ({"counterfactuals": "c.csv"}, "counterfactuals is for learning fair_metric=face"),
+        ({"method": "clp", "counterfactuals": "c.csv", "sensitive": ["sex"]}, "not both"),
+        ({"method": "erm", "counterfactuals": "c.csv"}, "and for method=clp"),
         ({"standardise": False}, "standardise is for learning fair_metric=face"),
         ({"fair_metric": "face", "counterfactuals": "c.csv", "sensitive": ["sex"]}, "not both"),
         ({"fair_metric": "face", "sensitive": ["sex"], "of": "row"}, "of names a column"),
@@ -252,3 +254,34 @@ def test_adult_in_a_small_form(public_data, seed, summed):
 def test_counterfactual_rows_are_never_ignored(values, message):
     with pytest.raises(ParameterError, match=message):
         SenSeI.with_values(values)
+
+
+def test_logit_pairing_on_the_rows_of_a_file(tmp_path):
+    """Embeddings as lists, of which one number tells the group; the file holds each row with both its values."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rng = np.random.default_rng(0)
+    group = rng.integers(2, size=500)
+    y = rng.random(500) < 0.25 + 0.5 * group
+    x = np.column_stack([2 * group - 1, y + rng.normal(size=500), rng.normal(size=500)]).astype(np.float32)
+    other = x * np.array([-1, 1, 1], np.float32)
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(np.concatenate([x, other]).ravel()), 3)
+    pq.write_table(pa.table({"emb": lists, "of": [*range(500), *range(500)]}), tmp_path / "v.parquet")
+    data = fairkit.load_data({"emb": lists[:500], "y": y.astype(int)}, label="y", favorable=1)
+    table = Table.from_dataset(data)
+    flipped = {f"emb[{k}]": other[:, k].astype(float) for k in range(3)}
+
+    def change(**values):
+        method = SenSeI(SenSeI.Parameters(**QUICK | values))
+        model = method.fit(table, Run(seed=1))
+        return np.abs(model.predict(table.columns).score - model.predict(flipped).score).mean(), model
+
+    plain, _ = change(method="erm")
+    paired, model = change(method="clp", counterfactuals=str(tmp_path / "v.parquet"), rho=(20.0, 1.0))
+    assert plain > 0.2
+    assert paired < 0.1 * plain
+    assert not [note for note in model.notes if "paired with themselves" in note]
+    points = model.details["frontier"]["points"]
+    assert points[0]["train"]["disparity"] < points[1]["train"]["disparity"]
+    assert points[0]["train"]["disparity"] > 0

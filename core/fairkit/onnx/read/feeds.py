@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairkit.data.lists import list_columns, shortened
 from fairkit.errors import DataError, ModelError
 from fairkit.models.renamed import check_renamed, no_column
 from fairkit.onnx.read.overflow import check_range
@@ -118,7 +119,8 @@ def match_inputs(
     DataError
         A column is missing or ambiguous, or the number of features is not the model's.
     """
-    check_renamed(rename, [graph_input.name for graph_input in inputs], columns)
+    lists = list_columns(columns)
+    check_renamed(rename, [graph_input.name for graph_input in inputs], [*columns, *lists])
     renamed = {new: old for old, new in (rename or {}).items()}
     feeds: dict[str, Feed] = {}
     for graph_input in inputs:
@@ -128,18 +130,52 @@ def match_inputs(
             column = renamed.get(graph_input.name) or _column_for(graph_input.name, columns)
             if column is not None:
                 feeds[graph_input.name] = Feed(graph_input, (column,))
-    left = [graph_input for graph_input in inputs if graph_input.name not in feeds]
     notes: list[str] = []
+    for graph_input in inputs:
+        if graph_input.name not in feeds:
+            name = renamed.get(graph_input.name) or _list_for(graph_input, inputs, lists, features, given)
+            if name in lists:
+                feeds[graph_input.name] = _list_feed(graph_input, lists[name], table)
+                if name != graph_input.name and graph_input.name not in renamed:
+                    notes.append(f"The input {graph_input.name!r} gets the lists of the column {name!r}.")
+    left = [graph_input for graph_input in inputs if graph_input.name not in feeds]
     if left:
-        used = {feed.columns[0] for feed in feeds.values()}
+        used = {column for feed in feeds.values() for column in feed.columns}
         rest = [name for name in features if name not in used]
         if sum(graph_input.width or 0 for graph_input in left) == len(features):
             rest = list(features)  # a matrix may hold a column that is an input of its own too
         feeds.update({feed.input.name: feed for feed in _fill(left, rest, columns, table, feeds)})
         if not given:
-            shown = ", ".join(rest[:6]) + (f", ... ({len(rest)} in all)" if len(rest) > 6 else "")
-            notes.append(f"The input {left[0].name!r} gets these columns in this order: {shown}.")
+            notes.append(
+                f"The input {left[0].name!r} gets these columns in this order: {shortened(rest, most=6)}."
+            )
     return [feeds[graph_input.name] for graph_input in inputs], notes
+
+
+def _list_for(
+    graph_input: GraphInput,
+    inputs: Sequence[GraphInput],
+    lists: Mapping[str, Sequence[str]],
+    features: Sequence[str],
+    given: bool,
+) -> str | None:
+    """Return the list column of the input's name; for a lone matrix that the features do not fit, the one that does."""
+    if given and len(inputs) == 1:
+        return None
+    if graph_input.name in lists:
+        return graph_input.name
+    fits = [name for name, columns in lists.items() if len(columns) == graph_input.width]
+    return fits[0] if len(inputs) == len(fits) == 1 and graph_input.width != len(features) else None
+
+
+def _list_feed(graph_input: GraphInput, columns: Sequence[str], table: str) -> Feed:
+    if graph_input.width not in (None, len(columns)):
+        raise DataError(
+            f"the model's input {graph_input.name!r} takes {graph_input.width} numbers, but the lists of {table} have "
+            f"{len(columns)} ({shortened(columns)}); give the embedding that the model was trained on, or name the "
+            "columns in order with `features`"
+        )
+    return Feed(graph_input, tuple(columns))
 
 
 def _column_for(name: str, columns: Sequence[str]) -> str | None:
@@ -176,7 +212,7 @@ def _fill(
         widths[widths.index(None)] = len(features) - sum(width for width in widths if width is not None)
     total = sum(width or 0 for width in widths)
     if total != len(features) or None in widths:
-        shown = ", ".join(features)
+        shown = shortened(features)
         raise DataError(
             f"the model's input {left[0].name!r} takes {total} columns but gets {len(features)}: {shown}. "
             "Name them in order with `features`, or leave some out with `drop`"
