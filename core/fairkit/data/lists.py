@@ -173,7 +173,7 @@ def _check(lists: Any, length: int, where: str, start: int) -> None:
         row = int(np.flatnonzero(sizes != length)[0])
         raise DataError(
             f"{where} has lists of different lengths: {length} numbers in the table's first list, {sizes[row]} in row "
-            f"{start + row} (from 0); give all lists one length"
+            f"{start + row} (from 0); give all lists one length, or leave the column out of the file"
         )
     cells = lists.flatten()
     if cells.null_count:
