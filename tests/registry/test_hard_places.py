@@ -48,14 +48,28 @@ READER = """
 """
 
 
+STARTED: list[subprocess.Popen] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_goes_on():
+    """Processes of a test that failed end with it: some run until they are told to stop."""
+    yield
+    while STARTED:
+        with STARTED.pop() as process:
+            process.kill()
+
+
 def start(program: str, *arguments, **options) -> subprocess.Popen:
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         **options,
     )
+    STARTED.append(process)
+    return process
 
 
 def finish(process: subprocess.Popen) -> str:
