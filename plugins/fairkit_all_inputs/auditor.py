@@ -58,6 +58,10 @@ class AllInputsAuditor(Auditor):
         """Look at the model before the rows are read: a graph that is not understood is refused at once."""
         from fairkit_all_inputs.opened import opened
 
+        if self.parameters.fair_metric is not None and self.parameters.near is None:
+            raise ParameterError(
+                "all-inputs: fair_metric is the distance of near, which is not given; add near=0.1"
+            )
         self._changing(context)
         if any(column in context.scorer.columns for column in self._changing(context)):
             opened(context)

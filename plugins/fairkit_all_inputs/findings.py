@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,15 +12,16 @@ import numpy as np
 
 from fairkit.errors import FairkitError, ParameterError
 from fairkit.inputs.networks.problem import NetworkProblem
-from fairkit.inputs.problem import CHANCE, FLIP, SCORE, plain
-from fairkit.inputs.proof import packed, proof_file, unpacked
+from fairkit.inputs.problem import CHANCE, FLIP, SCORE, Problem, plain
+from fairkit.inputs.proof import packed, unpacked
 from fairkit.inputs.questions import AnyProblem, answer, log_of, proved
 from fairkit.inputs.searching import Answer, Effort
 from fairkit.results.findings import Finding
-from fairkit.support.files import write_atomic
+from fairkit_all_inputs.distances import Summed, loaded, summed
 from fairkit_all_inputs.domains import domains_of
 from fairkit_all_inputs.opened import opened
 from fairkit_all_inputs.people import nearby, shares
+from fairkit_all_inputs.records import Record, logs_near, opened_record, save_record
 from fairkit_all_inputs.witness import ask, described, read
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class Asked:
     changing: Sequence[str]
     people: People
     context: AuditContext
+    metric: Summed | None = None
 
     @property
     def place(self) -> str:
@@ -78,7 +79,11 @@ class Asked:
     ) -> Finding:
         """Return a finding whose interval does not depend on a confidence."""
         interval = (lower, upper)
-        near = {} if self.told.near is None else {"near": self.told.near, "people": len(self.people.rows)}
+        near: dict[str, Any] = (
+            {} if self.told.near is None else {"near": self.told.near, "people": len(self.people.rows)}
+        )
+        if self.told.fair_metric is not None:
+            near["fair_metric"] = Path(self.told.fair_metric).name
         return Finding(
             auditor="all-inputs",
             metric=metric,
@@ -114,6 +119,48 @@ def findings(
     if not problem.pairs or not problem.touching:
         part = "No unit has a weight of" if isinstance(problem, NetworkProblem) else "No tree splits between"
         return _unused(asked, f"{part} the values of {', '.join(changing)}: no input changes its answer.")
+    _refuse(told, problem)
+    if told.fair_metric is not None:
+        metric = loaded(told.fair_metric, context.dataset.columns)
+        asked = replace(asked, metric=summed(metric, problem, told.fair_metric))
+    record = opened_record(asked, problem) if context.signed and told.near is not None else None
+    notes = [*notes, *_about(domains)]
+    kinds = [SCORE] if problem.threshold is None else [FLIP, SCORE]
+    kinds += [CHANCE] if problem.logistic else []
+    found: list[Finding] = []
+    logs, claims, witnesses = {}, {}, {}
+    starts = _starts(problem, people) if told.near is None else []
+    for number, kind in enumerate(kinds):
+        name = QUESTIONS[kind]
+        context.progress(f"all-inputs: {name} (the first run compiles)", number, len(kinds) + 1)
+        checked = _checked(asked, problem, kind, notes, record)
+        if checked is not None:
+            found.append(checked)
+            continue
+        nearest: Mapping[str, Any] | None = None
+        each: list[Answer] = []
+        if told.near is None:
+            got = answer(problem, kind, effort=asked.effort, starts=starts)
+            # to climb in the probability costs all trees: from the largest changes of the score alone
+            starts = [got.point] if kind == SCORE and got.point is not None else starts
+        else:
+            got, nearest, each = nearby(problem, kind, people, told, asked.effort, asked.metric)
+        finding, log, claim = _finding(asked, problem, kind, got, notes, nearest)
+        found.append(finding)
+        if each and finding.interval != (1.0, 1.0):
+            log = logs_near(problem, each, got.upper)
+        logs[name], claims[name] = log, claim
+        witnesses[name] = finding.evidence.get("witness")
+    if FLIP in kinds:
+        context.progress(f"all-inputs: {SHARE}", len(kinds), len(kinds) + 1)
+        found.append(_share(asked, problem, notes, none=found[0].interval == (0.0, 0.0)))
+    if told.save_proof and not context.signed and not isinstance(problem, NetworkProblem):
+        save_record(asked, problem, logs, claims, witnesses)
+    return found
+
+
+def _refuse(told: Parameters, problem: AnyProblem) -> None:
+    """Refuse parameters that mean nothing to a model of this kind."""
     if told.save_proof and isinstance(problem, NetworkProblem):
         raise ParameterError(
             "all-inputs: save_proof writes trees over cells, and this model is a network: its log is in the "
@@ -121,35 +168,6 @@ def findings(
         )
     if problem.points and told.near:
         raise ParameterError("all-inputs: near is understood for trees; leave it out for a linear model")
-    notes = [*notes, *_about(domains)]
-    kinds = [SCORE] if problem.threshold is None else [FLIP, SCORE]
-    kinds += [CHANCE] if problem.logistic else []
-    found, logs, claims = [], {}, {}
-    starts = _starts(problem, people) if told.near is None else []
-    for number, kind in enumerate(kinds):
-        metric = QUESTIONS[kind]
-        context.progress(f"all-inputs: {metric} (the first run compiles)", number, len(kinds) + 1)
-        checked = _checked(asked, problem, kind, notes)
-        if checked is not None:
-            found.append(checked)
-            continue
-        nearest = None
-        if told.near is None:
-            got = answer(problem, kind, effort=asked.effort, starts=starts)
-            # to climb in the probability costs all trees: from the largest changes of the score alone
-            starts = [got.point] if kind == SCORE and got.point is not None else starts
-        else:
-            got, nearest = nearby(problem, kind, people, told, asked.effort)
-        finding, log, claim = _finding(asked, problem, kind, got, notes, nearest)
-        found.append(finding)
-        logs[metric], claims[metric] = log, claim
-    if FLIP in kinds:
-        context.progress(f"all-inputs: {SHARE}", len(kinds), len(kinds) + 1)
-        found.append(_share(asked, problem, notes))
-    if told.save_proof and told.near is None and not isinstance(problem, NetworkProblem):
-        record = proof_file(problem, logs, claims)
-        write_atomic(Path(told.save_proof), json.dumps(record, separators=(",", ":")) + "\n")
-    return found
 
 
 def _unused(asked: Asked, why: str) -> list[Finding]:
@@ -236,7 +254,7 @@ def _finding(
     got: Answer,
     notes: Sequence[str],
     nearest: Mapping[str, Any] | None,
-) -> tuple[Finding, Mapping[str, Any], float]:
+) -> tuple[Finding, Any, float]:
     """Return the finding, the log of its upper bound, and the bound that it proves."""
     witness = _witness(asked, problem, got, nearest, flip=kind == FLIP)
     lower, upper = _interval(problem, kind, got, found=witness is not None)
@@ -245,7 +263,9 @@ def _finding(
     if witness is not None:
         # what stands in a list does not go into a certificate: it may be somebody's row
         evidence["witness"] = [witness] if _of_somebody(asked, witness) else witness
-    log: Mapping[str, Any] = {}
+    log: Any = {}
+    if asked.told.near is not None and math.isfinite(got.upper) and isinstance(problem, Problem):
+        evidence |= {"proved": got.upper, "problem_sha256": problem.sha256}
     if asked.told.near is None and not (kind == FLIP and lower == 1.0):
         log = log_of(problem, got)
         text = packed(log)
@@ -285,17 +305,22 @@ def _state(asked: Asked, *, decided: bool) -> list[str]:
     ]
 
 
-def _checked(asked: Asked, problem: AnyProblem, kind: int, notes: Sequence[str]) -> Finding | None:
+def _checked(
+    asked: Asked, problem: AnyProblem, kind: int, notes: Sequence[str], record: Record | None
+) -> Finding | None:
     """Check what a certificate says: run its witness, recompute the bounds of its boxes; None where that fails.
 
-    A finding that fails is searched for again, and then differs from what was signed, or repeats it.
+    With `near`, the witness and the logs are those of the file of `save_proof`. A finding that fails is searched for
+    again, and then differs from what was signed, or repeats it.
     """
     signed = asked.signed(QUESTIONS[kind])
-    if signed is None or asked.told.near is not None or signed.interval is None:
+    if signed is None or signed.interval is None or (asked.told.near is not None and record is None):
         return None
     evidence = dict(signed.evidence)
+    if record is not None and record.witnesses.get(QUESTIONS[kind]):
+        evidence["witness"] = record.witnesses[QUESTIONS[kind]]
     try:
-        lower, upper = _confirmed(asked, problem, kind, evidence)
+        lower, upper = _confirmed(asked, problem, kind, evidence, record)
     except (FairkitError, KeyError, TypeError, ValueError):
         return None
     decided = upper - lower <= _meet(problem, kind, lower)
@@ -304,14 +329,19 @@ def _checked(asked: Asked, problem: AnyProblem, kind: int, notes: Sequence[str])
     return asked.finding(QUESTIONS[kind], lower, upper, evidence, said)
 
 
-def _confirmed(asked: Asked, problem: AnyProblem, kind: int, evidence: dict[str, Any]) -> tuple[float, float]:
+def _confirmed(
+    asked: Asked, problem: AnyProblem, kind: int, evidence: dict[str, Any], record: Record | None
+) -> tuple[float, float]:
     """Return the interval that a witness and a log show; the evidence takes what they give now."""
     lower, upper = -math.inf, math.inf
     told = evidence.get("witness")
+    if isinstance(told, list):
+        raise ValueError("the witness is left out, because it has somebody's values")
     if told is not None:
         first, second = read(told)
         said = ask(asked.context.scorer, [first, second], asked.people.columns)
-        evidence["witness"] = described(first, second, said)
+        again = described(first, second, said)
+        evidence["witness"] = again if record is None else [again]
         rows = {
             n: np.array([first[n], second[n]], dtype=v.dtype)
             for n, v in asked.people.columns.items()
@@ -321,6 +351,8 @@ def _confirmed(asked: Asked, problem: AnyProblem, kind: int, evidence: dict[str,
         free = [place for place in range(points.shape[1]) if place != problem.changing]
         if (points < 0).any() or (points[0, free] != points[1, free]).any():
             raise ValueError("the witness leaves the domain, or more than the named columns change")
+        if record is not None and not record.holds(points[0]):
+            raise ValueError("the witness is near nobody")
         f, g = problem.sums_of(rows, points)
         if kind == FLIP:
             if said.decision is None or said.decision[0] == said.decision[1]:
@@ -329,7 +361,10 @@ def _confirmed(asked: Asked, problem: AnyProblem, kind: int, evidence: dict[str,
         lower = float(f - g) if kind == SCORE else 1 / (1 + math.exp(-f)) - 1 / (1 + math.exp(-g))
     if evidence.get("problem_sha256") != problem.sha256:
         raise ValueError("the log is about other cells or trees")
-    upper = proved(problem, kind, unpacked(evidence["proof"]))
+    if record is not None:
+        upper = record.proved(kind, QUESTIONS[kind])
+    else:
+        upper = proved(problem, kind, unpacked(evidence["proof"]))
     tolerance = 1e-9 * max(1.0, abs(upper))
     if upper > evidence["proved"] + tolerance:
         raise ValueError("a box of the log has a larger bound than was signed")
@@ -339,9 +374,9 @@ def _confirmed(asked: Asked, problem: AnyProblem, kind: int, evidence: dict[str,
     return _interval(problem, kind, answered, found=False)
 
 
-def _share(asked: Asked, problem: AnyProblem, notes: Sequence[str]) -> Finding:
+def _share(asked: Asked, problem: AnyProblem, notes: Sequence[str], *, none: bool) -> Finding:
     near = asked.told.near or 0.0
-    got = shares(problem, asked.people, asked.told, asked.context)
+    got = shares(problem, asked.people, asked.told, asked.context, asked.metric, none=none)
     sampled = len(asked.people.rows) < asked.people.count
     said = [
         "The share of people for whom an input within the distance flips, themselves included; undecided people count "
@@ -364,9 +399,7 @@ def _share(asked: Asked, problem: AnyProblem, notes: Sequence[str]) -> Finding:
     finding = asked.finding(
         SHARE, *got.interval(asked.context.confidence, sampled=sampled), evidence, said, {"near": near}
     )
-    import dataclasses
-
-    return dataclasses.replace(
+    return replace(
         finding,
         value=got.ends[0],
         interval_at=lambda confidence: got.interval(confidence, sampled=sampled),

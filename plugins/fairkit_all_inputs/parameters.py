@@ -37,6 +37,10 @@ class Parameters:
         "category (1 where there are two).",
         minimum=0,
     )
+    fair_metric: str | None = parameter(
+        None,
+        help="A file with a saved fair metric that adds up over columns, as a Euclidean one: the distance of near.",
+    )
     people: int = parameter(
         1_000,
         help="So many people of the data, drawn at random, are looked at for flippable and for near.",
@@ -49,5 +53,7 @@ class Parameters:
         above=0,
     )
     save_proof: str | None = parameter(
-        None, help="A JSON file for the trees over cells and the proof logs, for an independent checker."
+        None,
+        help="A JSON file for the trees over cells and the proof logs, for an independent checker; with near it holds "
+        "what is near to whom, so keep it as the data. `verify --recompute` reads it there.",
     )

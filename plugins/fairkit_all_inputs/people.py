@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,15 +16,16 @@ from fairkit.inputs.searching import Answer, Effort
 from fairkit.intervals import two_sided
 from fairkit.limits.means import weighted_share_limits
 from fairkit.limits.shares import clopper_pearson
+from fairkit_all_inputs.distances import costs_near
 from fairkit_all_inputs.witness import cells_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.auditors import AuditContext
-    from fairkit.inputs.domain import Block
     from fairkit.inputs.questions import AnyProblem
-    from fairkit_all_inputs.collect import People, Seen
+    from fairkit_all_inputs.collect import People
+    from fairkit_all_inputs.distances import Summed
     from fairkit_all_inputs.parameters import Parameters
 
 EACH = 2_000
@@ -75,8 +77,16 @@ class Shares:
         return float(limits[0][0]), float(limits[1][1])
 
 
-def shares(problem: AnyProblem, people: People, told: Parameters, context: AuditContext) -> Shares:
-    """Find the people who can be flipped within `near` of where they are."""
+def shares(
+    problem: AnyProblem,
+    people: People,
+    told: Parameters,
+    context: AuditContext,
+    metric: Summed | None,
+    *,
+    none: bool,
+) -> Shares:
+    """Find the people who can be flipped within `near` of where they are; `none`: it is proved that nobody can."""
     columns = {name: people.columns[name] for name in context.scorer.columns}
     decided = []
     block = problem.blocks[problem.changing]
@@ -89,9 +99,9 @@ def shares(problem: AnyProblem, people: People, told: Parameters, context: Audit
         decided.append(np.asarray(context.scorer.predict(changed).decision))
     flips = np.ptp(np.stack(decided), axis=0) > 0
     undecided, boxes = np.zeros(len(flips), dtype=np.bool_), 0
-    if told.near:
+    if told.near and not none:
         for person in np.flatnonzero(~flips).tolist():
-            costs, values = costs_near(problem, people, person)
+            costs, values = costs_near(problem, people, person, metric)
             got = answer(problem, FLIP, effort=_each(told), costs=costs, near=told.near, values=values)
             boxes += got.boxes
             if got.lower > 4.0 * problem.rounding:
@@ -106,87 +116,40 @@ def _each(told: Parameters) -> Effort:
 
 
 def nearby(
-    problem: AnyProblem, kind: int, people: People, told: Parameters, effort: Effort
-) -> tuple[Answer, Nearest | None]:
+    problem: AnyProblem, kind: int, people: People, told: Parameters, effort: Effort, metric: Summed | None
+) -> tuple[Answer, Nearest | None, list[Answer]]:
     """Bound an objective over the inputs within `near` of any of the people; the witness is near one of them.
+
+    When the boxes or seconds are used up, one bound of all that is near each of the others is taken.
 
     Returns
     -------
-    Answer, mapping
-        The values nearest to that person, in which the witness is written; None without a witness.
+    Answer, mapping, list of Answer
+        The values nearest to that person, in which the witness is written; None without a witness. The answers about
+        each of the people, whose splits prove the upper bound; fewer where a flip was found.
     """
     assert told.near is not None  # noqa: S101 -- asked only then
-    lower, upper, boxes = -math.inf, -math.inf, 0
+    lower, boxes, started = -math.inf, 0, time.monotonic()
     best: Answer | None = None
     nearest: Nearest | None = None
+    each: list[Answer] = []
     for person in range(len(people.rows)):
-        costs, values = costs_near(problem, people, person)
-        got = answer(
-            problem, kind, effort=_each(told), costs=costs, near=told.near, floor=lower, values=values
-        )
+        costs, values = costs_near(problem, people, person, metric)
+        late = effort.seconds is not None and time.monotonic() - started > effort.seconds
+        one = Effort(boxes=0) if late or boxes > effort.boxes else _each(told)
+        got = answer(problem, kind, effort=one, costs=costs, near=told.near, floor=lower, values=values)
         boxes += got.boxes
-        upper = max(upper, got.upper)
+        each.append(got)
         if got.point is not None and got.lower > lower:
             best, lower, nearest = got, got.lower, values
-        if (kind == FLIP and lower > 4.0 * problem.rounding) or boxes > effort.boxes:
-            if person + 1 < len(people.rows) and kind != FLIP:
-                upper = math.inf
+        if kind == FLIP and lower > 4.0 * problem.rounding:
             break
     joined = Answer(
         kind=kind,
         lower=lower,
-        upper=max(upper, lower),
+        upper=max([lower, *(one.upper for one in each)]),
         pair=None if best is None else best.pair,
         point=None if best is None else best.point,
         boxes=boxes,
     )
-    return joined, nearest
-
-
-def costs_near(
-    problem: AnyProblem, people: People, person: int
-) -> tuple[dict[int, NDArray[np.float64]], dict[str, NDArray[Any]]]:
-    """Return the squared distance of each cell from somebody, by block, and the nearest raw value of each cell."""
-    costs: dict[int, NDArray[np.float64]] = {}
-    values: dict[str, NDArray[Any]] = {}
-    for place, block in enumerate(problem.blocks):
-        if place == problem.changing:
-            continue
-        if block.ends is not None:
-            name = block.columns[0]
-            own = float(people.columns[name][person])
-            costs[place], values[name] = _numbers_near(block, own, people.seen[name])
-            continue
-        row = {name: people.columns[name][person : person + 1] for name in block.columns}
-        cell = int(block.cells_of(row)[0])
-        count = len(block.members)
-        cost = np.full(block.size, 1.0 if count == 2 and len(block.columns) == 1 else 2.0)
-        for name in block.columns:
-            values[name] = block.values[name].copy()
-        if cell >= 0:
-            cost[cell] = 0.0
-            for name in block.columns:
-                values[name][cell] = row[name][0]
-        costs[place] = cost
-    return costs, values
-
-
-def _numbers_near(block: Block, own: float, seen: Seen) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    assert block.ends is not None  # noqa: S101 -- a block of numbers
-    ends = block.ends
-    known = ends[~np.isnan(ends)]
-    above = known[:-1] + 1 if block.whole else _next(known[:-1], single=block.single)
-    starts = np.concatenate([[block.low], above])
-    nearest = known if block.points else np.clip(np.nan_to_num(own), starts, known)
-    cost = ((nearest - own) / seen.spread) ** 2
-    if np.isnan(own):
-        cost = np.ones(len(known))
-    if len(known) < len(ends):
-        nearest, cost = np.append(nearest, np.nan), np.append(cost, 0.0 if np.isnan(own) else 1.0)
-    return cost, nearest
-
-
-def _next(values: NDArray[np.float64], *, single: bool) -> NDArray[np.float64]:
-    if single:
-        return np.nextafter(values.astype(np.float32), np.float32(np.inf)).astype(np.float64)
-    return np.nextafter(values, np.inf)
+    return joined, nearest, each

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from fairkit.inputs.ensemble import Ensemble
 
-    Matrix = NDArray[np.float32]
+    Matrix = NDArray[Any]
     Encode = Callable[[Mapping[str, NDArray[Any]]], Matrix]
 
 MOST_CELLS = 20_000

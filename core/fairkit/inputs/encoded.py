@@ -73,21 +73,26 @@ class Encoded:
         """How far from the threshold float32 may decide either way, as a Softmax may."""
         return 0.0
 
-    def encoding(self) -> Callable[[Columns], NDArray[np.float32]]:
-        """Return what makes the features of raw columns, shape [n, d]: the graph itself."""
+    def encoding(self, *, doubles: bool = False) -> Callable[[Columns], NDArray[Any]]:
+        """Return what makes the features of raw columns, shape [n, d], of float32: the graph itself.
+
+        With `doubles`, of float64 where the graph's are.
+        """
         feeds = self.scorer.feeds
         direct = next((feed for feed in feeds if feed.input.name == self.matrix), None)
         if direct is not None:
             feed = direct
-            return lambda columns: np.asarray(feed.build(columns), dtype=np.float32).reshape(
+            kind = np.float64 if doubles and feed.input.kind == "tensor(double)" else np.float32
+            return lambda columns: np.asarray(feed.build(columns), dtype=kind).reshape(
                 len(columns[feed.columns[0]]), -1
             )
         encoder = self._open([self.matrix])
 
-        def encode(columns: Columns) -> NDArray[np.float32]:
+        def encode(columns: Columns) -> NDArray[Any]:
             arrays = {feed.input.name: feed.build(columns) for feed in feeds}
-            found = encoder.run(arrays, [self.matrix])[self.matrix]
-            return np.asarray(found, dtype=np.float32).reshape(len(found), -1)
+            found = np.asarray(encoder.run(arrays, [self.matrix])[self.matrix])
+            kind = np.float64 if doubles and found.dtype == np.float64 else np.float32
+            return found.astype(kind, copy=False).reshape(len(found), -1)
 
         return encode
 

@@ -65,14 +65,14 @@ class Ensemble:
     uneven: float
     terms: float
 
-    def goes_yes(self, node: int, values: NDArray[np.float32]) -> NDArray[np.bool_]:
-        """Tell where values of its feature go, as onnxruntime compares them: in float32."""
+    def goes_yes(self, node: int, values: NDArray[Any]) -> NDArray[np.bool_]:
+        """Tell where values of its feature go, as onnxruntime compares them: in the features' precision."""
         found = self.compare(int(self.mode[node]), values, self.threshold[node])
         return np.where(np.isnan(values), self.missing[node], found)
 
     @staticmethod
-    def compare(mode: int, values: NDArray[np.float32], threshold: Any) -> NDArray[np.bool_]:
-        """Compare in float32, by a mode other than the leaf's."""
+    def compare(mode: int, values: NDArray[Any], threshold: Any) -> NDArray[np.bool_]:
+        """Compare in the precision of the values, by a mode other than the leaf's."""
         found: NDArray[np.bool_] = _COMPARE[MODES[mode]](values, threshold)
         return found
 
@@ -160,9 +160,6 @@ def _plain(told: dict[str, Any], kind: str, named: str) -> dict[str, Any]:
     odd = [key for key in told if key.endswith("_as_tensor") and told[key].dims != [0]]
     if odd:
         raise ModelError(f"{named} computes in double precision ({odd[0]}); single-precision trees are read")
-    link = told.get("post_transform", b"NONE").decode()
-    if link not in LINKS:
-        raise ModelError(f"{named} has the post_transform {link}; these are read: {', '.join(LINKS)}")
     if told.get("aggregate_function", b"SUM") not in (b"SUM", b"AVERAGE"):
         raise ModelError(
             f"{named} aggregates by {told['aggregate_function'].decode()}; SUM and AVERAGE are read"
@@ -171,6 +168,9 @@ def _plain(told: dict[str, Any], kind: str, named: str) -> dict[str, Any]:
         raise ModelError(
             f"{named} has {classes_of(told)} classes; one score of two classes, or a regression, is read"
         )
+    link = told.get("post_transform", b"NONE").decode()
+    if link not in LINKS:
+        raise ModelError(f"{named} has the post_transform {link}; these are read: {', '.join(LINKS)}")
     if kind == "target" and told.get("n_targets", 1) != 1:
         raise ModelError(f"{named} has {told['n_targets']} targets; one is read")
     return told
@@ -198,7 +198,14 @@ def _values(
         base = 0.0 if not bases else float(np.float32(bases[0] if len(bases) == 1 else bases[columns[0]]))
         return both[0], base, 0.0
     if any(bases):
-        raise ModelError(f"{named} has two columns of weights and base values; one of them is read")
+        raise ModelError(
+            f"{named} has two columns of weights and base values, which onnxruntime adds in a way of its own (not as "
+            "CatBoost does): train CatBoost with boost_from_average=False, or give one column of weights"
+        )
+    if (
+        told.get("post_transform") == b"LOGISTIC" and not both.sum(axis=0).any()
+    ):  # as CatBoost: each other's negative
+        return both[1], 0.0, 0.0
     tree_ids = np.array(told[f"{kind}_treeids"])[np.argsort(at, kind="stable")]
     leaves = np.sort(at)
     total = both.sum(axis=0)[leaves]
@@ -210,7 +217,8 @@ def _values(
     whole = len(np.unique(tree_ids)) if told.get("aggregate_function", b"SUM") == b"AVERAGE" else 1
     if abs(level / whole - 1) > 1e-3:
         raise ModelError(
-            f"{named} has two columns of weights that add up to {level / whole:.4g}; shares, of the sum 1, are read"
+            f"{named} has two columns of weights that add up to {level / whole:.4g}; shares, of the sum 1, are "
+            "read, and with the post_transform LOGISTIC weights that are each other's negative"
         )
     uneven += abs(level - whole)
     return both[1], 0.0, uneven

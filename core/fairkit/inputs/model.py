@@ -74,7 +74,7 @@ class TreeModel(Encoded):
             A domain is empty or infinite.
         """
         source = features.source
-        encode, defaults = self.encoding(), self.defaults(domains)
+        encode, defaults = self.encoding(doubles=True), self.defaults(domains)
         blocks, tests = make_blocks(self.ensemble, source, domains, encode, defaults, self.kinds())
         direction, threshold, logistic = self.link(*self._range())
         ensemble = self.ensemble

@@ -84,8 +84,12 @@ def unpacked(text: str) -> Log:
     return log
 
 
-def boxes_of(problem: Problem, entries: Sequence[Any]) -> NDArray[np.bool_]:
+def boxes_of(
+    problem: Problem, entries: Sequence[Any], root: NDArray[np.bool_] | None = None
+) -> NDArray[np.bool_]:
     """Return the closed boxes of a pair's log, as one bit for each cell of the free blocks, shape [n, cells].
+
+    `root` is the box that was split; default: everything.
 
     Raises
     ------
@@ -93,7 +97,7 @@ def boxes_of(problem: Problem, entries: Sequence[Any]) -> NDArray[np.bool_]:
         The splits do not tile the domain, or are no splits.
     """
     starts = np.concatenate([[0], np.cumsum(problem.layout.sizes)]).astype(int)
-    waiting = [np.ones(starts[-1], dtype=np.bool_)]
+    waiting = [np.ones(starts[-1], dtype=np.bool_) if root is None else root]
     found = []
     for entry in entries:
         if not waiting:
@@ -150,11 +154,7 @@ def proved(problem: Problem, kind: int, log: Log) -> float:
     DataError
         It does not cover every pair and every input.
     """
-    expected = {f"{first},{second}" for first, second in problem.pairs}
-    if set(log) != expected:
-        raise DataError(
-            f"the proof log is about {len(set(log))} pairs of values, and there are {len(expected)}"
-        )
+    check_pairs(problem, log)
     starts = np.concatenate([[0], np.cumsum(problem.layout.sizes)]).astype(np.int64)
     upper = -np.inf
     for first, second in problem.pairs:
@@ -162,8 +162,17 @@ def proved(problem: Problem, kind: int, log: Log) -> float:
         for some in np.array_split(boxes, max(1, len(boxes) // 20_000)):
             kept = some[_filled(some, starts)]
             if len(kept):
-                upper = max(upper, float(_bounds(problem, kind, (first, second), kept, starts).max()))
+                upper = max(upper, float(bounds_of(problem, kind, (first, second), kept, starts).max()))
     return float(upper)
+
+
+def check_pairs(problem: Problem, log: Log) -> None:
+    """Refuse a log that is not about every pair of values."""
+    expected = {f"{first},{second}" for first, second in problem.pairs}
+    if set(log) != expected:
+        raise DataError(
+            f"the proof log is about {len(set(log))} pairs of values, and there are {len(expected)}"
+        )
 
 
 def _filled(boxes: NDArray[np.bool_], starts: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -172,9 +181,10 @@ def _filled(boxes: NDArray[np.bool_], starts: NDArray[np.int64]) -> NDArray[np.b
     return np.asarray(np.logical_and.reduce(filled), dtype=np.bool_)
 
 
-def _bounds(
+def bounds_of(
     problem: Problem, kind: int, pair: tuple[int, int], boxes: NDArray[np.bool_], starts: NDArray[np.int64]
 ) -> NDArray[np.float64]:
+    """Return an upper bound of the objective in each box, shape [n]."""
     trees = problem.gap_trees(*pair)
     gap = largest(trees, boxes, starts)
     if kind == SCORE:
@@ -203,7 +213,7 @@ def _sigmoid(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return found
 
 
-def proof_file(problem: Problem, logs: Mapping[str, Log], claims: Mapping[str, float]) -> dict[str, Any]:
+def proof_file(problem: Problem, logs: Mapping[str, Any], claims: Mapping[str, float]) -> dict[str, Any]:
     """Return everything that an independent checker needs, as plain JSON values (see the explanation page).
 
     Parameters
@@ -211,7 +221,7 @@ def proof_file(problem: Problem, logs: Mapping[str, Log], claims: Mapping[str, f
     problem
         The ensemble over cells.
     logs, claims
-        By question (``score``, ``flip``, ``chance``), its log and the upper bound that it proves.
+        By question, its log, or a list of those near each of the people, and the upper bound that it proves.
     """
     return {
         "schema": "fairkit.all-inputs/1",
@@ -229,6 +239,6 @@ def proof_file(problem: Problem, logs: Mapping[str, Log], claims: Mapping[str, f
         "base": problem.base,
         "threshold": problem.threshold,
         "rounding": problem.rounding,
-        "logs": {name: dict(log) for name, log in logs.items()},
+        "logs": dict(logs),
         "claims": dict(claims),
     }  # fmt: skip

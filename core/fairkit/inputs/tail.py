@@ -154,7 +154,10 @@ def _lookup(node: onnx.NodeProto, values: NDArray[np.float32], negative: bool) -
     columns = sorted(set(told[f"{kind}_ids"]))
     pairs = [(leaf, value, columns[-1]) for leaf, value in leaves]
     if len(columns) == 2:
-        pairs += [(leaf, float(np.float32(1.0) - np.float32(value)), columns[0]) for leaf, value in leaves]
+        whole = np.float32(
+            0.0 if told.get("post_transform") == b"LOGISTIC" else 1.0
+        )  # or each other's negative
+        pairs += [(leaf, float(whole - np.float32(value)), columns[0]) for leaf, value in leaves]
         pairs.sort()
     own = {f"{kind}_{key}" for key in ("treeids", "nodeids", "ids", "weights")}
     gone = ("nodes_", "base_values", "aggregate_function")

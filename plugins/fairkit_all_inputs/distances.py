@@ -1,0 +1,174 @@
+"""How far each cell of each block is from somebody: by default over standardised numbers, or by a saved fair metric."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.errors import DataError, ParameterError, did_you_mean
+from fairkit.individual.encode import Encoder
+from fairkit.individual.metric import FairMetric
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from fairkit.inputs.domain import Block
+    from fairkit.inputs.questions import AnyProblem
+    from fairkit_all_inputs.collect import People, Seen
+
+Costs = dict[int, "NDArray[np.float64]"]
+"""By block, the squared distance that each of its cells adds, shape [cells]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Part:
+    """What a fair metric says about the columns of one block: d² = (e - e')ᵀ sigma (e - e')."""
+
+    encoder: Encoder
+    sigma: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Summed:
+    """A fair metric that adds up over the blocks.
+
+    Attributes
+    ----------
+    parts
+        By block; a block without one is as near as any, for the metric does not look at it.
+    """
+
+    parts: dict[int, Part]
+
+
+def loaded(name: str, columns: Sequence[str]) -> FairMetric:
+    """Read a saved fair metric.
+
+    Raises
+    ------
+    DataError
+        There is none, or it was made for a column that the data does not have.
+    """
+    metric = FairMetric.load(name)
+    absent = [column for column in metric.columns if column not in columns]
+    if absent:
+        hint = did_you_mean(absent[0], columns, what="columns")
+        raise DataError(
+            f"the fair metric {name!r} was made for {absent[0]!r}, which the data does not have. {hint}"
+        )
+    return metric
+
+
+def summed(metric: FairMetric, problem: AnyProblem, name: str) -> Summed:
+    """Take a metric apart into the blocks of a problem; the columns that change do not count.
+
+    Raises
+    ------
+    ParameterError
+        The metric weighs columns of two blocks together, so that it does not add up.
+    """
+    sigma = metric.matrix @ metric.matrix.T
+    owner = {column: place for place, block in enumerate(problem.blocks) for column in block.columns}
+    of_feature = [
+        (owner.get(column.name, -1), column.name)
+        for column in metric.encoder.columns
+        for _ in column.features
+    ]
+    counted = [place for place, (block, _) in enumerate(of_feature) if block not in (-1, problem.changing)]
+    scale = 1e-9 * float(np.abs(sigma).max(initial=0.0))
+    for i in counted:
+        for j in counted:
+            if of_feature[i][0] != of_feature[j][0] and abs(sigma[i, j]) > scale:
+                raise ParameterError(
+                    f"all-inputs: the fair metric {Path(name).name} weighs {of_feature[i][1]!r} and "
+                    f"{of_feature[j][1]!r} together, as one that ignores a sensitive subspace does; `near` needs a "
+                    "metric that adds up over columns: give a Euclidean one, or leave fair_metric out"
+                )
+    parts = {}
+    for place in {of_feature[i][0] for i in counted}:
+        mine = [i for i in counted if of_feature[i][0] == place]
+        encoder = Encoder(columns=tuple(c for c in metric.encoder.columns if owner.get(c.name, -1) == place))
+        parts[place] = Part(encoder=encoder, sigma=sigma[np.ix_(mine, mine)])
+    return Summed(parts=parts)
+
+
+def costs_near(
+    problem: AnyProblem, people: People, person: int, metric: Summed | None = None
+) -> tuple[Costs, dict[str, NDArray[Any]]]:
+    """Return the squared distance of each cell from somebody, by block, and the nearest raw value of each cell."""
+    costs: Costs = {}
+    values: dict[str, NDArray[Any]] = {}
+    for place, block in enumerate(problem.blocks):
+        if place == problem.changing:
+            continue
+        row = {name: people.columns[name][person : person + 1] for name in block.columns}
+        part = None if metric is None else metric.parts.get(place)
+        if block.ends is not None:
+            name = block.columns[0]
+            own = float(row[name][0])
+            towards = own if part is None or not np.isnan(own) else part.encoder.columns[0].mean
+            costs[place], values[name] = _numbers_near(block, own, towards, people.seen[name])
+        else:
+            costs[place] = _listed_near(block, row, values)
+        if metric is not None:
+            near = {name: values[name] for name in block.columns}
+            costs[place] = np.zeros(block.size) if part is None else _by(part, near, row)
+    return costs, values
+
+
+def _by(part: Part, cells: dict[str, NDArray[Any]], row: dict[str, NDArray[Any]]) -> NDArray[np.float64]:
+    """Return the distance of raw values from those of one row."""
+    first, second = ({name: _numbers(v) for name, v in some.items()} for some in (cells, row))
+    apart = part.encoder.encode(first) - part.encoder.encode(second)
+    found: NDArray[np.float64] = np.maximum(((apart @ part.sigma) * apart).sum(axis=1), 0.0)
+    return found
+
+
+def _numbers(values: NDArray[Any]) -> NDArray[Any]:
+    """Return numbers that are kept as objects as numbers."""
+    if values.dtype.kind != "O" or any(isinstance(value, str) for value in values.tolist()):
+        return values
+    return values.astype(np.float64)
+
+
+def _listed_near(
+    block: Block, row: dict[str, NDArray[Any]], values: dict[str, NDArray[Any]]
+) -> NDArray[np.float64]:
+    cell = int(block.cells_of(row)[0])
+    count = len(block.members)
+    cost = np.full(block.size, 1.0 if count == 2 and len(block.columns) == 1 else 2.0)
+    for name in block.columns:
+        values[name] = block.values[name].copy()
+    if cell >= 0:
+        cost[cell] = 0.0
+        for name in block.columns:
+            values[name][cell] = row[name][0]
+    return cost
+
+
+def _numbers_near(
+    block: Block, own: float, towards: float, seen: Seen
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    assert block.ends is not None  # noqa: S101 -- a block of numbers
+    ends = block.ends
+    known = ends[~np.isnan(ends)]
+    above = known[:-1] + 1 if block.whole else _next(known[:-1], single=block.single)
+    starts = np.concatenate([[block.low], above])
+    nearest = known if block.points else np.clip(np.nan_to_num(towards), starts, known)
+    cost = ((nearest - own) / seen.spread) ** 2
+    if np.isnan(own):
+        cost = np.ones(len(known))
+    if len(known) < len(ends):
+        nearest, cost = np.append(nearest, np.nan), np.append(cost, 0.0 if np.isnan(own) else 1.0)
+    return cost, nearest
+
+
+def _next(values: NDArray[np.float64], *, single: bool) -> NDArray[np.float64]:
+    if single:
+        return np.nextafter(values.astype(np.float32), np.float32(np.inf)).astype(np.float64)
+    return np.nextafter(values, np.inf)

@@ -1,0 +1,112 @@
+"""The file of `save_proof`: trees over cells and logs, and with `near` what is near to whom, to be read again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fairkit.inputs.problem import Problem
+from fairkit.inputs.proof import proof_file
+from fairkit.inputs.proof_near import proved_near, told_costs
+from fairkit.inputs.questions import AnyProblem, log_of
+from fairkit.support.files import write_atomic
+from fairkit_all_inputs.distances import Costs, costs_near
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from fairkit.inputs.searching import Answer
+    from fairkit_all_inputs.findings import Asked
+
+MOST_BYTES = 1_000_000_000
+"""A larger file is not read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Record:
+    """What the file says about one problem, with the distances of the data at hand.
+
+    Attributes
+    ----------
+    problem, costs, near
+        By person, the distances: computed anew, never read from the file.
+    logs, witnesses
+        By question, as the file has them.
+    """
+
+    problem: Problem
+    costs: Sequence[Costs]
+    near: float
+    logs: Mapping[str, Any]
+    witnesses: Mapping[str, Any]
+
+    def proved(self, kind: int, question: str) -> float:
+        """Return the upper bound that the logs prove.
+
+        Raises
+        ------
+        DataError, KeyError, TypeError, ValueError
+            There are none, or they do not cover everything.
+        """
+        return proved_near(self.problem, kind, self.logs[question], self.costs, self.near)
+
+    def holds(self, point: NDArray[np.int64]) -> bool:
+        """Tell whether cells are within the distance of somebody."""
+        return any(
+            sum(float(cost[point[block]]) for block, cost in costs.items()) <= self.near
+            for costs in self.costs
+        )
+
+
+def _costs(asked: Asked, problem: AnyProblem) -> list[Costs]:
+    people = asked.people
+    return [costs_near(problem, people, person, asked.metric)[0] for person in range(len(people.rows))]
+
+
+def opened_record(asked: Asked, problem: AnyProblem) -> Record | None:
+    """Read the file where an audit is repeated; None where it is not there, or about something else."""
+    if not asked.told.save_proof or not isinstance(problem, Problem) or asked.told.near is None:
+        return None
+    path = Path(asked.told.save_proof)
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            return None
+        told = json.loads(path.read_text(encoding="utf-8"))
+        if told["problem_sha256"] != problem.sha256:
+            return None
+        witnesses = {name: one[0] for name, one in told["witnesses"].items() if one}
+        logs = dict(told["logs"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    costs = _costs(asked, problem)
+    return Record(problem=problem, costs=costs, near=asked.told.near, logs=logs, witnesses=witnesses)
+
+
+def logs_near(problem: AnyProblem, each: Sequence[Answer], upper: float) -> list[Any]:
+    """Return the splits around each of the people that prove one bound; none for a network."""
+    if not isinstance(problem, Problem):
+        return []
+    from dataclasses import replace
+
+    return [log_of(problem, replace(one, upper=upper)) for one in each]
+
+
+def save_record(
+    asked: Asked,
+    problem: Problem,
+    logs: Mapping[str, Any],
+    claims: Mapping[str, float],
+    witnesses: Mapping[str, Any],
+) -> None:
+    """Write the file."""
+    record = proof_file(problem, logs, claims)
+    if asked.told.near is not None:
+        near = asked.told.near
+        people = [told_costs(costs, near) for costs in _costs(asked, problem)]
+        record |= {"near": near, "people": people, "witnesses": dict(witnesses)}
+    path = Path(asked.told.save_proof or "")
+    write_atomic(path, json.dumps(record, separators=(",", ":")) + "\n")

@@ -1,0 +1,205 @@
+"""Files of other versions, precisions and makers: read as onnxruntime runs them, or one message names the node."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+import fairkit
+from fairkit.errors import ModelError
+from fairkit.inputs.ensemble import read_ensemble
+
+from .test_all_inputs import CHANCE, FLIP, SCORE, trusted
+
+NAMES = ["sex", "age", "debts"]
+helper = onnx.helper
+
+
+def people():
+    rng = np.random.default_rng(3)
+    table = np.stack([rng.integers(0, 2, 240), rng.integers(20, 30, 240), rng.integers(0, 8, 240)], axis=1)
+    level = table[:, 1] - 22 - table[:, 2] + 2 * table[:, 0] * (table[:, 2] > 3) + rng.normal(0, 1, 240)
+    return table.astype(np.float32), level
+
+
+GRID = np.array(list(itertools.product(range(2), range(20, 30), range(8))), dtype=np.float32)
+
+
+def audit(path, **settings):
+    import pandas as pd
+
+    table, level = people()
+    data = pd.DataFrame(table.astype(int), columns=NAMES).assign(y=(level > 0).astype(int))
+    data.loc[len(data)] = [0, 20, 0, 0]
+    data.loc[len(data)] = [1, 29, 7, 1]
+    told = fairkit.load_data(data, label="y", favorable=1, sensitive=["sex"], features=NAMES)
+    report = fairkit.audit(
+        trusted(path),
+        told,
+        auditors=["all-inputs"],
+        parameters={"all-inputs": {"columns": "sex", "people": 10, **settings}},
+    )
+    return {finding.metric: finding for finding in report.findings}
+
+
+def everything(path, kind=np.float32):
+    """The favorable class's score and the label of every input, by onnxruntime alone."""
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    label, score = session.run(None, {session.get_inputs()[0].name: GRID.astype(kind)})
+    score = np.array([row[1] for row in score]) if isinstance(score, list) else score[:, -1]
+    return label.reshape(2, -1), score.reshape(2, -1)
+
+
+def agrees(path, kind=np.float32):
+    found = audit(path)
+    label, score = everything(path, kind)
+    one = found.get(CHANCE, found[SCORE])
+    largest = np.abs(score[0] - score[1]).max()
+    assert one.interval[0] - 1e-5 <= largest <= one.interval[1] + 1e-6
+    assert one.interval[1] - one.interval[0] < 1e-4
+    witness = one.evidence["witness"]
+    witness = witness[0] if isinstance(witness, list) else witness
+    assert witness["score first"] - witness["score second"] == pytest.approx(largest, abs=1e-5)
+    assert found[FLIP].interval == (float((label[0] != label[1]).any()),) * 2
+
+
+def forest(classes=2):
+    from sklearn.ensemble import RandomForestClassifier
+
+    table, level = people()
+    return RandomForestClassifier(4, max_depth=4, random_state=0).fit(
+        table, np.digitize(level, [0, 3][: classes - 1])
+    )
+
+
+def written(model, path, kind="Float", opset=3):
+    from skl2onnx import to_onnx
+    from skl2onnx.common import data_types
+
+    tensor = getattr(data_types, f"{kind}TensorType")([None, 3])
+    opsets = {"": 15 if opset < 5 else 21, "ai.onnx.ml": opset}
+    proto = to_onnx(
+        model, initial_types=[("x", tensor)], target_opset=opsets, options={id(model): {"zipmap": False}}
+    )
+    for one in proto.opset_import:
+        if one.domain == "ai.onnx.ml":
+            one.version = opset
+    onnx.save(proto, path)
+    return path
+
+
+@pytest.mark.parametrize(("kind", "opset"), [("Float", 1), ("Float", 3), ("Double", 1), ("Double", 3)])
+def test_classifiers_of_each_version_and_precision_are_what_onnxruntime_says(tmp_path, kind, opset):
+    path = written(forest(), tmp_path / "m.onnx", kind, opset)
+    agrees(path, np.float64 if kind == "Double" else np.float32)
+
+
+def test_a_file_of_catboost_is_what_onnxruntime_says_and_with_a_bias_is_refused(tmp_path):
+    catboost = pytest.importorskip("catboost", reason="catboost is not installed")
+    table, level = people()
+    for average in (False, True):
+        model = catboost.CatBoostClassifier(
+            iterations=12,
+            depth=3,
+            verbose=0,
+            allow_writing_files=False,
+            thread_count=1,
+            boost_from_average=average,
+        )
+        model.fit(table, (level > 0).astype(int)).save_model(str(tmp_path / f"{average}.onnx"), format="onnx")
+        same = np.allclose(
+            everything(tmp_path / f"{average}.onnx")[1].ravel(), model.predict_proba(GRID)[:, 1], atol=1e-6
+        )
+        if average:
+            assert not same, "onnxruntime now adds CatBoost's bias as CatBoost does: read it"
+    agrees(tmp_path / "False.onnx")
+    with pytest.raises(ModelError, match="boost_from_average=False"):
+        audit(tmp_path / "True.onnx")
+
+
+def test_trees_of_three_classes_are_named(tmp_path):
+    path = written(forest(3), tmp_path / "m.onnx")
+    (node,) = [one for one in onnx.load(path).graph.node if one.op_type == "TreeEnsembleClassifier"]
+    with pytest.raises(
+        ModelError, match=r"node TreeEnsembleClassifier .* has 3 classes; one score of two classes"
+    ):
+        read_ensemble(node)
+    catboost = pytest.importorskip("catboost", reason="catboost is not installed")
+    table, level = people()
+    model = catboost.CatBoostClassifier(
+        iterations=3, depth=2, verbose=0, allow_writing_files=False, thread_count=1
+    )
+    model.fit(table, np.digitize(level, [0, 3])).save_model(str(tmp_path / "c.onnx"), format="onnx")
+    with pytest.raises(
+        ModelError, match=r"node TreeEnsembleClassifier .* has 3 classes; one score of two classes"
+    ):
+        audit(tmp_path / "c.onnx")
+
+
+def graph(nodes, path, opset, kind=onnx.TensorProto.FLOAT, last="y"):
+    inputs = [helper.make_tensor_value_info("x", kind, [None, 3])]
+    output = helper.make_tensor_value_info(last, onnx.TensorProto.FLOAT, [None, 1])
+    made = helper.make_graph(nodes, "odd", inputs, [output])
+    opsets = [helper.make_opsetid("", 15), helper.make_opsetid("ai.onnx.ml", opset)]
+    onnx.save(helper.make_model(made, opset_imports=opsets, ir_version=8), path)
+    return path
+
+
+def test_a_node_of_opset_five_is_named_with_what_is_read(tmp_path):
+    def tensor(kind, values):
+        return helper.make_tensor("", kind, [len(values)], values)
+
+    node = helper.make_node(
+        "TreeEnsemble", ["x"], ["y"], name="newer", domain="ai.onnx.ml", n_targets=1, post_transform=0,
+        aggregate_function=1, tree_roots=[0], nodes_featureids=[0], nodes_trueleafs=[1], nodes_falseleafs=[1],
+        nodes_truenodeids=[0], nodes_falsenodeids=[1], leaf_targetids=[0, 0],
+        nodes_splits=tensor(onnx.TensorProto.FLOAT, [0.5]), nodes_modes=tensor(onnx.TensorProto.UINT8, [0]),
+        leaf_weights=tensor(onnx.TensorProto.FLOAT, [0.2, 0.8]),
+    )  # fmt: skip
+    path = graph([node], tmp_path / "m.onnx", 5)
+    with pytest.raises(
+        ModelError, match=r"node TreeEnsemble 'newer' is of opset 5 .*TreeEnsembleRegressor are read"
+    ):
+        audit(path)
+
+
+TREE = {
+    "n_targets": 1, "nodes_treeids": [0] * 5, "nodes_nodeids": [0, 1, 2, 3, 4], "nodes_featureids": [2, 0, 0, 0, 0],
+    "nodes_modes": ["BRANCH_LEQ", "LEAF", "BRANCH_LEQ", "LEAF", "LEAF"], "nodes_truenodeids": [1, 0, 3, 0, 0],
+    "nodes_falsenodeids": [2, 0, 4, 0, 0], "target_treeids": [0] * 3, "target_nodeids": [1, 3, 4],
+    "target_ids": [0] * 3,
+}  # fmt: skip
+
+
+def test_numbers_in_double_precision_are_compared_so(tmp_path):
+    """Between a threshold and the next float32 number lie doubles that go to the other side."""
+    node = helper.make_node(
+        "TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", nodes_values=[3.25, 0.0, 0.5, 0.0, 0.0],
+        target_weights=[0.5, 0.25, 0.75], **TREE,
+    )  # fmt: skip
+    path = graph([node], tmp_path / "m.onnx", 3, onnx.TensorProto.DOUBLE)
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    just = np.array([[0, 25, 3.25 + 1e-9], [1, 25, 3.25 + 1e-9]])
+    assert session.run(None, {"x": just})[0].ravel().tolist() == [0.25, 0.75]
+    found = audit(path, domain={"debts": f"3.25:{3.25 + 1e-9!r}"})
+    assert found[SCORE].interval == pytest.approx((0.5, 0.5), abs=1e-5)
+    assert audit(path, domain={"debts": "0:3.25"})[SCORE].interval[1] < 1e-5
+
+
+@pytest.mark.parametrize("key", ["nodes_values", "target_weights"])
+def test_tensors_of_doubles_are_named_with_what_is_read(key):
+    told = {"nodes_values": [3.25, 0.0, 0.5, 0.0, 0.0], "target_weights": [0.5, 0.25, 0.75]}
+    values = told.pop(key)
+    tensor = helper.make_tensor("", onnx.TensorProto.DOUBLE, [len(values)], values)
+    node = helper.make_node(
+        "TreeEnsembleRegressor", ["x"], ["y"], name="fine", domain="ai.onnx.ml", **told, **{f"{key}_as_tensor": tensor},
+        **TREE,
+    )  # fmt: skip
+    with pytest.raises(
+        ModelError, match=rf"'fine' computes in double precision \({key}_as_tensor\); single-precision"
+    ):
+        read_ensemble(node)
