@@ -20,13 +20,9 @@ NAME, TITLE = (
     "fair-regression",
     "Fair Regression: Quantitative Definitions and Reduction-Based Algorithms (Agarwal et al., ICML 2019)",
 )
-SUBSAMPLE = 2_000
 SETS = {
-    "adult": ("adult", None),
-    "adult, 2,000 rows": ("adult", SUBSAMPLE),
-    "law school": ("law school", None),
-    "law school, 2,000 rows": ("law school", SUBSAMPLE),
-    "communities & crime": ("communities & crime", None),
+    name: frontiers.SETS[name]
+    for name in ("adult", "adult, 2,000 rows", "law school", "law school, 2,000 rows", "communities & crime")
 }
 FILES = {
     "adult": "adult",
@@ -37,7 +33,8 @@ AT = (0.159, 0.111, 0.044)
 """The disparities of the points that are known of the paper's figure 1 on Adult (fair classification, trees)."""
 LEVELS = tuple(float(f"{value:.3g}") for value in np.geomspace(0.25, 0.01, 8))
 ORACLES = {
-    "CS, linear": ("cs", "logistic"),
+    "CS, linear": ("hinge", "linear"),
+    "CS, classifier of (x, z)": ("cs", "logistic"),
     "LS, linear": ("ls", "linear"),
     "LS, trees": ("ls", "xgboost"),
     "LR, linear": ("loss", "logistic"),
@@ -53,11 +50,12 @@ def compute(method: str, number: int, rows: int | None) -> dict[str, Any]:
     problem = load(name, number, None if wanted == 10**9 else wanted)
     levels, found = list(LEVELS), []
     for learner in frontiers.LEARNERS[problem.loss]:
-        if learner == "xgboost" and (own or name == "communities & crime"):
+        if learner == "xgboost" and frontiers.is_small(method):
             continue  # as in the paper: trees overfit a thousand rows
         found += frontiers.ours(problem, learner, levels)
         if problem.loss == "logistic":
             found += frontiers.classification(problem, learner, [0.2, 0.1, 0.05, 0.02])
+    found += frontiers.cost_sensitive(problem, levels[::2]) if frontiers.is_small(method) else []
     found += frontiers.seo(problem) if problem.loss == "squared" else []
     kept = (
         *(f"{part}_{what}" for part in ("train", "test") for what in ("loss", "disparity")),

@@ -68,25 +68,26 @@ class Cover:
     codes: Codes
 
 
-def cover_labels(labels: Array, step: float) -> Cover:
+def cover_labels(labels: Array, step: float, loss: Loss | None = None) -> Cover:
     """Choose a cover from the labels themselves, from the smallest up (section 4.1).
 
     Parameters
     ----------
     labels
-        In [0, 1], shape [n].
+        In [0, 1], shape [n]; those of the Poisson loss are nonnegative.
     step
         α.
+    loss
+        The Poisson loss measures distances on its own scale (`Rates.to_cover`).
     """
-    distinct, inverse = np.unique(labels, return_inverse=True)
+    own, inverse = np.unique(labels, return_inverse=True)
+    distinct = own if loss is None or loss.rates is None else loss.rates.to_cover(own)
     half = step / 2 * (1 + 1e-12)
-    chosen: list[float] = []
+    chosen: list[int] = []
     place = 0
     while place < len(distinct):
         farthest = int(np.searchsorted(distinct, distinct[place] + half, side="right")) - 1
-        chosen.append(float(distinct[farthest]))
+        chosen.append(farthest)
         place = int(np.searchsorted(distinct, distinct[farthest] + half, side="right"))
-    cover = np.array(chosen)
-    return Cover(
-        cover, np.searchsorted(cover, distinct - half, side="left")[inverse.ravel()].astype(np.int64)
-    )
+    codes = np.searchsorted(distinct[chosen], distinct - half, side="left")
+    return Cover(own[chosen], codes[inverse.ravel()].astype(np.int64))

@@ -12,7 +12,7 @@ import numpy as np
 from fairkit.errors import ParameterError
 from fairkit.learners import encoder_for, fit_estimator
 from fairkit.onnx.write.encode import fit_encoder
-from fairkit_fair_regression.members import Chances, Counted, Values, with_thresholds
+from fairkit_fair_regression.members import Chances, Counted, Logs, Values, with_thresholds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fairkit.data.task import Task
     from fairkit.mitigators import Run, Table
     from fairkit.onnx.write.encode import Encoder
+    from fairkit_fair_regression.losses import Rates
 
     Array = NDArray[np.float64]
     Matrix = NDArray[np.float32]
@@ -138,6 +139,68 @@ class Learner:
             f"fair-regression: the learner {self.name} cannot minimise the absolute or quantile loss; "
             "use linear, lightgbm or xgboost, or oracle=ls"
         )
+
+    def fit_rates(
+        self, matrix: Matrix, targets: Array, weights: Array | None, rates: Rates, *, squared: bool = False
+    ) -> Logs:
+        """Poisson deviance, or squared error: fit rates from 0, shape [n], with weights [n] or none.
+
+        LightGBM, XGBoost and linear models minimise the deviance with a logarithmic link, the forest splits by
+        it. Any other regression is taken to give rates.
+
+        Raises
+        ------
+        ParameterError
+            It is a classifier, or takes no weights.
+        """
+        from importlib import import_module
+
+        if not self.gives_numbers:
+            raise ParameterError(
+                f"fair-regression: the learner {self.name} predicts classes, and the Poisson loss needs rates; "
+                f"use one of {', '.join(REGRESSORS)}"
+            )
+        if squared or not isinstance(self.base, str):
+            return Logs(self._fit(matrix, targets, weights, "regression", {}), rates, logged=False)
+        if self.base == "linear":
+            linear = import_module("sklearn.linear_model")
+            defaults = {"alpha": 1e-6, "solver": "newton-cholesky", "max_iter": 1_000}
+            poisson = linear.PoissonRegressor(**(defaults | dict(self.settings)))
+            poisson.fit(matrix.astype(np.float64), targets, sample_weight=weights)
+            logs = linear.LinearRegression()
+            logs.coef_, logs.intercept_ = poisson.coef_, float(poisson.intercept_)
+            logs.n_features_in_ = matrix.shape[1]
+            return Logs(logs, rates, logged=True)
+        choices = {
+            "lightgbm": {"objective": "poisson"},
+            "xgboost": {"objective": "count:poisson"},
+            "forest": {"criterion": "poisson"},
+        }
+        fitted = self._fit(matrix, targets, weights, "regression", choices.get(str(self.base), {}))
+        return Logs(fitted, rates, logged=self.base in ("lightgbm", "xgboost"))
+
+    def fit_hinge(self, matrix: Matrix, costs: Array) -> Values:
+        """Hinge loss of the classifiers 1[f(x) >= z] of a linear f (appendix G); see `hinge.fit_hinge`.
+
+        Parameters
+        ----------
+        matrix
+            Shape [n, d].
+        costs
+            As for `fit_thresholds`, shape [n, N].
+        """
+        from fairkit_fair_regression.hinge import PIECES, fit_hinge
+
+        if self.base != "linear" or self.settings:
+            raise ParameterError(
+                "fair-regression: oracle=hinge is a linear program of its own: use the learner linear, without settings"
+            )
+        if costs.size > PIECES:
+            raise ParameterError(
+                f"fair-regression: oracle=hinge is a linear program with {costs.size:,} pieces (rows times "
+                f"thresholds), and {PIECES:,} are the most; use oracle=ls or loss, fewer rows, or a smaller grid"
+            )
+        return Values(fit_hinge(matrix, costs))
 
     def fit_thresholds(self, matrix: Matrix, costs: Array, step: float) -> Counted:
         """Weighted classification of (row, threshold) pairs (section 3): label 1[c <= 0], weight |c|.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from fairkit.onnx.write.estimators import add_estimator, score_estimator
-from fairkit_fair_regression.losses import STEEPNESS, from_probability
+from fairkit_fair_regression.losses import STEEPNESS, Rates, from_probability
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -87,6 +87,39 @@ class Chances:
         return graph.node(
             "Min", [graph.node("Max", [moved, graph.constant([[0.0]])]), graph.constant([[1.0]])]
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """A regression of rates, or of their logarithms, which stand for predictions (log μ - log low) / L.
+
+    Attributes
+    ----------
+    estimator
+        A regression.
+    rates
+        What predictions stand for.
+    logged
+        Whether the regression gives logarithms.
+    """
+
+    estimator: Any
+    rates: Rates
+    logged: bool
+
+    def predict(self, matrix: Matrix) -> Array:
+        """Return predictions, shape [n]."""
+        found = score_estimator(self.estimator, matrix, "regression")
+        # a rate below the smallest one is clipped later anyway
+        return self.rates.from_log(found if self.logged else np.log(np.maximum(found, self.rates.low / 2)))
+
+    def add_to(self, graph: GraphBuilder, matrix: str, width: int) -> str:
+        """Return predictions."""
+        found = add_estimator(graph, matrix, self.estimator, "regression", width=width)
+        if not self.logged:
+            found = graph.node("Log", [graph.node("Max", [found, graph.constant([[self.rates.low / 2]])])])
+        centred = graph.node("Sub", [found, graph.constant([[float(np.log(self.rates.low))]])])
+        return graph.node("Mul", [centred, graph.constant([[1 / self.rates.span]])])
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from fairkit.errors import ParameterError
-from fairkit_fair_regression.losses import to_probability
+from fairkit_fair_regression.grid import Grid
 from fairkit_fair_regression.members import Constant
 from fairkit_fair_regression.parity import best_levels
 from fairkit_fair_regression.solver import Response
@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     Codes = NDArray[np.int64]
     Matrix = NDArray[np.float32]
 
-OracleName = Literal["cs", "ls", "loss"]
+OracleName = Literal["cs", "hinge", "ls", "loss"]
 Targets = Literal["predictions", "labels"]
+
+_FINER = 16
 
 
 def default_oracle(loss: Loss, learner: Learner) -> OracleName:
@@ -41,11 +43,13 @@ def default_oracle(loss: Loss, learner: Learner) -> OracleName:
 def fit_loss(
     learner: Learner, loss: Loss, oracle: OracleName, matrix: Matrix, targets: Array, weights: Array | None
 ) -> Member:
-    """Fit predictions in [0, 1] to targets in [0, 1], under the oracle's loss.
+    """Fit predictions in [0, 1] to targets in [0, 1] (Poisson: rates, also for oracle=ls), under the oracle's loss.
 
     With ``oracle=loss`` the fit is one whose gradient vanishes at the targets: for the logistic loss labels 1
     and 0 with weights p and 1 - p, where p is the probability that the target stands for.
     """
+    if loss.rates is not None:
+        return learner.fit_rates(matrix, targets, weights, loss.rates, squared=oracle == "ls")
     if oracle == "ls" or loss.name == "squared":
         return learner.fit_values(matrix, targets, weights)
     if loss.name == "logistic":
@@ -88,18 +92,18 @@ class ParityOracle:
         if not multipliers.any():
             return self.unconstrained()
         curves = self.parity.curves(multipliers)
-        if self.oracle == "cs":
+        if self._by_thresholds:
             return self.measure(self._classified(curves))
         levels = self._target_levels(curves)
         return self.measure(self._fitted(self.parity.grid.values[levels]))
 
     def unconstrained(self) -> Response:
         """Fit the labels themselves."""
-        if self.oracle == "cs":
+        if self._by_thresholds:
             return self.measure(self._classified(self.parity.curves(np.zeros(2 * self._cells))))
         member = self._fit(self.labels)
         if self.expected is None:
-            self.expected = self.parity.grid.levels(member.predict(self.matrix))
+            self.expected = self._expected_grid.levels(member.predict(self.matrix))
         return self.measure(member)
 
     def constant(self) -> Response:
@@ -126,32 +130,44 @@ class ParityOracle:
         table = best_levels(self._expected_losses()[:, None, :] + prices[None, :, :])
         return np.asarray(table.ravel()[self.expected * groups + self.parity.groups])
 
+    @property
+    def _expected_grid(self) -> Grid:
+        """The levels of expected labels; a step of rates is a factor, which is coarse for a label."""
+        size = self.parity.grid.size
+        return Grid(size * _FINER) if self.loss.rates is not None else self.parity.grid
+
     def _expected_losses(self) -> Array:
-        """E[ℓ(Y, level) | x] up to a constant, for each level that E[Y | x] may have: [N + 1, N + 1]."""
-        values = self.parity.grid.values
+        """E[ℓ(Y, level) | x] up to a constant, for each level that E[Y | x] may have: [M + 1, N + 1]."""
+        values = self._expected_grid.values
         if self.loss.name != "logistic":
-            return self.parity.grid.losses(self.loss, values)
-        chance = to_probability(values)[:, None]
+            return self.parity.grid.losses(self.loss, self.loss.to_target(values))
+        chance = self.loss.to_target(values)[:, None]
         ends = self.parity.grid.losses(self.loss, np.array([0.0, 1.0]))
         return np.asarray(chance * ends[1] + (1 - chance) * ends[0])
 
     def _fitted(self, targets: Array) -> Member:
         if targets.min() == targets.max():
             return Constant(float(targets[0]))
-        return self._fit(to_probability(targets) if self._by_chances else targets)
+        return self._fit(self.loss.to_target(targets) if self._by_meaning else targets)
 
     def _fit(self, targets: Array) -> Member:
         return fit_loss(self.learner, self.loss, self.oracle, self.matrix, targets, self.weights)
 
     @property
-    def _by_chances(self) -> bool:
-        return self.oracle == "loss" and self.loss.name == "logistic"
+    def _by_meaning(self) -> bool:
+        return self.loss.name == "poisson" or (self.oracle == "loss" and self.loss.name == "logistic")
+
+    @property
+    def _by_thresholds(self) -> bool:
+        return self.oracle in ("cs", "hinge")
 
     def _classified(self, curves: Array) -> Member:
         costs = np.diff(curves, axis=2) * self.parity.grid.size
         rows = costs.reshape(-1, self.parity.grid.size)[self.parity.cells]
         if self.weights is not None:
             rows = rows * self.weights[:, None]
+        if self.oracle == "hinge":
+            return self.learner.fit_hinge(self.matrix, rows)
         return self.learner.fit_thresholds(self.matrix, rows, self.parity.grid.step)
 
 
@@ -230,10 +246,14 @@ def check_cover(groups: Codes, names: tuple[str, ...], size: int, name: str) -> 
         )
 
 
-def check_targets(targets: Targets, loss: Loss) -> None:
+def check_targets(targets: Targets | None, loss: Loss, oracle: OracleName) -> None:
     """Refuse targets from predictions where the loss's expectation is no function of the expected label."""
-    if targets == "predictions" and loss.name in ("absolute", "quantile"):
+    if targets == "predictions" and not loss.linear:
         raise ParameterError(
-            f"fair-regression: targets=predictions goes with the losses squared and logistic; with {loss.name} "
-            "use targets=labels"
+            f"fair-regression: targets=predictions goes with the losses squared, logistic and poisson; with "
+            f"{loss.name} use targets=labels"
+        )
+    if targets == "predictions" and oracle in ("cs", "hinge"):
+        raise ParameterError(
+            f"fair-regression: oracle={oracle} charges each row by its own label: leave out targets=predictions"
         )

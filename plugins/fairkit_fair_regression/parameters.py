@@ -54,23 +54,32 @@ class FairRegressionParameters:
     choose: float | None = parameter(
         None, help="With a list: the bound whose mixture is the result; default the first of the list."
     )
-    loss: Literal["squared", "logistic", "absolute", "quantile"] | None = parameter(
-        None, help="Default: squared for numbers, logistic for two classes."
+    loss: Literal["squared", "logistic", "absolute", "quantile", "poisson"] | None = parameter(
+        None,
+        help="Default: squared for numbers, logistic for two classes. poisson: the deviance of counts, or of "
+        "rates such as claims per year (with the years as weights).",
     )
     quantile: float = parameter(0.5, help="Which quantile, with loss=quantile.", above=0, below=1)
-    oracle: Literal["cs", "ls", "loss"] | None = parameter(
+    oracle: Literal["cs", "hinge", "ls", "loss"] | None = parameter(
         None,
-        help="What the learner solves: cost-sensitive classification over all thresholds, least squares, or "
-        "the loss itself; default: the loss itself where the learner can, else least squares.",
+        help="What the learner solves: cost-sensitive classification over all thresholds, the same with the hinge "
+        "loss of one linear function (a linear program), least squares, or the loss itself; default: the loss "
+        "itself where the learner can, else least squares.",
     )
     targets: Literal["predictions", "labels"] | None = parameter(
         None,
-        help="What best responses aim at: the best value given the expected label (squared and logistic; "
-        "their default) or given each row's label (as published).",
+        help="What best responses aim at: the best value given the expected label (squared, logistic and "
+        "poisson; their default) or given each row's label (as published).",
     )
     grid: int = parameter(40, help="N, the number of thresholds that predictions are rounded to.", minimum=2)
     label_range: tuple[float, ...] = parameter(
         (), help="The label's smallest and largest value, such as 0,4; default: those that occur."
+    )
+    rate_range: tuple[float, ...] = parameter(
+        (),
+        help="With loss=poisson: the smallest and largest rate to predict, such as 0.01,2; default: the mean label "
+        "divided and multiplied by e^4, at most the largest label.",
+        above=0,
     )
     sensitive: str | None = parameter(
         None, help="The split to constrain, such as sex+race; default: the only one, else all crossed."
@@ -97,10 +106,11 @@ class FairRegressionParameters:
                 "scaled to [0, 1], "
                 "such as the parameter `zeta=0.02`"
             )
-        if self.constraint == "bounded_group_loss" and self.oracle == "cs":
+        if self.constraint != "statistical_parity" and self.oracle in ("cs", "hinge"):
             raise ParameterError(
-                "fair-regression: oracle=cs is for constraint=statistical_parity; leave it out"
+                f"fair-regression: oracle={self.oracle} is for constraint=statistical_parity; leave it out"
             )
+        self._check_rates()
         if self.constraint == "statistical_parity" and not self.tolerance:
             raise ParameterError("fair-regression: tolerance is empty; give one number or a list")
         if self.slack == np.inf:
@@ -108,6 +118,18 @@ class FairRegressionParameters:
         if self.slack and self.constraint == "seo":
             raise ParameterError("fair-regression: constraint=seo has no bounds: leave out slack")
         self._check_list()
+
+    def _check_rates(self) -> None:
+        rates = self.rate_range
+        if rates and self.loss != "poisson":
+            raise ParameterError("fair-regression: rate_range goes with loss=poisson: leave it out")
+        if rates and (len(rates) != 2 or not np.e * rates[0] <= rates[1] < np.inf):
+            raise ParameterError(
+                f"fair-regression: rate_range={_shown(rates)} is no range of rates; give two increasing numbers, the "
+                "second at least 2.72 times the first, such as rate_range=0.01,2"
+            )
+        if self.loss == "poisson" and self.label_range and self.label_range[0] < 0:
+            raise ParameterError("fair-regression: with loss=poisson the label_range begins at 0 or above")
 
     def _check_list(self) -> None:
         listed = self.levels()

@@ -95,14 +95,14 @@ def make_parity(
     grid, loss
         As chosen.
     labels
-        In [0, 1], shape [n].
+        In [0, 1], or as the Poisson loss has them, shape [n].
     groups, n_groups
         Codes 0 to n_groups - 1, shape [n]; every group has some weight.
     weights
         Nonnegative, shape [n].
     """
     shares = np.full(len(labels), 1 / len(labels)) if weights is None else weights / weights.sum()
-    cover = cover_labels(labels, grid.step)
+    cover = cover_labels(labels, grid.step, loss)
     return Parity(
         grid=grid,
         labels=cover.labels,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairkit.errors import DataError, ParameterError
-from fairkit_fair_regression.losses import Loss
+from fairkit_fair_regression.losses import Loss, Rates
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,6 +30,8 @@ def choose_loss(parameters: FairRegressionParameters, table: Table) -> tuple[Los
             f"{table.name}: the logistic loss is for labels of two values, and {table.roles.label or 'the label'!r} "
             f"has {len(np.unique(table.target))}; use loss=squared, absolute or quantile"
         )
+    if chosen == "poisson":
+        return Loss("poisson", parameters.quantile, choose_rates(parameters, table)), ()
     if chosen is None:
         binary = table.task == "binary" and parameters.constraint != "seo"
         chosen = "logistic" if binary else "squared"
@@ -40,6 +42,37 @@ def choose_loss(parameters: FairRegressionParameters, table: Table) -> tuple[Los
             "(loss=logistic fits probabilities).",
         )
     return Loss(chosen, parameters.quantile), notes
+
+
+WIDTH = 4.0
+"""Rates go from e^-4 to e^4 times the mean label, but not above the largest label."""
+
+
+def choose_rates(parameters: FairRegressionParameters, table: Table) -> Rates:
+    """Return the rates that may be predicted: declared, else around the mean label.
+
+    Raises
+    ------
+    DataError
+        Labels below 0, or two classes.
+    """
+    label = repr(table.roles.label) if table.roles.label else "the label"
+    if table.task == "binary":
+        raise DataError(
+            f"{table.name}: the Poisson loss is for counts and rates; use loss=logistic for classes"
+        )
+    if (table.target < 0).any():
+        raise DataError(
+            f"{table.name}: the Poisson loss is for counts and rates, and {int((table.target < 0).sum())} values of "
+            f"{label} are negative; use loss=squared"
+        )
+    mean = float(np.average(table.target, weights=table.weights))
+    largest = max([float(table.target.max()), *parameters.label_range[1:]])
+    if parameters.rate_range:
+        low, high = (float(value) for value in parameters.rate_range)
+    else:
+        low, high = mean * np.exp(-WIDTH), min(mean * np.exp(WIDTH), largest)
+    return Rates(float(low), float(high), mean, largest)
 
 
 def choose_range(parameters: FairRegressionParameters, table: Table) -> tuple[float, float]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairkit_fair_regression.losses import STEEPNESS, to_probability
+from fairkit_fair_regression.losses import STEEPNESS, Rates, to_probability
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,6 +28,8 @@ class Scale:
         The label's range.
     chances
         Whether predictions stand for probabilities (logistic loss).
+    rates
+        The rates that predictions stand for (Poisson loss), in the label's unit: the range is then 0 to 1.
     grid
         Where predictions are rounded down to the grid plus α/2; None where they are only clipped.
     """
@@ -36,6 +38,7 @@ class Scale:
     high: float
     chances: bool
     grid: Grid | None
+    rates: Rates | None = None
 
     def to_unit(self, labels: Array) -> Array:
         """Return labels in [0, 1]."""
@@ -49,6 +52,8 @@ class Scale:
 
     def to_label(self, predictions: Array) -> Array:
         """Return rounded predictions in the label's unit."""
+        if self.rates is not None:
+            return self.rates.to_rate(predictions)
         linked = to_probability(predictions) if self.chances else predictions
         return np.asarray(self.low + (self.high - self.low) * linked)
 
@@ -60,6 +65,9 @@ class Scale:
             steps = graph.node("Mul", [clipped, graph.constant([[self.grid.size]])])
             level = graph.node("Cast", [graph.node("Floor", [steps])], to=7)
             return graph.node("Gather", [graph.constant(self.to_label(self.grid.values)), level], axis=0)
+        if self.rates is not None:
+            span, start = graph.constant([[self.rates.span]]), graph.constant([[self.rates.low]])
+            return graph.node("Mul", [graph.node("Exp", [graph.node("Mul", [clipped, span])]), start])
         if self.chances:
             centred = graph.node("Sub", [clipped, graph.constant([[0.5]])])
             clipped = graph.node("Sigmoid", [graph.node("Mul", [centred, graph.constant([[2 * STEEPNESS]])])])

@@ -67,11 +67,11 @@ class Training:
         parameters.check_table(table)
         groups = table.only_groups(parameters.sensitive)
         loss, notes = choose_loss(parameters, table)
-        low, high = choose_range(parameters, table)
+        low, high = choose_range(parameters, table) if loss.rates is None else (0.0, 1.0)
         used = without_sensitive(table, groups) if parameters.constraint == "seo" else table
         encoder = learner_encoder(base, used)
         grid = Grid(parameters.grid) if parameters.constraint == "statistical_parity" else None
-        scale = Scale(low=low, high=high, chances=loss.name == "logistic", grid=grid)
+        scale = Scale(low=low, high=high, chances=loss.name == "logistic", grid=grid, rates=loss.rates)
         learner = Learner(base=base, run=run, settings=parameters.settings, categorical=encoder.categorical)
         return cls(
             parameters=parameters,
@@ -112,7 +112,9 @@ class Training:
             member = self._least_squares()
         else:
             oracle = self._oracle_name()
-            direct: OracleName = "ls" if oracle == "cs" and self.learner.gives_numbers else oracle
+            own: OracleName = "loss" if self.loss.rates is not None else "ls"
+            by_thresholds = oracle in ("cs", "hinge")
+            direct: OracleName = own if by_thresholds and self.learner.gives_numbers else oracle
             if direct == "cs":
                 return self._model([self._parity_oracle().unconstrained().member], (1.0,))
             member = fit_loss(self.learner, self.loss, direct, self.matrix, self.labels, self.weights)
@@ -185,6 +187,7 @@ class Training:
             "loss": self.loss.name,
             "learner": self.learner.name,
             "label_range": [self.scale.low, self.scale.high],
+            **_rates_told(self.loss),
             "groups": list(self.groups.names),
             "bound": level,
             **_told(solution),
@@ -260,9 +263,8 @@ class Training:
 
     def _parity_oracle(self) -> ParityOracle:
         chosen = self.parameters
-        linear = self.loss.name in ("squared", "logistic")
-        targets: Targets = chosen.targets or ("predictions" if linear else "labels")
-        check_targets(targets, self.loss)
+        check_targets(chosen.targets, self.loss, self._oracle_name())
+        targets: Targets = chosen.targets or ("predictions" if self.loss.linear else "labels")
         grid = self.scale.grid or Grid(chosen.grid)
         return ParityOracle(
             parity=make_parity(
@@ -342,6 +344,17 @@ def _joined(first: Solution, second: Solution) -> Solution:
         calls=first.calls + second.calls,
         history=first.history + second.history,
     )
+
+
+def _rates_told(loss: Loss) -> dict[str, Any]:
+    """Say what a Poisson loss needs: the range of labels and rates, and what the deviance is divided by."""
+    if loss.rates is None:
+        return {}
+    return {
+        "label_range": [0.0, loss.rates.largest],
+        "rate_range": [loss.rates.low, loss.rates.high],
+        "deviance_divisor": 2 * loss.rates.divisor,
+    }
 
 
 def _told(solution: Solution) -> dict[str, Any]:

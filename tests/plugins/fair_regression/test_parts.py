@@ -10,10 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairkit_fair_regression.grid import Grid, cover_labels
-from fairkit_fair_regression.losses import Loss, from_probability, to_probability
+from fairkit_fair_regression.losses import Loss, Rates, from_probability, to_probability
 from fairkit_fair_regression.parity import best_levels, disparities, make_parity, netted
 
-LOSSES = [Loss("squared"), Loss("logistic"), Loss("absolute"), Loss("quantile", 0.2)]
+LOSSES = [
+    Loss("squared"),
+    Loss("logistic"),
+    Loss("absolute"),
+    Loss("quantile", 0.2),
+    Loss("poisson", rates=Rates(0.01, 0.8, 0.4, 1.0)),
+]
 
 
 def _rows(seed, n=60, groups=3, two=False):
