@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,9 +14,9 @@ from fairkit.inputs.networks.problem import NetworkProblem
 from fairkit.inputs.problem import CHANCE, FLIP, SCORE, Problem, plain
 from fairkit.inputs.proof import packed, unpacked
 from fairkit.inputs.questions import AnyProblem, answer, log_of, proved
-from fairkit.inputs.searching import Answer, Effort
-from fairkit.results.findings import Finding
-from fairkit_all_inputs.distances import Summed, loaded, summed
+from fairkit.inputs.searching import Answer
+from fairkit_all_inputs.asked import Asked
+from fairkit_all_inputs.distances import loaded, summed
 from fairkit_all_inputs.domains import domains_of
 from fairkit_all_inputs.opened import opened
 from fairkit_all_inputs.people import nearby, shares
@@ -26,6 +25,7 @@ from fairkit_all_inputs.witness import ask, described, read
 
 if TYPE_CHECKING:
     from fairkit.auditors import AuditContext
+    from fairkit.results.findings import Finding
     from fairkit_all_inputs.collect import People
     from fairkit_all_inputs.parameters import Parameters
 
@@ -46,62 +46,6 @@ _MEANING = {
     SCORE: "The largest change of the sum that the score is made of, over all inputs of the domain.",
     CHANCE: "The largest change of the score as a probability, over all inputs of the domain.",
 }
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Asked:
-    """What the findings of one audit share."""
-
-    told: Parameters
-    changing: Sequence[str]
-    people: People
-    context: AuditContext
-    metric: Summed | None = None
-
-    @property
-    def place(self) -> str:
-        """The columns that change, as a policy names them."""
-        return "+".join(self.changing)
-
-    @property
-    def effort(self) -> Effort:
-        """How much each question may cost."""
-        return Effort(boxes=self.told.boxes, seconds=self.told.seconds)
-
-    def finding(
-        self,
-        metric: str,
-        lower: float,
-        upper: float,
-        evidence: Mapping[str, Any],
-        notes: Sequence[str],
-        parameters: Mapping[str, Any] | None = None,
-    ) -> Finding:
-        """Return a finding whose interval does not depend on a confidence."""
-        interval = (lower, upper)
-        near: dict[str, Any] = (
-            {} if self.told.near is None else {"near": self.told.near, "people": len(self.people.rows)}
-        )
-        if self.told.fair_metric is not None:
-            near["fair_metric"] = Path(self.told.fair_metric).name
-        return Finding(
-            auditor="all-inputs",
-            metric=metric,
-            sensitive=self.place,
-            value=lower,
-            interval=interval,
-            confidence=self.context.confidence,
-            better="lower",
-            parameters={**near, **(parameters or {})},
-            evidence=dict(evidence),
-            notes=tuple(notes),
-            interval_at=lambda _: interval,
-        )
-
-    def signed(self, metric: str) -> Finding | None:
-        """Return what a certificate says about a metric, where one is being checked."""
-        mine = [f for f in self.context.signed if f.auditor == "all-inputs" and f.metric == metric]
-        return next((f for f in mine if f.sensitive == self.place), None)
 
 
 def findings(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.inputs.searching import Answer
-    from fairkit_all_inputs.findings import Asked
+    from fairkit_all_inputs.asked import Asked
 
 MOST_BYTES = 1_000_000_000
 """A larger file is not read."""

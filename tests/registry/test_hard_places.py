@@ -83,7 +83,8 @@ def test_eight_processes_add_fifty_versions_each(tmp_path, model):
     with Registry(place, create=True) as store:
         store.add("credit", model())
     reader = start(READER, place, stop)
-    adders = [start(ADDER, place, model(), EACH) for _ in range(PROCESSES)]
+    file = model()  # written once: the others read it already
+    adders = [start(ADDER, place, file, EACH) for _ in range(PROCESSES)]
     told = [int(line) for adder in adders for line in finish(adder).split()]
     stop.touch()
     assert int(finish(reader)) > 3
@@ -126,7 +127,8 @@ def test_collecting_garbage_never_takes_a_file_that_is_being_added(tmp_path, mod
     with Registry(place, create=True) as store:
         store.add("credit", model())
     collector = start(COLLECTOR, place, stop)
-    adders = [start(UNIQUE, place, model(), 40, mark) for mark in "abc"]
+    file = model()
+    adders = [start(UNIQUE, place, file, 40, mark) for mark in "abc"]
     for adder in adders:
         finish(adder)
     stop.touch()
@@ -137,7 +139,8 @@ def test_collecting_garbage_never_takes_a_file_that_is_being_added(tmp_path, mod
 
 
 def test_processes_that_make_the_registry_at_once(tmp_path, model):
-    adders = [start(ADDER, tmp_path / "registry", model(), 2) for _ in range(6)]
+    file = model()
+    adders = [start(ADDER, tmp_path / "registry", file, 2) for _ in range(6)]
     told = sorted(int(line) for adder in adders for line in finish(adder).split())
     assert told == list(range(1, 13))
 

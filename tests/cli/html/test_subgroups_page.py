@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fairkit
-from fairkit.results.findings import Report  # noqa: TC001 -- pytest reads annotations
+from fairkit.results.report import Report  # noqa: TC001 -- pytest reads annotations
 from fairkit_cli.html.report import report_page
 
 

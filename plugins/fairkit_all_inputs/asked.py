@@ -1,0 +1,73 @@
+"""What the findings of one audit of all inputs share: what was asked, of whom, and the form of a finding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fairkit.inputs.searching import Effort
+from fairkit.results.findings import Finding
+
+if TYPE_CHECKING:
+    from fairkit.auditors import AuditContext
+    from fairkit_all_inputs.collect import People
+    from fairkit_all_inputs.distances import Summed
+    from fairkit_all_inputs.parameters import Parameters
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Asked:
+    """What the findings of one audit share."""
+
+    told: Parameters
+    changing: Sequence[str]
+    people: People
+    context: AuditContext
+    metric: Summed | None = None
+
+    @property
+    def place(self) -> str:
+        """The columns that change, as a policy names them."""
+        return "+".join(self.changing)
+
+    @property
+    def effort(self) -> Effort:
+        """How much each question may cost."""
+        return Effort(boxes=self.told.boxes, seconds=self.told.seconds)
+
+    def finding(
+        self,
+        metric: str,
+        lower: float,
+        upper: float,
+        evidence: Mapping[str, Any],
+        notes: Sequence[str],
+        parameters: Mapping[str, Any] | None = None,
+    ) -> Finding:
+        """Return a finding whose interval does not depend on a confidence."""
+        interval = (lower, upper)
+        near: dict[str, Any] = (
+            {} if self.told.near is None else {"near": self.told.near, "people": len(self.people.rows)}
+        )
+        if self.told.fair_metric is not None:
+            near["fair_metric"] = Path(self.told.fair_metric).name
+        return Finding(
+            auditor="all-inputs",
+            metric=metric,
+            sensitive=self.place,
+            value=lower,
+            interval=interval,
+            confidence=self.context.confidence,
+            better="lower",
+            parameters={**near, **(parameters or {})},
+            evidence=dict(evidence),
+            notes=tuple(notes),
+            interval_at=lambda _: interval,
+        )
+
+    def signed(self, metric: str) -> Finding | None:
+        """Return what a certificate says about a metric, where one is being checked."""
+        mine = [f for f in self.context.signed if f.auditor == "all-inputs" and f.metric == metric]
+        return next((f for f in mine if f.sensitive == self.place), None)
