@@ -198,13 +198,14 @@ def ask(models, frame, label, favorable, column, title, seconds, kinds, *, witho
     lines = {}
     for model in models:
         problem, starts = asked(model, frame, label, favorable, column)
-        if not problem.pairs or not problem.touching:  # no tree tells the values apart: proved at once
+        left = len(problem.touching) if problem.pairs else 0
+        if without and left:
+            problem, rounds, left = without_flips(problem, starts, seconds)
+            print(f"{title}: {rounds} witnesses, {left} tests of {column} left", flush=True)
+        if not left:  # no tree tells the values apart: proved at once
             for kind in (FLIP, SCORE):
                 lines.setdefault(kind, []).append((True, 0, 0.0, 0.0, 1.0))
             continue
-        if without:
-            problem, rounds, left = without_flips(problem, starts, seconds)
-            print(f"{title}: {rounds} witnesses, {left} tests of {column} left", flush=True)
         for kind in (
             kind for kind in (FLIP, SCORE, CHANCE) if kind in kinds and (kind != CHANCE or problem.logistic)
         ):
