@@ -55,5 +55,5 @@ class Parameters:
     save_proof: str | None = parameter(
         None,
         help="A JSON file for the trees over cells and the proof logs, for an independent checker; with near it holds "
-        "what is near to whom, so keep it as the data. `verify --recompute` reads it there.",
+        "what is near to whom, so keep it as the data. Whoever recomputes a certificate reads it there.",
     )

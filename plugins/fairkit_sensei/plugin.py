@@ -149,7 +149,8 @@ class SenSeI(Mitigator):
             what = "method=clp" if chosen.method == "clp" else f"fair_metric={chosen.fair_metric}"
             raise ParameterError(
                 f"sensei: {what} needs counterfactuals: name the columns to flip, as in the "
-                "parameter `sensitive=sex,race`, or a file of other versions of the rows with `counterfactuals=FILE`"
+                "parameter `sensitive=sex,race`, or a file of other versions of the rows, as in the parameter "
+                "`counterfactuals=versions.parquet`"
             )
 
     def _check_face(self) -> None:
