@@ -267,3 +267,18 @@ def test_two_predictions_are_compared() -> None:
     change = next(c for c in result.changes[0] if c.metric == "selection_rate" and c.sensitive is None)
     assert change.before == pytest.approx(columns["approved"].mean())
     assert change.after == pytest.approx((columns["q"] >= 0.5).mean())
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.float64, np.bool_, object])
+def test_a_decision_that_was_not_there_at_first_is_refused(kind):
+    told = np.array([1, 0, 1, 0] * 50).astype(np.int64)
+    cells = np.where(told == 1, "yes", "no").astype(object) if kind is object else told.astype(kind)
+    table = {"sex": ["f", "m"] * 100, "label": told, "decided": cells}
+    data = fairkit.load_data(table, label="label", favorable=1, sensitive=["sex"])
+    scorer = fairkit.PredictedColumns(decision="decided").bind(data, fairkit.ModelOptions())
+    assert scorer.predict({"decided": cells}).decision.tolist() == told.tolist()
+    assert scorer.predict({"decided": cells[:0]}).decision.tolist() == []
+    other = np.array(["yes", None], dtype=object) if kind is object else np.array([1.0, np.nan])
+    for changed in (other, np.array(["maybe", "yes"], dtype=object), np.array([0, 7])):
+        with pytest.raises(fairkit.ModelError, match="when it was first read"):
+            scorer.predict({"decided": changed})

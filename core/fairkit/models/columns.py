@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairkit.data.arrow import as_numpy
 from fairkit.data.predictions import PredictionRoles
 from fairkit.data.roles import require_columns, value_text
 from fairkit.data.task import choose_task
@@ -233,7 +234,7 @@ class _ColumnScorer:
             assert score is not None  # noqa: S101 -- there is a cut where scores decide
             return Predictions(score=score, decision=(score >= self._cut).astype(float))
         decided = str(roles.decision or roles.predicted_class)
-        return Predictions(score=score, decision=self._decisions(columns[decided]))
+        return Predictions(score=score, decision=self._decisions(columns[decided], decided))
 
     def _scores(self, values: NDArray[Any], column: str) -> Array:
         numbers = _numbers(values, column)
@@ -241,11 +242,19 @@ class _ColumnScorer:
             return np.asarray(0.5 * (1 + np.tanh(0.5 * numbers)))
         return _within(numbers, column, "a probability (logits: say so with `score_kind` logit)")
 
-    def _decisions(self, values: NDArray[Any]) -> Array:
-        decided = np.full(len(values), np.nan)
-        for value, favorable in self._favorable.items():
-            decided[values == value] = favorable
-        return decided
+    def _decisions(self, values: NDArray[Any], column: str) -> Array:
+        import pyarrow as pa
+
+        coded = pa.array(values).dictionary_encode()
+        found = coded.dictionary.to_pylist()
+        unknown = [value for value in found if value not in self._favorable]
+        if unknown or coded.null_count:
+            raise ModelError(
+                f"the column {column!r} holds {unknown[0] if unknown else None!r}, which it did not hold when it was "
+                "first read; was the table changed in between?"
+            )
+        decided = np.array([self._favorable[value] for value in found], dtype=np.float64)
+        return np.asarray(decided[as_numpy(coded.indices)])
 
     def _multiclass(self, columns: Columns) -> Predictions:
         roles = self.roles
