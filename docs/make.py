@@ -216,6 +216,7 @@ Under the field's own names:
 | `equal_opportunity_difference`, `_ratio` | of `true_positive_rate` (Hardt, Price & Srebro 2016) |
 | `equalized_odds_difference`, `_ratio` | the worse of `true_positive_rate` and `false_positive_rate` (Hardt, Price & Srebro 2016) |
 | `gap_max`, `gap_rms` | largest and root-mean-square gap of the rates of right decisions over the two outcomes; over pairs of groups the largest (De-Arteaga et al. 2019) |
+| `class_gap_rms`, `class_gap_mean`, `class_gap_max` | of several classes: root mean square, mean and maximum over the classes of the gap in `true_positive_rate`; over pairs of groups the largest (Romanov et al. 2019) |
 | `statistical_parity_ks` | the largest distance between a group's score distribution and everybody's (Agarwal, Dudík & Wu 2019) |
 | `worst_group_loss` | the largest mean loss of a group (Agarwal, Dudík & Wu 2019) |
 

@@ -15,6 +15,8 @@ from fairkit.rankings.queries import TOP
 from fairkit.statistics import EXACT_SCORES, Rows, Scores, Statistic
 from fairkit_group.collecting import Collecting
 from fairkit_group.misclassified import told
+from fairkit_group.over_classes import NAMES as OVER_CLASSES
+from fairkit_group.over_classes import over_classes
 from fairkit_group.proxies import by_proxies
 from fairkit_group.ranking import SCORES
 from fairkit_group.rankings import check_ranking, of_rankings
@@ -49,6 +51,7 @@ class GroupAuditor(Auditor):
         "gap_rms": Headline(disparity=False),
         "statistical_parity_ks": Headline(between=8),
         "worst_group_loss": Headline(between=9, disparity=False),
+        **dict.fromkeys(OVER_CLASSES, Headline(disparity=False)),
     }
 
     @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +116,7 @@ class GroupAuditor(Auditor):
             return of_rankings(self, total, context)
         found: list[Finding] = []
         families: list[Family] = []
+        classes: dict[str, list[Section]] = {}
         labels = dict.fromkeys(label for _, label, _ in total.parts)
         splits: list[str | None] = [*context.dataset.profile.groups] or [None]
         for label in labels:
@@ -126,7 +130,11 @@ class GroupAuditor(Auditor):
                 found += section.disparities()
                 found += section.unbounded([*against_reference(section), *inside_strata(section, total)])
                 families.append(section.family())
+                if label is not None:
+                    classes.setdefault(sensitive, []).append(section)
             found += by_proxies(self, context, label, total)
+        for sections in classes.values():
+            found += over_classes(sections)
         if self.parameters.simultaneous and families:
             level = joint_confidence(families, context.confidence, context.rng("simultaneous"))
             found = marked(found, level)

@@ -164,10 +164,31 @@ class Section:
 
     def unbounded(self, found: list[Finding]) -> list[Finding]:
         """Say at conditional disparities that nothing bounds what missing groups and wrong values could do."""
-        told = {one.name: one.of("", 0.0) for one in self._unknowns().bounds()}
+        told = self.unknown("", 0.0)
         return [
             one if one.value is None else replace(one, evidence={**one.evidence, **told}) for one in found
         ]
+
+    def unknown(self, metric: str, value: float) -> dict[str, dict[str, Any]]:
+        """Return what missing groups and wrong values could do to a disparity, by what is not known."""
+        return {one.name: one.of(metric, value) for one in self._unknowns().bounds()}
+
+    def over_classes(
+        self,
+        metric: str,
+        spread: Callable[[float], Spread],
+        evidence: Mapping[str, Any],
+        caveats: tuple[list[str], str | None],
+    ) -> Finding:
+        """Write a disparity over all classes."""
+        return replace(self.about, parameters={}).finding(
+            metric,
+            "lower",
+            spread(self.context.confidence).value,
+            lambda confidence: _ends(spread(confidence)),
+            evidence=evidence,
+            caveats=caveats,
+        )
 
     def _unknowns(self) -> Unknowns:
         roles, profile = self.context.dataset.roles, self.context.dataset.profile

@@ -121,6 +121,18 @@ _METRICS: Mapping[str, Term] = {
         "typical difference in right decisions",
         "The root mean square of the differences between groups in right decisions of the two outcomes.",
     ),
+    "class_gap_rms": Term(
+        "typical difference in right decisions over all classes",
+        "The root mean square over the classes of the differences between groups in right decisions.",
+    ),
+    "class_gap_mean": Term(
+        "mean difference in right decisions over all classes",
+        "The mean over the classes of the differences between groups in right decisions.",
+    ),
+    "class_gap_max": Term(
+        "largest difference in right decisions of any class",
+        "The largest difference between groups in right decisions over the classes.",
+    ),
     "statistical_parity_ks": Term(
         "difference of the score distributions",
         "The largest distance between the share of a group and of everybody with a score up to any threshold.",

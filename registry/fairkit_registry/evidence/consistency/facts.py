@@ -23,6 +23,9 @@ OWNERS = {
 }
 """The metrics of the auditors that measure no groups; no other auditor may state them."""
 
+OVER_CLASSES = ("class_gap_rms", "class_gap_mean", "class_gap_max")
+"""Made of the numbers of all classes: these findings have no groups of their own."""
+
 OVER_ALL_ROWS = frozenset(
     {
         "accuracy",
@@ -89,7 +92,7 @@ def facts() -> dict[str, Fact]:
         found |= {f"{metric.name}_{ending}": fact for ending, fact in made.items()}
     found |= {other: found[name] for name, other in field_names(_metrics()).items() if name in found}
     difference, ratio = Fact(low=0, high=1, better="lower"), Fact(low=0, high=1, better="higher")
-    found |= dict.fromkeys(("equalized_odds_difference", "gap_max", "gap_rms"), difference)
+    found |= dict.fromkeys(("equalized_odds_difference", "gap_max", "gap_rms", *OVER_CLASSES), difference)
     found["equalized_odds_ratio"] = ratio
     found["statistical_parity_ks"] = Fact(low=0, high=1, better="lower", kind="largest")
     found["worst_group_loss"] = Fact(low=0, high=math.inf, better="lower", kind="largest")

@@ -7,7 +7,13 @@ from collections.abc import Mapping
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
-from fairkit_registry.evidence.consistency.facts import BETWEEN_GROUPS, GROUP, OVER_ALL_ROWS, facts
+from fairkit_registry.evidence.consistency.facts import (
+    BETWEEN_GROUPS,
+    GROUP,
+    OVER_ALL_ROWS,
+    OVER_CLASSES,
+    facts,
+)
 from fairkit_registry.evidence.consistency.numbers import ROUNDING, about
 
 if TYPE_CHECKING:
@@ -142,7 +148,7 @@ def check_groups(finding: Finding, report: Report, least: float) -> Iterator[str
         yield f"its groups are {_sizes(stated)}, those of the data are {_sizes(sizes)}"
     if finding.value is None or finding.inconclusive is not None:
         return
-    if not finding.groups and finding.metric in facts():
+    if not finding.groups and finding.metric in facts() and finding.metric not in OVER_CLASSES:
         yield "it has a value and no groups"
     small = [group for group in finding.groups if group.rows < least]
     if small:

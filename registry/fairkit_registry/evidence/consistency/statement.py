@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fairkit.data.roles import value_text
 from fairkit.errors import FairkitError
 from fairkit_registry.evidence.consistency import recount
+from fairkit_registry.evidence.consistency.classes import check_classes
 from fairkit_registry.evidence.consistency.conditions import check_condition
 from fairkit_registry.evidence.consistency.facts import GROUP, facts
 from fairkit_registry.evidence.consistency.numbers import about, check_number, check_unknowns
@@ -67,6 +68,7 @@ def _contradictions(report: Report, settings: Mapping[str, Any]) -> Iterator[str
     yield from _left_out(report)
     yield from recount.check_pooled(report, weighted=weighted)
     yield from recount.check_odds(report)
+    yield from check_classes(report, dependent=dependent)
     yield from recount.check_missing(report, _of_group(settings, "missing_share"))
     yield from _policy(whole, settings)
 
