@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit.inputs.searching import Effort
 from fairkit.results.findings import Finding
+from fairkit_all_inputs.metrics import SUBSPACE
 
 if TYPE_CHECKING:
     from fairkit.auditors import AuditContext
     from fairkit_all_inputs.collect import People
     from fairkit_all_inputs.distances import Summed
     from fairkit_all_inputs.parameters import Parameters
+    from fairkit_all_inputs.weighed import Weighed
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -25,7 +27,7 @@ class Asked:
     changing: Sequence[str]
     people: People
     context: AuditContext
-    metric: Summed | None = None
+    metric: Summed | Weighed | None = None
 
     @property
     def place(self) -> str:
@@ -53,6 +55,10 @@ class Asked:
         )
         if self.told.fair_metric is not None:
             near["fair_metric"] = Path(self.told.fair_metric).name
+        if self.told.fair_metric == SUBSPACE:
+            near["strength"] = self.told.strength
+            if self.told.directions is not None:
+                near["directions"] = list(self.told.directions)
         return Finding(
             auditor="all-inputs",
             metric=metric,

@@ -8,6 +8,7 @@ from fairkit.auditors import AuditContext, Auditor
 from fairkit.errors import ParameterError, did_you_mean
 from fairkit.metrics import Headline
 from fairkit_all_inputs.collect import People
+from fairkit_all_inputs.metrics import check_metric
 from fairkit_all_inputs.parameters import Parameters
 
 if TYPE_CHECKING:
@@ -58,10 +59,7 @@ class AllInputsAuditor(Auditor):
         """Look at the model before the rows are read: a graph that is not understood is refused at once."""
         from fairkit_all_inputs.opened import opened
 
-        if self.parameters.fair_metric is not None and self.parameters.near is None:
-            raise ParameterError(
-                "all-inputs: fair_metric is the distance of near, which is not given; add near=0.1"
-            )
+        check_metric(self.parameters)
         self._changing(context)
         if any(column in context.scorer.columns for column in self._changing(context)):
             opened(context)

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.errors import DataError, ParameterError, did_you_mean
 from fairkit.individual.encode import Encoder
-from fairkit.individual.metric import FairMetric
+from fairkit_all_inputs.weighed import Weighed, choices_of, joint_near, numbers, weighed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
+    from fairkit.individual.metric import FairMetric
     from fairkit.inputs.domain import Block
+    from fairkit.inputs.nearness import Joint
     from fairkit.inputs.questions import AnyProblem
     from fairkit_all_inputs.collect import People, Seen
 
@@ -46,31 +44,15 @@ class Summed:
     parts: dict[int, Part]
 
 
-def loaded(name: str, columns: Sequence[str]) -> FairMetric:
-    """Read a saved fair metric.
-
-    Raises
-    ------
-    DataError
-        There is none, or it was made for a column that the data does not have.
-    """
-    metric = FairMetric.load(name)
-    absent = [column for column in metric.columns if column not in columns]
-    if absent:
-        hint = did_you_mean(absent[0], columns, what="columns")
-        raise DataError(
-            f"the fair metric {name!r} was made for {absent[0]!r}, which the data does not have. {hint}"
-        )
-    return metric
-
-
-def summed(metric: FairMetric, problem: AnyProblem, name: str) -> Summed:
+def taken(metric: FairMetric, problem: AnyProblem, name: str) -> Summed | Weighed:
     """Take a metric apart into the blocks of a problem; the columns that change do not count.
+
+    A metric that weighs columns of two blocks together stays whole.
 
     Raises
     ------
     ParameterError
-        The metric weighs columns of two blocks together, so that it does not add up.
+        The metric takes a column for categories, and the model for numbers.
     """
     sigma = metric.matrix @ metric.matrix.T
     owner = {column: place for place, block in enumerate(problem.blocks) for column in block.columns}
@@ -84,11 +66,7 @@ def summed(metric: FairMetric, problem: AnyProblem, name: str) -> Summed:
     for i in counted:
         for j in counted:
             if of_feature[i][0] != of_feature[j][0] and abs(sigma[i, j]) > scale:
-                raise ParameterError(
-                    f"all-inputs: the fair metric {Path(name).name} weighs {of_feature[i][1]!r} and "
-                    f"{of_feature[j][1]!r} together, as one that ignores a sensitive subspace does; `near` needs a "
-                    "metric that adds up over columns: give a Euclidean one, or leave fair_metric out"
-                )
+                return weighed(metric, problem, name)
     parts = {}
     for place in {of_feature[i][0] for i in counted}:
         mine = [i for i in counted if of_feature[i][0] == place]
@@ -98,8 +76,8 @@ def summed(metric: FairMetric, problem: AnyProblem, name: str) -> Summed:
 
 
 def costs_near(
-    problem: AnyProblem, people: People, person: int, metric: Summed | None = None
-) -> tuple[Costs, dict[str, NDArray[Any]]]:
+    problem: AnyProblem, people: People, person: int, metric: Summed | Weighed | None = None
+) -> tuple[Costs | Joint, dict[str, NDArray[Any]]]:
     """Return the squared distance of each cell from somebody, by block, and the nearest raw value of each cell."""
     costs: Costs = {}
     values: dict[str, NDArray[Any]] = {}
@@ -107,7 +85,7 @@ def costs_near(
         if place == problem.changing:
             continue
         row = {name: people.columns[name][person : person + 1] for name in block.columns}
-        part = None if metric is None else metric.parts.get(place)
+        part = metric.parts.get(place) if isinstance(metric, Summed) else None
         if block.ends is not None:
             name = block.columns[0]
             own = float(row[name][0])
@@ -115,25 +93,39 @@ def costs_near(
             costs[place], values[name] = _numbers_near(block, own, towards, people.seen[name])
         else:
             costs[place] = _listed_near(block, row, values)
-        if metric is not None:
-            near = {name: values[name] for name in block.columns}
-            costs[place] = np.zeros(block.size) if part is None else _by(part, near, row)
+        if isinstance(metric, Summed):
+            if part is None:
+                costs[place] = np.zeros(block.size)
+            elif block.ends is None:
+                costs[place] = _listed_by(part, block, row, values)
+            else:
+                near = {name: values[name] for name in block.columns}
+                costs[place] = _by(part, near, row)
+    if isinstance(metric, Weighed):
+        return joint_near(problem, people, person, metric), values
     return costs, values
 
 
 def _by(part: Part, cells: dict[str, NDArray[Any]], row: dict[str, NDArray[Any]]) -> NDArray[np.float64]:
     """Return the distance of raw values from those of one row."""
-    first, second = ({name: _numbers(v) for name, v in some.items()} for some in (cells, row))
+    first, second = ({name: numbers(v) for name, v in some.items()} for some in (cells, row))
     apart = part.encoder.encode(first) - part.encoder.encode(second)
     found: NDArray[np.float64] = np.maximum(((apart @ part.sigma) * apart).sum(axis=1), 0.0)
     return found
 
 
-def _numbers(values: NDArray[Any]) -> NDArray[Any]:
-    """Return numbers that are kept as objects as numbers."""
-    if values.dtype.kind != "O" or any(isinstance(value, str) for value in values.tolist()):
-        return values
-    return values.astype(np.float64)
+def _listed_by(
+    part: Part, block: Block, row: dict[str, NDArray[Any]], values: dict[str, NDArray[Any]]
+) -> NDArray[np.float64]:
+    """Return the distance of each cell's nearest value, which becomes the cell's."""
+    every = _by(part, choices_of(block), row)
+    cost = np.full(block.size, np.inf)
+    for choice, (cell, far) in enumerate(zip(block.members.values(), every.tolist(), strict=True)):
+        if far < cost[cell]:
+            cost[cell] = far
+            for name, value in zip(block.columns, block.choices[choice], strict=True):
+                values[name][cell] = value
+    return cost
 
 
 def _listed_near(
@@ -155,20 +147,11 @@ def _numbers_near(
     block: Block, own: float, towards: float, seen: Seen
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     assert block.ends is not None  # noqa: S101 -- a block of numbers
-    ends = block.ends
-    known = ends[~np.isnan(ends)]
-    above = known[:-1] + 1 if block.whole else _next(known[:-1], single=block.single)
-    starts = np.concatenate([[block.low], above])
+    starts, known = block.intervals
     nearest = known if block.points else np.clip(np.nan_to_num(towards), starts, known)
     cost = ((nearest - own) / seen.spread) ** 2
     if np.isnan(own):
         cost = np.ones(len(known))
-    if len(known) < len(ends):
+    if len(known) < len(block.ends):
         nearest, cost = np.append(nearest, np.nan), np.append(cost, 0.0 if np.isnan(own) else 1.0)
     return cost, nearest
-
-
-def _next(values: NDArray[np.float64], *, single: bool) -> NDArray[np.float64]:
-    if single:
-        return np.nextafter(values.astype(np.float32), np.float32(np.inf)).astype(np.float64)
-    return np.nextafter(values, np.inf)

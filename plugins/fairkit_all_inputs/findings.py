@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,12 +17,14 @@ from fairkit.inputs.proof import packed
 from fairkit.inputs.questions import AnyProblem, answer, log_of
 from fairkit_all_inputs.asked import Asked
 from fairkit_all_inputs.checking import checked as checked_anew
-from fairkit_all_inputs.distances import loaded, summed
+from fairkit_all_inputs.distances import taken
 from fairkit_all_inputs.domains import domains_of
+from fairkit_all_inputs.metrics import metric_of
 from fairkit_all_inputs.opened import opened
 from fairkit_all_inputs.people import nearby, shares
 from fairkit_all_inputs.records import logs_near, opened_record, save_record
 from fairkit_all_inputs.terms import BOUNDS, MEANING, QUESTIONS, SHARE, interval_of, meet, state_of
+from fairkit_all_inputs.weighed import Weighed
 from fairkit_all_inputs.witnesses import of_somebody, run_witness
 
 if TYPE_CHECKING:
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from fairkit.inputs.searching import Answer
     from fairkit.results.findings import Finding
     from fairkit_all_inputs.collect import People
+    from fairkit_all_inputs.distances import Summed
     from fairkit_all_inputs.parameters import Parameters
 
 STARTS = 50
@@ -52,8 +56,9 @@ def findings(
         return _unused(asked, f"{part} the values of {', '.join(changing)}: no input changes its answer.")
     _refuse(told, problem)
     if told.fair_metric is not None:
-        metric = loaded(told.fair_metric, context.dataset.columns)
-        asked = replace(asked, metric=summed(metric, problem, told.fair_metric))
+        metric = taken(metric_of(told, context), problem, told.fair_metric)
+        _refuse_weighed(told, problem, metric)
+        asked = replace(asked, metric=metric)
     record = opened_record(asked, problem) if context.signed and told.near is not None else None
     notes = [*notes, *_about(domains)]
     kinds = [SCORE] if problem.threshold is None else [FLIP, SCORE]
@@ -99,6 +104,23 @@ def _refuse(told: Parameters, problem: AnyProblem) -> None:
         )
     if problem.points and told.near:
         raise ParameterError("all-inputs: near is understood for trees; leave it out for a linear model")
+
+
+def _refuse_weighed(told: Parameters, problem: AnyProblem, metric: Summed | Weighed) -> None:
+    """Refuse a distance that weighs columns together where only one that adds up is understood."""
+    if not isinstance(metric, Weighed):
+        return
+    name = Path(told.fair_metric or "").name
+    if isinstance(problem, NetworkProblem):
+        raise ParameterError(
+            f"all-inputs: the fair metric {name} weighs columns together, as one that ignores a sensitive subspace "
+            "does; for a network `near` needs one that adds up over columns: a Euclidean one, or leave fair_metric out"
+        )
+    if told.save_proof:
+        raise ParameterError(
+            f"all-inputs: the fair metric {name} weighs columns together, and save_proof writes distances that add up "
+            "over columns; leave save_proof out: `fairkit verify --recompute` searches again"
+        )
 
 
 def _unused(asked: Asked, why: str) -> list[Finding]:

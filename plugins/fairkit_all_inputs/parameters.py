@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fairkit.individual.subspace import directions_parameter, strength_parameter
 from fairkit.parameters.declare import parameter
 
 
@@ -39,8 +40,11 @@ class Parameters:
     )
     fair_metric: str | None = parameter(
         None,
-        help="A file with a saved fair metric that adds up over columns, as a Euclidean one: the distance of near.",
+        help="The distance of near: a file with a saved fair metric, or subspace, which is learned as by "
+        "restricted-dro; default: standardised numbers.",
     )
+    strength: float = strength_parameter()
+    directions: tuple[str, ...] | None = directions_parameter()
     people: int = parameter(
         1_000,
         help="So many people of the data, drawn at random, are looked at for flippable and for near.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +17,9 @@ from fairkit.intervals import two_sided
 from fairkit.limits.means import weighted_share_limits
 from fairkit.limits.shares import clopper_pearson
 from fairkit_all_inputs.distances import costs_near
-from fairkit_all_inputs.witness import cells_of
+from fairkit_all_inputs.weighed import Weighed, placed
+from fairkit_all_inputs.witness import ask, cells_of
+from fairkit_all_inputs.witnesses import pair_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -82,7 +84,7 @@ def shares(
     people: People,
     told: Parameters,
     context: AuditContext,
-    metric: Summed | None,
+    metric: Summed | Weighed | None,
     *,
     none: bool,
 ) -> Shares:
@@ -101,22 +103,55 @@ def shares(
     undecided, boxes = np.zeros(len(flips), dtype=np.bool_), 0
     if told.near and not none:
         for person in np.flatnonzero(~flips).tolist():
-            costs, values = costs_near(problem, people, person, metric)
-            got = answer(problem, FLIP, effort=_each(told), costs=costs, near=told.near, values=values)
+            got, values = _near(problem, FLIP, people, person, told.near, metric, _each(told))
             boxes += got.boxes
-            if got.lower > 4.0 * problem.rounding:
+            if _flips(problem, got, values, people, context):
                 flips[person] = True
             elif got.upper > -problem.rounding:
                 undecided[person] = True
     return Shares(flips=flips, open=undecided, weights=people.weights, boxes=boxes)
 
 
+def _flips(problem: AnyProblem, got: Answer, values: Nearest, people: People, context: AuditContext) -> bool:
+    """Tell whether a point that was found flips; where rounding may decide, the model is run."""
+    if got.point is None:
+        return False
+    if got.lower > 4.0 * problem.rounding:
+        return True
+    said = ask(context.scorer, pair_of(problem, got, values), people.columns).decision
+    return said is not None and bool(said[0] != said[1])
+
+
 def _each(told: Parameters) -> Effort:
     return Effort(boxes=min(EACH, told.boxes))
 
 
+def _near(
+    problem: AnyProblem,
+    kind: int,
+    people: People,
+    person: int,
+    near: float,
+    metric: Summed | Weighed | None,
+    effort: Effort,
+    floor: float = -math.inf,
+) -> tuple[Answer, Nearest]:
+    """Bound an objective over the inputs near one person; a witness is near by the metric's own function."""
+    costs, values = costs_near(problem, people, person, metric)
+    got = answer(problem, kind, effort=effort, costs=costs, near=near, floor=floor, values=values)
+    if not isinstance(metric, Weighed) or got.point is None:
+        return got, values
+    found = placed(problem, people, person, metric, got.point, near, values)
+    return (replace(got, pair=None, point=None), values) if found is None else (got, found)
+
+
 def nearby(
-    problem: AnyProblem, kind: int, people: People, told: Parameters, effort: Effort, metric: Summed | None
+    problem: AnyProblem,
+    kind: int,
+    people: People,
+    told: Parameters,
+    effort: Effort,
+    metric: Summed | Weighed | None,
 ) -> tuple[Answer, Nearest | None, list[Answer]]:
     """Bound an objective over the inputs within `near` of any of the people; the witness is near one of them.
 
@@ -134,10 +169,9 @@ def nearby(
     nearest: Nearest | None = None
     each: list[Answer] = []
     for person in range(len(people.rows)):
-        costs, values = costs_near(problem, people, person, metric)
         late = effort.seconds is not None and time.monotonic() - started > effort.seconds
         one = Effort(boxes=0) if late or boxes > effort.boxes else _each(told)
-        got = answer(problem, kind, effort=one, costs=costs, near=told.near, floor=lower, values=values)
+        got, values = _near(problem, kind, people, person, told.near, metric, one, lower)
         boxes += got.boxes
         each.append(got)
         if got.point is not None and got.lower > lower:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fairkit.inputs.nearness import Joint
 from fairkit.inputs.problem import Problem
 from fairkit.inputs.proof import proof_file
 from fairkit.inputs.proof_near import proved_near, told_costs
@@ -64,7 +65,8 @@ class Record:
 
 def _costs(asked: Asked, problem: AnyProblem) -> list[Costs]:
     people = asked.people
-    return [costs_near(problem, people, person, asked.metric)[0] for person in range(len(people.rows))]
+    found = [costs_near(problem, people, person, asked.metric)[0] for person in range(len(people.rows))]
+    return [costs for costs in found if not isinstance(costs, Joint)]  # such are refused before
 
 
 def opened_record(asked: Asked, problem: AnyProblem) -> Record | None:

@@ -244,7 +244,15 @@ def listed_block(one: Listed) -> Block:
         text = any(isinstance(cell, str) or cell is None for cell in cells)
         values[column] = np.array(cells, dtype=object) if text else np.array(cells)
     members = {tuple(map(value_text_of, value)): place for place, value in enumerate(one.values)}
-    return Block(name=one.name, columns=one.columns, ordered=False, values=values, members=members)
+    choices = tuple(one.values[place] for place in members.values())
+    return Block(
+        name=one.name,
+        columns=one.columns,
+        ordered=False,
+        values=values,
+        members=members,
+        choices=choices,
+    )
 
 
 def _truths(
@@ -321,6 +329,7 @@ def _merged(
                 ordered=False,
                 values={name: values[first] for name, values in block.values.items()},
                 members={key: int(rank[cell]) for key, cell in block.members.items()},
+                choices=block.choices,
             )
         )
     return made, changed

@@ -62,6 +62,8 @@ class Block:
         By raw values (as text), the cell; empty where it holds numbers.
     low, whole, single
         The smallest number; whether only whole ones are meant; whether the graph takes them as float32.
+    choices
+        The raw values behind `members`, in their order.
     points
         Whether a cell of numbers is its end alone, and not all numbers from above the former end.
     """
@@ -75,12 +77,26 @@ class Block:
     whole: bool = False
     single: bool = False
     members: Mapping[tuple[str, ...], int] = field(default_factory=dict)
+    choices: tuple[tuple[Any, ...], ...] = ()
     points: bool = False
 
     @property
     def size(self) -> int:
         """The number of cells."""
         return len(self.values[self.columns[0]])
+
+    @property
+    def intervals(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The smallest and the largest number of each cell of numbers, shape [cells] without the missing one."""
+        assert self.ends is not None  # noqa: S101 -- a block of numbers
+        known = self.ends[~np.isnan(self.ends)]
+        if self.whole:
+            above = known[:-1] + 1
+        elif self.single:
+            above = np.nextafter(known[:-1].astype(np.float32), np.float32(np.inf)).astype(np.float64)
+        else:
+            above = np.nextafter(known[:-1], np.inf)
+        return np.concatenate([[self.low], above]), known
 
     def cells_of(self, columns: Columns) -> NDArray[np.int64]:
         """Return the cell of each row, shape [n]; -1 where it has none."""

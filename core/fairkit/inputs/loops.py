@@ -8,6 +8,7 @@ import numba
 import numpy as np
 
 from fairkit.inputs.kernels import DEEP, bound, choose_split, dive, most, pop, push
+from fairkit.inputs.reaching import far, point_near, separate, settle
 
 SCORE, FLIP, CHANCE = 0, 1, 2
 """What is maximised (see `fairkit.inputs.problem`)."""
@@ -31,47 +32,6 @@ def combined(
     # σ(min(F, g + gap)) - σ(g) rises up to g = -gap / 2, and falls once g + gap is beyond F
     g = max(least_second, min(-gap / 2.0, most_second, most_first - gap))
     return sigmoid(min(most_first, g + gap)) - sigmoid(g)
-
-
-@numba.njit(cache=True, nogil=True)
-def cheapest(box: Any, place: Any, words: Any, sizes: Any, offset: Any, cost: Any) -> Any:
-    """Return the least distance of a box's points: a sum over blocks."""
-    total = 0.0
-    for b in range(len(words)):
-        at, first = place[b], offset[b]
-        least = np.inf
-        if words[b] == 0:
-            for c in range(box[at], box[at + 1] + 1):
-                least = min(least, cost[first + c])
-        else:
-            for c in range(sizes[b]):
-                if box[at + c // 63] >> (c % 63) & 1:
-                    least = min(least, cost[first + c])
-        total += least
-    return total
-
-
-@numba.njit(cache=True, nogil=True)
-def settle(box: Any, place: Any, words: Any, sizes: Any, offset: Any, cost: Any, near: Any) -> None:
-    """Reduce a box to the cheapest of its points, or where distance does not matter to one in its middle."""
-    for b in range(len(words)):
-        at, first = place[b], offset[b]
-        chosen, least = -1, np.inf
-        if words[b] == 0:
-            if near == np.inf:
-                chosen = (box[at] + box[at + 1]) // 2
-            else:
-                for c in range(box[at], box[at + 1] + 1):
-                    if cost[first + c] < least:
-                        chosen, least = c, cost[first + c]
-            box[at], box[at + 1] = chosen, chosen
-        else:
-            for c in range(sizes[b]):
-                if box[at + c // 63] >> (c % 63) & 1 and (chosen < 0 or cost[first + c] < least):
-                    chosen, least = c, cost[first + c]
-            for w in range(words[b]):
-                box[at + w] = 0
-            box[at + chosen // 63] = np.int64(1) << (chosen % 63)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -116,13 +76,11 @@ def improve(
                     for w in range(size):
                         box[at + w] = 0
                     box[at + c // 63] = np.int64(1) << (c % 63)
-                if near < np.inf and cheapest(box, place, words, sizes, offset, cost) > near:
-                    continue
                 if kind == SCORE:
                     found = bases[2] + bound(gap, box, place, words, stack)
                 else:
                     found = objective(kind, first, less, box, layout, stack, threshold, bases)
-                if found > value:
+                if found > value and (near == np.inf or settle(box, place, words, sizes, offset, cost, near)):
                     value = found
                     kept[:] = box[at : at + size]
             box[at : at + size] = kept
@@ -210,13 +168,13 @@ def search(  # noqa: PLR0912, PLR0915 -- one compiled loop
     threshold, bases
         For a flip; what is added to the first, the negated second, and the difference.
     cost, near
-        The distance that each cell adds, and how much is allowed; infinite: no limit.
+        How distances add up (see `fairkit.inputs.reaching`), and how much is allowed; infinite: no limit.
     boxes, bounds, split, masks
         By number of a box: itself; its bound; the block, cut and first child of its split (-1: none); a split's mask.
     heap, state
         Open boxes; state: how many boxes there are, how many are open.
     best, best_box
-        The best objective so far, and its point.
+        The best objective so far, with the largest bound of a box that is neither near nor far; its point.
     steps, slack, enough
         How many boxes to split; boxes whose bound is at most `best + slack` are closed; a larger best ends it.
     """
@@ -248,8 +206,8 @@ def search(  # noqa: PLR0912, PLR0915 -- one compiled loop
         chosen, key = choose_split(gap, box, place, words, offset, stack, drops, order, found)
         point[:] = box
         dive(gap, np.argsort(order[: len(gap[0])]), point, place, words, stack)
-        if near == np.inf or cheapest(point, place, words, sizes, offset, cost) <= near:
-            settle(point, place, words, sizes, offset, cost, near)
+        met = settle(point, place, words, sizes, offset, cost, near)
+        if met:
             got = (
                 bases[2] + bound(gap, point, place, words, stack)
                 if kind == SCORE
@@ -283,7 +241,22 @@ def search(  # noqa: PLR0912, PLR0915 -- one compiled loop
             bounds[item] = box_bound(
                 kind, first, less, more, gap, back, box, layout, stack, threshold, bases, ends
             )
-            continue
+            if met:
+                continue
+            point[:] = box  # every point is as good: a near one, in whichever of leaves with one value
+            known = 1 if settle(point, place, words, sizes, offset, cost, near) else 0
+            if known == 0:
+                chosen, key = separate(box, place, words, cost, found[2])
+            if known == 0 and chosen < 0:
+                point[:] = box
+                known = point_near(box, place, words, cost, near)
+            if known > 0 and bounds[item] > best[0]:
+                best[0] = bounds[item]
+                best_box[:] = point
+            if chosen < 0 and known == 0:
+                best[1] = max(best[1], bounds[item])
+            if chosen < 0:
+                continue
         split[item, 0], split[item, 1], split[item, 2] = chosen, key, count
         at = place[chosen]
         for w in range(words[chosen]):
@@ -303,7 +276,7 @@ def search(  # noqa: PLR0912, PLR0915 -- one compiled loop
             above = box_bound(
                 kind, first, less, more, gap, back, child, layout, stack, threshold, bases, ends
             )
-            if near < np.inf and cheapest(child, place, words, sizes, offset, cost) > near:
+            if above > best[0] + slack and far(child, place, words, sizes, offset, cost, near):
                 above = -np.inf
             bounds[count] = min(above, bounds[item])
             split[count, 0] = -1

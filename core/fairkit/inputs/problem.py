@@ -199,15 +199,3 @@ def point_of(layout: Layout, packed: NDArray[np.int64], changing: int, cell: int
 def pack_point(layout: Layout, point: Sequence[int], changing: int) -> NDArray[np.int64]:
     """Return the box of one point."""
     return layout.pack(tuple(1 if place == changing else 1 << cell for place, cell in enumerate(point)))
-
-
-def costs_of(
-    problem: Problem, costs: Mapping[int, NDArray[np.float64]] | None
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return where the cells of each block begin, and the distance that each cell adds, zero by default."""
-    layout = problem.layout
-    offset = np.concatenate([[0], np.cumsum(layout.sizes + 1)]).astype(np.int64)
-    found = np.zeros(int(offset[-1]))
-    for block, values in (costs or {}).items():
-        found[offset[block] : offset[block] + len(values)] = values
-    return offset, found

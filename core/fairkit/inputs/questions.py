@@ -6,7 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fairkit.errors import ParameterError
 from fairkit.inputs import proof, searching
+from fairkit.inputs.nearness import Joint
 from fairkit.inputs.networks.problem import NetworkProblem
 from fairkit.inputs.networks.proof import proved_network
 from fairkit.inputs.networks.searching import answer_network
@@ -27,7 +29,7 @@ def answer(
     *,
     effort: Effort | None = None,
     starts: Sequence[Sequence[int]] = (),
-    costs: Mapping[int, NDArray[np.float64]] | None = None,
+    costs: Mapping[int, NDArray[np.float64]] | Joint | None = None,
     near: float = math.inf,
     floor: float = -math.inf,
     values: Mapping[str, NDArray[Any]] | None = None,
@@ -37,6 +39,8 @@ def answer(
     `values` has by column the raw value of each cell that a witness near somebody would have.
     """
     if isinstance(problem, NetworkProblem):
+        if isinstance(costs, Joint):
+            raise ParameterError("the distance of a network's inputs adds up over columns")
         return answer_network(
             problem, kind, effort=effort, starts=starts, costs=costs, near=near, floor=floor, values=values
         )

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import MissingExtraError
-from fairkit.inputs.problem import CHANCE, FLIP, SCORE, Problem, costs_of, pack_point, point_of
+from fairkit.inputs.nearness import Joint, loop_costs
+from fairkit.inputs.problem import CHANCE, FLIP, SCORE, Problem, pack_point, point_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -90,7 +91,7 @@ class Pairwise:
     problem, kind, pair
         The question.
     costs, near
-        By block, the distance that each of its cells adds, and how much is allowed.
+        By block, the distance that each of its cells adds, or a distance of all blocks; and how much is allowed.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class Pairwise:
         problem: Problem,
         kind: int,
         pair: tuple[int, int],
-        costs: Mapping[int, NDArray[np.float64]] | None = None,
+        costs: Mapping[int, NDArray[np.float64]] | Joint | None = None,
         near: float = math.inf,
     ) -> None:
         first, second = pair
@@ -110,7 +111,8 @@ class Pairwise:
             less = more.negative
         self.problem, self.kind, self.pair, self.near = problem, kind, pair, near
         layout = problem.layout
-        offset, self.cost = costs_of(problem, costs)
+        offset, self.cost = loop_costs(layout, costs, near)
+        self._joint = costs if isinstance(costs, Joint) else None
         self._trees = (one.arrays, less.arrays, more.arrays, gap.arrays, gap.negative.arrays)
         self._layout = (layout.place, layout.words, layout.sizes, offset)
         self._bases = np.array([one.base, less.base, gap.base])
@@ -125,21 +127,19 @@ class Pairwise:
         """Leave out the cells that alone are too far."""
         if self.near == math.inf:
             return self.problem.layout.full
+        if self._joint is not None:
+            return self._joint.allowed(self.problem.layout, self.near)
         offset, sizes = self._layout[3], self.problem.layout.sizes
         found = []
         for block, size in enumerate(sizes.tolist()):
-            mine = self.cost[offset[block] : offset[block] + size]
+            mine = self.cost[0][offset[block] : offset[block] + size]
             found.append(sum(1 << c for c in np.flatnonzero(mine <= self.near).tolist()))
         return tuple(found)
 
     def _root(self) -> float:
-        from fairkit.inputs import kernels, loops
+        from fairkit.inputs import kernels, loops, reaching
 
-        place, words, sizes, offset = self._layout
-        if (
-            self.near < math.inf
-            and loops.cheapest(self.boxes[0], place, words, sizes, offset, self.cost) > self.near
-        ):
+        if reaching.far(self.boxes[0], *self._layout, self.cost, self.near):
             return -math.inf
         stack = np.empty(kernels.DEEP, dtype=np.int64)
         one, less, more, gap, back = self._trees
@@ -179,12 +179,12 @@ class Pairwise:
         self, point: Sequence[int], best: NDArray[np.float64], box: NDArray[np.int64], rounds: int = 4
     ) -> None:
         """Climb from a point, and keep what is better than the best."""
-        from fairkit.inputs import kernels, loops
+        from fairkit.inputs import kernels, loops, reaching
 
         one, less, _, gap, _ = self._trees
         packed = pack_point(self.problem.layout, point, self.problem.changing)
-        place, words, sizes, offset = self._layout
-        if loops.cheapest(packed, place, words, sizes, offset, self.cost) > self.near:
+        place, words, _, _ = self._layout
+        if not reaching.settle(packed, *self._layout, self.cost, self.near):
             return
         stack = np.empty(kernels.DEEP, dtype=np.int64)
         if self.kind == SCORE:
@@ -241,7 +241,7 @@ def answer(
     *,
     effort: Effort | None = None,
     starts: Sequence[Sequence[int]] = (),
-    costs: Mapping[int, NDArray[np.float64]] | None = None,
+    costs: Mapping[int, NDArray[np.float64]] | Joint | None = None,
     near: float = math.inf,
     floor: float = -math.inf,
     told: Callable[[float, float], None] | None = None,
@@ -257,7 +257,7 @@ def answer(
     starts
         Points to climb from, by a cell of each block.
     costs, near
-        By block, the distance that each of its cells adds, and how much is allowed.
+        By block, the distance that each of its cells adds, or a distance of all blocks; and how much is allowed.
     floor
         Values up to this are of no interest: boxes below it are closed.
     told
@@ -280,7 +280,7 @@ def answer(
     questions = [Pairwise(problem, kind, pair, costs, near) for pair in problem.pairs]
     enough = 4.0 * problem.rounding if kind == FLIP else math.inf
     floor = max(floor, -2.0 * problem.rounding - 1e-12 if kind == FLIP else -math.inf)
-    best = np.array([floor])
+    best = np.array([floor, -math.inf])
     boxes = [np.zeros(problem.layout.width, dtype=np.int64) for _ in questions]
     found: tuple[float, int] = (-math.inf, -1)
     total = 0
@@ -312,7 +312,7 @@ def answer(
         keep(place)
         if told is not None:
             told(max(found[0], floor), max(question.upper for question in questions))
-    upper = max([found[0], *(question.upper for question in questions)])
+    upper = max([found[0], float(best[1]), *(question.upper for question in questions)])
     if problem.points and kind != SCORE:
         upper = max([found[0], *(float(question.bounds[0]) for question in questions)])
     pair = point_found = None

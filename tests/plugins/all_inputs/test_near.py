@@ -20,7 +20,7 @@ from fairkit_registry.evidence.predicate import public_findings
 from fairkit_registry.evidence.recompute import compare_reports
 
 from .conftest import NUMBERS, ROLES, TEXTS, frame
-from .test_all_inputs import FLIP, SCORE, audit, handmade, trusted
+from .test_all_inputs import FLIP, SCORE, audit, handmade, sides, trusted
 
 CHECKER = Path(__file__).resolve().parents[3] / "docs/explanation/all_inputs_check.py"
 
@@ -118,19 +118,70 @@ def test_a_saved_euclidean_metric_is_the_built_in_distance_and_scales(loans, tmp
     assert same[SCORE].parameters["fair_metric"] == "m.json"
 
 
-def test_a_metric_that_does_not_add_up_is_one_message(loans, tmp_path):
+def mixed(path, ignored=("age", "income")):
+    """A projection: two numbers together do not count."""
     table = frame()
     encoder = Encoder.learn({name: table[name].to_numpy() for name in TEXTS + NUMBERS})
     direction = np.zeros(len(encoder.features))
-    direction[encoder.places(["age", "income"])] = 1.0
-    FairMetric.projecting(encoder, direction, {"kind": "made"}).save(tmp_path / "mixed.json")
+    direction[encoder.places(list(ignored))] = 1.0
+    FairMetric.projecting(encoder, direction, {"kind": "made"}).save(path)
+    return str(path)
+
+
+def test_a_metric_that_ignores_a_subspace_looks_further_and_its_witness_is_near(loans, tmp_path):
+    told = {"columns": "ethnicity", "people": 12, "near": 0.1}
     model = loans / "forest.onnx"
-    with pytest.raises(ParameterError, match=r"mixed.json weighs 'age' and 'income' together.*Euclidean"):
-        audit(model, loans, near=0.1, fair_metric=str(tmp_path / "mixed.json"))
-    with pytest.raises(ParameterError, match=r"add near=0.1"):
-        audit(model, loans, fair_metric=str(tmp_path / "mixed.json"))
-    with pytest.raises(DataError, match="cannot be read"):
-        audit(model, loans, near=0.1, fair_metric=str(tmp_path / "none.json"))
+    plain = audit(model, loans, fair_metric=saved(tmp_path / "p.json"), **told)
+    wide = audit(model, loans, fair_metric=mixed(tmp_path / "m.json"), **told)
+    assert wide[SCORE].interval[0] >= plain[SCORE].interval[0] - 1e-9
+    assert wide[SCORE].evidence["decided"]
+    metric, table = FairMetric.load(tmp_path / "m.json"), frame()
+    first, second = sides(wide[SCORE])
+    assert {c for c in first if first[c] != second[c]} == {"ethnicity"}
+    row = {
+        name: np.array([first[name]] * len(table), dtype=table[name].to_numpy().dtype)
+        for name in TEXTS + NUMBERS
+    }
+    row["ethnicity"] = table["ethnicity"].to_numpy()  # it is free
+    people = {name: table[name].to_numpy() for name in TEXTS + NUMBERS}
+    far = ((metric.transform(row) - metric.transform(people)) ** 2).sum(axis=1)
+    assert far.min() <= 0.1
+    none = audit(model, loans, fair_metric=str(tmp_path / "m.json"), **{**told, "near": 0.0})
+    assert none["all_inputs_flippable"].value <= wide["all_inputs_flippable"].value
+
+
+def test_the_metric_of_restricted_dro_is_learned_and_a_second_audit_agrees(loans):
+    told = {"columns": "ethnicity", "people": 8, "near": 0.1, "fair_metric": "subspace"}
+    found = audit(loans / "boosted.onnx", loans, **told)
+    assert found[FLIP].parameters["fair_metric"] == "subspace"
+    assert found[FLIP].parameters["strength"] == 0.1
+    again = audit(loans / "boosted.onnx", loans, **told)
+    assert {name: one.interval for name, one in found.items()} == {
+        name: one.interval for name, one in again.items()
+    }
+    assert audit(loans / "boosted.onnx", loans, **told, directions=[])[FLIP].parameters["directions"] == []
+
+
+def test_a_metric_that_cannot_be_used_is_one_message(loans, tmp_path):
+    file, model = mixed(tmp_path / "mixed.json"), loans / "forest.onnx"
+    for settings, error, message in (
+        ({"fair_metric": file}, ParameterError, r"add near=0.1"),
+        ({"near": 0.1, "strength": 0.5}, ParameterError, "belong to fair_metric=subspace"),
+        (
+            {"near": 0.1, "fair_metric": file, "directions": ["sex"]},
+            ParameterError,
+            "belong to fair_metric=subspace",
+        ),
+        (
+            {"near": 0.1, "fair_metric": file, "save_proof": str(tmp_path / "p.json")},
+            ParameterError,
+            "leave save_proof out",
+        ),
+        ({"near": 0.1, "fair_metric": str(tmp_path / "none.json")}, DataError, "cannot be read"),
+    ):
+        with pytest.raises(error, match=message):
+            audit(model, loans, **settings)
+    assert not (tmp_path / "p.json").exists()
     learn.euclidean({"shoes": np.arange(4.0)}).save(tmp_path / "shoes.json")
     with pytest.raises(DataError, match="made for 'shoes'"):
         audit(model, loans, near=0.1, fair_metric=str(tmp_path / "shoes.json"))

@@ -67,11 +67,11 @@ def agrees(path, kind=np.float32):
     assert found[FLIP].interval == (float((label[0] != label[1]).any()),) * 2
 
 
-def forest(classes=2):
+def forest(classes=2, trees=4):
     from sklearn.ensemble import RandomForestClassifier
 
     table, level = people()
-    return RandomForestClassifier(4, max_depth=4, random_state=0).fit(
+    return RandomForestClassifier(trees, max_depth=4, random_state=0).fit(
         table, np.digitize(level, [0, 3][: classes - 1])
     )
 
@@ -96,6 +96,38 @@ def written(model, path, kind="Float", opset=3):
 def test_classifiers_of_each_version_and_precision_are_what_onnxruntime_says(tmp_path, kind, opset):
     path = written(forest(), tmp_path / "m.onnx", kind, opset)
     agrees(path, np.float64 if kind == "Double" else np.float32)
+
+
+@pytest.mark.parametrize(
+    ("direction", "near"), [([0, 1.0, 0.6], 0.1), ([0, 1.0, -1.0], 0.02), ([1.0, 0, 0], 0.3)]
+)
+def test_people_near_by_a_projection_are_those_of_enumeration(tmp_path, direction, near):
+    """Every whole age and number of debts, by the metric's own function; sex is free."""
+    from fairkit.individual.encode import Encoder
+    from fairkit.individual.metric import FairMetric
+
+    table, _ = people()
+    table = np.vstack([table, [[0, 20, 0], [1, 29, 7]]]).astype(int)
+    encoder = Encoder.learn({name: table[:, place] for place, name in enumerate(NAMES)})
+    metric = FairMetric.projecting(encoder, np.array(direction), {"kind": "made"})
+    metric.save(tmp_path / "m.json")
+    path = written(forest(trees=5), tmp_path / "m.onnx")
+    found = audit(path, people=1_000, near=near, fair_metric=str(tmp_path / "m.json"))
+    label, score = everything(path)
+    flips, change = label[0] != label[1], np.abs(score[0] - score[1])
+    flippable, best = 0, 0.0
+    for row in table:
+        grid = GRID[: len(GRID) // 2].copy()
+        grid[:, 0] = row[0]
+        z, own = (metric.transform(dict(zip(NAMES, some.T, strict=True))) for some in (grid, row[None, :]))
+        inside = ((z - own) ** 2).sum(axis=1) <= near
+        flippable += bool(flips[inside].any())
+        best = max(best, float(change[inside].max()))
+    assert 0 < flippable < len(table)
+    share = found["all_inputs_flippable"]
+    assert (share.evidence["flippable"], share.evidence["undecided"]) == (flippable, 0)
+    assert found[SCORE].interval == pytest.approx((best, best), abs=1e-5)
+    assert found[FLIP].interval == (1.0, 1.0)
 
 
 def test_a_file_of_catboost_is_what_onnxruntime_says_and_with_a_bias_is_refused(tmp_path):
