@@ -78,6 +78,9 @@ class Capability:
     level
         The parameter that sets the rate which all groups get, such as a common true positive rate; None where there is
         none. A search moves it away from one half where no tolerance is sure enough: rates are known better there.
+    steadier
+        With `level`: settings under which the rates vary less from sample to sample, at a price in accuracy, such as
+        a wider zone in which decisions are drawn. A search tries them where no tolerance is sure enough.
     trainings
         What a fit costs: about how many trainings of the plain learner on the same rows; 0 for a rule on the scores
         of a model.
@@ -91,6 +94,7 @@ class Capability:
     reads_group: bool = False
     randomized: bool = False
     level: str | None = None
+    steadier: tuple[Mapping[str, Any], ...] = ()
     trainings: float = 1.0
 
     def __post_init__(self) -> None:
@@ -98,6 +102,8 @@ class Capability:
             raise ParameterError("a capability names at least one constraint that the method can meet")
         if self.dial is not None and not self.steps:
             raise ParameterError(f"the dial {self.dial!r} has no steps to try")
+        if self.steadier and self.level is None:
+            raise ParameterError("`steadier` settings go with a `level`")
         if not (math.isfinite(self.trainings) and self.trainings >= 0):
             raise ParameterError(f"trainings={self.trainings} is not a number of trainings, 0 or more")
 
@@ -124,5 +130,6 @@ class Capability:
             "reads_group": self.reads_group,
             "randomized": self.randomized,
             "level": self.level,
+            "steadier": [dict(one) for one in self.steadier],
             "trainings": self.trainings,
         }

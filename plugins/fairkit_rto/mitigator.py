@@ -55,6 +55,8 @@ class RandomizedThresholds(PostProcessor):
             dial="tolerance",
             reads_group=True,
             randomized=True,
+            level="rho",
+            steadier=({"gamma": 0.2}, {"gamma": 0.4}, {"gamma": 0.6}),
             trainings=0,
         )
         for name in ("demographic_parity", "equal_opportunity")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fairkit
-from fairkit.data.table import Groups
+from fairkit.data.table import Groups, Table
 from fairkit.datasets.loans import loans_table
 from fairkit.errors import PowerError
 from fairkit.learners import fit_learner
@@ -22,9 +22,11 @@ from fairkit.repairing.candidates import candidates
 from fairkit.repairing.cells import Cells, Planned
 from fairkit.repairing.chance import limits_of, predict
 from fairkit.repairing.evaluate import Bench
+from fairkit.repairing.missing import furthest
 from fairkit.repairing.notes import _price
 from fairkit.repairing.power import equal_decisions, power_of
 from fairkit.repairing.refining import ALIKE, confirm, pick, refine
+from fairkit.repairing.searching import Clock
 from fairkit.results.policy import Rule, judge
 from fairkit.results.searches import Alternative
 from fairkit.scored_rows import ScoredRows
@@ -198,6 +200,80 @@ def test_anyway_goes_on_and_says_that_it_is_not_sure():
     assert result.after.verdict != "pass"
 
 
+def without_sex(rows, seed, share):
+    table = loans_table(rows, seed=seed).to_pandas()
+    table.loc[np.random.default_rng(seed).random(rows) < share, "sex"] = None
+    return fairkit.load_data(table, **ROLES)
+
+
+@pytest.mark.parametrize(
+    "metric", ["demographic_parity_difference", "equalized_odds_difference", "selection_rate_ratio"]
+)
+def test_what_missing_groups_could_do_is_what_the_auditor_says(metric, plain_model):
+    fitted, path = plain_model
+    told = fairkit.audit(path, without_sex(3_000, 5, 0.1)).find(metric, sensitive="sex")
+    whole = Table.from_dataset(loans(3_000, 5))
+    decision = (fitted.predict(whole.columns).score >= 0.5).astype(int)
+    cell = 2 * whole.target.astype(int) + decision
+    lost = np.random.default_rng(5).random(3_000) < 0.1
+    groups = whole.groups["sex"]
+    known = np.zeros((1, len(groups.names), 4))
+    np.add.at(known[0], (groups.codes[~lost], cell[~lost]), 1)
+    limit = limits_of(
+        [Rule(metric, "sex", max=0.5) if "ratio" not in metric else Rule(metric, "sex", min=0.5)],
+        ["sex"],
+        0.95,
+    )[0]
+    far = furthest(limit.target, known, np.bincount(cell[lost], minlength=4).astype(float))
+    assert far[0] == pytest.approx(told.evidence["missing_bounds"]["low" if "ratio" in metric else "high"])
+
+
+@pytest.fixture(scope="module")
+def plain_model(tmp_path_factory):
+    data = loans(2_000, 1, features=["income", "debt_ratio", "amount"])
+    table = Table.from_dataset(data)
+    fitted = fit_learner("logistic", table, Run())
+    path = tmp_path_factory.mktemp("plain") / "plain.onnx"
+    path.write_bytes(export_bytes(fitted, table))
+    return fitted, path
+
+
+def test_groups_that_are_not_known_are_refused_before_training_and_counted_where_not(plain_model):
+    asked = {"methods": ["threshold-optimizer"], "learner": "logistic", "threads": 1}
+    with pytest.raises(
+        PowerError, match=r"have no value of sex, and a verdict must hold whatever their groups are"
+    ):
+        fairkit.repair(loans(2_000, 1), [PARITY], test=without_sex(4_000, 2, 0.1), **asked)
+    planned, codes, _, _ = planned_rows(4_000, 4_000)
+    decision = np.where(codes == 0, 0.5, 0.52)
+    limit = limits_of([PARITY], ["sex"], 0.95)
+    few, many = (
+        predict(
+            dataclasses.replace(planned, missing={"sex": count}), decision, limit, np.random.default_rng(0)
+        )
+        for count in (0, 250)
+    )
+    assert few.chance > 0.9
+    assert many.chance == 0.0
+    assert planned.missing == {}
+
+
+def test_the_limit_that_stands_in_the_way_is_named():
+    rules = [PARITY, Rule(metric="accuracy", minimum=0.99)]
+    result = fairkit.repair(
+        loans(3_000, 1),
+        rules,
+        test=loans(3_000, 2),
+        methods=["threshold-optimizer"],
+        learner="logistic",
+        threads=1,
+    )
+    (note,) = [note for note in result.notes if "No alternative reaches" in note]
+    assert (
+        "Its chance of keeping each limit by itself: accuracy 0.00, demographic_parity_difference:sex" in note
+    )
+
+
 def test_deterministic_leaves_drawn_decisions_out_and_says_what_that_costs():
     result = search(deterministic=True, methods=["threshold-optimizer", "reject-option"])
     assert not result.randomized
@@ -218,6 +294,8 @@ def test_a_budget_that_ends_keeps_the_best_so_far():
     result = search(methods=["threshold-optimizer", "reweigh"], budget=1e-6)
     assert [one.method for one in result.search.alternatives if "budget" in one.reason]
     assert result.search.choice.chance is not None
+    (note,) = [note for note in result.notes if "minutes left no time for" in note]
+    assert "reweigh" in note
 
 
 class Slow(fairkit.Mitigator):
@@ -227,13 +305,17 @@ class Slow(fairkit.Mitigator):
     stage = "in"
     capabilities = (Capability(constraints=("demographic_parity",), trainings=0),)
 
+    began = False
+
     def fit(self, table, run, **_):
         while True:
+            Slow.began = True
             run.progress("training", 0, 1)
 
 
-def test_a_fit_that_the_budget_ends_is_left_out():
-    result = search(methods=["threshold-optimizer", Slow], budget=0.15)
+def test_a_fit_that_the_budget_ends_is_left_out(monkeypatch):
+    monkeypatch.setattr(Clock, "left", lambda self: -1.0 if Slow.began else 60.0)
+    result = search(methods=["threshold-optimizer", Slow])
     (slow,) = [one for one in result.search.alternatives if one.method == "slow"]
     assert (slow.status, slow.reason) == ("left out", "the budget ended during its training")
     assert result.search.choice.method == "threshold-optimizer"
@@ -398,7 +480,8 @@ def test_rates_are_moved_away_from_one_half_where_nothing_is_sure_enough_and_onl
     plain = next(one for one in found if one.given["tolerance"] == 0 and "randomized" not in one.given)
     asked = []
 
-    def measure(one):
+    def measure(one, closely):
+        assert closely
         asked.append(one.given["rate"])
         sure = 0.8 + 1.5 * (one.given["rate"] - 0.7)
         return steadier_alternative(one.given["rate"], sure, 0.8 - one.given["rate"] / 10, one.given)
@@ -412,6 +495,60 @@ def test_rates_are_moved_away_from_one_half_where_nothing_is_sure_enough_and_onl
     sure, asked[:] = [steadier_alternative(0.7, 0.95, 0.79)], []
     refine(sure, [plain], 0.9, measure, lambda: 1.0)
     assert asked == []
+    held = dataclasses.replace(plain, fixed=frozenset({"rate"}))
+    refine([steadier_alternative(0.7, 0.8, 0.79)], [held], 0.9, measure, lambda: 1.0)
+    assert asked == []
+
+
+def test_steadier_settings_are_walked_too_and_no_further_than_they_are_worth():
+    limits = limits_of([Rule("equal_opportunity_difference", "sex", max=0.05)], ["sex"], 0.95)
+    plain = next(one for one in candidates(limits, ["rto"], {}, 0.5)[0] if one.given["tolerance"] == 0)
+    asked = []
+
+    def measure(one, closely):
+        gamma, rho = one.given.get("gamma", 0.01), one.given["rho"]
+        asked.append((gamma, rho))
+        return steadier_alternative(
+            rho, 0.8 + 1.5 * (rho - 0.7) + gamma / 6, 0.8 - (rho - 0.7) / 5 - gamma / 50, one.given
+        )
+
+    result, queue = [steadier_alternative(0.7, 0.8, 0.8)], [plain]
+    refine(result, queue, 0.9, measure, lambda: 1.0)
+    best = queue[pick(result, 0.9)]
+    assert best.given["gamma"] == 0.6
+    assert best.given["rho"] == pytest.approx(0.7, abs=0.02)
+    # without the wide ramp the rate itself would have to move to .77: that is left where it costs more
+    assert max(rho for gamma, rho in asked if gamma == 0.01) <= 0.79
+    assert max(rho for gamma, rho in asked if gamma == 0.2) <= 0.82
+    asked.clear()
+    held = dataclasses.replace(plain, given=plain.given | {"gamma": 0.3}, fixed=frozenset({"gamma"}))
+    refine([steadier_alternative(0.7, 0.8, 0.8, {"gamma": 0.3})], [held], 0.9, measure, lambda: 1.0)
+    assert {gamma for gamma, _ in asked} == {0.3}
+
+
+def test_a_wider_ramp_keeps_the_rates_and_narrows_the_interval_of_their_difference():
+    rng = np.random.default_rng(0)
+    codes = np.arange(8_000) % 2
+    favorable = (rng.random(8_000) < 0.4).astype(float)
+    scores = 1 / (1 + np.exp(-rng.normal(1.6 * favorable - 0.9 + 0.4 * codes, 1.0)))
+    rows = ScoredRows(
+        scores=scores, codes=codes, names=("f", "m"), favorable=favorable, weights=None, cells=()
+    )
+    limit = limits_of([Rule("equal_opportunity_difference", "sex", max=0.05)], ["sex"], 0.95)[0]
+    highs = []
+    for gamma in (0.01, 0.6):
+        settings = {"constraint": "equal_opportunity", "gamma": gamma, "rho": 0.7}
+        solution = find_mitigator("rto").with_values(settings).solve(rows, None, Run())
+        (pieces,) = zip(*solution.pieces[:2], strict=True)
+        start = np.array([piece.threshold for piece in pieces])[codes]
+        chance = np.clip((scores - start) / pieces[0].width, 0, 1)
+        totals = Confusion().collect(
+            Rows(outcome=favorable, decision=chance, score=None, weights=None), codes, 2
+        )
+        estimates = [rate().estimate(totals, rng) for rate in limit.target.rates]
+        assert estimates[0].values == pytest.approx([0.7, 0.7], abs=0.001)
+        highs.append(limit.target.interval(estimates, 0.95)[1])
+    assert highs[1] < 0.9 * highs[0]
 
 
 def test_a_rate_is_kept_by_mixed_and_by_single_thresholds(found):

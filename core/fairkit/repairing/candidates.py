@@ -51,12 +51,13 @@ class PlainLearner(Mitigator):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A method with parameters, what its model is like, and what it costs in trainings."""
+    """A method with parameters, what its model is like, and what it costs in trainings; `fixed` were the user's."""
 
     method: Mitigator
     given: Mapping[str, Any]
     capability: Capability
     family: str = ""
+    fixed: frozenset[str] = frozenset()
 
     @property
     def trainings(self) -> float:
@@ -165,7 +166,9 @@ def _of(
                 if strict:
                     raise
                 continue
-            one = Candidate(method=method, given=values, capability=capability, family=family)
+            one = Candidate(
+                method=method, given=values, capability=capability, family=family, fixed=frozenset(fixed)
+            )
             if all(str(one.given) != str(other.given) for other in found if other.family == family):
                 found.append(one)
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -46,6 +46,8 @@ class Planned:
         The outcomes of the calibration rows, 0 or 1, shape [n].
     weights
         Shape [n]; None where all rows count the same.
+    missing
+        By split, test rows without a group: see `fairkit.repairing.missing`. They are not in `sizes`.
     """
 
     atoms: Codes
@@ -54,6 +56,7 @@ class Planned:
     sizes: Codes
     outcome: Array
     weights: Array | None = None
+    missing: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -97,9 +100,11 @@ class Planned:
 
     def scaled(self, factor: float) -> Planned:
         """Return the same plan with so many times the test rows."""
-        from dataclasses import replace
-
-        return replace(self, sizes=np.round(self.sizes * factor).astype(np.int64))
+        return replace(
+            self,
+            sizes=np.round(self.sizes * factor).astype(np.int64),
+            missing={name: round(count * factor) for name, count in self.missing.items()},
+        )
 
 
 @dataclass(frozen=True, slots=True)

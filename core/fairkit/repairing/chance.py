@@ -12,6 +12,7 @@ from fairkit.planning.draws import Limit, some_of
 from fairkit.planning.run import installed, limit_of
 from fairkit.planning.targets import Target, target_of
 from fairkit.repairing.cells import Cells
+from fairkit.repairing.missing import furthest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from fairkit.repairing.cells import Planned
     from fairkit.results.policy import Rule
+    from fairkit.totals.sums import CellSums
 
     Array = NDArray[np.float64]
 
@@ -219,12 +221,29 @@ def _kept(
         if estimate.sizes is not None:
             usable &= np.round(estimate.sizes, 6) >= LEAST
         enough &= usable.reshape(-1, groups).all(axis=1)
+    far = _furthest(cells, totals, planned, one, len(counts))
     kept = np.zeros(len(counts), dtype=bool)
     for draw in np.flatnonzero(enough):
         part = slice(draw * groups, (draw + 1) * groups)
         low, high = one.target.interval([some_of(estimate, part) for estimate in estimates], one.confidence)
+        if far is not None:
+            value = one.target.value(np.stack([estimate.values[part] for estimate in estimates]))
+            low, high = min(low, far[draw] - (value - low)), max(high, far[draw] + (high - value))
         kept[draw] = one.limit.verdict(low, high) == "pass"
     return kept
+
+
+def _furthest(cells: Cells, totals: CellSums, planned: Planned, one: Limited, draws: int) -> Array | None:
+    """Return how far the number can be from its limit whatever the groups of missing values are, shape [draws].
+
+    Their rows are like everybody's. None where there are few of them, or no bound is known.
+    """
+    missing = planned.missing.get(one.split or "", 0)
+    if not missing:
+        return None
+    everybody = cells.totals(cells.count[None, :], planned, None).first[0]
+    without = missing * everybody / everybody.sum()
+    return furthest(one.target, totals.first.reshape(draws, -1, 4), without)
 
 
 def _level(cells: Cells, planned: Planned, one: Limited) -> float:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from fairkit.repairing.missing import missing_of, told_missing
+
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit.results.searches import Alternative, Search
 
-_FEW_MISSING = 0.02
+BUDGET = "the budget"
+"""Reasons of alternatives that the budget cut have these words."""
 _LESS_SURE, _MUCH = 0.15, 0.005
 
 
-def notes_of(told: Search, test: Dataset, *, given: bool) -> tuple[str, ...]:
+def notes_of(told: Search, test: Dataset, *, given: bool, binary: bool) -> tuple[str, ...]:
     """Return sentences about the pick, its chance and the look.
 
     Parameters
@@ -24,13 +27,16 @@ def notes_of(told: Search, test: Dataset, *, given: bool) -> tuple[str, ...]:
         The rows that were looked at.
     given
         Whether the base was given.
+    binary
+        Whether outcomes are two: chances count then what missing groups could do.
     """
-    notes = _of_missing(test, told)
+    notes = _of_missing(test, told, binary=binary)
     if not told.reached:
         notes.append(
             f"No alternative reaches the chance {told.sure:g}: the surest one was picked, and it passes with a "
-            f"predicted chance of {told.choice.chance:.2f} only."
+            f"predicted chance of {told.choice.chance:.2f} only.{_in_the_way(told)}"
         )
+    notes += _of_budget(told)
     notes += _price(told)
     if told.deterministic:
         notes += _cost_of_determinism(told)
@@ -45,6 +51,17 @@ def notes_of(told: Search, test: Dataset, *, given: bool) -> tuple[str, ...]:
             "another chance to pass wrongly; fresh test rows mend that."
         )
     return tuple(notes)
+
+
+def _in_the_way(told: Search) -> str:
+    """Say which of several limits the pick is least likely to keep."""
+    chances = told.choice.chances
+    if len(chances) < 2:
+        return ""
+    each = ", ".join(
+        f"{name} {chance:.2f}" for name, chance in sorted(chances.items(), key=lambda pair: pair[1])
+    )
+    return f" Its chance of keeping each limit by itself: {each}."
 
 
 def _price(told: Search) -> list[str]:
@@ -67,15 +84,28 @@ def _price(told: Search) -> list[str]:
     ]
 
 
-def _of_missing(test: Dataset, told: Search) -> list[str]:
-    """Say where rows without a group may turn a verdict that the search predicted."""
-    profile = test.profile
-    columns = dict.fromkeys(rule.sensitive or "" for rule in told.rules)
+def _of_missing(test: Dataset, told: Search, *, binary: bool) -> list[str]:
+    """Say where rows without a group may turn the verdict."""
+    columns = list(dict.fromkeys(rule.sensitive or "" for rule in told.rules))
+    missing = missing_of(test.profile, columns)
+    if not missing:
+        return []
+    known = "counts that in" if binary else "does not know that"
     return [
-        f"{profile.missing[name]:,} of {profile.rows:,} test rows have no value of {name}: the verdict must hold "
-        "whatever their groups are, and the predicted chance does not know that."
-        for name in columns
-        if profile.missing.get(name, 0) > _FEW_MISSING * profile.rows
+        f"{told_missing(missing, test.profile.rows)}: the verdict must hold whatever their groups are, and the "
+        f"predicted chance {known}."
+    ]
+
+
+def _of_budget(told: Search) -> list[str]:
+    """Say what the budget left no time for: it is time on the clock, which a busy machine has less of."""
+    cut = [one.method for one in told.alternatives if BUDGET in one.reason]
+    if not cut and told.seconds < 60 * told.budget:
+        return []
+    left = f"{len(cut)} of {len(told.alternatives)} alternatives ({', '.join(dict.fromkeys(cut))})"
+    return [
+        f"The budget of {told.budget:g} minutes left no time for {left if cut else 'settings in between'}: a larger "
+        "`budget`, or a machine with less to do, would try them."
     ]
 
 

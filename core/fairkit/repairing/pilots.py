@@ -11,6 +11,7 @@ from fairkit.errors import DataError, PowerError
 from fairkit.progress import no_progress
 from fairkit.repairing.chance import ByRates
 from fairkit.repairing.folds import folds_of, learner_scores
+from fairkit.repairing.missing import told_missing
 from fairkit.repairing.power import power_by_audits, power_of
 from fairkit.repairing.preparing import base_scores, learner_of
 
@@ -66,6 +67,9 @@ def check_power(prepared: Prepared, base: OnnxModel | None, run: Run, *, anyway:
         if power.needed is None
         else f"about {power.needed:,} test {what} would give it 90 %"
     )
+    unknown = told_missing(forecast.planned.missing, prepared.test.profile.rows)
+    if unknown:
+        more = f"{unknown}, and a verdict must hold whatever their groups are: fill these values in"
     raise PowerError(
         f"{power.rows:,} test {what} cannot decide this policy: a model without any disparity would pass with a "
         f"chance of {power.chance:.2f} only; {more}. Give more rows in `test`, a larger `holdout`, a wider limit, "

@@ -26,6 +26,7 @@ from fairkit.repairing.chance import ByRates, Limited
 from fairkit.repairing.evaluate import Bench, restricted, without_sensitive
 from fairkit.repairing.folds import FOLDS, folds_of, learner_scores, said
 from fairkit.repairing.leaks import check_leak
+from fairkit.repairing.missing import missing_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,6 +111,7 @@ def prepare(
     rated = [one for one in limits if isinstance(one, Limited)]
     forecast: ByRates | ByAudits
     if table.task == "binary":
+        planned = dataclasses.replace(planned, missing=missing_of(test_data.profile, splits))
         forecast = ByRates(planned=planned, limits=rated)
     else:
         queries = 0 if held.queries is None else int(held.queries.max()) + 1

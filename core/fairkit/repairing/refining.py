@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from statistics import NormalDist
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from fairkit.repairing.candidates import Candidate
     from fairkit.results.searches import Alternative
@@ -24,6 +24,8 @@ _ALIKE = 0.05
 _BEHIND = 0.15
 """A rule that is so much less sure is moved all the same, where it is more accurate."""
 _MOVE = 0.03
+_SPARE = 0.01
+"""A chance is predicted to about so much: what is nearer to `sure` is often below it when it is predicted anew."""
 _EDGE = 0.03
 _NORMAL = NormalDist()
 
@@ -32,10 +34,10 @@ def refine(
     result: list[Alternative],
     queue: list[Candidate],
     sure: float,
-    measure: Callable[[Candidate], Alternative],
+    measure: Callable[[Candidate, bool], Alternative],
     left: Callable[[], float],
 ) -> None:
-    """Measure more of what costs no training, and append it: see `_closer` and `_steadier`.
+    """Measure more of what costs no training, and append it: see `_walk` and `_closer`.
 
     Parameters
     ----------
@@ -44,68 +46,128 @@ def refine(
     sure
         The chance that is asked for.
     measure
-        Measures a candidate.
+        Measures a candidate; with true from more draws.
     left
         Tells the seconds that are left.
     """
     if not any(may_be_picked(one) for one in result):
         return
-    for _ in range(_MOVED):
-        other = _steadier(result, queue, sure)
-        if other is None or left() < 0:
-            break
-        queue.append(other)
-        result.append(measure(other))
+
+    def measured(one: Candidate, *, closely: bool = False) -> Alternative:
+        queue.append(one)
+        result.append(measure(one, closely))
+        return result[-1]
+
+    best, aim = 0.0, min(sure + _SPARE, 0.5 * (1 + sure))
+    for start, chance, rate in _starts(result, queue, sure):
+        walked = _walk(start, chance, rate, (aim, best), lambda one: measured(one, closely=True), left)
+        best = max(best, walked)
     for _ in range(_REFINED):
         closer = _closer(result, queue, sure)
         if closer is None or left() < 0:
             break
-        queue.append(closer)
-        result.append(measure(closer))
+        measured(closer)
 
 
-def _steadier(result: Sequence[Alternative], queue: Sequence[Candidate], sure: float) -> Candidate | None:
-    """Return a rule with its groups' rates moved away from one half, where nothing else is sure enough.
+def _starts(
+    result: Sequence[Alternative], queue: Sequence[Candidate], sure: float
+) -> list[tuple[Candidate, float | None, float]]:
+    """Return rules whose groups' rates are worth moving, with their chance and rate, where none is sure enough.
 
-    The variance of a rate p is p (1 - p) over its rows: two groups of which .8 are accepted are known to be equal with
-    fewer rows than two of which .6 are, and near the best rate accuracy changes little. Where a step is sure enough,
-    the step before is halved.
+    The last is the most accurate one among the surest; before it come those with a method's steadier settings, whose
+    chance is not known yet.
     """
     usable = [
         place
         for place, one in enumerate(result)
-        if may_be_picked(one) and one.rate is not None and queue[place].capability.level is not None
+        if may_be_picked(one) and one.rate is not None
+        and queue[place].capability.level not in (None, *queue[place].fixed)
         and one.parameters.get(queue[place].capability.dial or "") == 0
         and queue[place].trainings == 0
     ]  # fmt: skip
-    moved = [place for place in usable if queue[place].capability.level in result[place].parameters]
-    if any((one.chance or 0.0) >= sure for place, one in enumerate(result) if place not in moved):
-        return None
-    plain = [place for place in usable if place not in moved]
-    if not plain:
-        return None
-    most = max(result[place].chance or 0.0 for place in plain)
-    near = [place for place in plain if (result[place].chance or 0.0) >= most - _BEHIND]
-    start = max(near, key=lambda place: result[place].accuracy or 0.0)
-    rate = _next_rate(result, start, moved, sure)
-    if rate is None:
-        return None
-    one, level = queue[start], queue[start].capability.level or ""
-    given = {**one.given, level: round(rate, 4)}
-    return dataclasses.replace(one, given=given, method=type(one.method).with_values(given))
+    if not usable or any(may_be_picked(one) and (one.chance or 0.0) >= sure for one in result):
+        return []
+    most = max(result[place].chance or 0.0 for place in usable)
+    near = [place for place in usable if (result[place].chance or 0.0) >= most - _BEHIND]
+    best = max(near, key=lambda place: result[place].accuracy or 0.0)
+    rate = result[best].rate or 0.0
+    found: list[tuple[Candidate, float | None, float]] = []
+    for family in dict.fromkeys(queue[place].family for place in usable):
+        one = next(queue[place] for place in usable if queue[place].family == family)
+        found += [
+            (_changed(one, settings), None, rate)
+            for settings in one.capability.steadier
+            if not settings.keys() & one.fixed
+        ]
+    return [*found, (queue[best], result[best].chance or 0.0, rate)]
 
 
-def _next_rate(result: Sequence[Alternative], start: int, moved: Sequence[int], sure: float) -> float | None:
-    """Return one step further from one half, or between the last unsure step and the first sure one."""
-    rate = result[start].rate or 0.0
-    away = 1.0 if rate >= 0.5 else -1.0
-    steps = {abs((result[place].rate or 0.0) - rate): result[place].chance or 0.0 for place in moved}
+def _walk(
+    start: Candidate,
+    chance: float | None,
+    rate: float,
+    wanted: tuple[float, float],
+    measured: Callable[[Candidate], Alternative],
+    left: Callable[[], float],
+) -> float:
+    """Move the groups' common rate away from one half until the rule is sure enough, then halve the last step.
+
+    The variance of a rate p is at most p (1 - p) over its rows: two groups of which .8 are accepted are known to be
+    equal with fewer rows than two of which .6 are, and near the best rate accuracy changes little. Decisions that are
+    drawn by chance for more people vary less still: an audit measures their probability.
+
+    Parameters
+    ----------
+    start
+        The rule.
+    chance
+        Its chance of passing; None where it was not measured.
+    rate
+        Where to begin.
+    wanted
+        The chance to reach, and an accuracy below which it is not worth while.
+    measured
+        Measures a candidate, and keeps it.
+    left
+        Tells the seconds that are left.
+
+    Returns
+    -------
+    float
+        The highest accuracy of what was sure enough; 0 where nothing was.
+    """
+    level, (aim, least) = start.capability.level or "", wanted
+    away, best = 1.0 if rate >= 0.5 else -1.0, 0.0
+    steps: dict[float, float] = {} if chance is None else {0.0: chance}
+    for _ in range(_MOVED):
+        step = _next_step(steps, aim)
+        if step is None or not _EDGE <= rate + away * step <= 1 - _EDGE or left() < 0:
+            break
+        found = measured(_changed(start, {level: round(rate + away * step, 4)}))
+        if not may_be_picked(found):
+            break
+        steps[step] = found.chance or 0.0
+        if steps[step] >= aim:
+            best = max(best, found.accuracy or 0.0)
+        elif (found.accuracy or 0.0) < max(best, least):
+            break
+    return best
+
+
+def _next_step(steps: Mapping[float, float], sure: float) -> float | None:
+    """Return one step further, or between the last unsure step and the first sure one; None where it is found."""
+    if not steps:
+        return 0.0
     enough = min((step for step, chance in steps.items() if chance >= sure), default=None)
     if enough is None:
-        rate += away * (max(steps, default=0.0) + _MOVE)
-        return rate if _EDGE <= rate <= 1 - _EDGE else None
-    below = max((step for step in steps if step < enough), default=0.0)
-    return None if enough - below < _MOVE * 0.4 else rate + away * 0.5 * (enough + below)
+        return max(steps) + _MOVE
+    below = max((step for step in steps if step < enough), default=enough)
+    return None if enough - below < _MOVE * 0.4 else 0.5 * (below + enough)
+
+
+def _changed(one: Candidate, settings: Mapping[str, Any]) -> Candidate:
+    given = {**one.given, **settings}
+    return dataclasses.replace(one, given=given, method=type(one.method).with_values(given))
 
 
 def confirm(result: list[Alternative], sure: float, again: Callable[[int], float]) -> int:
@@ -154,8 +216,7 @@ def _closer(result: Sequence[Alternative], queue: Sequence[Candidate], sure: flo
         or at - one.given[dial] < 1e-3
     ):
         return None
-    given = {**one.given, dial: value}
-    return dataclasses.replace(one, given=given, method=type(one.method).with_values(given))
+    return _changed(one, {dial: value})
 
 
 def pick(alternatives: Sequence[Alternative], sure: float) -> int:

@@ -36,7 +36,7 @@ from fairkit.repairing.preparing import (
     prepare,
 )
 from fairkit.repairing.refining import confirm
-from fairkit.repairing.searching import Asked, Clock, search
+from fairkit.repairing.searching import CLOSELY, Asked, Clock, search
 from fairkit.results.searches import Search
 from fairkit.support.files import check_writable
 
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 
 SURE, BUDGET = 0.95, 5.0
 """The chance of passing that is asked for; minutes."""
-_MORE_DRAWS, _MORE_AUDITS = 2_400, 300
-"""Audits by which the pick's chance is predicted anew."""
+_MORE_AUDITS = 300
+"""Audits by which the pick's chance is predicted anew where rows are drawn again."""
 
 
 def repair(
@@ -177,7 +177,7 @@ def repair(
 
         def again(place: int) -> float:
             said = bench.measure(queue[place].method)
-            more = _MORE_AUDITS if isinstance(forecast, ByAudits) else _MORE_DRAWS
+            more = _MORE_AUDITS if isinstance(forecast, ByAudits) else CLOSELY
             return forecast.predict(said, np.random.default_rng([seed, 9]), more).chance
 
         place = confirm(alternatives, sure, again)
@@ -281,7 +281,7 @@ def _finished(
         table=bench.table,
         test=test,
         compared=test,
-        notes=notes_of(told, test, given=given),
+        notes=notes_of(told, test, given=given, binary=bench.table.task == "binary"),
     )
     result = measured(engine, learned, method, told.rules, confidence, run)
     return dataclasses.replace(result, search=told)

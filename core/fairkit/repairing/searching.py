@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
+CLOSELY = 2_400
+"""Audits that are drawn where the chance decides how far to go: one of .95 has a standard error of .004."""
 _HOPELESS = 0.05
 _Z = NormalDist().inv_cdf(0.975)
 
@@ -108,7 +110,11 @@ def search(
         elif measured.chance is not None and measured.status == "tried":
             best.setdefault(one.family, []).append(measured.chance)
         result.append(measured)
-    refine(result, queue, asked.sure, lambda one: _measured(bench, forecast, right, one), clock.left)
+
+    def measure(one: Candidate, closely: bool) -> Alternative:
+        return _measured(bench, forecast, right, one, draws=CLOSELY if closely else None)
+
+    refine(result, queue, asked.sure, measure, clock.left)
     progress("searching", len(queue), len(queue))
     return result, queue
 
@@ -205,6 +211,7 @@ def _measured(
     right: RightBy,
     one: Candidate,
     family: Sequence[Mitigator] = (),
+    draws: int | None = None,
 ) -> Alternative:
     begun = time.monotonic()
     try:
@@ -213,7 +220,7 @@ def _measured(
         return _blank(one, str(error), time.monotonic() - begun)
     except OutOfTimeError:
         return _blank(one, "the budget ended during its training", time.monotonic() - begun)
-    told = forecast.predict(chance, np.random.default_rng([bench.run.seed, 5]))
+    told = forecast.predict(chance, np.random.default_rng([bench.run.seed, 5]), draws)
     binary = bench.table.task == "binary"
     drawn = binary and bool(((chance > 0) & (chance < 1)).any())
     decisions = chance.argmax(axis=1) if chance.ndim == 2 else chance
@@ -227,6 +234,7 @@ def _measured(
         accuracy=told.accuracy,
         values=told.values,
         chance=0.0 if alike else told.chance,
+        chances={} if alike else told.chances,
         rate=told.rate,
         change=None if alike else right.change(chance),
         seconds=time.monotonic() - begun,

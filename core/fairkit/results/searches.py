@@ -51,6 +51,8 @@ class Alternative:
         The numbers under the policy's limits there, by ``metric:column``.
     chance
         The predicted chance that the audit of the test rows passes, in [0, 1].
+    chances
+        The same of each limit by itself, by ``metric:column``; empty where it is not known.
     rate
         The rate of everybody there that the first limit between groups is on, such as the true positive rate.
     change
@@ -68,6 +70,7 @@ class Alternative:
     accuracy: float | None = None
     values: Mapping[str, float] = field(default_factory=dict)
     chance: float | None = None
+    chances: Mapping[str, float] = field(default_factory=dict)
     rate: float | None = None
     change: tuple[float, float, float] | None = None
     seconds: float = 0.0
@@ -100,6 +103,7 @@ class Alternative:
             "accuracy": self.accuracy,
             "values": dict(self.values),
             "chance": self.chance,
+            "chances": dict(self.chances),
             "rate": self.rate,
             "change": None if self.change is None else list(self.change),
             "seconds": round(self.seconds, 3),
