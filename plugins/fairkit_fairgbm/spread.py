@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import EngineError, MissingExtraError
-from fairkit.onnx.write.encode import MAX_ONE_HOT, MISSING_TEXT, Encoder, fit_encoder
+from fairkit.onnx.write.cells import MISSING_TEXT
+from fairkit.onnx.write.encode import MAX_ONE_HOT, Encoder, fit_encoder
 from fairkit.onnx.write.export import TabularModel
 from fairkit_fairgbm.constraints import make_cells
 from fairkit_fairgbm.xgb import Hooks, start_of, trained

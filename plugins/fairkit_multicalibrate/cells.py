@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from fairkit.data.arrow import as_arrow
-from fairkit.onnx.write.encode import as_float32
+from fairkit.onnx.write.cells import as_float32
 from fairkit.onnx.write.rules import GroupColumn
 from fairkit.subgroups.cells import ColumnCells, make_cells
 from fairkit.subgroups.family import Family

@@ -73,7 +73,7 @@ def test_types_become_plain_ones(database):
 @pytest.mark.parametrize(
     ("query", "said"),
     [
-        ("SELECT [1] AS l", "column 'l' has the type list"),
+        ("SELECT ['a'] AS l", "column 'l' has the type list"),
         ("SELECT 1 AS a, 2 AS a", "two columns have the name 'a'"),
         ("SELECT 'x'::BLOB AS b", "column 'b' has the type binary"),
         ("SELECT INTERVAL 1 DAY AS i", "column 'i' has the type"),
@@ -122,6 +122,31 @@ def test_a_file_with_a_colon_in_its_name_is_a_path(tmp_path, monkeypatch):
     assert fairkit.load_data("duckdb:x.csv").columns == ["a", "b"]
     with pytest.raises(fairkit.DataError, match="there is no data file"):
         fairkit.load_data("loans:2024.csv")
+
+
+def test_lists_in_a_database_are_columns_of_numbers(tmp_path):
+    duckdb = pytest.importorskip("duckdb", reason="needs the extra fairkit[duckdb]")
+    with duckdb.connect(str(tmp_path / "e.db")) as connection:
+        connection.execute(
+            "CREATE TABLE t AS SELECT i, [i, i + 0.5]::FLOAT[2] AS emb, [i * 1.5] AS d, CAST(i % 2 AS INTEGER) AS y "
+            "FROM range(10) r(i)"
+        )
+    address = f"duckdb:{tmp_path / 'e.db'}?query="
+    data = fairkit.load_data(f"{address}SELECT * FROM t ORDER BY i", label="y")
+    data.learn()
+    batch = data.read(["emb[1]", "d[0]"])
+    assert batch.column("emb[1]").tolist() == [i + 0.5 for i in range(10)]
+    assert batch.column("d[0]").tolist() == [i * 1.5 for i in range(10)]
+    for lists, said in (
+        ("CASE WHEN i = 3 THEN NULL ELSE emb END", "no list in row 3"),
+        (
+            "CASE WHEN i = 3 THEN [1.0, NULL] ELSE [1.0, 2.0] END",
+            "an empty cell at place 1 of the list in row 3",
+        ),
+        ("['a']", "which fairkit does not read"),
+    ):
+        with pytest.raises(fairkit.DataError, match=said):
+            fairkit.load_data(f"{address}SELECT i, {lists} AS emb FROM t ORDER BY i").learn()
 
 
 @pytest.mark.parametrize("kind", ["duckdb", "postgresql"])
@@ -190,7 +215,7 @@ def test_numeric_and_other_types_of_postgresql(postgres):
     [
         ("SELECT '1e400'::numeric AS big", "column 'big' holds numbers too large"),
         ("SELECT gen_random_uuid() AS u", "column 'u' has the type"),
-        ("SELECT ARRAY[1] AS a", "column 'a' has the type list"),
+        ("SELECT ARRAY['a'] AS a", "column 'a' has the type list"),
         ("SELECT INTERVAL '1 day' AS i", "column 'i' has the type"),
         ("SELECT point(1, 2) AS p", "column 'p' has the type point"),
         ("SELECT 1 AS a, 2 AS a", "two columns have the name 'a'"),

@@ -67,7 +67,7 @@ def with_lists(parts: Sequence[Part], table: str) -> tuple[Part, ...]:
     DataError
         The first list is missing or empty, or a column has the name that a place of a list gets.
     """
-    names = [field.name for field in parts[0].schema() if _is_list(field.type)]
+    names = [field.name for field in parts[0].schema() if is_list(field.type)]
     lengths: dict[str, int] = {}
     for part in parts:
         absent = [name for name in names if name not in lengths]
@@ -110,7 +110,7 @@ class ListPart:
             if field.name not in self.lengths:
                 fields.append(field)
                 continue
-            kind = field.type.value_type if _is_list(field.type) else field.type  # as it is: text in one part
+            kind = field.type.value_type if is_list(field.type) else field.type  # as it is: text in one part
             fields += [pa.field(f"{field.name}[{place}]", kind) for place in range(self.lengths[field.name])]
         return pa.schema(fields)
 
@@ -184,7 +184,7 @@ def _check(lists: Any, length: int, where: str, start: int) -> None:
         )
 
 
-def _is_list(kind: pa.DataType) -> bool:
+def is_list(kind: pa.DataType) -> bool:
     """Tell whether cells are lists of numbers."""
     import pyarrow as pa
 
@@ -215,7 +215,7 @@ def _lengths(part: Part, names: Sequence[str]) -> dict[str, int]:
         if pa.types.is_fixed_size_list(kind):
             length = kind.list_size
         else:
-            first = _first(part, name) if _is_list(kind) else None
+            first = _first(part, name) if is_list(kind) else None
             if first is None or not first.num_rows:
                 continue
             length = pc.list_value_length(first.column(0))[0].as_py()

@@ -64,9 +64,9 @@ def open_with(found: type[DataSource], text: str) -> Source:
 
 
 def _of_records(records: Records) -> Source:
-    part = take_snapshot(records)
-    types = {field.name: field.type for field in part.schema()}
-    return Source(records.name, types, (part,), origin=records.origin, notes=records.notes)
+    parts = with_lists([take_snapshot(records)], records.name)
+    types = {field.name: field.type for field in parts[0].schema()}
+    return Source(records.name, types, parts, origin=records.origin, notes=records.notes)
 
 
 def _of_files(files: Files) -> Source:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fairkit.data.lists import is_list
 from fairkit.data.parts import ParquetPart
 from fairkit.errors import DataError
 from fairkit.sources.secrets import said
@@ -116,15 +117,28 @@ def take_snapshot(records: Records) -> SnapshotPart:
 def _write(records: Records, sink: Any) -> None:
     import pyarrow.parquet as pq
 
-    from fairkit.data.plain import plain
-
     schema = _readable(records.schema, records.name)
     texts = [field.name for field in schema if field.type == "string"]
     with pq.ParquetWriter(
         sink, schema, compression="lz4", use_dictionary=texts, write_statistics=False
     ) as writer:
         for group in _groups(_received(records), schema):
-            writer.write_batch(plain(group, records.name), row_group_size=group.num_rows)
+            writer.write_batch(_stored(group, schema, records.name), row_group_size=group.num_rows)
+
+
+def _stored(group: pa.RecordBatch, schema: pa.Schema, name: str) -> pa.RecordBatch:
+    """Return plain columns, and columns of lists of numbers."""
+    import pyarrow as pa
+
+    from fairkit.data.plain import plain
+
+    cells = [field.name for field in schema if not is_list(field.type)]
+    read = plain(group.select(cells), name)
+    columns = [
+        read.column(field.name) if field.name in cells else group.column(field.name).cast(field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _received(records: Records) -> Iterator[pa.RecordBatch]:
@@ -179,6 +193,9 @@ def _readable(schema: pa.Schema, name: str) -> pa.Schema:
         raise DataError(f"{name}: two columns have the name {twice!r}; give one another name: {twice} AS ...")
     fields = []
     for field in schema:
+        if is_list(field.type) or _is_decimal_list(field.type):
+            fields.append(pa.field(field.name, field.type if is_list(field.type) else pa.list_(pa.float64())))
+            continue
         kind = _behind(field.type)
         read_as_is = kind in (pa.string(), pa.bool_())
         target = pa.float64() if _is_numeric(field.type) else kind if read_as_is else plain_type(kind)
@@ -189,6 +206,14 @@ def _readable(schema: pa.Schema, name: str) -> pa.Schema:
             )
         fields.append(pa.field(field.name, target))
     return pa.schema(fields)
+
+
+def _is_decimal_list(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(
+        (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and pa.types.is_decimal(kind.value_type)
+    )
 
 
 def _behind(kind: pa.DataType) -> pa.DataType:

@@ -8,7 +8,8 @@ import numpy as np
 
 from fairkit.data.roles import MISSING_GROUP
 from fairkit.errors import ParameterError
-from fairkit.onnx.write.encode import MISSING_TEXT, Encoder, NumberColumn, TextColumn
+from fairkit.onnx.write.cells import MISSING_TEXT
+from fairkit.onnx.write.encode import Encoder, NumberColumn, TextColumn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from fairkit.errors import DataError, ModelError
 from fairkit.onnx.session import open_session
-from fairkit.onnx.write.encode import MAX_ONE_HOT, fit_encoder, text_codes
+from fairkit.onnx.write.cells import text_codes
+from fairkit.onnx.write.encode import MAX_ONE_HOT, fit_encoder
 from fairkit.onnx.write.graph import GraphBuilder
 from fairkit.onnx.write.runtime import run_columns
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 from fairkit.errors import DataError
+from fairkit.onnx.write.cells import MISSING_TEXT, UNSEEN, absent, as_float32, text_codes
+from fairkit.onnx.write.lists import add_list, runs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,12 +18,8 @@ if TYPE_CHECKING:
 
     from fairkit.onnx.write.graph import GraphBuilder
 
-MISSING_TEXT = ""
-"""How a missing text cell is fed to a graph, whose strings cannot be absent."""
 MAX_ONE_HOT = 255
 """Of a text column with more values, the most frequent so many get a column of their own."""
-UNSEEN = -1.0
-"""The code of a text value that training did not see (and of a missing one, if it saw none)."""
 
 TextMode = Literal["ordinal", "onehot"]
 
@@ -175,8 +173,20 @@ class Encoder:
         return matrix
 
     def add_to(self, graph: GraphBuilder) -> str:
-        """Put the encoder into a graph; gives the matrix's name, shape [rows, len(names)]."""
-        parts = [part for column in self.columns for part in column.add_to(graph)]
+        """Put the encoder into a graph; gives the matrix's name, shape [rows, len(names)].
+
+        A list column is one input, `emb` of shape [rows, k] for the columns `emb[0]`, `emb[1]`, ...
+        """
+        parts: list[str] = []
+        for name, places in runs([column.name for column in self.columns]):
+            run = [self.columns[place] for place in places]
+            numbers = [one for one in run if isinstance(one, NumberColumn) and not one.indicator]
+            filled = {not np.isnan(one.fill) for one in numbers}
+            if name and len(numbers) == len(run) and len(filled) == 1:
+                told = np.array([[one.fill, one.shift, one.scale] for one in numbers], np.float32)
+                parts.append(add_list(graph, name, *told.T))
+            else:
+                parts += [part for column in run for part in column.add_to(graph)]
         return parts[0] if len(parts) == 1 else graph.node("Concat", parts, axis=1)
 
 
@@ -229,38 +239,6 @@ def fit_encoder(
     return Encoder(tuple(fitted))
 
 
-def text_codes(values: NDArray[Any], categories: Sequence[str]) -> NDArray[np.int64]:
-    """Return each value's place among the categories, shape [n]; -1 where it is none of them."""
-    places = {category: code for code, category in enumerate(categories)}
-    seen: dict[Any, int] = {}
-    codes = np.empty(len(values), dtype=np.int64)
-    for row, value in enumerate(values.tolist()):
-        code = seen.get(value)
-        if code is None:
-            code = places.get(MISSING_TEXT if _missing(value) else str(value), int(UNSEEN))
-            seen[value] = code
-        codes[row] = code
-    return codes
-
-
-def as_float32(values: NDArray[Any], name: str) -> NDArray[np.float32]:
-    """Cast a numeric or boolean column as a graph's float input would.
-
-    Raises
-    ------
-    DataError
-        It holds text.
-    """
-    try:
-        if values.dtype.kind == "O":
-            values = np.array([np.nan if value is None else value for value in values.tolist()], dtype=float)
-        return values.astype(np.float32)
-    except (TypeError, ValueError) as error:
-        raise DataError(
-            f"column {name!r} holds text where the model was trained on numbers ({error})"
-        ) from error
-
-
 def _fit_number(
     name: str, values: NDArray[Any], standardise: bool, fill: bool, weights: NDArray[np.float64] | None
 ) -> NumberColumn:
@@ -291,15 +269,11 @@ def _fit_number(
 def _categories(values: NDArray[Any], mode: TextMode) -> tuple[str, ...]:
     counts: dict[str, int] = {}
     for value in values.tolist():
-        text = MISSING_TEXT if _missing(value) else str(value)
+        text = MISSING_TEXT if absent(value) else str(value)
         counts[text] = counts.get(text, 0) + 1
     if mode == "onehot" and len(counts) > MAX_ONE_HOT:
         counts = dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:MAX_ONE_HOT])
     return tuple(sorted(counts))
-
-
-def _missing(value: Any) -> bool:
-    return value is None or value != value  # noqa: PLR0124 - only NaN (and pandas' NA) differs from itself
 
 
 def _is_bool(values: NDArray[Any]) -> bool:

@@ -107,8 +107,8 @@ class GraphBuilder(GraphWriter):
         self._inputs: dict[str, onnx.ValueInfoProto] = {}
         self._outputs: list[onnx.ValueInfoProto] = []
 
-    def input(self, name: str, kind: ElementType) -> str:
-        """Declare an input of shape [rows, 1]; once is enough however often it is asked for.
+    def input(self, name: str, kind: ElementType, width: int = 1) -> str:
+        """Declare an input of shape [rows, width]; once is enough however often it is asked for.
 
         Raises
         ------
@@ -120,7 +120,7 @@ class GraphBuilder(GraphWriter):
                 f"a column cannot be called {name!r}: the exported model gives an output that name"
             )
         if name not in self._inputs:
-            self._inputs[name] = value_info(name, _TYPES[kind])
+            self._inputs[name] = value_info(name, _TYPES[kind], width)
         return name
 
     def output(self, name: str, value: str, kind: ElementType = "float", width: int | None = 1) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.onnx.write.encode import MISSING_TEXT
+from fairkit.onnx.write.cells import MISSING_TEXT
 from fairkit.onnx.write.rules import GroupKeys, learn_keys
 
 if TYPE_CHECKING:

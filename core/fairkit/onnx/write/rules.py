@@ -10,7 +10,7 @@ import numpy as np
 
 from fairkit.data.roles import MISSING_GROUP, value_text
 from fairkit.errors import DataError, ModelError
-from fairkit.onnx.write.encode import MISSING_TEXT, as_float32, text_codes
+from fairkit.onnx.write.cells import MISSING_TEXT, as_float32, text_codes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
