@@ -10,7 +10,7 @@ import pytest
 import fairkit
 from fairkit.data.table import Groups, Table
 from fairkit.datasets.loans import loans_table
-from fairkit.errors import PowerError
+from fairkit.errors import DataError, PowerError
 from fairkit.learners import fit_learner
 from fairkit.mitigation.choose import find_mitigator
 from fairkit.mitigators import Capability, Run
@@ -22,6 +22,7 @@ from fairkit.repairing.candidates import candidates
 from fairkit.repairing.cells import Cells, Planned
 from fairkit.repairing.chance import limits_of, predict
 from fairkit.repairing.evaluate import Bench
+from fairkit.repairing.leaks import check_leak
 from fairkit.repairing.missing import furthest
 from fairkit.repairing.notes import _price
 from fairkit.repairing.power import equal_decisions, power_of
@@ -373,6 +374,20 @@ def test_test_rows_that_are_training_rows_are_refused():
     half = loans_table(2_000, seed=1).slice(0, 900)
     with pytest.raises(fairkit.DataError, match="900 of the 900 test rows are also training rows"):
         fairkit.repair(data, [PARITY], test=fairkit.load_data(half, **ROLES), learner="logistic")
+
+
+def test_test_rows_that_are_there_several_times_are_refused():
+    import pandas as pd
+
+    table = loans_table(400, seed=2).to_pandas()
+    often = fairkit.load_data(pd.concat([table] * 10).reset_index(drop=True), **ROLES)
+    with pytest.raises(DataError, match=r"of 2,000 test rows are copies of others among them"):
+        fairkit.repair(loans(2_000, 1), [PARITY], test=often, learner="logistic")
+    # people of whom little is known are alike, in training as in the test
+    few = {"features": ["region"], "label": "decision", "favorable": "approved", "sensitive": ["sex"]}
+    both = [Table.from_dataset(fairkit.load_data(loans_table(500, seed=seed), **few)) for seed in (1, 2)]
+    check_leak(*both)
+    check_leak(both[0].take(np.arange(100)), both[1])
 
 
 def test_a_constant_base_model_is_searched_without_a_crash():

@@ -1,13 +1,16 @@
-"""Test rows that are training rows: no verdict on them says anything."""
+"""Test rows that are training rows, or each other's copies: no verdict on them says anything."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from fairkit.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from fairkit.data.table import Table
 
@@ -15,7 +18,7 @@ _MORE = 0.25
 
 
 def check_leak(train: Table, test: Table) -> None:
-    """Refuse test rows that are training rows.
+    """Refuse test rows that are training rows, and test rows that are there several times.
 
     Rows are compared by their features, groups and outcome. People who are alike are not the same row: what counts is
     how many more test rows have a copy among the training rows than training rows have among each other.
@@ -23,21 +26,39 @@ def check_leak(train: Table, test: Table) -> None:
     Raises
     ------
     DataError
-        The share of test rows with a copy is above the usual one by more than `_MORE`.
+        The share of test rows with a copy, on either side, is above the usual one by more than `_MORE`.
     """
     if len(test) == 0 or len(train) == 0:
         return
-    seen: dict[tuple[object, ...], int] = {}
-    for row in _rows(train):
-        seen[row] = seen.get(row, 0) + 1
-    usual = sum(count for count in seen.values() if count > 1) / len(train)
-    copies = sum(row in seen for row in _rows(test))
-    if copies / len(test) > usual + _MORE * (1 - usual):
+    seen, held = Counter(_rows(train)), list(_rows(test))
+    usual = _repeated(seen) / len(train)
+    most = usual + _MORE * (1 - usual)
+    _check_copies(held, len(train), most)
+    copies = sum(row in seen for row in held)
+    if copies / len(test) > most:
         raise DataError(
             f"{copies:,} of the {len(test):,} test rows are also training rows, where chance would give about "
             f"{usual * len(test):,.0f}: a verdict on rows that a model has seen says nothing. Give other rows in "
             "`test`, or leave it out and some of the rows are held out"
         )
+
+
+def _check_copies(held: Sequence[tuple[object, ...]], size: int, most: float) -> None:
+    """Refuse test rows of which more are there several times than of as many training rows."""
+    some = held
+    if len(held) > size:  # among more rows more people are alike
+        some = [held[place] for place in np.random.default_rng(0).choice(len(held), size, replace=False)]
+    copies = _repeated(Counter(some))
+    if copies / len(some) > most:
+        raise DataError(
+            f"{copies:,} of {len(some):,} test rows are copies of others among them, which is far more than among "
+            "training rows: an interval takes every row for another person. Give each person once in `test`, with a "
+            "weight where some count more"
+        )
+
+
+def _repeated(rows: Counter[tuple[object, ...]]) -> int:
+    return sum(count for count in rows.values() if count > 1)
 
 
 def _rows(table: Table) -> Iterator[tuple[object, ...]]:

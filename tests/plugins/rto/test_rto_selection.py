@@ -7,10 +7,13 @@ import dataclasses
 import numpy as np
 import pytest
 
+from fairkit.mitigators import Run
 from fairkit.scored_rows import ScoredRows
 from fairkit_rto.constraints import EqualRates, Setting, covariance_of, exact_thresholds, sorted_margins
+from fairkit_rto.mitigator import RandomizedThresholds
 from fairkit_rto.selection import EPSILONS, GAMMAS, NEAR, RHO_SHIFTS, Wishes, choose
 from fairkit_rto.solver import ramp
+from fairkit_threshold_optimizer import ThresholdOptimizer
 
 
 @pytest.fixture
@@ -155,3 +158,37 @@ def test_equal_opportunity_looks_around_the_groups_own_true_positive_rates():
     choice = choose(EqualRates(), rows, folds, Wishes(favorable_only=True))
     assert own.min() - 0.1 < choice.setting.rho < own.max() + 0.05
     assert choice.accuracy > rows.accuracy((margins >= 0).astype(float)) - 0.01
+
+
+def applicants(seed, size):
+    """People whose scores are the chance of their outcome; the second group is half as large."""
+    rng = np.random.default_rng(seed)
+    codes = np.arange(size) % 3 // 2
+    share, high = np.where(codes == 0, 0.45, 0.3), 0.8 + 0.6 * codes
+    favorable = (rng.random(size) < share).astype(float)
+    margin = rng.normal(np.where(favorable == 1, high, -1.2), 1.1)
+    odds = np.log(share / (1 - share)) + ((high + 1.2) * margin - 0.5 * (high**2 - 1.44)) / 1.21
+    return ScoredRows(scores=1 / (1 + np.exp(-odds)), codes=codes, names=("a", "b"), favorable=favorable)
+
+
+@pytest.mark.parametrize("tolerance", [0.0, 0.05])
+def test_equal_opportunity_is_as_accurate_on_other_rows_as_the_linear_program_over_threshold_rules(tolerance):
+    fresh = applicants(1, 100_000)
+
+    def accuracy(pieces):
+        chance = np.zeros(len(fresh))
+        for group in (0, 1):
+            own = fresh.scores[fresh.codes == group]
+            for start, width, weight in pieces[group]:
+                chance[fresh.codes == group] += weight * (
+                    np.clip((own - start) / width, 0, 1) if width else own >= start
+                )
+        return np.where(fresh.favorable == 1, chance, 1 - chance).mean()
+
+    settings = {"constraint": "equal_opportunity", "tolerance": tolerance}
+    apart = [
+        accuracy(RandomizedThresholds.with_values(settings).solve(rows, None, Run()).pieces)
+        - accuracy(ThresholdOptimizer.with_values(settings).solve(rows, None, Run()).pieces)
+        for rows in (applicants(seed, 6_000) for seed in (2, 3, 4, 5))
+    ]
+    assert np.mean(apart) > -0.001
