@@ -92,9 +92,13 @@ def worse_told(result: MitigationResult) -> str:
 
 def _distances(result: MitigationResult) -> list[RenderableType]:
     """Show the largest distances of score distributions; they have intervals of their own, not paired ones."""
-    before = {one.sensitive: one for one in result.before.findings if one.metric == _KS}
-    found = [one for one in result.after.findings if one.metric == _KS and one.sensitive in before]
-    rows = [(one.metric, one.sensitive, before[one.sensitive], one) for one in found]
+
+    def key(one: Finding) -> tuple[str, str | None]:
+        return metric_name(one), one.sensitive
+
+    before = {key(one): one for one in result.before.findings if one.metric == _KS}
+    found = [one for one in result.after.findings if one.metric == _KS and key(one) in before]
+    rows = [(metric_name(one), one.sensitive, before[key(one)], one) for one in found]
     return _two_audits("Distributions of scores", rows, result)
 
 
@@ -214,11 +218,12 @@ def _table(title: str, changes: Sequence[Change], names: tuple[str, str]) -> lis
         return []
     grid = Table(box=None, pad_edge=False, title_justify="left", title=title)
     grid.title_style = "bold"
-    grid.add_column("metric", no_wrap=True)
+    grid.add_column("metric")
     if changes[0].sensitive is not None:
         grid.add_column("groups of")
+    widest = max(len(number(value)) for one in changes for value in (one.before, one.after))
     for name in names:
-        grid.add_column(name, justify="right", overflow="fold")
+        grid.add_column(name, justify="right", overflow="fold", min_width=widest)
     grid.add_column("difference", justify="right", no_wrap=True)
     grid.add_column("", no_wrap=True)
     for one in changes:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 
+ROUNDING = 1e-15
+"""Ends of intervals are sums of numbers near 1: what is below this is rounding."""
+
 
 def number(value: float | None) -> str:
     """Write a number with three places, more for small ones, fewer for large ones; None is a dash."""
@@ -21,8 +24,11 @@ def number(value: float | None) -> str:
 
 
 def interval(pair: tuple[float, float] | None) -> str:
-    """Write an interval, or that there is none."""
-    return "none" if pair is None else f"[{number(pair[0])}, {number(pair[1])}]"
+    """Write an interval, or that there is none; what is 0 but for rounding is 0."""
+    if pair is None:
+        return "none"
+    low, high = (0.0 if abs(end) < ROUNDING else end for end in pair)
+    return f"[{number(low)}, {number(high)}]"
 
 
 def size(count: int) -> str:

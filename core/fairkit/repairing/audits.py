@@ -44,7 +44,7 @@ _FIRST = 24
 """Where none of so many passes, no more are drawn."""
 PERFORMANCE = {"multiclass": "accuracy", "regression": "r2_score", "ranking": "ndcg"}
 """The number that the pick is the best by."""
-_ODDS = ("equalized_odds", "gap_max", "gap_rms")
+_ODDS = ("equalized_odds", "gap_max", "gap_rms", "class_gap")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
