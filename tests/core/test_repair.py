@@ -510,6 +510,20 @@ def test_rates_are_moved_away_from_one_half_where_nothing_is_sure_enough_and_onl
     sure, asked[:] = [steadier_alternative(0.7, 0.95, 0.79)], []
     refine(sure, [plain], 0.9, measure, lambda: 1.0)
     assert asked == []
+    # a rule that is sure and of no use does not end the search
+    useless = [
+        steadier_alternative(0.7, 0.8, 0.79),
+        steadier_alternative(0.9, 0.95, 0.6, {"tolerance": 0.01}),
+    ]
+    refine(
+        useless,
+        [plain, dataclasses.replace(plain, given=plain.given | {"tolerance": 0.01})],
+        0.9,
+        measure,
+        lambda: 1.0,
+    )
+    assert useless[pick(useless, 0.9)].accuracy > 0.7
+    asked.clear()
     held = dataclasses.replace(plain, fixed=frozenset({"rate"}))
     refine([steadier_alternative(0.7, 0.8, 0.79)], [held], 0.9, measure, lambda: 1.0)
     assert asked == []

@@ -58,8 +58,8 @@ def refine(
         result.append(measure(one, closely))
         return result[-1]
 
-    best, aim = 0.0, min(sure + _SPARE, 0.5 * (1 + sure))
-    for start, chance, rate in _starts(result, queue, sure):
+    best, aim = _best_sure(result, sure), min(sure + _SPARE, 0.5 * (1 + sure))
+    for start, chance, rate in _starts(result, queue, best):
         walked = _walk(start, chance, rate, (aim, best), lambda one: measured(one, closely=True), left)
         best = max(best, walked)
     for _ in range(_REFINED):
@@ -70,12 +70,12 @@ def refine(
 
 
 def _starts(
-    result: Sequence[Alternative], queue: Sequence[Candidate], sure: float
+    result: Sequence[Alternative], queue: Sequence[Candidate], least: float
 ) -> list[tuple[Candidate, float | None, float]]:
-    """Return rules whose groups' rates are worth moving, with their chance and rate, where none is sure enough.
+    """Return rules whose groups' rates are worth moving, with their chance and rate.
 
-    The last is the most accurate one among the surest; before it come those with a method's steadier settings, whose
-    chance is not known yet.
+    There are none where what is sure enough has an accuracy, `least`, that moving could not reach. The last is the most
+    accurate one among the surest; before it come those with a method's steadier settings, of unknown chance.
     """
     usable = [
         place
@@ -85,11 +85,13 @@ def _starts(
         and one.parameters.get(queue[place].capability.dial or "") == 0
         and queue[place].trainings == 0
     ]  # fmt: skip
-    if not usable or any(may_be_picked(one) and (one.chance or 0.0) >= sure for one in result):
+    if not usable:
         return []
     most = max(result[place].chance or 0.0 for place in usable)
     near = [place for place in usable if (result[place].chance or 0.0) >= most - _BEHIND]
     best = max(near, key=lambda place: result[place].accuracy or 0.0)
+    if (result[best].accuracy or 0.0) <= least:
+        return []
     rate = result[best].rate or 0.0
     found: list[tuple[Candidate, float | None, float]] = []
     for family in dict.fromkeys(queue[place].family for place in usable):
@@ -100,6 +102,12 @@ def _starts(
             if not settings.keys() & one.fixed
         ]
     return [*found, (queue[best], result[best].chance or 0.0, rate)]
+
+
+def _best_sure(result: Sequence[Alternative], sure: float) -> float:
+    """Return the highest accuracy of what is sure enough; 0 where nothing is."""
+    known = [one.accuracy or 0.0 for one in result if may_be_picked(one) and (one.chance or 0.0) >= sure]
+    return max(known, default=0.0)
 
 
 def _walk(
