@@ -7,11 +7,12 @@ scores of one LightGBM of all training rows. The others train on the training ro
 with the highest validation accuracy whose validation disparity is within the limit is taken, and its test accuracy and
 test disparity are reported.
 
-    FAIRKIT_DATA=... python benchmarks/quality.py --data adult compas --splits 3 --output quality.json
-    python benchmarks/quality.py --table quality.json
+    FAIRKIT_DATA=... python benchmarks/quality.py --data adult compas --splits 3 --error-parity PYTHON
+    python benchmarks/quality_page.py
 
 error-parity needs an older numpy: `--error-parity PYTHON` names the interpreter of an environment that has it. Results
-are written after every method, and what is in the file already is skipped.
+are written to `benchmarks/results/quality.json` after every method, and what is in the file already is skipped; the
+second command writes the tables of the page "Which method for which goal" from them. `--methods` runs only these.
 """
 
 from __future__ import annotations
@@ -40,9 +41,17 @@ from fairkit.repairing.folds import FOLDS, folds_of, learner_scores
 LIMITS = (0.02, 0.05, 0.10)
 TOLERANCES = (0.0, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1)
 FEW = (0.0, 0.02, 0.05, 0.1)
+LARGE = 100_000
+"""Training rows from which a method of many trainings gets two tolerances only."""
+RESULTS = Path(__file__).parent / "results" / "quality.json"
 CONSTRAINTS = ("demographic_parity", "equal_opportunity", "equalized_odds")
 LEAST = 10
 """Rows of a group that a rate must be over to count in a disparity."""
+REMOVERS = (
+    ("disparate-impact-remover", "repair", (0.5, 0.75, 1.0)),
+    ("correlation-remover", "alpha", (0.5, 0.75, 1.0)),
+)
+"""They know no constraint: their models are measured under each."""
 DATA = {
     "adult": {"label": "income", "favorable": ">50K", "drop": ["split", "fnlwgt"]},
     "acs_income": {"label": "PINCP", "favorable": 1, "drop": ["row_index", "split"]},
@@ -112,11 +121,9 @@ def measured(chance, table, constraint):
     )
 
 
-def rule_points(name, constraint, scores, parts, run):
-    for tolerance in TOLERANCES:
-        method = find_mitigator(name).with_values(
-            {"constraint": constraint, "tolerance": tolerance, "min_group": LEAST}
-        )
+def rule_points(name, settings, scores, parts, run):
+    for values in settings:
+        method = find_mitigator(name).with_values(values | {"min_group": LEAST})
         rule, _ = method.learn(scores[0], parts[0], run)
         yield tuple(
             rule.probability(s, rule.keys.codes(t.columns))
@@ -193,25 +200,35 @@ def error_parity_points(python, constraint, scores, parts):
                 yield out[f"1.{place_}"], out[f"2.{place_}"]
 
 
-def methods(constraint, base, scores, parts, run, python):
+def methods(constraint, scores, parts, run, python):
     """Each method's name and points (chances on validation and test rows)."""
+    rules = [{"constraint": constraint, "tolerance": t} for t in TOLERANCES]
     tolerances = [{"constraint": constraint, "tolerance": t} for t in FEW]
     linear = [one | {"min_group": 5} for one in tolerances]
     blind = [one | {"read_group": False} for one in linear]
     boosted = [one | {"small_groups": "unconstrained"} for one in tolerances]
+    protected = [one | {"min_group": LEAST} for one in tolerances]
+    dear = tolerances if parts is None or len(parts[0]) < LARGE else tolerances[0:3:2]
     found = {
         "unconstrained": lambda: [tuple((s >= 0.5).astype(float) for s in scores[1:])],
-        "threshold-optimizer": lambda: rule_points("threshold-optimizer", constraint, scores, parts, run),
+        "threshold-optimizer": lambda: rule_points("threshold-optimizer", rules, scores, parts, run),
         "linear-post": lambda: trained_points("linear-post", linear, parts, run),
         "linear-post, blind": lambda: trained_points("linear-post", blind, parts, run),
         "fairgbm": lambda: trained_points("fairgbm", boosted, parts, run),
         "fairlearn": lambda: fairlearn_points(constraint, scores, parts),
+        "adversarial-debiasing": lambda: trained_points("adversarial-debiasing", protected, parts, run),
+        "exponentiated-gradient": lambda: trained_points("exponentiated-gradient", dear, parts, run),
     }
+    for name, dial, values in REMOVERS:
+        settings = [{dial: value} for value in values]
+        found[name] = lambda name=name, settings=settings: trained_points(name, settings, parts, run)
     if constraint != "equalized_odds":
-        found["rto"] = lambda: rule_points("rto", constraint, scores, parts, run)
+        found["rto"] = lambda: rule_points("rto", rules, scores, parts, run)
     if constraint == "demographic_parity":
-        settings = [{"strength": s} for s in (0.5, 0.75, 1.0)]
-        found["reweigh"] = lambda: trained_points("reweigh", settings, parts, run)
+        strengths = [{"strength": s} for s in (0.5, 0.75, 1.0)]
+        bands = [{"tolerance": t} for t in TOLERANCES]
+        found["reweigh"] = lambda: trained_points("reweigh", strengths, parts, run)
+        found["reject-option"] = lambda: rule_points("reject-option", bands, scores, parts, run)
     if python:
         found["error-parity"] = lambda: error_parity_points(python, constraint, scores, parts)
     return found
@@ -225,22 +242,28 @@ def scored(parts, run):
     return base, [outside, *(base.predict(t.columns).score for t in parts[1:])]
 
 
-def cell(parts, base, scores, constraint, run, python, done):
-    """Give the records of one data set, column, constraint and split, without the methods that are done."""
-    for method, points in methods(constraint, base, scores, parts, run, python).items():
-        if method in done:
-            continue
-        begun, record = time.process_time(), {"method": method}
-        children = resource_seconds()
+def cell(parts, found, constraint, known):
+    """Give the records of one data set, column, constraint and split; `known` keeps models for other constraints."""
+    for method, points in found.items():
+        record = {"method": method}
         try:
+            chances, record["seconds"] = known[method] if method in known else timed(points)
+            if any(method == name for name, *_ in REMOVERS):
+                known[method] = chances, record["seconds"]
             seen = [
-                (*measured(v, parts[1], constraint), *measured(t, parts[2], constraint)) for v, t in points()
+                (*measured(v, parts[1], constraint), *measured(t, parts[2], constraint)) for v, t in chances
             ]
             record["points"] = [[round(x, 5) for x in point] for point in seen]
         except (FairkitError, subprocess.CalledProcessError, ValueError) as error:
-            record["refused"] = str(error)[:200]
-        record["seconds"] = round(time.process_time() - begun + resource_seconds() - children, 2)
+            record |= {"refused": str(error)[:200], "seconds": 0.0}
         yield record
+
+
+def timed(points):
+    """Return what a method gives, and its CPU seconds."""
+    begun = time.process_time() + resource_seconds()
+    found = list(points())
+    return found, round(time.process_time() + resource_seconds() - begun, 2)
 
 
 def resource_seconds():
@@ -250,92 +273,56 @@ def resource_seconds():
     return used.ru_utime + used.ru_stime
 
 
-def chosen(points, limit):
-    """The test accuracy and disparity of the point that validation rows choose under a limit."""
-    within = [point for point in points if point[1] <= limit]
-    return max(within)[2:] if within else None
-
-
-def hypervolume(points, floor, most=0.1):
-    """The area that test points dominate, of accuracy above `floor` and disparity below `most`; 1 for a perfect one."""
-    area, below = 0.0, most
-    for accuracy, gap in sorted(((p[2], p[3]) for p in points), reverse=True):
-        if gap < below and accuracy > floor:
-            area += (below - gap) * (accuracy - floor)
-            below = gap
-    return area / (most * (1 - floor))
-
-
-def tabulate(path):
-    """Markdown: for each data set, column and constraint the methods' accuracy (disparity) under every limit."""
-    records = json.loads(Path(path).read_text())
-    for constraint in CONSTRAINTS:
-        print(
-            f"\n### {constraint}\n\n| data, column | method | "
-            + " | ".join(f"<= {x:.2f}" for x in LIMITS)
-            + " | volume | CPU s |"
-        )
-        print("| --- | --- |" + " --- |" * (len(LIMITS) + 2))
-        for key in dict.fromkeys((r["data"], r["column"]) for r in records):
-            own = [r for r in records if (r["data"], r["column"]) == key and r["constraint"] == constraint]
-            for method in dict.fromkeys(r["method"] for r in own):
-                runs = [r for r in own if r["method"] == method]
-                cells = []
-                for limit in LIMITS:
-                    found = [chosen(r["points"], limit) for r in runs if "points" in r]
-                    kept = [one for one in found if one]
-                    told = "-" if not kept else "{:.3f} ({:.3f})".format(*np.mean(kept, axis=0))
-                    cells.append(told + (f" {len(kept)}/{len(runs)}" if 0 < len(kept) < len(runs) else ""))
-                volumes = [hypervolume(r["points"], r["majority"]) for r in runs if "points" in r]
-                volume = f"{np.mean(volumes):.3f}" if volumes else "refused"
-                seconds = np.mean([r["seconds"] for r in runs])
-                print(
-                    f"| {key[0]}, {key[1]} | {method} | "
-                    + " | ".join(cells)
-                    + f" | {volume} | {seconds:.1f} |"
-                )
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", nargs="*", default=list(DATA))
     parser.add_argument("--splits", type=int, default=3)
     parser.add_argument("--rows", type=int, default=60_000, help="of ACSIncome, 60000 or 200000")
     parser.add_argument("--first", type=int, default=0, help="the first split")
+    parser.add_argument("--methods", nargs="*", default=None)
+    parser.add_argument("--without", nargs="*", default=())
     parser.add_argument("--error-parity", default=None, metavar="PYTHON")
-    parser.add_argument("--output", default="quality.json")
-    parser.add_argument("--table", default=None)
+    parser.add_argument("--output", type=Path, default=RESULTS)
     given = parser.parse_args()
-    if given.table:
-        tabulate(given.table)
-        return
-    target = Path(given.output)
-    records = json.loads(target.read_text()) if target.exists() else []
+    records = json.loads(given.output.read_text()) if given.output.exists() else []
     for seed in range(given.first, given.splits):
         for name in given.data:
-            rows = given.rows if name == "acs_income" else None
-            shown = f"{name} {rows}" if rows else name
-            for told, column in COLUMNS[name].items():
-                add_split(records, target, name, rows, shown, told, column, seed, given.error_parity)
+            for told in COLUMNS[name]:
+                add_split(records, given, name, told, seed)
 
 
-def add_split(records, target, name, rows, shown, told, column, seed, python):
+def save(records, path):
+    """One record a line; never half a file."""
+    half = path.with_suffix(".part")
+    half.write_text("[\n" + ",\n".join(map(json.dumps, records)) + "\n]\n")
+    half.replace(path)
+
+
+def add_split(records, given, name, told, seed):
     """Measure what is not in the file yet of one split by one column."""
-    table = load(name, rows, column)
-    parts, run = three(table, seed), Run(seed=seed, threads=1)
-    base = None
+    rows = given.rows if name == "acs_income" else None
+    about = {"data": f"{name} {rows}" if rows else name, "column": told, "split": seed}
+    base, run, known = None, Run(seed=seed, threads=1), {}
     for constraint in CONSTRAINTS:
-        about = {"data": shown, "column": told, "constraint": constraint, "split": seed}
-        done = {r["method"] for r in records if about.items() <= r.items()}
-        if len(done) == len(methods(constraint, None, [], parts, run, python)):
+        key = about | {"constraint": constraint}
+        done = {r["method"] for r in records if key.items() <= r.items()} | set(given.without)
+
+        def missing(scores, parts, constraint=constraint, done=done):
+            found = methods(constraint, scores, parts, run, given.error_parity)
+            wanted = found if given.methods is None else given.methods
+            return {method: found[method] for method in found if method in wanted and method not in done}
+
+        if not missing([], None):
             continue
         if base is None:
+            table = load(name, rows, COLUMNS[name][told])
+            parts = three(table, seed)
             base, scores = scored(parts, run)
-        about["majority"] = float(max(table.target.mean(), 1 - table.target.mean()))
-        for record in cell(parts, base, scores, constraint, run, python, done):
-            records.append(about | record)
-            target.write_text(json.dumps(records, indent=1))
-        print(shown, told, constraint, seed, flush=True)
+        key["majority"] = float(max(table.target.mean(), 1 - table.target.mean()))
+        for record in cell(parts, missing(scores, parts), constraint, known):
+            records.append(key | record)
+            save(records, given.output)
+        print(*key.values(), flush=True)
 
 
 if __name__ == "__main__":

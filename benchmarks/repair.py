@@ -1,10 +1,11 @@
 """Repair by policy on fresh splits: how often the pick passes, what it costs, and whether its chance was honest.
 
-    FAIRKIT_DATA=... python benchmarks/repair.py [--splits 20] [--data adult,acs] [--output repair.json]
+    FAIRKIT_DATA=... python benchmarks/repair.py [--splits 20] [--data adult,acs] [--sure 0.95,0.9]
+    FAIRKIT_DATA=... python benchmarks/repair.py --data occupations,law,hiring --methods any
 
-Every split retrains everything. Of each search the picks for several `--sure` are looked at, and every rule on scores
-that was measured is learned from all rows and judged on the test rows too: its verdict beside its predicted chance.
-Results are written after each split; the same command goes on from there.
+Every split retrains everything, and every `--sure` is a search of its own. Each rule on scores (each alternative, of
+classes, numbers and rankings) that was measured is learned from all rows and judged on the test rows too: its verdict
+beside its predicted chance. Results are written after each search; the same command goes on from there.
 """
 
 from __future__ import annotations
@@ -21,43 +22,92 @@ import numpy as np
 import fairkit
 import fairkit.datasets
 from fairkit.data.table import Table
+from fairkit.datasets.hiring import HIRING_ROLES, hiring_table
 from fairkit.errors import PowerError
 from fairkit.repairing import run as running
-from fairkit.repairing.refining import pick
+from fairkit.repairing.audits import ByAudits, _performance
+from fairkit.repairing.chance import ByRates
 from fairkit.statistics import Confusion, Rows
 
+RESULTS = Path(__file__).parent / "results" / "repair.json"
+
 LIMIT, ACS_ROWS = 0.05, 60_000
-TASKS = {
-    "adult": ("demographic_parity_difference", "equal_opportunity_difference"),
-    "acs": ("demographic_parity_difference", "equal_opportunity_difference"),
+BINARY = (
+    ("demographic_parity_difference", LIMIT, {}),
+    ("equal_opportunity_difference", LIMIT, {}),
+)
+TASKS: dict[str, tuple[tuple[str, float, dict[str, Any]], ...]] = {
+    "adult": BINARY,
+    "acs": BINARY,
+    "occupations": (
+        (
+            "demographic_parity_difference",
+            0.15,
+            {
+                "learner": "logistic",
+                "methods": ["linear-post"],
+                "parameters": {"linear-post": {"constraint": "demographic_parity", "read_group": True}},
+            },
+        ),
+    ),
+    "law": (("statistical_parity_ks", 0.1, {"learner": "linear", "methods": ["barycenter"]}),),
+    "hiring": (("exposure_difference", 0.08, {"learner": "linear"}),),
 }
+"""By data, what is limited at what, and what is asked of the search."""
+SURE = (0.95, 0.9)
 BINS = (0.0, 0.05, 0.2, 0.4, 0.6, 0.8, 0.9, 0.94, 1.01)
+WORK = (
+    "managers, business",
+    "science, teaching, arts",
+    "care, service",
+    "sales, office",
+    "crafts, transport",
+)
+"""Occupations by the census' codes."""
+CODES = (1_000, 3_000, 4_660, 6_000)
+FEW_ROWS = 10_000
 
 
-def frames(name: str) -> tuple[Any, dict[str, Any]]:
+def frames(name: str, seed: int) -> tuple[Any, dict[str, Any]]:
     """Return a table, and its roles."""
+    if name == "hiring":
+        return hiring_table(300, 100 + seed), dict(HIRING_ROLES)
+    frame = fairkit.datasets.frame({"adult": "adult", "law": "law_school"}.get(name, "acs_income"))
     if name == "adult":
-        frame = fairkit.datasets.frame("adult").drop(columns=["split", "fnlwgt"])
-        return frame, {"label": "income", "favorable": ">50K", "sensitive": "sex"}
-    frame = fairkit.datasets.frame("acs_income")
-    rows = np.random.default_rng(0).choice(len(frame), ACS_ROWS, replace=False)
-    frame = frame.iloc[np.sort(rows)].reset_index(drop=True)
+        return frame.drop(columns=["split", "fnlwgt"]), {
+            "label": "income", "favorable": ">50K", "sensitive": "sex",
+        }  # fmt: skip
+    if name == "law":
+        frame["race"] = frame["race"].astype(str)
+        return frame, {
+            "label": "zfygpa",
+            "sensitive": "race",
+            "features": ["lsat", "ugpa", "fulltime", "fam_inc", "tier"],
+        }
+    rows = ACS_ROWS if name == "acs" else FEW_ROWS
+    frame = frame.iloc[np.sort(np.random.default_rng(0).choice(len(frame), rows, replace=False))]
+    frame = frame.reset_index(drop=True)
     frame["SEX"] = frame["SEX"].map({1: "male", 2: "female"}).astype(str)
-    drop = ["row_index", "split"]
-    return frame, {"label": "PINCP", "favorable": 1, "sensitive": "SEX", "drop": drop}
+    if name == "acs":
+        return frame, {
+            "label": "PINCP", "favorable": 1, "sensitive": "SEX", "drop": ["row_index", "split"],
+        }  # fmt: skip
+    frame["work"] = np.array(WORK)[np.searchsorted(CODES, frame["OCCP"], side="right")]
+    return frame, {"label": "work", "sensitive": "SEX", "drop": ["row_index", "split", "OCCP"]}
 
 
-def one(name: str, metric: str, seed: int, **asked: Any) -> dict[str, Any]:
+def one(name: str, metric: str, limit: float, seed: int, **asked: Any) -> dict[str, Any]:
     """Search once, and judge everything that was measured on the test rows."""
-    frame, roles = frames(name)
+    frame, roles = frames(name, seed)
     data = fairkit.load_data(frame, **roles)
-    rule = fairkit.Rule(metric=metric, sensitive=roles["sensitive"], maximum=LIMIT)
+    (sensitive,) = [roles["sensitive"]] if isinstance(roles["sensitive"], str) else roles["sensitive"]
+    rule = fairkit.Rule(metric=metric, sensitive=sensitive, maximum=limit)
     seen: dict[str, Any] = {}
     plain_search, plain_finish = running.search, running._finished
 
     def watched_search(bench: Any, planned: Any, limits: Any, *rest: Any) -> Any:
         alternatives, queue = plain_search(bench, planned, limits, *rest)
-        seen.update(bench=bench, limit=limits[0], queue=queue)
+        seen.update(bench=bench, forecast=planned, queue=queue)
         return alternatives, queue
 
     def watched_finish(engine: Any, bench: Any, method: Any, test: Any, *rest: Any) -> Any:
@@ -73,18 +123,25 @@ def one(name: str, metric: str, seed: int, **asked: Any) -> dict[str, Any]:
     finally:
         running.search, running._finished = plain_search, plain_finish
     took = {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
-    test = Table.from_dataset(seen["test"])
-    alternatives = result.search.alternatives
+    bench, forecast, test = seen["bench"], seen["forecast"], Table.from_dataset(seen["test"])
+    by_rates = isinstance(forecast, ByRates)
+    looker = None if by_rates else by_audits(seen["test"], test, forecast)
     looked = [
-        judged(seen["bench"], one.method, test, seen["limit"])
-        if found.chance is not None and found.status != "left out" and one.trainings == 0
+        (
+            judged(bench, one.method, test, forecast.limits[0])
+            if by_rates
+            else audited(bench, one.method, looker)
+        )
+        if found.chance is not None and found.status != "left out" and (one.trainings == 0 or not by_rates)
         else None
-        for one, found in zip(seen["queue"], alternatives, strict=True)
+        for one, found in zip(seen["queue"], result.search.alternatives, strict=True)
     ]
+    before = result.before.find(result.search.performance)
     return {
         **took,
-        "before": result.before.find("accuracy").value,
+        "before": before.value,
         "verdict": result.after.verdict,
+        "picked": result.search.picked,
         "alternatives": [
             {
                 "name": found.name,
@@ -92,13 +149,30 @@ def one(name: str, metric: str, seed: int, **asked: Any) -> dict[str, Any]:
                 "status": found.status,
                 "reason": found.reason,
                 "predicted": found.accuracy,
-                "values": dict(found.values),
                 "look": look,
             }
-            for found, look in zip(alternatives, looked, strict=True)
+            for found, look in zip(result.search.alternatives, looked, strict=True)
         ],
-        "picks": {str(sure): pick(alternatives, sure) for sure in (0.95, 0.9, 0.8)},
     }
+
+
+def by_audits(data: Any, test: Table, forecast: Any) -> ByAudits:
+    """Return what audits the test rows as they are."""
+    queries = 0 if test.queries is None else int(test.queries.max()) + 1
+    planned = forecast.planned
+    return ByAudits.of(data, test, planned, forecast.rules, queries, forecast.context.confidence)
+
+
+def audited(bench: Any, method: Any, looker: ByAudits) -> dict[str, Any] | None:
+    """Train on all rows, and give the verdict and the performance on the test rows."""
+    fitted = bench.fit(method, bench.run)
+    if fitted is None:
+        return None
+    told = fitted.predict(looker.table.columns).score
+    rows = np.arange(len(looker.table))
+    verdict = looker._verdict(looker._findings(rows, told, None, looker.context))
+    whole = looker._findings(rows, told, None, looker.whole)
+    return {"verdict": verdict, "accuracy": _performance(whole, looker.table.task)}
 
 
 def judged(bench: Any, method: Any, test: Any, limit: Any) -> dict[str, Any] | None:
@@ -122,39 +196,38 @@ def judged(bench: Any, method: Any, test: Any, limit: Any) -> dict[str, Any] | N
 
 
 def told(found: list[dict[str, Any]]) -> str:
-    """Say the pass rate and the accuracy lost of the picks."""
+    """Say the pass rate and the performance lost of the picks."""
     done = [row for row in found if "refused" not in row]
     if not done:
         return f"{len(found)} splits, all refused before training: {found[0]['refused']}"
-    lines = []
-    for sure in done[0]["picks"]:
-        picks = [row["alternatives"][row["picks"][sure]] for row in done]
-        passed = sum(one["look"]["verdict"] == "pass" for one in picks)
-        lost = np.mean(
-            [row["before"] - one["look"]["accuracy"] for row, one in zip(done, picks, strict=True)]
-        )
-        chance = np.mean([one["chance"] for one in picks])
-        lines.append(f"sure {sure}: predicted {chance:.3f}, {passed} of {len(done)} passed, lost {lost:.4f}")
+    picks = [row["alternatives"][row["picked"]] for row in done]
+    lost = [row["before"] - one["look"]["accuracy"] for row, one in zip(done, picks, strict=True)]
+    passed = sum(row["verdict"] == "pass" for row in done)
     seconds = ", ".join(f"{key} {np.mean([row[key] for row in done]):.1f} s" for key in ("wall", "cpu"))
-    return "\n  ".join([f"{len(done)} of {len(found)} splits searched; {seconds}", *lines])
+    return (
+        f"{len(done)} of {len(found)} splits searched; {seconds}\n  predicted "
+        f"{np.mean([one['chance'] for one in picks]):.3f}, {passed} of {len(done)} passed, lost {np.mean(lost):.4f} "
+        f"(se {np.std(lost, ddof=1) / len(lost) ** 0.5:.4f}) of {np.mean([row['before'] for row in done]):.3f}"
+    )
 
 
-def calibration(known: dict[str, list[dict[str, Any]]]) -> str:
-    """Say how often rules passed by their predicted chance."""
+def calibration(rows: list[dict[str, Any]]) -> str:
+    """Say how often alternatives passed by their predicted chance."""
     every = [
         (one["chance"], one["look"]["verdict"] == "pass")
-        for rows in known.values()
         for row in rows
         for one in row.get("alternatives", ())
         if one["look"] is not None and not one["reason"]
     ]
+    if not every:
+        return ""
     chance, passed = (np.array(values, float) for values in zip(*every, strict=True))
-    lines = [f"all {len(chance)} rules: predicted {chance.mean():.3f}, passed {passed.mean():.3f}"]
+    lines = [f"all {len(chance)}: predicted {chance.mean():.3f}, passed {passed.mean():.3f}"]
     for low, high in itertools.pairwise(BINS):
         own = (chance >= low) & (chance < high)
         if own.any():
             lines.append(
-                f"  {low:.2f} to {min(high, 1):.2f}: {own.sum()} rules, predicted {chance[own].mean():.3f}, "
+                f"  {low:.2f} to {min(high, 1):.2f}: {own.sum()}, predicted {chance[own].mean():.3f}, "
                 f"passed {passed[own].mean():.3f}"
             )
     return "\n".join(lines)
@@ -165,21 +238,42 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--splits", type=int, default=20)
     parser.add_argument("--data", default="adult,acs")
-    parser.add_argument("--methods", default="threshold-optimizer")
-    parser.add_argument("--output", type=Path, default=Path("repair.json"))
+    parser.add_argument("--metric", default=None, help="only this one")
+    parser.add_argument("--sure", default=",".join(map(str, SURE)))
+    parser.add_argument("--methods", default="threshold-optimizer,rto", help="of two outcomes")
+    parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args()
     known = json.loads(options.output.read_text("utf-8")) if options.output.exists() else {}
+    wanted = [
+        (name, *task, float(sure))
+        for name in options.data.split(",")
+        for task in TASKS[name]
+        for sure in options.sure.split(",")
+        if options.metric in (None, task[0])
+    ]
     for seed in range(options.splits):
-        for name in options.data.split(","):
-            for metric in TASKS[name]:
-                rows = known.setdefault(f"{name} {metric}", [])
-                if len(rows) > seed:
-                    continue
-                rows.append(one(name, metric, seed, methods=options.methods.split(",")))
-                options.output.write_text(json.dumps(known), encoding="utf-8")
+        for name, metric, limit, asked, sure in wanted:
+            rows = known.setdefault(f"{name} {metric} {limit:g} sure {sure:g}", [])
+            if len(rows) > seed:
+                continue
+            methods = {} if asked else {"methods": options.methods.split(",")}
+            rows.append(one(name, metric, limit, seed, sure=sure, **methods, **asked))
+            save(known, options.output)
     for key, rows in known.items():
         print(f"{key}: {told(rows)}")
-    print(calibration(known))
+    for names in (("adult", "acs"), ("occupations",), ("law",), ("hiring",)):
+        rows = [row for key, found in known.items() if key.split()[0] in names for row in found]
+        print(f"{', '.join(names)}: {calibration(rows)}")
+
+
+def save(known: dict[str, Any], path: Path) -> None:
+    """Write one search a line; never half a file."""
+    half = path.with_suffix(".part")
+    parts = [
+        f"{json.dumps(key)}: [\n" + ",\n".join(map(json.dumps, rows)) + "\n]" for key, rows in known.items()
+    ]
+    half.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
+    half.replace(path)
 
 
 if __name__ == "__main__":
