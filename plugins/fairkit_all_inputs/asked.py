@@ -73,7 +73,8 @@ class Asked:
             interval_at=lambda _: interval,
         )
 
-    def signed(self, metric: str) -> Finding | None:
-        """Return what a certificate says about a metric, where one is being checked."""
+    def signed(self, metric: str, label: str | None = None) -> Finding | None:
+        """Return what a certificate says about a metric (of a class), where one is being checked."""
         mine = [f for f in self.context.signed if f.auditor == "all-inputs" and f.metric == metric]
-        return next((f for f in mine if f.sensitive == self.place), None)
+        of_class = [f for f in mine if f.parameters.get("class") == label]
+        return next((f for f in of_class if f.sensitive == self.place), None)

@@ -29,7 +29,8 @@ class AllInputsAuditor(Auditor):
         flip:           is there an x with f(x, s) >= θ > f(x, s')?
         score change:   max over x, s, s' of f(x, s) - f(x, s')
 
-    and the same for the probability; besides, the share of people for whom an x within a distance flips. Each answer is
+    and the same for the probability; with three classes or more, whether the predicted class changes, and the
+    change of each class's sum; besides, the share of people for whom an x within a distance flips. Each answer is
     an interval that holds the truth: its ends meet where it is decided. The lower end is an input that the model itself
     was run on; the upper end is a list of boxes that cover the domain, with a bound of each.
     """
@@ -44,7 +45,7 @@ class AllInputsAuditor(Auditor):
         "Chen et al. (2019), Robustness verification of tree-based models, NeurIPS; Devos, Meert & Davis (2021), "
         "Versatile verification of tree ensembles, ICML; Zhang et al. (2018), CROWN, NeurIPS"
     )
-    tasks: ClassVar[frozenset[Task]] = frozenset({"binary", "regression"})
+    tasks: ClassVar[frozenset[Task]] = frozenset({"binary", "multiclass", "regression"})
     headlines: ClassVar[Mapping[str, Headline]] = {
         "all_inputs_flip": Headline(disparity=False),
         "all_inputs_score_change": Headline(disparity=False),

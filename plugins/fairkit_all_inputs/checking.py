@@ -14,8 +14,8 @@ from fairkit.inputs.problem import FLIP, SCORE
 from fairkit.inputs.proof import unpacked
 from fairkit.inputs.questions import AnyProblem, proved
 from fairkit.inputs.searching import Answer
-from fairkit_all_inputs.terms import BOUNDS, MEANING, QUESTIONS, interval_of, meet, state_of
-from fairkit_all_inputs.witness import ask, described, read
+from fairkit_all_inputs.terms import BOUNDS, QUESTIONS, interval_of, meaning, meet, state_of
+from fairkit_all_inputs.witness import ask, described, differs, read
 
 if TYPE_CHECKING:
     from fairkit.results.findings import Finding
@@ -24,14 +24,19 @@ if TYPE_CHECKING:
 
 
 def checked(
-    asked: Asked, problem: AnyProblem, kind: int, notes: Sequence[str], record: Record | None
+    asked: Asked,
+    problem: AnyProblem,
+    kind: int,
+    notes: Sequence[str],
+    record: Record | None,
+    label: str | None = None,
 ) -> Finding | None:
     """Check what a certificate says: run its witness, recompute the bounds of its boxes; None where that fails.
 
     With `near`, the witness and the logs are those of the file of `save_proof`. A finding that fails is searched for
     again, and then differs from what was signed, or repeats it.
     """
-    signed = asked.signed(QUESTIONS[kind])
+    signed = asked.signed(QUESTIONS[kind], label)
     if signed is None or signed.interval is None or (asked.told.near is not None and record is None):
         return None
     evidence = dict(signed.evidence)
@@ -43,8 +48,9 @@ def checked(
         return None
     decided = upper - lower <= meet(problem, kind, lower)
     evidence |= {"decided": decided, "rounding": problem.rounding}
-    said = [MEANING[kind], BOUNDS, *notes, *state_of(asked, decided=decided)]
-    return asked.finding(QUESTIONS[kind], lower, upper, evidence, said)
+    said = [meaning(kind, label, asked), BOUNDS, *notes, *state_of(asked, decided=decided)]
+    parameters = None if label is None else {"class": label}
+    return asked.finding(QUESTIONS[kind], lower, upper, evidence, said, parameters)
 
 
 def _confirmed(
@@ -58,7 +64,7 @@ def _confirmed(
     if told is not None:
         first, second = read(told)
         said = ask(asked.context.scorer, [first, second], asked.people.columns)
-        again = described(first, second, said)
+        again = described(first, second, said, asked.context.scorer.classes)
         evidence["witness"] = again if record is None else [again]
         rows = {
             n: np.array([first[n], second[n]], dtype=v.dtype)
@@ -71,11 +77,11 @@ def _confirmed(
             raise ValueError("the witness leaves the domain, or more than the named columns change")
         if record is not None and not record.holds(points[0]):
             raise ValueError("the witness is near nobody")
-        f, g = problem.sums_of(rows, points)
         if kind == FLIP:
-            if said.decision is None or said.decision[0] == said.decision[1]:
+            if not differs(said):
                 raise ValueError("the witness does not flip")
             return 1.0, 1.0
+        f, g = problem.sums_of(rows, points)
         lower = float(f - g) if kind == SCORE else 1 / (1 + math.exp(-f)) - 1 / (1 + math.exp(-g))
     if evidence.get("problem_sha256") != problem.sha256:
         raise ValueError("the log is about other cells or trees")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import ParameterError
+from fairkit.inputs.classes.problem import ClassProblem
 from fairkit.inputs.networks.problem import NetworkProblem
 from fairkit.inputs.problem import CHANCE, FLIP, SCORE, Problem
 from fairkit.inputs.proof import packed
@@ -23,7 +24,7 @@ from fairkit_all_inputs.metrics import metric_of
 from fairkit_all_inputs.opened import opened
 from fairkit_all_inputs.people import nearby, shares
 from fairkit_all_inputs.records import logs_near, opened_record, save_record
-from fairkit_all_inputs.terms import BOUNDS, MEANING, QUESTIONS, SHARE, interval_of, meet, state_of
+from fairkit_all_inputs.terms import BOUNDS, QUESTIONS, SHARE, interval_of, meaning, meet, state_of
 from fairkit_all_inputs.weighed import Weighed
 from fairkit_all_inputs.witnesses import of_somebody, run_witness
 
@@ -61,38 +62,48 @@ def findings(
         asked = replace(asked, metric=metric)
     record = opened_record(asked, problem) if context.signed and told.near is not None else None
     notes = [*notes, *_about(domains)]
-    kinds = [SCORE] if problem.threshold is None else [FLIP, SCORE]
-    kinds += [CHANCE] if problem.logistic else []
+    questions = _questions(problem)
     found: list[Finding] = []
     logs, claims, witnesses = {}, {}, {}
     starts = _starts(problem, people) if told.near is None else []
-    for number, kind in enumerate(kinds):
+    for number, (kind, one, label) in enumerate(questions):
         name = QUESTIONS[kind]
-        context.progress(f"all-inputs: {name} (the first run compiles)", number, len(kinds) + 1)
-        checked = checked_anew(asked, problem, kind, notes, record)
+        context.progress(f"all-inputs: {name} (the first run compiles)", number, len(questions) + 1)
+        checked = checked_anew(asked, one, kind, notes, record, label)
         if checked is not None:
             found.append(checked)
             continue
         nearest: Mapping[str, Any] | None = None
         each: list[Answer] = []
         if told.near is None:
-            got = answer(problem, kind, effort=asked.effort, starts=starts)
+            got = answer(one, kind, effort=asked.effort, starts=starts)
             # to climb in the probability costs all trees: from the largest changes of the score alone
-            starts = [got.point] if kind == SCORE and got.point is not None else starts
+            starts = [got.point] if kind == SCORE and label is None and got.point is not None else starts
         else:
-            got, nearest, each = nearby(problem, kind, people, told, asked.effort, asked.metric)
-        finding, log, claim = _finding(asked, problem, kind, got, notes, nearest)
+            got, nearest, each = nearby(one, kind, people, told, asked.effort, asked.metric)
+        finding, log, claim = _finding(asked, one, kind, got, notes, nearest, label)
         found.append(finding)
         if each and finding.interval != (1.0, 1.0):
-            log = logs_near(problem, each, got.upper)
+            log = logs_near(one, each, got.upper)
         logs[name], claims[name] = log, claim
         witnesses[name] = finding.evidence.get("witness")
-    if FLIP in kinds:
-        context.progress(f"all-inputs: {SHARE}", len(kinds), len(kinds) + 1)
+    if questions[0][0] == FLIP:
+        context.progress(f"all-inputs: {SHARE}", len(questions), len(questions) + 1)
         found.append(_share(asked, problem, notes, none=found[0].interval == (0.0, 0.0)))
-    if told.save_proof and not context.signed and not isinstance(problem, NetworkProblem):
+    if told.save_proof and not context.signed and isinstance(problem, Problem):
         save_record(asked, problem, logs, claims, witnesses)
     return found
+
+
+def _questions(problem: AnyProblem) -> list[tuple[int, AnyProblem, str | None]]:
+    """Return the questions: what is asked, of which sum, and of which class."""
+    if isinstance(problem, ClassProblem):
+        return [
+            (FLIP, problem, None),
+            *((SCORE, problem.of_class(place), name) for place, name in enumerate(problem.names)),
+        ]
+    kinds = [SCORE] if problem.threshold is None else [FLIP, SCORE]
+    return [(kind, problem, None) for kind in [*kinds, *([CHANCE] if problem.logistic else [])]]
 
 
 def _refuse(told: Parameters, problem: AnyProblem) -> None:
@@ -101,6 +112,11 @@ def _refuse(told: Parameters, problem: AnyProblem) -> None:
         raise ParameterError(
             "all-inputs: save_proof writes trees over cells, and this model is a network: its log is in the "
             "certificate, and `fairkit verify --recompute` checks it; leave save_proof out"
+        )
+    if told.save_proof and isinstance(problem, ClassProblem):
+        raise ParameterError(
+            "all-inputs: save_proof writes the trees of one sum, and this model has one for each class: its logs are "
+            "in the certificate, and `fairkit verify --recompute` checks them; leave save_proof out"
         )
     if problem.points and told.near:
         raise ParameterError("all-inputs: near is understood for trees; leave it out for a linear model")
@@ -147,7 +163,10 @@ def _starts(problem: AnyProblem, people: People) -> list[tuple[int, ...]]:
         problem.threshold if problem.threshold is not None and math.isfinite(problem.threshold) else 0.0
     )
     most = max(2, STARTS // len(problem.pairs))
-    order = np.argsort(np.abs(problem.sums(cells) - threshold), kind="stable")[:most]
+    sums = problem.sums(cells)
+    if sums.ndim == 2:  # how far the class is ahead
+        sums = np.ptp(np.sort(sums, axis=1)[:, -2:], axis=1)
+    order = np.argsort(np.abs(sums - threshold), kind="stable")[:most]
     return [tuple(row) for row in cells[order].tolist()]
 
 
@@ -158,6 +177,7 @@ def _finding(
     got: Answer,
     notes: Sequence[str],
     nearest: Mapping[str, Any] | None,
+    label: str | None,
 ) -> tuple[Finding, Any, float]:
     """Return the finding, the log of its upper bound, and the bound that it proves."""
     witness = run_witness(asked, problem, got, nearest, flip=kind == FLIP)
@@ -177,8 +197,9 @@ def _finding(
             evidence |= {"proof": text, "proved": got.upper, "problem_sha256": problem.sha256}
         else:
             notes = [*notes, "The proof log is too long for a certificate: whoever checks it searches again."]
-    said = [MEANING[kind], BOUNDS, *notes, *state_of(asked, decided=decided)]
-    return asked.finding(QUESTIONS[kind], lower, upper, evidence, said), log, got.upper
+    said = [meaning(kind, label, asked), BOUNDS, *notes, *state_of(asked, decided=decided)]
+    parameters = None if label is None else {"class": label}
+    return asked.finding(QUESTIONS[kind], lower, upper, evidence, said, parameters), log, got.upper
 
 
 def _share(asked: Asked, problem: AnyProblem, notes: Sequence[str], *, none: bool) -> Finding:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fairkit.errors import ModelError
+from fairkit.inputs.classes.model import ClassModel, read_classes
 from fairkit.inputs.linear import LinearModel, read_linear
 from fairkit.inputs.model import TreeModel, read_trees
 from fairkit.inputs.networks.model import NetworkModel, read_network
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from fairkit.auditors import AuditContext
 
 
-def opened(context: AuditContext) -> TreeModel | LinearModel | NetworkModel:
+def opened(context: AuditContext) -> TreeModel | LinearModel | NetworkModel | ClassModel:
     """Read the model.
 
     Raises
@@ -27,6 +28,8 @@ def opened(context: AuditContext) -> TreeModel | LinearModel | NetworkModel:
         raise ModelError(
             f"all-inputs: {scorer.info.name} is no ONNX file, so what is inside is not known; export it to ONNX"
         )
+    if scorer.task == "multiclass":
+        return read_classes(scorer)
     found: TreeModel | LinearModel | NetworkModel | None = read_trees(scorer) or read_linear(scorer)
     if found is None:
         columns = list(scorer.columns)

@@ -18,7 +18,8 @@ from fairkit.limits.means import weighted_share_limits
 from fairkit.limits.shares import clopper_pearson
 from fairkit_all_inputs.distances import costs_near
 from fairkit_all_inputs.weighed import Weighed, placed
-from fairkit_all_inputs.witness import ask, cells_of
+from fairkit_all_inputs.witness import ask, cells_of, differs
+from fairkit_all_inputs.witness import decided as said_of
 from fairkit_all_inputs.witnesses import pair_of
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def shares(
             value = block.values[name][cell]
             like = cells_of([{name: None if value is None else value}], {name: columns[name]})[name]
             changed[name] = np.repeat(like, len(people.rows))
-        decided.append(np.asarray(context.scorer.predict(changed).decision))
+        decided.append(np.asarray(said_of(context.scorer.predict(changed))))
     flips = np.ptp(np.stack(decided), axis=0) > 0
     undecided, boxes = np.zeros(len(flips), dtype=np.bool_), 0
     if told.near and not none:
@@ -118,8 +119,7 @@ def _flips(problem: AnyProblem, got: Answer, values: Nearest, people: People, co
         return False
     if got.lower > 4.0 * problem.rounding:
         return True
-    said = ask(context.scorer, pair_of(problem, got, values), people.columns).decision
-    return said is not None and bool(said[0] != said[1])
+    return differs(ask(context.scorer, pair_of(problem, got, values), people.columns))
 
 
 def _each(told: Parameters) -> Effort:

@@ -27,6 +27,21 @@ MEANING = {
 }
 
 
+def meaning(kind: int, label: str | None, asked: Asked) -> str:
+    """Say what a finding is, with three classes or more too."""
+    if asked.context.scorer.task != "multiclass":
+        return MEANING[kind]
+    if kind == FLIP:
+        return (
+            "1: there is an input whose predicted class changes with these columns alone; 0: it is proved that there "
+            "is none. The class with the largest sum is predicted, whichever it is: none counts as favorable."
+        )
+    return (
+        f"The largest change of the sum of class {label}, before a Softmax, over all inputs of the domain. Changes of "
+        "probabilities after a Softmax are not bounded."
+    )
+
+
 def interval_of(problem: AnyProblem, kind: int, got: Answer, *, found: bool) -> tuple[float, float]:
     """Return bounds that hold for the model as the runtime rounds it."""
     rounding = problem.rounding if got.rounding is None else got.rounding

@@ -10,6 +10,8 @@ import numpy as np
 from fairkit.charts import ChartTable, EvidenceChart
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from fairkit.models.scorer import Predictions, Scorer
 
 FIRST, SECOND = "first", "second"
@@ -34,7 +36,20 @@ def ask(scorer: Scorer, rows: Sequence[Mapping[str, Any]], example: Mapping[str,
     return scorer.predict(cells_of(rows, example))
 
 
-def described(first: Mapping[str, Any], second: Mapping[str, Any], said: Predictions) -> dict[str, Any]:
+def decided(said: Predictions) -> NDArray[Any] | None:
+    """Return what was decided about each row: yes or no, or the class."""
+    return said.decision if said.predicted is None else said.predicted
+
+
+def differs(said: Predictions) -> bool:
+    """Tell whether two rows are decided differently."""
+    found = decided(said)
+    return found is not None and bool(found[0] != found[1])
+
+
+def described(
+    first: Mapping[str, Any], second: Mapping[str, Any], said: Predictions, classes: Sequence[Any] = ()
+) -> dict[str, Any]:
     """Return a pair as evidence: scalars only, which a certificate may have."""
     told: dict[str, Any] = {}
     for side, row in ((FIRST, first), (SECOND, second)):
@@ -44,6 +59,8 @@ def described(first: Mapping[str, Any], second: Mapping[str, Any], said: Predict
             told[f"score {side}"] = float(said.score[place])
         if said.decision is not None:
             told[f"decision {side}"] = int(said.decision[place])
+        if said.predicted is not None:
+            told[f"class {side}"] = str(classes[int(said.predicted[place])])
     return told
 
 
@@ -79,7 +96,7 @@ class WitnessChart(EvidenceChart):
             )
             for name in names
         ]
-        for what in ("score", "decision"):
+        for what in ("score", "decision", "class"):
             if f"{what} {FIRST}" in value:
                 rows.append((f"the model's {what}", value[f"{what} {FIRST}"], value[f"{what} {SECOND}"], ""))
         return ChartTable(columns=("column", "one", "the other", "what changes"), rows=rows)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.inputs.problem import plain
-from fairkit_all_inputs.witness import ask, described, read
+from fairkit_all_inputs.witness import ask, described, differs, read
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,9 +46,9 @@ def run_witness(
         return None
     first, second = pair_of(problem, got, nearest)
     said = ask(asked.context.scorer, [first, second], asked.people.columns)
-    if flip and (said.decision is None or said.decision[0] == said.decision[1]):
+    if flip and not differs(said):
         return None
-    return described(first, second, said)
+    return described(first, second, said, asked.context.scorer.classes)
 
 
 def of_somebody(asked: Asked, witness: Mapping[str, Any]) -> bool:

@@ -64,8 +64,8 @@ def make_blocks(
     }  # fmt: skip
     inner = np.flatnonzero(ensemble.mode > 0)
     feature = ensemble.feature[inner]
-    bits32 = ensemble.threshold[inner].view(np.int32)
-    keys = np.stack([feature, bits32, ensemble.mode[inner], ensemble.missing[inner]], axis=1)
+    bits = ensemble.threshold[inner].astype(np.float64).view(np.int64)
+    keys = np.stack([feature, bits, ensemble.mode[inner], ensemble.missing[inner]], axis=1)
     tests, code = np.unique(keys, axis=0, return_inverse=True)
     code = code.reshape(-1)
     _, first = np.unique(code, return_index=True)
@@ -80,12 +80,12 @@ def make_blocks(
     ]
     truth = _truths(ensemble, nodes, block_of, blocks, run)
     blocks, truth = _merged(blocks, block_of, truth)
-    bits = [_bits(row) for row in truth]
+    sets = [_bits(row) for row in truth]
     found = [(-1, 0)] * len(ensemble.mode)
     for node, test in zip(inner.tolist(), code.tolist(), strict=True):
         block = int(block_of[test])
         # a constant feature: every box of any block goes to the one side
-        found[node] = (block, bits[test]) if block >= 0 else (0, -1 if truth[test][0] else 0)
+        found[node] = (block, sets[test]) if block >= 0 else (0, -1 if truth[test][0] else 0)
     return blocks, found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,7 +38,7 @@ class Ensemble:
     mode
         A place in `MODES`, shape [N]; 0 is a leaf.
     feature, threshold, missing
-        What is compared with what, and whether NaN goes to `yes`, shape [N].
+        What is compared with what (in float64 where the file has that), and whether NaN goes to `yes`, shape [N].
     yes, no
         Nodes by number; -1 at leaves.
     value
@@ -55,7 +55,7 @@ class Ensemble:
 
     mode: NDArray[np.int8]
     feature: NDArray[np.int64]
-    threshold: NDArray[np.float32]
+    threshold: NDArray[Any]
     missing: NDArray[np.bool_]
     yes: NDArray[np.int64]
     no: NDArray[np.int64]
@@ -89,6 +89,51 @@ def classes_of(told: Mapping[str, Any]) -> int:
     return max(len(told.get("classlabels_strings", ())), len(told.get("classlabels_int64s", ())))
 
 
+def read_class_ensembles(node: onnx.NodeProto) -> list[Ensemble]:
+    """Read a classifier of three classes or more: the trees once for each class, with its leaves.
+
+    Raises
+    ------
+    ModelError
+        Trees of another kind, or a class that onnxruntime might leave out because a leaf has no weight of it.
+    """
+    named = f"the node {node.op_type} {node.name or node.output[0]!r}"
+    told = attributes_of(node)
+    if told.get("post_transform", b"NONE").decode() not in (*LINKS, "SOFTMAX"):
+        raise ModelError(
+            f"{named} has the post_transform {told['post_transform'].decode()}; of three classes or more these are "
+            "read: NONE, LOGISTIC, SOFTMAX"
+        )
+    plain, places = _structure(told, named)
+    size = len(plain.mode)
+    ids, count = np.array(told["class_ids"]), classes_of(told)
+    at = np.array([places.get(pair, -1) for pair in
+                   zip(told["class_treeids"], told["class_nodeids"], strict=True)])  # fmt: skip
+    if (at < 0).any() or not np.isin(ids, np.arange(count)).all():
+        raise ModelError(f"{named} is damaged: a weight belongs to no node, or to no class")
+    weights = _floats(told, "class_weights").astype(np.float64)
+    tree_ids = np.array(told["nodes_treeids"])
+    bases = _floats(told, "base_values").astype(np.float64).tolist()
+    if len(bases) not in (0, count):
+        raise ModelError(f"{named} has {len(bases)} base values for {count} classes")
+    found = []
+    for k in range(count):
+        value = np.zeros(size)
+        mine = ids == k
+        np.add.at(value, at[mine], weights[mine])
+        there = np.zeros(size, dtype=np.bool_)
+        there[at[mine]] = True
+        lacking = set(tree_ids[(plain.mode == 0) & ~there].tolist())
+        if not bases and not set(tree_ids.tolist()) - lacking:
+            raise ModelError(
+                f"{named} has leaves without a weight of class {k} in every tree: where no leaf has one, onnxruntime "
+                "leaves the class out; give each leaf a weight, which may be 0"
+            )
+        base = bases[k] if bases else 0.0
+        found.append(replace(plain, value=value, base=base, terms=_terms(tree_ids, value) + abs(base)))
+    return found
+
+
 def read_ensemble(node: onnx.NodeProto) -> Ensemble:
     """Read a node whose output is one number, or two that are each other's complement.
 
@@ -97,10 +142,21 @@ def read_ensemble(node: onnx.NodeProto) -> Ensemble:
     ModelError
         Trees of another kind, with the node and what would be understood.
     """
-    told = attributes_of(node)
-    kind = "class" if node.op_type == "TreeEnsembleClassifier" else "target"
+    kind = "class" if node.op_type == TREES[0] else "target"
     named = f"the node {node.op_type} {node.name or node.output[0]!r}"
-    told = _plain(told, kind, named)
+    told = _plain(attributes_of(node), kind, named)
+    plain, places = _structure(told, named)
+    tree_ids, size, inner = np.array(told["nodes_treeids"]), len(plain.mode), plain.mode > 0
+    value, base, uneven = _values(told, kind, named, places, size)
+    trees = len(set(tree_ids.tolist()))
+    if told.get("aggregate_function", b"SUM") == b"AVERAGE":
+        value, uneven = value / trees, uneven / trees
+    value = np.where(inner, 0.0, value)
+    return replace(plain, value=value, base=base, uneven=uneven, terms=_terms(tree_ids, value) + abs(base))
+
+
+def _structure(told: Mapping[str, Any], named: str) -> tuple[Ensemble, dict[tuple[int, int], int]]:
+    """Return the trees without values, and the place of each node by its tree and number."""
     tree_ids, node_ids = np.array(told["nodes_treeids"]), np.array(told["nodes_nodeids"])
     size = len(tree_ids)
     places = {pair: i for i, pair in enumerate(zip(tree_ids.tolist(), node_ids.tolist(), strict=True))}
@@ -119,27 +175,34 @@ def read_ensemble(node: onnx.NodeProto) -> Ensemble:
     )  # fmt: skip
     if (yes == -2).any() or (no == -2).any():
         raise ModelError(f"{named} is damaged: a branch leads to a node that is not there")
-    value, base, uneven = _values(told, kind, named, places, size)
-    trees = len(set(tree_ids.tolist()))
-    if told.get("aggregate_function", b"SUM") == b"AVERAGE":
-        value, uneven = value / trees, uneven / trees
     first = np.array([places[pair] for pair in dict.fromkeys(
         (tree, told["nodes_nodeids"][i]) for i, tree in _firsts(tree_ids.tolist(), yes, no)
     )], dtype=np.int64)  # fmt: skip
     missing = told.get("nodes_missing_value_tracks_true") or [0] * size
-    return Ensemble(
+    plain = Ensemble(
         mode=mode,
         feature=np.array(told["nodes_featureids"], dtype=np.int64),
-        threshold=np.array(told["nodes_values"], dtype=np.float32),
+        threshold=_floats(told, "nodes_values"),
         missing=np.array(missing, dtype=np.bool_),
         yes=yes,
         no=no,
-        value=np.where(inner, 0.0, value),
+        value=np.zeros(size),
         roots=first,
-        base=base,
-        uneven=uneven,
-        terms=_terms(tree_ids, np.where(inner, 0.0, value)) + abs(base),
+        base=0.0,
+        uneven=0.0,
+        terms=0.0,
     )
+    return plain, places
+
+
+def _floats(told: Mapping[str, Any], name: str) -> NDArray[Any]:
+    """Return numbers in the precision in which a file has them."""
+    from onnx import numpy_helper
+
+    tensor = told.get(f"{name}_as_tensor")
+    if tensor is not None and tensor.dims != [0]:
+        return np.asarray(numpy_helper.to_array(tensor)).reshape(-1)
+    return np.array(told.get(name, ()), dtype=np.float32)
 
 
 def _firsts(tree_ids: list[int], yes: NDArray[np.int64], no: NDArray[np.int64]) -> list[tuple[int, int]]:
@@ -156,10 +219,7 @@ def _terms(tree_ids: NDArray[Any], value: NDArray[np.float64]) -> float:
 
 
 def _plain(told: dict[str, Any], kind: str, named: str) -> dict[str, Any]:
-    """Refuse what is no sum of single-precision trees with a link that is understood."""
-    odd = [key for key in told if key.endswith("_as_tensor") and told[key].dims != [0]]
-    if odd:
-        raise ModelError(f"{named} computes in double precision ({odd[0]}); single-precision trees are read")
+    """Refuse what is no sum of trees with a link that is understood."""
     if told.get("aggregate_function", b"SUM") not in (b"SUM", b"AVERAGE"):
         raise ModelError(
             f"{named} aggregates by {told['aggregate_function'].decode()}; SUM and AVERAGE are read"
@@ -188,14 +248,14 @@ def _values(
         raise ModelError(
             f"{named} is damaged: a weight belongs to no node, or there are {len(columns)} columns"
         )
-    weights = np.array(told[f"{kind}_weights"], dtype=np.float32).astype(np.float64)
+    weights = _floats(told, f"{kind}_weights").astype(np.float64)
     both = np.zeros((len(columns), size))
     for row, column in enumerate(columns):
         chosen = np.array(ids) == column
         np.add.at(both[row], at[chosen], weights[chosen])
-    bases = list(told.get("base_values", ()))
+    bases = _floats(told, "base_values").astype(np.float64).tolist()
     if len(columns) == 1:
-        base = 0.0 if not bases else float(np.float32(bases[0] if len(bases) == 1 else bases[columns[0]]))
+        base = 0.0 if not bases else float(bases[0] if len(bases) == 1 else bases[columns[0]])
         return both[0], base, 0.0
     if any(bases):
         raise ModelError(

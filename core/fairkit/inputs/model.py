@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Columns = Mapping[str, NDArray[Any]]
 
-_UNIT = 2.0**-24
+UNIT = 2.0**-24
 """Half a unit in the last place of float32, relative."""
 _ADDS = frozenset({"Add", "Sum"})
 _KEEPS = frozenset({"Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten"})
@@ -54,7 +54,7 @@ class TreeModel(Encoded):
     def rounding(self) -> float:
         """By how much a float32 sum of the leaves, in any order, may differ from their sum."""
         terms = len(self.ensemble.roots) + 4
-        return float(1.01 * terms * _UNIT * self.ensemble.terms + self.ensemble.uneven)
+        return float(1.01 * terms * UNIT * self.ensemble.terms + self.ensemble.uneven)
 
     def problem(self, domains: Sequence[Numbers | Listed], changing: int, features: Features) -> Problem:
         """Return the model over the cells of a domain.

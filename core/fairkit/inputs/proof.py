@@ -34,8 +34,8 @@ for a set; 0 closes a box."""
 def log_of(layout: Layout, answer: Answer, *, whole: bool = False) -> Log:
     """Return the splits that prove the upper bound of an answer; `whole`: only the bound of everything holds."""
     return {
-        f"{first},{second}": _preorder(layout, splits, answer.upper, whole=whole)
-        for (first, second), splits in answer.splits.items()
+        ",".join(map(str, key)): _preorder(layout, splits, answer.upper, whole=whole)
+        for key, splits in answer.splits.items()
     }
 
 
@@ -160,7 +160,7 @@ def proved(problem: Problem, kind: int, log: Log) -> float:
     for first, second in problem.pairs:
         boxes = boxes_of(problem, log[f"{first},{second}"])
         for some in np.array_split(boxes, max(1, len(boxes) // 20_000)):
-            kept = some[_filled(some, starts)]
+            kept = some[filled(some, starts)]
             if len(kept):
                 upper = max(upper, float(bounds_of(problem, kind, (first, second), kept, starts).max()))
     return float(upper)
@@ -175,7 +175,7 @@ def check_pairs(problem: Problem, log: Log) -> None:
         )
 
 
-def _filled(boxes: NDArray[np.bool_], starts: NDArray[np.int64]) -> NDArray[np.bool_]:
+def filled(boxes: NDArray[np.bool_], starts: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Tell which boxes hold a point."""
     filled = [boxes[:, a:b].any(axis=1) for a, b in itertools.pairwise(starts)]
     return np.asarray(np.logical_and.reduce(filled), dtype=np.bool_)

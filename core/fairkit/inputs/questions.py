@@ -1,4 +1,4 @@
-"""The questions, whatever the model is: sums of trees, sums of columns, or networks."""
+"""The questions, whatever the model is: sums of trees, sums of columns, several classes, or networks."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import ParameterError
 from fairkit.inputs import proof, searching
+from fairkit.inputs.classes.problem import ClassProblem
+from fairkit.inputs.classes.searching import answer_classes, proved_classes
 from fairkit.inputs.nearness import Joint
 from fairkit.inputs.networks.problem import NetworkProblem
 from fairkit.inputs.networks.proof import proved_network
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
     from fairkit.inputs.searching import Answer, Effort
 
-AnyProblem = Problem | NetworkProblem
+AnyProblem = Problem | NetworkProblem | ClassProblem
 
 
 def answer(
@@ -44,6 +46,8 @@ def answer(
         return answer_network(
             problem, kind, effort=effort, starts=starts, costs=costs, near=near, floor=floor, values=values
         )
+    if isinstance(problem, ClassProblem):
+        return answer_classes(problem, effort=effort, starts=starts, costs=costs, near=near, floor=floor)
     return searching.answer(problem, kind, effort=effort, starts=starts, costs=costs, near=near, floor=floor)
 
 
@@ -57,6 +61,8 @@ def proved(problem: AnyProblem, kind: int, log: proof.Log) -> float:
     """
     if isinstance(problem, NetworkProblem):
         return proved_network(problem, kind, log)
+    if isinstance(problem, ClassProblem):
+        return proved_classes(problem, log)
     return proof.proved(problem, kind, log)
 
 

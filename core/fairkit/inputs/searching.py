@@ -54,7 +54,7 @@ class Answer:
     pair, point
         The two cells of the changing block, and the cells of all blocks, that give `lower`; None: no input was found.
     splits
-        By pair, the tree of splits of its boxes (see `fairkit.inputs.proof`).
+        By pair (and classes), the tree of splits of its boxes (see `fairkit.inputs.proof`).
     boxes
         How many boxes were split.
     rounding
@@ -68,7 +68,7 @@ class Answer:
     upper: float
     pair: tuple[int, int] | None
     point: tuple[int, ...] | None
-    splits: Mapping[tuple[int, int], Splits] = field(default_factory=dict)
+    splits: Mapping[tuple[int, ...], Splits] = field(default_factory=dict)
     boxes: int = 0
     rounding: float | None = None
     values: Mapping[str, Any] | None = None

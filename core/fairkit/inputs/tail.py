@@ -76,24 +76,25 @@ class Tail:
         rows = sums.astype(np.float32)
         if isinstance(self.cut, str):
             if "file" not in self._opened:
-                self._opened["file"] = self._open(self._after(self.cut))
+                self._opened["file"] = self.opened(self.after(self.cut))
             one = rows.reshape(-1, 1)
             feeds = {self.cut: one if self.columns == 1 else np.hstack([-0.5 * one, 0.5 * one])}
             return reading.read(self._opened["file"].run(feeds, reading.wanted))
-        proto = self._after(*self.cut.output)
+        proto = self.after(*self.cut.output)
         if self.cut.op_type == "LinearClassifier":
             proto.graph.node.insert(0, _passed(self.cut))
-            return reading.read(self._open(proto).run({PROBE: rows.reshape(-1, 1)}, reading.wanted))
+            return reading.read(self.opened(proto).run({PROBE: rows.reshape(-1, 1)}, reading.wanted))
         proto.graph.node.insert(0, _lookup(self.cut, rows, self.negative))
         feeds = {PROBE: np.arange(len(rows), dtype=np.float32).reshape(-1, 1)}
-        return reading.read(self._open(proto).run(feeds, reading.wanted))
+        return reading.read(self.opened(proto).run(feeds, reading.wanted))
 
-    def _open(self, proto: onnx.ModelProto) -> OnnxFile:
+    def opened(self, proto: onnx.ModelProto) -> OnnxFile:
+        """Return a graph that is run where the model is."""
         model = self.scorer.model
         sandbox = getattr(model, "sandbox", None)
         return OnnxFile(proto.SerializeToString(), model.name, None, 1, sandbox)
 
-    def _after(self, *cut: str) -> onnx.ModelProto:
+    def after(self, *cut: str) -> onnx.ModelProto:
         """Return the graph from some tensors on."""
         import onnx
 
