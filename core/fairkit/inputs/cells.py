@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairkit.errors import DataError
 from fairkit.inputs.domain import Block, Listed, Numbers, value_text_of
+from fairkit.inputs.ensemble import TWICE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -79,6 +81,10 @@ def make_blocks(
         for place, one in enumerate(domains)
     ]
     truth = _truths(ensemble, nodes, block_of, blocks, run)
+    for test, row in enumerate(truth):  # an equality is no cut: its block's boxes are sets of cells
+        place = int(block_of[test])
+        if place >= 0 and blocks[place].ordered and np.count_nonzero(row[1:] != row[:-1]) > 1:
+            blocks[place] = replace(blocks[place], ordered=False)
     blocks, truth = _merged(blocks, block_of, truth)
     sets = [_bits(row) for row in truth]
     found = [(-1, 0)] * len(ensemble.mode)
@@ -137,12 +143,15 @@ def _boundaries(
     """Bisect, for every test of a number at once, the last number that goes to the side of the lowest one."""
     ends: dict[int, NDArray[np.float64]] = {}
     low: list[NDArray[np.int64]] = []
-    high, tests, owner = [], [], []
+    high, tests, owner, part = [], [], [], []
     for place, one in enumerate(domains):
         if not isinstance(one, Numbers):
             continue
         check_ends(one)
         mine = np.flatnonzero(block_of == place)
+        twice = mine[np.isin(ensemble.mode[nodes[mine]], TWICE)]
+        part.append(np.concatenate([np.zeros(len(mine)), np.ones(len(twice)), np.full(len(twice), 2.0)]))
+        mine = np.concatenate([mine, twice, twice])
         edge = _order(np.array([one.low, one.high]), kinds[one.name], one.whole)
         tests.append(mine)
         owner.append(np.full(len(mine), place))
@@ -151,7 +160,7 @@ def _boundaries(
         ends[place] = np.array([one.high])
     if not tests:
         return ends
-    mine, place_of = np.concatenate(tests), np.concatenate(owner)
+    mine, place_of, parts = np.concatenate(tests), np.concatenate(owner), np.concatenate(part)
     below, above = np.concatenate(low), np.concatenate(high)
 
     def sides(order: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -168,7 +177,7 @@ def _boundaries(
             rows = np.flatnonzero(pairs[:, 0] == place)
             changed.append((rows, domains[place].name, pairs[rows, 1]))
         matrix = run(len(pairs), changed)[back.reshape(-1)]
-        return _sides(ensemble, nodes[mine], matrix)
+        return _sides(ensemble, nodes[mine], matrix, parts)
 
     if not len(mine):
         return ends
@@ -188,14 +197,22 @@ def _boundaries(
     return ends
 
 
-def _sides(ensemble: Ensemble, nodes: NDArray[np.int64], matrix: Matrix) -> NDArray[np.bool_]:
-    """Tell for each test, in its own row of the matrix, whether the row goes to `yes`."""
+def _sides(
+    ensemble: Ensemble, nodes: NDArray[np.int64], matrix: Matrix, parts: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    """Tell for each test, in its own row of the matrix, whether the row goes to `yes`.
+
+    Where `parts` is 1, whether it is below the threshold, and where 2, whether it is at most that.
+    """
     values = matrix[np.arange(len(nodes)), ensemble.feature[nodes]]
     found = np.empty(len(nodes), dtype=np.bool_)
     for mode in np.unique(ensemble.mode[nodes]):
         here = np.flatnonzero(ensemble.mode[nodes] == mode)
         found[here] = ensemble.compare(int(mode), values[here], ensemble.threshold[nodes[here]])
-    return np.where(np.isnan(values), ensemble.missing[nodes], found)
+    found |= np.isnan(values) & ensemble.missing[nodes]
+    level = np.where(ensemble.mode[nodes] == TWICE[-1], np.trunc(values), values)
+    found = np.where(parts == 1, level < ensemble.threshold[nodes], found)
+    return np.where(parts == 2, level <= ensemble.threshold[nodes], found)
 
 
 def _number_block(one: Numbers, ends: NDArray[np.float64], kind: type) -> Block:

@@ -8,25 +8,31 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import ModelError
+from fairkit.inputs.newer import written
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import onnx
     from numpy.typing import NDArray
 
-TREES = ("TreeEnsembleClassifier", "TreeEnsembleRegressor")
+TREES = ("TreeEnsembleClassifier", "TreeEnsembleRegressor", "TreeEnsemble")
+NEWER = TREES[2]
 LINKS = ("NONE", "LOGISTIC")
 
-_COMPARE = {
+_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "BRANCH_LEQ": np.less_equal,
     "BRANCH_LT": np.less,
     "BRANCH_GTE": np.greater_equal,
     "BRANCH_GT": np.greater,
     "BRANCH_EQ": np.equal,
     "BRANCH_NEQ": np.not_equal,
+    "EQ_WHOLE": lambda values, threshold: np.trunc(values) == threshold,
 }
 MODES = ("LEAF", *_COMPARE)
+TWICE = tuple(MODES.index(name) for name in ("BRANCH_EQ", "BRANCH_NEQ", "EQ_WHOLE"))
+"""Modes whose tests change twice along the numbers: below the threshold, and above it. The last one compares whole
+parts, as onnxruntime does in sets with other values than 0 to 30."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -68,7 +74,8 @@ class Ensemble:
     def goes_yes(self, node: int, values: NDArray[Any]) -> NDArray[np.bool_]:
         """Tell where values of its feature go, as onnxruntime compares them: in the features' precision."""
         found = self.compare(int(self.mode[node]), values, self.threshold[node])
-        return np.where(np.isnan(values), self.missing[node], found)
+        # NaN differs from every threshold
+        return np.asarray(found | (np.isnan(values) & self.missing[node]), dtype=np.bool_)
 
     @staticmethod
     def compare(mode: int, values: NDArray[Any], threshold: Any) -> NDArray[np.bool_]:
@@ -84,6 +91,22 @@ def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
     return {entry.name: helper.get_attribute_value(entry) for entry in node.attribute}
 
 
+def told_of(node: onnx.NodeProto) -> dict[str, Any]:
+    """Return a tree node's attributes as opset 3 writes them.
+
+    Raises
+    ------
+    ModelError
+        A node of opset 5 is damaged.
+    """
+    told = attributes_of(node)
+    return written(told, _named(node)) if node.op_type == NEWER else told
+
+
+def _named(node: onnx.NodeProto) -> str:
+    return f"the node {node.op_type} {node.name or node.output[0]!r}"
+
+
 def classes_of(told: Mapping[str, Any]) -> int:
     """Return how many classes a classifier's attributes name."""
     return max(len(told.get("classlabels_strings", ())), len(told.get("classlabels_int64s", ())))
@@ -97,8 +120,7 @@ def read_class_ensembles(node: onnx.NodeProto) -> list[Ensemble]:
     ModelError
         Trees of another kind, or a class that onnxruntime might leave out because a leaf has no weight of it.
     """
-    named = f"the node {node.op_type} {node.name or node.output[0]!r}"
-    told = attributes_of(node)
+    named, told = _named(node), attributes_of(node)
     if told.get("post_transform", b"NONE").decode() not in (*LINKS, "SOFTMAX"):
         raise ModelError(
             f"{named} has the post_transform {told['post_transform'].decode()}; of three classes or more these are "
@@ -111,9 +133,9 @@ def read_class_ensembles(node: onnx.NodeProto) -> list[Ensemble]:
                    zip(told["class_treeids"], told["class_nodeids"], strict=True)])  # fmt: skip
     if (at < 0).any() or not np.isin(ids, np.arange(count)).all():
         raise ModelError(f"{named} is damaged: a weight belongs to no node, or to no class")
-    weights = _floats(told, "class_weights").astype(np.float64)
+    weights = floats_of(told, "class_weights").astype(np.float64)
     tree_ids = np.array(told["nodes_treeids"])
-    bases = _floats(told, "base_values").astype(np.float64).tolist()
+    bases = floats_of(told, "base_values").astype(np.float64).tolist()
     if len(bases) not in (0, count):
         raise ModelError(f"{named} has {len(bases)} base values for {count} classes")
     found = []
@@ -143,8 +165,8 @@ def read_ensemble(node: onnx.NodeProto) -> Ensemble:
         Trees of another kind, with the node and what would be understood.
     """
     kind = "class" if node.op_type == TREES[0] else "target"
-    named = f"the node {node.op_type} {node.name or node.output[0]!r}"
-    told = _plain(attributes_of(node), kind, named)
+    named = _named(node)
+    told = _plain(told_of(node), kind, named)
     plain, places = _structure(told, named)
     tree_ids, size, inner = np.array(told["nodes_treeids"]), len(plain.mode), plain.mode > 0
     value, base, uneven = _values(told, kind, named, places, size)
@@ -182,7 +204,7 @@ def _structure(told: Mapping[str, Any], named: str) -> tuple[Ensemble, dict[tupl
     plain = Ensemble(
         mode=mode,
         feature=np.array(told["nodes_featureids"], dtype=np.int64),
-        threshold=_floats(told, "nodes_values"),
+        threshold=floats_of(told, "nodes_values"),
         missing=np.array(missing, dtype=np.bool_),
         yes=yes,
         no=no,
@@ -195,7 +217,7 @@ def _structure(told: Mapping[str, Any], named: str) -> tuple[Ensemble, dict[tupl
     return plain, places
 
 
-def _floats(told: Mapping[str, Any], name: str) -> NDArray[Any]:
+def floats_of(told: Mapping[str, Any], name: str) -> NDArray[Any]:
     """Return numbers in the precision in which a file has them."""
     from onnx import numpy_helper
 
@@ -248,12 +270,12 @@ def _values(
         raise ModelError(
             f"{named} is damaged: a weight belongs to no node, or there are {len(columns)} columns"
         )
-    weights = _floats(told, f"{kind}_weights").astype(np.float64)
+    weights = floats_of(told, f"{kind}_weights").astype(np.float64)
     both = np.zeros((len(columns), size))
     for row, column in enumerate(columns):
         chosen = np.array(ids) == column
         np.add.at(both[row], at[chosen], weights[chosen])
-    bases = _floats(told, "base_values").astype(np.float64).tolist()
+    bases = floats_of(told, "base_values").astype(np.float64).tolist()
     if len(columns) == 1:
         base = 0.0 if not bases else float(bases[0] if len(bases) == 1 else bases[columns[0]])
         return both[0], base, 0.0

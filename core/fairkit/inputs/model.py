@@ -11,7 +11,7 @@ import numpy as np
 from fairkit.errors import ModelError
 from fairkit.inputs.cells import make_blocks
 from fairkit.inputs.encoded import Encoded, refuse_draws
-from fairkit.inputs.ensemble import TREES, attributes_of, classes_of, read_ensemble
+from fairkit.inputs.ensemble import NEWER, TREES, classes_of, floats_of, read_ensemble, told_of
 from fairkit.inputs.problem import Problem
 from fairkit.inputs.tail import Tail, check_monotone, constant_of, tail_nodes
 from fairkit.onnx.read.nodes import ancestors
@@ -134,16 +134,10 @@ def read_trees(scorer: OnnxScorer) -> TreeModel | None:
     wanted = reading.wanted
     nodes = ancestors(proto.graph, wanted)
     trees = [node for node in nodes if node.op_type in TREES]
-    newer = next((node for node in nodes if node.op_type == "TreeEnsemble"), None)
-    if newer is not None:
-        raise ModelError(
-            f"the node TreeEnsemble {newer.name or newer.output[0]!r} is of opset 5 of ai.onnx.ml; export the model "
-            "with opset 3, whose TreeEnsembleClassifier and TreeEnsembleRegressor are read"
-        )
     if not trees:
         return None
     if len(trees) == 1 and (
-        trees[0].op_type == TREES[0] or attributes_of(trees[0]).get("post_transform", b"NONE") != b"NONE"
+        trees[0].op_type == TREES[0] or told_of(trees[0]).get("post_transform", b"NONE") != b"NONE"
     ):
         return _single(scorer, trees[0])
     return _summed(scorer, trees)
@@ -151,7 +145,7 @@ def read_trees(scorer: OnnxScorer) -> TreeModel | None:
 
 def _single(scorer: OnnxScorer, node: onnx.NodeProto) -> TreeModel:
     ensemble = read_ensemble(node)
-    told = attributes_of(node)
+    told = told_of(node)
     start: dict[str, tuple[int, ...]] = {}
     if node.op_type == TREES[0]:
         start = {node.output[0]: (0,), node.output[1]: (-1, 1)}
@@ -161,8 +155,14 @@ def _single(scorer: OnnxScorer, node: onnx.NodeProto) -> TreeModel:
         start = {node.output[0]: (1,)}
     graph, wanted = scorer.model.proto.graph, scorer.reading.wanted
     check_monotone(graph, tail_nodes(graph, wanted, list(node.output)), start, wanted)
-    weights = told.get("class_weights") or told.get("target_weights") or []
-    tail = Tail(scorer=scorer, cut=node, negative=any(weight < 0 for weight in weights))
+    if node.op_type == NEWER:
+        raise ModelError(
+            f"the node TreeEnsemble {node.name or node.output[0]!r} has the post_transform "
+            f"{told['post_transform'].decode()}, which onnxruntime leaves out for one target; write the link as a node "
+            "after it, such as Sigmoid"
+        )
+    weights = floats_of(told, "class_weights" if node.op_type == TREES[0] else "target_weights")
+    tail = Tail(scorer=scorer, cut=node, negative=bool((weights < 0).any()))
     return TreeModel(scorer, node.input[0], tail, ensemble)
 
 
@@ -208,7 +208,10 @@ def _summed(scorer: OnnxScorer, trees: Sequence[onnx.NodeProto]) -> TreeModel:
         )
     check_monotone(graph, tail_nodes(graph, wanted, [cut]), {cut: (1,)}, wanted)
     joined = _joined([parts[node.output[0]] for node in owners[cut]], offset[cut])
-    return TreeModel(scorer, trees[0].input[0], Tail(scorer=scorer, cut=cut), joined)
+    told = [told_of(node) for node in trees if node.op_type == NEWER]
+    double = any("nodes_values_as_tensor" in one for one in told)
+    tail = Tail(scorer=scorer, cut=cut, double=double)
+    return TreeModel(scorer, trees[0].input[0], tail, joined)
 
 
 def _joined(parts: Sequence[Ensemble], offset: float) -> Ensemble:

@@ -50,12 +50,15 @@ class Tail:
         Whether a weight of the replaced node is negative: onnxruntime reads a binary classifier by that.
     columns
         Of a tensor: 1, or 2 whose difference is the sum.
+    double
+        Whether the tensor has double precision.
     """
 
     scorer: OnnxScorer
     cut: onnx.NodeProto | str
     negative: bool = False
     columns: int = 1
+    double: bool = False
     _opened: dict[str, Any] = field(default_factory=dict)
 
     def __call__(self, sums: NDArray[np.float64]) -> Predictions:
@@ -77,8 +80,9 @@ class Tail:
         if isinstance(self.cut, str):
             if "file" not in self._opened:
                 self._opened["file"] = self.opened(self.after(self.cut))
-            one = rows.reshape(-1, 1)
-            feeds = {self.cut: one if self.columns == 1 else np.hstack([-0.5 * one, 0.5 * one])}
+            one: NDArray[Any] = rows.reshape(-1, 1)
+            one = one.astype(np.float64) if self.double else one
+            feeds = {self.cut: one if self.columns == 1 else np.hstack([-one / 2, one / 2])}
             return reading.read(self._opened["file"].run(feeds, reading.wanted))
         proto = self.after(*self.cut.output)
         if self.cut.op_type == "LinearClassifier":
@@ -108,7 +112,8 @@ class Tail:
         del proto.graph.output[:]
         proto.graph.output.extend(outputs)
         name = cut[0] if isinstance(self.cut, str) else PROBE
-        one = onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [None, self.columns])
+        kind = onnx.TensorProto.DOUBLE if self.double else onnx.TensorProto.FLOAT
+        one = onnx.helper.make_tensor_value_info(name, kind, [None, self.columns])
         proto.graph.input.append(one)
         return proto
 

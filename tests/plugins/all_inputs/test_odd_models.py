@@ -153,25 +153,6 @@ def test_a_file_of_catboost_is_what_onnxruntime_says_and_with_a_bias_is_refused(
         audit(tmp_path / "True.onnx")
 
 
-def test_trees_of_three_classes_are_named(tmp_path):
-    path = written(forest(3), tmp_path / "m.onnx")
-    (node,) = [one for one in onnx.load(path).graph.node if one.op_type == "TreeEnsembleClassifier"]
-    with pytest.raises(
-        ModelError, match=r"node TreeEnsembleClassifier .* has 3 classes; one score of two classes"
-    ):
-        read_ensemble(node)
-    catboost = pytest.importorskip("catboost", reason="catboost is not installed")
-    table, level = people()
-    model = catboost.CatBoostClassifier(
-        iterations=3, depth=2, verbose=0, allow_writing_files=False, thread_count=1
-    )
-    model.fit(table, np.digitize(level, [0, 3])).save_model(str(tmp_path / "c.onnx"), format="onnx")
-    with pytest.raises(
-        ModelError, match=r"node TreeEnsembleClassifier .* has 3 classes; one score of two classes"
-    ):
-        audit(tmp_path / "c.onnx")
-
-
 def graph(nodes, path, opset, kind=onnx.TensorProto.FLOAT, last="y"):
     inputs = [helper.make_tensor_value_info("x", kind, [None, 3])]
     output = helper.make_tensor_value_info(last, onnx.TensorProto.FLOAT, [None, 1])
@@ -179,24 +160,6 @@ def graph(nodes, path, opset, kind=onnx.TensorProto.FLOAT, last="y"):
     opsets = [helper.make_opsetid("", 15), helper.make_opsetid("ai.onnx.ml", opset)]
     onnx.save(helper.make_model(made, opset_imports=opsets, ir_version=8), path)
     return path
-
-
-def test_a_node_of_opset_five_is_named_with_what_is_read(tmp_path):
-    def tensor(kind, values):
-        return helper.make_tensor("", kind, [len(values)], values)
-
-    node = helper.make_node(
-        "TreeEnsemble", ["x"], ["y"], name="newer", domain="ai.onnx.ml", n_targets=1, post_transform=0,
-        aggregate_function=1, tree_roots=[0], nodes_featureids=[0], nodes_trueleafs=[1], nodes_falseleafs=[1],
-        nodes_truenodeids=[0], nodes_falsenodeids=[1], leaf_targetids=[0, 0],
-        nodes_splits=tensor(onnx.TensorProto.FLOAT, [0.5]), nodes_modes=tensor(onnx.TensorProto.UINT8, [0]),
-        leaf_weights=tensor(onnx.TensorProto.FLOAT, [0.2, 0.8]),
-    )  # fmt: skip
-    path = graph([node], tmp_path / "m.onnx", 5)
-    with pytest.raises(
-        ModelError, match=r"node TreeEnsemble 'newer' is of opset 5 .*TreeEnsembleRegressor are read"
-    ):
-        audit(path)
 
 
 TREE = {
@@ -222,16 +185,139 @@ def test_numbers_in_double_precision_are_compared_so(tmp_path):
     assert audit(path, domain={"debts": "0:3.25"})[SCORE].interval[1] < 1e-5
 
 
-@pytest.mark.parametrize("key", ["nodes_values", "target_weights"])
-def test_tensors_of_doubles_are_named_with_what_is_read(key):
-    told = {"nodes_values": [3.25, 0.0, 0.5, 0.0, 0.0], "target_weights": [0.5, 0.25, 0.75]}
-    values = told.pop(key)
-    tensor = helper.make_tensor("", onnx.TensorProto.DOUBLE, [len(values)], values)
-    node = helper.make_node(
-        "TreeEnsembleRegressor", ["x"], ["y"], name="fine", domain="ai.onnx.ml", **told, **{f"{key}_as_tensor": tensor},
-        **TREE,
+def newer(seed, *, double=False, modes=range(7), most=8, **told):
+    """Random trees of opset 5 over three features."""
+    rng = np.random.default_rng(seed)
+    nodes, weights, sets = [], [], {}
+
+    def leaf():
+        weights.append(float(rng.normal()))
+        return len(weights) - 1, 1
+
+    def grow(depth):
+        place, mode = len(nodes), int(rng.choice(list(modes)))
+        nodes.append(None)
+        if mode == 6:
+            sets[place] = [float(v) for v in rng.choice(most, int(rng.integers(1, 5)), replace=False)]
+        sides = [leaf() if depth == 0 else (grow(depth - 1), 0) for _ in range(2)]
+        low, high = [(0, 2), (20, 30), (0, 8)][feature := int(rng.integers(3))]
+        nodes[place] = (mode, feature, float(rng.integers(low, high)), *sides, int(rng.random() < 0.5))
+        if mode == 6:
+            sets[place] = [v if feature == 2 or v >= 8 else low + v for v in sets[place]]
+        return place
+
+    roots = [grow(2) for _ in range(4)]
+    kind = onnx.TensorProto.DOUBLE if double else onnx.TensorProto.FLOAT
+    tensor = lambda values, of=kind: helper.make_tensor("", of, [len(values)], values)  # noqa: E731 -- short
+    mode, feature, split, yes, no, missing = zip(*nodes, strict=True)
+    members = [v for place in sorted(sets) for v in (*sets[place], float("nan"))]
+    if members:
+        told["membership_values"] = tensor(members)
+    return helper.make_node(
+        "TreeEnsemble", ["x"], ["y"], name="newer", domain="ai.onnx.ml", n_targets=1, tree_roots=roots,
+        **{"aggregate_function": 1, "post_transform": 0, **told}, nodes_featureids=feature, nodes_splits=tensor(split),
+        nodes_modes=tensor(mode, onnx.TensorProto.UINT8), nodes_truenodeids=[n for n, _ in yes],
+        nodes_trueleafs=[leaf for _, leaf in yes], nodes_falsenodeids=[n for n, _ in no],
+        nodes_falseleafs=[leaf for _, leaf in no], nodes_missing_value_tracks_true=missing,
+        leaf_targetids=[0] * len(weights), leaf_weights=tensor(weights),
     )  # fmt: skip
-    with pytest.raises(
-        ModelError, match=rf"'fine' computes in double precision \({key}_as_tensor\); single-precision"
+
+
+def read_rows(ensemble, rows):
+    """The sum at rows of features, node by node."""
+    found = np.full(len(rows), ensemble.base)
+    for root in ensemble.roots.tolist():
+        waiting = [(root, np.arange(len(rows)))]
+        while waiting:
+            node, some = waiting.pop()
+            if ensemble.mode[node] == 0:
+                found[some] += ensemble.value[node]
+                continue
+            side = ensemble.goes_yes(node, rows[some, ensemble.feature[node]])
+            waiting += [(int(ensemble.yes[node]), some[side]), (int(ensemble.no[node]), some[~side])]
+    return found
+
+
+@pytest.mark.parametrize("told", [{}, {"modes": [0, 6]}, {"modes": [6], "most": 60}, {"double": True, "most": 45},
+                                  {"modes": range(6), "aggregate_function": 0}])  # fmt: skip
+def test_trees_of_opset_five_are_read_as_onnxruntime_runs_them(tmp_path, told):
+    """Whole numbers, fractions (of which onnxruntime drops the fraction where a set has a value above 30), NaN."""
+    kind = np.float64 if told.get("double") else np.float32
+    tensor = onnx.TensorProto.DOUBLE if told.get("double") else onnx.TensorProto.FLOAT
+    rng = np.random.default_rng(0)
+    rows = np.column_stack([rng.integers(0, 2, 600), rng.integers(20, 30, 600), rng.integers(-2, 60, 600)])
+    rows = (rows + rng.choice([0, 0, 0.25], rows.shape)).astype(kind)
+    rows[rng.random(rows.shape) < 0.1] = np.nan
+    for seed in range(6):
+        node = newer(seed, **told)
+        inputs = [helper.make_tensor_value_info("x", tensor, [None, 3])]
+        made = helper.make_graph([node], "g", inputs, [helper.make_tensor_value_info("y", tensor, [None, 1])])
+        opsets = [helper.make_opsetid("", 21), helper.make_opsetid("ai.onnx.ml", 5)]
+        session = onnxruntime.InferenceSession(
+            helper.make_model(made, opset_imports=opsets, ir_version=9).SerializeToString(),
+            providers=["CPUExecutionProvider"],
+        )
+        there = session.run(None, {"x": rows})[0].ravel()
+        assert np.abs(there - read_rows(read_ensemble(node), rows)).max() < 1e-5
+
+
+@pytest.mark.parametrize("double", [False, True])
+def test_an_audit_of_opset_five_is_enumeration(tmp_path, double):
+    kind = onnx.TensorProto.DOUBLE if double else onnx.TensorProto.FLOAT
+    node = newer(11, double=double)
+    made = helper.make_graph([node], "g", [helper.make_tensor_value_info("x", kind, [None, 3])],
+                             [helper.make_tensor_value_info("y", kind, [None, 1])])  # fmt: skip
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("ai.onnx.ml", 5)]
+    onnx.save(helper.make_model(made, opset_imports=opsets, ir_version=9), tmp_path / "m.onnx")
+    session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
+    score = session.run(None, {"x": GRID.astype(np.float64 if double else np.float32)})[0].reshape(2, -1)
+    best = float(np.abs(score[0] - score[1]).max())
+    found = audit(tmp_path / "m.onnx")
+    assert best > 0.1
+    assert found[SCORE].interval == pytest.approx((best, best), abs=1e-4)
+
+
+@pytest.mark.parametrize("value", [2.0, 3.0, 6.0])
+def test_an_equality_with_a_number_between_the_ends_is_a_cell_of_its_own(tmp_path, value):
+    """As LightGBM's categorical splits are written: only one number of debts makes sex matter."""
+    told = {**TREE, "nodes_modes": ["BRANCH_NEQ", *TREE["nodes_modes"][1:]]}
+    node = helper.make_node(
+        "TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", nodes_values=[value, 0.0, 0.5, 0.0, 0.0],
+        target_weights=[0.5, 0.25, 0.75], **told,
+    )  # fmt: skip
+    path = graph([node], tmp_path / "m.onnx", 3)
+    assert audit(path)[SCORE].interval == pytest.approx((0.5, 0.5), abs=1e-5)
+    assert audit(path, domain={"debts": f"{value + 0.5}:7"})[SCORE].interval[1] < 1e-5
+
+
+@pytest.mark.parametrize("keys", [["nodes_values"], ["nodes_values", "target_weights"]])
+def test_tensors_of_doubles_are_read_as_onnxruntime_runs_them(tmp_path, keys):
+    told = {"nodes_values": [3.25 + 1e-9, 0.0, 0.5, 0.0, 0.0], "target_weights": [0.5, 0.25, 0.75]}
+    for key in keys:
+        values = told.pop(key)
+        told[f"{key}_as_tensor"] = helper.make_tensor("", onnx.TensorProto.DOUBLE, [len(values)], values)
+    node = helper.make_node("TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", **told, **TREE)
+    path = graph([node], tmp_path / "m.onnx", 3, onnx.TensorProto.DOUBLE)
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    rows = np.array([[0, 25, 3.25 + 5e-10], [0, 25, 3.25 + 2e-9], [1, 25, 3.25 + 2e-9]])
+    there = session.run(None, {"x": rows})[0].ravel()
+    assert np.abs(there - read_rows(read_ensemble(node), rows)).max() < 1e-6
+    assert audit(path, domain={"debts": f"3.25:{3.25 + 5e-10!r}"})[SCORE].interval[1] < 1e-5
+    assert audit(path, domain={"debts": f"3.25:{3.25 + 2e-9!r}"})[SCORE].interval == pytest.approx(
+        (0.5, 0.5), abs=1e-5
+    )
+
+
+def test_what_of_opset_five_is_not_read_is_one_message(tmp_path):
+    for told, message in (
+        ({"post_transform": 2}, "'newer' has the post_transform LOGISTIC, which onnxruntime leaves out"),
+        ({"aggregate_function": 3}, "'newer' aggregates by MAX; SUM and AVERAGE are read"),
     ):
-        read_ensemble(node)
+        node = newer(11, **told)
+        if told.get("post_transform"):
+            path = graph([node], tmp_path / "m.onnx", 5)
+            with pytest.raises(ModelError, match=message):
+                audit(path)
+            continue
+        with pytest.raises(ModelError, match=message):
+            read_ensemble(node)
