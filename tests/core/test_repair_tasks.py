@@ -211,6 +211,16 @@ def loans_of(value):
     return fairkit.load_data(table, **roles)
 
 
+def test_a_model_knows_its_classes_where_its_scores_do_not_tell_them():
+    table = people(1_200, 1)
+    noise = np.array(["shop, office", "crafts", "care"])[np.random.default_rng(0).integers(0, 3, 1_200)]
+    data = fairkit.load_data(
+        table.set_column(3, "job", pa.array(noise)), label="job", sensitive="sex", drop=["pay"]
+    )
+    result = fairkit.mitigate("reweigh", data, learner="logistic", threads=1)
+    assert 0.2 < result.after.find("accuracy").value < 0.47
+
+
 def test_rows_without_a_group_are_said_where_they_may_turn_the_verdict():
     few = fairkit.load_data(changed("sex", None, 40), label="pay", sensitive="sex", drop=["job"])
     result = fairkit.repair(

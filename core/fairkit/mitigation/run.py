@@ -12,6 +12,7 @@ from fairkit.auditing.prepare import Asked
 from fairkit.auditing.run import audit
 from fairkit.comparing.beside import audit_beside
 from fairkit.data.loading import as_dataset
+from fairkit.data.roles import value_text
 from fairkit.data.table import Table
 from fairkit.engines.opening import opened
 from fairkit.fitted import Attaches, FittedModel, MeasuresItself, NamesAudits, Run
@@ -278,7 +279,8 @@ def measured(
 ) -> MitigationResult:
     """Audit before and after, and compare, in one pass over the held-out rows."""
     fitted, table = learned.fitted, learned.table
-    plain = ModelOptions(task=table.task)
+    classes = tuple(map(value_text, table.classes)) if table.task == "multiclass" else None
+    plain = ModelOptions(task=table.task, classes=classes)
     held = _held_out(fitted, learned.compared, table, confidence)
     with TemporaryDirectory() as folder:
         auditors = fitted.audits(Path(folder)) if isinstance(fitted, NamesAudits) else {}
