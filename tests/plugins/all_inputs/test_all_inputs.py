@@ -146,7 +146,7 @@ def again(model, folder, findings, monkeypatch, *, search=False, options=None, *
 
 def test_a_certificate_is_checked_without_a_search_and_a_changed_bound_is_noticed(loans, monkeypatch):
     data = fairkit.load_data(str(loans / "loans.csv"), **ROLES)
-    told = {"columns": "ethnicity"}
+    told = {"columns": "ethnicity", "people": 20, "domain": {"region": "north"}}
     model = loans / "boosted.onnx"
     report = fairkit.audit(trusted(model), data, auditors=["all-inputs"], parameters={"all-inputs": told})
     checked, public = again(model, loans, report.findings, monkeypatch, **told)
@@ -293,13 +293,13 @@ def test_near_looks_only_around_people_and_a_larger_distance_finds_more(loans):
 
 def test_two_columns_change_together(loans):
     alone, joint = (
-        audit(loans / "boosted.onnx", loans, c)[SCORE] for c in ("ethnicity", ["sex", "ethnicity"])
+        audit(loans / "forest.onnx", loans, c, people=20)[SCORE] for c in ("ethnicity", ["sex", "ethnicity"])
     )
     assert joint.sensitive == "sex+ethnicity"
     assert joint.interval[1] >= alone.interval[0] - 1e-6
     values = sorted(set(frame()["ethnicity"]))[:2]
     told = [f"female+{values[0]}", f"male+{values[1]}"]
-    some = audit(loans / "boosted.onnx", loans, ["sex", "ethnicity"], values=told)[SCORE]
+    some = audit(loans / "forest.onnx", loans, ["sex", "ethnicity"], values=told, people=20)[SCORE]
     assert some.interval[1] <= joint.interval[1] + 1e-6
     first, second = sides(some)
     assert {first["sex"], second["sex"]} == {"female", "male"}
@@ -331,7 +331,9 @@ def test_people_count_by_weight(loans, tmp_path):
 
 
 def test_a_domain_that_is_given_holds(loans):
-    found = audit(loans / "boosted.onnx", loans, "ethnicity", domain={"age": "30:31", "region": "north"})
+    found = audit(
+        loans / "boosted.onnx", loans, "ethnicity", domain={"age": "30:31", "region": "north"}, people=20
+    )
     first, _ = sides(found[SCORE])
     assert 30 <= first["age"] <= 31
     assert first["region"] == "north"

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import fairkit
-from fairkit.errors import ModelError, ParameterError
+from fairkit.errors import DataError, ModelError, ParameterError
 from fairkit.inputs.ensemble import read_class_ensembles
 from fairkit.inputs.problem import FLIP as FLIP_KIND
 from fairkit.results.findings import Finding
@@ -134,9 +134,9 @@ def test_a_proof_that_the_class_never_changes_is_in_the_certificate_and_checked(
 
 def test_near_finds_fewer_changes_and_a_subspace_is_understood(tmp_path):
     proto = trained("forest")
-    whole = audit(proto, tmp_path / "m.onnx").findings
+    whole = audit(proto, tmp_path / "m.onnx", people=8).findings
     for told in ({}, {"fair_metric": "subspace"}):
-        near = audit(proto, tmp_path / "m.onnx", near=0.05, **told).findings
+        near = audit(proto, tmp_path / "m.onnx", near=0.05, people=8, **told).findings
         assert near[0].interval == whole[0].interval == (1.0, 1.0)
         assert near[1].interval[0] <= whole[1].interval[1] + 1e-6
         assert near[-1].value >= whole[-1].value
@@ -169,3 +169,25 @@ def test_a_class_that_onnxruntime_leaves_out_is_refused():
     )  # fmt: skip
     with pytest.raises(ModelError, match="leaves without a weight of class 2 in every tree"):
         read_class_ensembles(node)
+
+
+def test_a_column_that_is_not_used_an_infinite_domain_and_time_that_is_over(tmp_path):
+    proto = trained("forest")
+    unused = onnx.ModelProto()
+    unused.CopyFrom(proto)
+    for node in unused.graph.node:
+        for entry in node.attribute:
+            if entry.name == "nodes_featureids":
+                entry.ints[:] = [max(feature, 1) for feature in entry.ints]
+    found = audit(unused, tmp_path / "u.onnx", people=5).findings
+    assert [one.interval for one in found] == [(0.0, 0.0)] * 3
+    assert "No tree splits" in found[0].notes[0]
+    for domain, message in (({"debts": "1:inf"}, "finite ends"), ({"debts": "5:4"}, "is empty")):
+        with pytest.raises(DataError, match=message):
+            audit(proto, tmp_path / "m.onnx", people=5, domain=domain)
+    for limit in ({"seconds": 1e-9}, {"boxes": 1}):
+        flip, *scores, _ = audit(
+            proto, tmp_path / "m.onnx", people=5, domain={"age": "20:21"}, **limit
+        ).findings
+        assert flip.interval in ((0.0, 1.0), (1.0, 1.0)), "never a proof that there is none"
+        assert all(one.interval[0] <= one.interval[1] for one in scores)

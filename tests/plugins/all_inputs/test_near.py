@@ -35,7 +35,7 @@ def test_the_logs_near_people_are_checked_and_never_stand_in_a_certificate(loans
     import fairkit_all_inputs.people as module
 
     file = tmp_path / "proof.json"
-    told = {"columns": "ethnicity", "near": 0.2, "people": 12, "save_proof": str(file)}
+    told = {"columns": "ethnicity", "near": 0.2, "people": 6, "save_proof": str(file)}
     data = fairkit.load_data(str(loans / "loans.csv"), **ROLES)
     model = loans / "boosted.onnx"
 
@@ -151,15 +151,15 @@ def test_a_metric_that_ignores_a_subspace_looks_further_and_its_witness_is_near(
 
 
 def test_the_metric_of_restricted_dro_is_learned_and_a_second_audit_agrees(loans):
-    told = {"columns": "ethnicity", "people": 8, "near": 0.1, "fair_metric": "subspace"}
-    found = audit(loans / "boosted.onnx", loans, **told)
+    told = {"columns": "ethnicity", "people": 4, "near": 0.1, "fair_metric": "subspace"}
+    found = audit(loans / "forest.onnx", loans, **told)
     assert found[FLIP].parameters["fair_metric"] == "subspace"
     assert found[FLIP].parameters["strength"] == 0.1
-    again = audit(loans / "boosted.onnx", loans, **told)
+    again = audit(loans / "forest.onnx", loans, **told)
     assert {name: one.interval for name, one in found.items()} == {
         name: one.interval for name, one in again.items()
     }
-    assert audit(loans / "boosted.onnx", loans, **told, directions=[])[FLIP].parameters["directions"] == []
+    assert audit(loans / "forest.onnx", loans, **told, directions=[])[FLIP].parameters["directions"] == []
 
 
 def test_a_metric_that_cannot_be_used_is_one_message(loans, tmp_path):
