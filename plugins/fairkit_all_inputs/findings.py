@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,7 +68,7 @@ def findings(
     starts = _starts(problem, people) if told.near is None else []
     for number, (kind, one, label) in enumerate(questions):
         name = QUESTIONS[kind]
-        context.progress(f"all-inputs: {name} (the first run compiles)", number, len(questions) + 1)
+        context.progress(_doing(name), number, len(questions) + 1)
         checked = checked_anew(asked, one, kind, notes, record, label)
         if checked is not None:
             found.append(checked)
@@ -76,7 +76,8 @@ def findings(
         nearest: Mapping[str, Any] | None = None
         each: list[Answer] = []
         if told.near is None:
-            got = answer(one, kind, effort=asked.effort, starts=starts)
+            says = _says(context, name, number, len(questions) + 1)
+            got = answer(one, kind, effort=asked.effort, starts=starts, told=says)
             # to climb in the probability costs all trees: from the largest changes of the score alone
             starts = [got.point] if kind == SCORE and label is None and got.point is not None else starts
         else:
@@ -104,6 +105,20 @@ def _questions(problem: AnyProblem) -> list[tuple[int, AnyProblem, str | None]]:
         ]
     kinds = [SCORE] if problem.threshold is None else [FLIP, SCORE]
     return [(kind, problem, None) for kind in [*kinds, *([CHANCE] if problem.logistic else [])]]
+
+
+def _doing(name: str) -> str:
+    return f"all-inputs: {name} (the first run compiles)"
+
+
+def _says(context: AuditContext, name: str, number: int, total: int) -> Callable[[float, float], None]:
+    """Return what reports the bounds so far."""
+
+    def told(lower: float, upper: float) -> None:
+        ends = {} if name == QUESTIONS[FLIP] else {"lower": lower, "upper": upper}
+        context.progress(_doing(name), number, total, **ends)
+
+    return told
 
 
 def _refuse(told: Parameters, problem: AnyProblem) -> None:

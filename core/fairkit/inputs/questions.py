@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import ParameterError
@@ -12,7 +12,7 @@ from fairkit.inputs.classes.problem import ClassProblem
 from fairkit.inputs.classes.searching import answer_classes, proved_classes
 from fairkit.inputs.nearness import Joint
 from fairkit.inputs.networks.problem import NetworkProblem
-from fairkit.inputs.networks.proof import proved_network
+from fairkit.inputs.networks.proof import log_of_network, proved_network
 from fairkit.inputs.networks.searching import answer_network
 from fairkit.inputs.problem import Problem
 
@@ -35,24 +35,38 @@ def answer(
     near: float = math.inf,
     floor: float = -math.inf,
     values: Mapping[str, NDArray[Any]] | None = None,
+    told: Callable[[float, float], None] | None = None,
 ) -> Answer:
     """Bound the largest value of an objective (see `fairkit.inputs.searching.answer`).
 
-    `values` has by column the raw value of each cell that a witness near somebody would have.
+    `values` has by column the raw value of each cell that a witness near somebody would have; `told` is told the bounds
+    so far.
     """
     if isinstance(problem, NetworkProblem):
         if isinstance(costs, Joint):
             raise ParameterError("the distance of a network's inputs adds up over columns")
         return answer_network(
-            problem, kind, effort=effort, starts=starts, costs=costs, near=near, floor=floor, values=values
+            problem,
+            kind,
+            effort=effort,
+            starts=starts,
+            costs=costs,
+            near=near,
+            floor=floor,
+            values=values,
+            told=told,
         )
     if isinstance(problem, ClassProblem):
         return answer_classes(problem, effort=effort, starts=starts, costs=costs, near=near, floor=floor)
-    return searching.answer(problem, kind, effort=effort, starts=starts, costs=costs, near=near, floor=floor)
+    return searching.answer(
+        problem, kind, effort=effort, starts=starts, costs=costs, near=near, floor=floor, told=told
+    )
 
 
-def proved(problem: AnyProblem, kind: int, log: proof.Log) -> float:
+def proved(problem: AnyProblem, kind: int, log: proof.Log, claim: float = -math.inf) -> float:
     """Return the upper bound that a log proves, over all pairs; of a network with rounding.
+
+    A box of a network whose bound is above the claim is looked at more closely.
 
     Raises
     ------
@@ -60,7 +74,7 @@ def proved(problem: AnyProblem, kind: int, log: proof.Log) -> float:
         It does not cover every pair and every input.
     """
     if isinstance(problem, NetworkProblem):
-        return proved_network(problem, kind, log)
+        return proved_network(problem, kind, log, claim)
     if isinstance(problem, ClassProblem):
         return proved_classes(problem, log)
     return proof.proved(problem, kind, log)
@@ -68,4 +82,6 @@ def proved(problem: AnyProblem, kind: int, log: proof.Log) -> float:
 
 def log_of(problem: AnyProblem, answered: Answer) -> proof.Log:
     """Return the splits that prove the upper bound of an answer."""
+    if isinstance(problem, NetworkProblem):
+        return log_of_network(problem, answered)
     return proof.log_of(problem.layout, answered, whole=problem.points)

@@ -14,10 +14,11 @@ import pytest
 from fairkit.errors import DataError, ModelError
 from fairkit.inputs.domain import Block
 from fairkit.inputs.forest import Layout
+from fairkit.inputs.networks.aims import objective
 from fairkit.inputs.networks.bounds import bounds
 from fairkit.inputs.networks.boxes import Cells
 from fairkit.inputs.networks.layers import RELU, SIGMOID, TANH, Layer, output
-from fairkit.inputs.networks.problem import NetworkProblem, objective
+from fairkit.inputs.networks.problem import NetworkProblem
 from fairkit.inputs.networks.proof import proved_network
 from fairkit.inputs.networks.reading import Reader
 from fairkit.inputs.networks.searching import answer_network
@@ -99,6 +100,67 @@ def test_no_input_of_a_box_is_beyond_its_bounds(kinds):
             assert f.max() <= found.first[row] + 1e-9
             assert found.least[row] - 1e-9 <= g.min()
             assert g.max() <= found.most[row] + 1e-9
+
+
+def signs_of(problem, inputs, pair):
+    """The signs of all units of both runs, shape [n, 2 · units]."""
+    found = []
+    for side in problem.sides(pair):
+        values = inputs + side
+        for layer in problem.layers[:-1]:
+            sums = values @ layer.weights.T + layer.bias
+            found.append(np.sign(sums))
+            values = np.maximum(sums, 0.0)
+    return np.concatenate(found, axis=1)
+
+
+def test_no_input_with_the_signs_of_split_units_is_beyond_the_bound_of_a_linear_programme():
+    rng = np.random.default_rng(5)
+    for seed in range(6):
+        problem = made(seed, widths=(6, 4, 3), kinds=(RELU,) * 3)
+        inputs = drawn(problem, problem.root[0], rng, 4_000)
+        signs = signs_of(problem, inputs, (0, 1))
+        f, g = (output(problem.layers, inputs + side) for side in problem.sides((0, 1)))
+        loose, _, _ = problem.bound(SCORE, (0, 1), problem.root, np.zeros((1, 26), dtype=np.int8), np.inf)
+        for kind, best in (
+            (SCORE, f - g),
+            (FLIP, objective(FLIP, f, g, 0.1)),
+            (CHANCE, objective(CHANCE, f, g, 0.1)),
+        ):
+            for count in (0, 2, 6):
+                split = rng.choice(26, count, replace=False)
+                held = np.zeros((1, 26), dtype=np.int8)
+                held[0, split] = signs[rng.integers(len(signs)), split]
+                inside = (signs[:, split] == held[:, split]).all(axis=1)
+                found, extra, _ = problem.bound(kind, (0, 1), problem.root, held, -np.inf)
+                assert best[inside].max() <= found[0] + extra[0]
+                if kind == SCORE:
+                    assert found[0] <= loose[0] + 1e-9
+
+
+def test_a_log_with_split_units_is_recomputed_and_a_hostile_one_refused():
+    problem = made(2, widths=(4, 3), sizes=(128, 128, 3, 2), wide=1.0)
+    got = answer_network(problem, SCORE, effort=Effort(boxes=400))
+    log = json.loads(json.dumps(log_of(problem, got)))
+    pair = max(log, key=lambda one: sum(entry != 0 and entry[0] == "u" for entry in log[one]))
+    place = next(i for i, entry in enumerate(log[pair]) if entry != 0 and entry[0] == "u")
+    assert proved_network(problem, SCORE, log, got.upper) == pytest.approx(got.upper, abs=1e-6)
+    entries = log[pair]
+    for broken in (
+        [["u", 14], 0, 0],
+        [["u", -1], 0, 0],
+        [["u", True], 0, 0],
+        [["u", "0"], 0, 0],
+        [["u", 0], ["u", 0], 0, 0, 0],
+        [["u", 0], 0],
+        [*entries[:place], *entries[place + 1 :]],
+        [["u", 0, 1], 0, 0],
+        [[2, "x"], 0, 0],
+    ):
+        with pytest.raises(DataError, match="log"):
+            proved_network(problem, SCORE, {**log, pair: broken}, got.upper)
+    closed = {**log, pair: [0]}  # the signs that the splits prove are not there
+    assert proved_network(problem, SCORE, closed, got.upper) > got.upper + 1e-3
 
 
 def corners(problem):

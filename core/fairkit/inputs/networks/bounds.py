@@ -8,14 +8,21 @@ Paulsen et al. 2020).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairkit.inputs.networks.differences import bounded, planes
-from fairkit.inputs.networks.layers import CURVED, RELU, SIGMOID, TANH, Layer, applied
-from fairkit.inputs.networks.relaxed import Lines, difference_lines, lines
+from fairkit.inputs.networks.aims import Aim, chance
+from fairkit.inputs.networks.differences import Planes, planes
+from fairkit.inputs.networks.held import by_layer, hold, unsettled
+from fairkit.inputs.networks.layers import Layer, applied
+from fairkit.inputs.networks.mixtures import better_of, bounded
+from fairkit.inputs.networks.programme import small, solved
+from fairkit.inputs.networks.relaxed import Lines, Ranges, difference_lines, lines
+from fairkit.inputs.networks.rounding import rounding
+from fairkit.inputs.networks.vertices import Vertices, value, vertices
+from fairkit.inputs.problem import CHANCE, FLIP, SCORE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,18 +30,6 @@ if TYPE_CHECKING:
     from fairkit.inputs.networks.boxes import Opened
 
     Floats = NDArray[np.float64]
-
-
-@dataclass(slots=True, eq=False)
-class Ranges:
-    """Of the two runs and their difference, by layer: the sums' ends, shape [B, n] each."""
-
-    least: tuple[list[Floats], list[Floats]]
-    most: tuple[list[Floats], list[Floats]]
-    low: list[Floats]
-    high: list[Floats]
-    lines: tuple[list[Lines], list[Lines]]
-    differences: list[Lines]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,15 +43,24 @@ class Bounds:
     least, most
         Ends of the sum at the second value.
     gap
-        At least the difference, the first less the second.
+        At least the difference, the first less the second, or what `aim` asks for.
     error
         How far the runtime's sums may be off, each.
     still
         Whether both runs take the same numbers from some layer on: then the runtime's sums are equal.
+    empty
+        Whether no input of the box has the signs of its split units.
     weights
         By which a corner of the box is chosen in which the difference may be large, shape [B, d].
     influence
         How much would be gained where each feature is known better, per unit, shape [B, d].
+    units
+        How much a split of each unit would change, first those of the one run, then of the other, shape [B, 2 · units];
+        negative where that is no use, as where its sum has one sign.
+    sums, rates
+        By layer, the weights of both runs' sums, and those of the outputs, from which the bound follows.
+    points
+        Inputs in which the difference may be large, by a cell of each block, shape [any, blocks].
     """
 
     first: Floats
@@ -65,11 +69,24 @@ class Bounds:
     gap: Floats
     error: Floats
     still: NDArray[np.bool_]
+    empty: NDArray[np.bool_]
     weights: Floats
     influence: Floats
+    units: Floats
+    sums: Sequence[tuple[Floats, Floats]]
+    rates: tuple[Floats, Floats]
+    points: NDArray[np.int64]
 
 
-def bounds(layers: Sequence[Layer], opened: Opened, sides: tuple[Floats, Floats], whole: bool) -> Bounds:
+def bounds(
+    layers: Sequence[Layer],
+    opened: Opened,
+    sides: tuple[Floats, Floats],
+    whole: bool,
+    held: NDArray[np.int8] | None = None,
+    aim: Aim | None = None,
+    target: float = np.inf,
+) -> Bounds:
     """Bound boxes for a pair of values.
 
     Parameters
@@ -82,26 +99,83 @@ def bounds(layers: Sequence[Layer], opened: Opened, sides: tuple[Floats, Floats]
         What the changing block adds to the features at either value, shape [d].
     whole
         Whether the sums themselves are wanted, and not the difference only.
+    held
+        Units whose sums have one sign by a split: 1, -1, or 0 for the others, in the order of `Bounds.units`.
+    aim
+        The objective that `gap` bounds; default: the difference.
+    target
+        Boxes with a larger bound of the difference are bounded by a linear programme, where the network is small.
     """
-    found = _ranges(layers, opened, sides)
+    signs = None if held is None else by_layer(layers, held.astype(np.float64))
+    found = _ranges(layers, opened, sides, signs)
     last = layers[-1]
     depth = len(layers) - 1
     start = last.weights[None, :, :]
-    gap, weights, influence = _gap(layers, found, opened, sides)
     nothing = np.zeros(len(opened.low))
     first, most, least = nothing, nothing, nothing
     if whole:
         first = _followed(layers, found.lines[0], depth, start, opened, sides[0])[:, 0] + last.bias[0]
         most = _followed(layers, found.lines[1], depth, start, opened, sides[1])[:, 0] + last.bias[0]
         least = last.bias[0] - _followed(layers, found.lines[1], depth, -start, opened, sides[1])[:, 0]
-        gap = np.minimum(gap, first - least)
-    error, still = _rounding(layers, found, opened, sides)
-    return Bounds(first, least, most, gap, error, still, weights, influence)
+    aim = aim or Aim(SCORE, 0.0)
+    some = _planes(layers, found)
+    got = bounded(layers, found.lines, some, Aim(SCORE, 0.0) if aim.kind == CHANCE else aim, opened, sides)
+    points, reached = None, np.zeros(len(opened.low), dtype=np.bool_)
+    if aim.kind != FLIP and small(layers):
+        above = (
+            got.most if aim.kind == SCORE else chance(first, least, most, np.minimum(got.most, first - least))
+        )
+        points, reached = solved(
+            layers, corners(layers, found), got, opened, sides, (above > target) & ~found.empty
+        )
+    drops = (
+        value(layers, corners(layers, found), opened, sides, got.sums, got.rates)[1]
+        if points is not None
+        else None
+    )
+    if aim.kind == CHANCE:
+        lowest = last.bias[0] - _followed(layers, found.lines[0], depth, -start, opened, sides[0])[:, 0]
+        aim = replace(aim, ends=(np.minimum(lowest, first), first, np.minimum(least, most), most))
+        got.most = chance(first, least, most, np.minimum(got.most, first - least))
+        got = better_of(got, bounded(layers, found.lines, some, aim, opened, sides))
+    error, still = rounding(layers, found, opened, sides)
+    return Bounds(
+        first=first,
+        least=least,
+        most=most,
+        gap=np.minimum(got.most, first - least) if whole and aim.kind == SCORE else got.most,
+        error=error,
+        still=still,
+        empty=np.asarray(found.empty),
+        weights=got.shared,
+        influence=_influence(layers, found, got.lost),
+        units=np.where(reached[:, None], -1.0, unsettled(layers, found, drops)),
+        sums=got.sums,
+        rates=got.rates,
+        points=np.zeros((0, len(opened.cells.features)), dtype=np.int64) if points is None else points,
+    )
 
 
-def _ranges(layers: Sequence[Layer], opened: Opened, sides: tuple[Floats, Floats]) -> Ranges:
+def corners(layers: Sequence[Layer], found: Ranges) -> list[Vertices]:
+    """Return the vertices of each hidden layer's units."""
+    return [vertices(layer, ends) for layer, ends in zip(layers[:-1], _ends(found), strict=True)]
+
+
+def _ends(found: Ranges) -> list[list[Floats]]:
+    """Return by layer the least and the most of both runs' sums, and of their difference, shape [B, n] each."""
+    shapes = [one.shape for one in found.least[0]]
+    some = (found.least[0], found.most[0], found.least[1], found.most[1], found.low, found.high)
+    return [[np.broadcast_to(one[place], shape) for one in some] for place, shape in enumerate(shapes)]
+
+
+def _ranges(
+    layers: Sequence[Layer],
+    opened: Opened,
+    sides: tuple[Floats, Floats],
+    signs: Sequence[tuple[Floats, Floats]] | None = None,
+) -> Ranges:
     """Bound every hidden layer's sums, in order."""
-    found = Ranges(([], []), ([], []), [], [], ([], []), [])
+    found = Ranges(([], []), ([], []), [], [], ([], []), [], np.zeros(len(opened.low), dtype=np.bool_))
     for depth, layer in enumerate(layers[:-1]):
         start = layer.weights[None, :, :]
         for run in (0, 1):
@@ -117,14 +191,17 @@ def _ranges(layers: Sequence[Layer], opened: Opened, sides: tuple[Floats, Floats
             most = np.maximum(most, least)  # they may cross by the last digit
             found.least[run].append(least)
             found.most[run].append(most)
-            found.lines[run].append(lines(layer.kind, least, most))
         high = _differing(layers, found.differences, depth, start, sides)
         low = -_differing(layers, found.differences, depth, -start, sides)
         high = np.minimum(high, found.most[0][-1] - found.least[1][-1])
         low = np.maximum(low, found.least[0][-1] - found.most[1][-1])
-        high = np.maximum(high, low)
         found.low.append(low)
-        found.high.append(high)
+        found.high.append(np.maximum(high, low))
+        if signs is not None:
+            hold(found, signs[depth])
+        for run in (0, 1):
+            found.lines[run].append(lines(layer.kind, found.least[run][-1], found.most[run][-1]))
+        low, high = found.low[-1], found.high[-1]
         least, most = (
             np.minimum(found.least[0][-1], found.least[1][-1]),
             np.maximum(found.most[0][-1], found.most[1][-1]),
@@ -165,47 +242,12 @@ def _differing(
     return np.asarray(total + weights @ (sides[0] - sides[1]))
 
 
-def _gap(
-    layers: Sequence[Layer], found: Ranges, opened: Opened, sides: tuple[Floats, Floats]
-) -> tuple[Floats, Floats, Floats]:
-    """Bound the difference; return it, the inputs' weights, and how much narrower features would help."""
-    some = []
-    for place, layer in enumerate(layers[:-1]):
-        ends = [found.least[0][place], found.most[0][place], found.least[1][place], found.most[1][place]]
-        ends += [np.broadcast_to(one[place], ends[0].shape) for one in (found.low, found.high)]
-        first, second = found.lines[0][place], found.lines[1][place]
-        some.append(planes(layer.kind, first, second, found.differences[place], ends))
-    gap, weights, lost = bounded(layers, found.lines, some, opened, sides)
-    return gap, weights, _influence(layers, found, lost)
-
-
-def _rounding(
-    layers: Sequence[Layer], found: Ranges, opened: Opened, sides: tuple[Floats, Floats]
-) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return how far either of the runtime's sums may be off, and whether both are the same number."""
-    size = opened.size + np.maximum(np.abs(sides[0]), np.abs(sides[1]))
-    errors = [np.zeros_like(size), np.zeros_like(size)]
-    sizes = [size, size]
-    differs = np.repeat((sides[0] != sides[1])[None, :], len(size), axis=0)
-    still: NDArray[np.bool_] = np.asarray(~differs.any(axis=1))
-    for place, layer in enumerate(layers):
-        errors = [layer.error(error, size) for error, size in zip(errors, sizes, strict=True)]
-        if place == len(layers) - 1:
-            break
-        differs = differs.astype(np.float64) @ (layer.spread > 0).T.astype(np.float64) > 0
-        dead = np.ones(differs.shape, dtype=np.bool_)
-        for run in (0, 1):
-            least, most, error = found.least[run][place], found.most[run][place], errors[run]
-            off = (layer.kind == RELU) & (most + error <= 0.0)
-            dead &= off
-            steep = np.where(layer.kind == SIGMOID, 0.25 * error, error)
-            curved = (layer.kind == SIGMOID) | (layer.kind == TANH)
-            errors[run] = np.where(off, 0.0, np.where(curved, steep + CURVED, error))
-            ends = applied(layer.kind, least), applied(layer.kind, most)
-            sizes[run] = np.maximum(np.abs(ends[0]), np.abs(ends[1]))
-        differs &= ~dead
-        still = np.logical_or(still, ~differs.any(axis=1), dtype=np.bool_)
-    return np.asarray(np.maximum(errors[0], errors[1])[:, 0]), np.asarray(still)
+def _planes(layers: Sequence[Layer], found: Ranges) -> list[Planes]:
+    """Return the planes of each hidden layer."""
+    return [
+        planes(layer.kind, found.lines[0][place], found.lines[1][place], found.differences[place], ends)
+        for place, (layer, ends) in enumerate(zip(layers[:-1], _ends(found), strict=True))
+    ]
 
 
 def _influence(layers: Sequence[Layer], found: Ranges, lost: Sequence[Floats]) -> Floats:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.inputs.networks.bounds import bounds
+from fairkit.inputs.networks.aims import Aim
+from fairkit.inputs.networks.bounds import Bounds, bounds
 from fairkit.inputs.networks.layers import Layer, output
 from fairkit.inputs.problem import CHANCE, FLIP, SCORE, plain
 
@@ -148,29 +149,49 @@ class NetworkProblem:
         found.update(repr((self.changing, self.threshold, self.logistic)).encode())
         return found.hexdigest()
 
+    @cached_property
+    def units(self) -> int:
+        """How many hidden units there are."""
+        return sum(len(layer.bias) for layer in self.layers[:-1])
+
+    @cached_property
+    def last(self) -> Floats:
+        """What makes a unit of the last hidden layer come first, shape [2 · units]."""
+        layers = [
+            np.full(len(layer.bias), place == len(self.layers) - 2)
+            for place, layer in enumerate(self.layers[:-1])
+        ]
+        return np.tile(np.concatenate([np.zeros(0), *layers]), 2) * 1e6
+
     def bound(
-        self, kind: int, pair: tuple[int, int], packed: NDArray[np.int64]
-    ) -> tuple[Floats, Floats, Floats, Floats]:
-        """Bound an objective in boxes.
+        self,
+        kind: int,
+        pair: tuple[int, int],
+        packed: NDArray[np.int64],
+        held: NDArray[np.int8],
+        target: float,
+    ) -> tuple[Floats, Floats, Bounds]:
+        """Bound an objective in boxes; `held` and `target` are those of `bounds`.
 
         Returns
         -------
         tuple
-            The bound (of a flip with rounding), what rounding adds to it, and `bounds`' weights and influence.
+            The bound (of a flip with rounding), what rounding adds to it, and what `bounds` says.
         """
-        found = bounds(self.layers, self.cells.opened(packed), self.sides(pair), whole=kind != SCORE)
-        loss = SLACK * (1.0 + np.abs(found.gap) + np.maximum(np.abs(found.least), np.abs(found.first)))
-        error = found.error + loss + (self.band if kind == FLIP else 0.0)
-        gap = np.where(found.still, np.minimum(found.gap, 0.0), found.gap)
-        if kind == SCORE:
-            return gap, np.where(found.still, 0.0, 2.0 * error), found.weights, found.influence
+        split = bool(held.any())
+        aim = Aim(kind, self.threshold if self.threshold is not None else 0.0)
+        opened, sides = self.cells.opened(packed), self.sides(pair)
+        found = bounds(self.layers, opened, sides, kind != SCORE, held if split else None, aim, target)
+        size = np.abs(found.gap) + np.maximum(np.abs(found.least), np.abs(found.first))
+        error = found.error + SLACK * (1.0 + size) + (self.band if kind == FLIP else 0.0)
+        most, extra = found.gap, 2.0 * error
         if kind == FLIP:
-            threshold = self.threshold if self.threshold is not None else 0.0
-            highest, lowest = found.first + error - threshold, threshold - found.least + error
-            most = np.minimum(np.minimum(highest, lowest), gap / 2.0 + error)
-            return np.where(found.still, -np.inf, most), np.zeros(len(gap)), found.weights, found.influence
-        most = chance(found.first, found.least, found.most, gap)
-        return most, np.where(found.still, 0.0, 0.5 * error + 1e-6), found.weights, found.influence
+            most = np.minimum(most, np.minimum(found.first - aim.threshold, aim.threshold - found.least))
+            most, extra = most + error, np.zeros(len(most))
+        elif kind == CHANCE:
+            extra = 0.5 * error + 1e-6
+        most = np.where(found.still, -np.inf if kind == FLIP else np.minimum(most, 0.0), most)
+        return np.where(found.empty, -np.inf, most), np.where(found.still, 0.0, extra), found
 
 
 def starts_of(block: Block) -> Floats:
@@ -185,23 +206,3 @@ def starts_of(block: Block) -> Floats:
         above = np.nextafter(known[:-1], np.inf)
     missing = [np.nan] * (len(block.ends) - len(known))
     return np.array([block.low, *above, *missing])
-
-
-def chance(first: Floats, least: Floats, most: Floats, gap: Floats) -> Floats:
-    """Bound the difference of two logistic functions, of sums f <= first, least <= g <= most, f - g <= gap."""
-    second = np.maximum(least, np.minimum(np.minimum(-gap / 2.0, most), first - gap))
-    return logistic(np.minimum(first, second + gap)) - logistic(second)
-
-
-def logistic(values: Floats) -> Floats:
-    """Return 1 / (1 + exp(-x))."""
-    return np.asarray(0.5 * (1.0 + np.tanh(0.5 * values)))
-
-
-def objective(kind: int, first: Floats, second: Floats, threshold: float) -> Floats:
-    """Return an objective of known sums."""
-    if kind == FLIP:
-        return np.minimum(first - threshold, threshold - second)
-    if kind == CHANCE:
-        return logistic(first) - logistic(second)
-    return first - second

@@ -26,6 +26,19 @@ class Lines:
     gap: Floats
 
 
+@dataclass(slots=True, eq=False)
+class Ranges:
+    """Of the two runs and their difference, by layer: the sums' ends, shape [B, n] each; `empty`: there are none."""
+
+    least: tuple[list[Floats], list[Floats]]
+    most: tuple[list[Floats], list[Floats]]
+    low: list[Floats]
+    high: list[Floats]
+    lines: tuple[list[Lines], list[Lines]]
+    differences: list[Lines]
+    empty: NDArray[np.bool_]
+
+
 def lines(kind: NDArray[np.int8], least: Floats, most: Floats) -> Lines:
     """Return lines around units whose sums lie between `least` and `most`, shape [B, n].
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairkit.inputs.cells import encode_rows
+from fairkit.inputs.networks.programme import small
 from fairkit.inputs.networks.tree import Tree
 from fairkit.inputs.problem import CHANCE, FLIP
 from fairkit.inputs.searching import CLOSE, Answer, Effort, Splits
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 PRICE = 300_000
 """Multiplications that count as one box."""
+PROGRAMME = 1.5e6, 2_600.0
+"""Multiplications that a linear programme counts as: always, and by the square of the units."""
 AT_ONCE = 2e7
 """Multiplications between two looks at the clock."""
 MOST_STARTS = 8
@@ -38,7 +41,7 @@ def work_of(problem: NetworkProblem) -> float:
     for depth in range(1, len(widths)):
         total += 6.0 * widths[depth] * sum(widths[i] * widths[i - 1] for i in range(1, depth))
         total += 4.0 * widths[depth] * widths[0]
-    return total
+    return total + (PROGRAMME[0] + PROGRAMME[1] * problem.units**2 if small(problem.layers) else 0.0)
 
 
 def answer_network(
@@ -76,13 +79,17 @@ def answer_network(
     shown = None if values is None else _shown(problem, values)
     trees = [Tree(problem, kind, pair, costs, near, shown, floor) for pair in problem.pairs]
     enough = problem.rounding + problem.band if kind == FLIP else math.inf
-    for point in starts[: max(1, MOST_STARTS // len(trees))]:
-        for tree in trees:
-            if max(one.best for one in trees) <= enough and not _late(started, effort):
-                tree.climb(point)
+
+    def undecided() -> bool:
+        return max(one.best for one in trees) <= enough and not _late(started, effort)
+
+    some = np.array(starts[: max(1, MOST_STARTS // len(trees))], dtype=np.int64)
     for tree in trees:
-        if near == math.inf and tree.best <= enough and not _late(started, effort):
-            tree.scatter()
+        if len(some) and undecided():
+            tree.climber.climb(some, enough=enough)
+    for tree in trees:
+        if near == math.inf and undecided():
+            tree.climber.scatter(enough)
     search = _Search(trees, kind)
     work, done = work_of(problem), 0.0
     price = max(1.0, work / PRICE)
@@ -176,14 +183,14 @@ class _Search:
         """Return what is known."""
         tree = max(self.trees, key=lambda one: one.best)
         upper = max(_proved(one) for one in self.trees)
-        known = bool(tree.point)
+        known = bool(tree.climber.point)
         return Answer(
             kind=self.kind,
             lower=tree.best if known else -math.inf,
             upper=max(upper, tree.best) if known else upper,
             pair=tree.pair if known else None,
-            point=tree.point if known else None,
-            values=tree.values if known else None,
+            point=tree.climber.point if known else None,
+            values=tree.climber.values if known else None,
             rounding=0.0,  # the bounds contain it
             splits={
                 one.pair: Splits(one.split[: one.count], one.masks[: one.count], one.total)
