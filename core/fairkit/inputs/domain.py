@@ -156,3 +156,38 @@ def one_hot_groups(columns: Columns, names: Sequence[str]) -> list[tuple[str, ..
                 found.append(tuple(members))
                 taken |= set(members)
     return found
+
+
+def numbers_block(one: Numbers, some: NDArray[np.float64], kind: type, *, points: bool = False) -> Block:
+    """Return the block of a column of numbers whose cells end at some of them, and at the largest.
+
+    Parameters
+    ----------
+    one
+        What the column may be.
+    some
+        The ends of the cells, shape [n].
+    kind
+        What the model takes: of `numpy.float32`, ends are rounded to it.
+    points
+        Whether the numbers themselves are the cells.
+    """
+    single = kind is np.float32 and not one.whole
+    if single:
+        some = some.astype(np.float32).astype(np.float64)
+    if points:
+        ends = np.unique(np.clip(some, one.low, one.high))
+    else:
+        ends = np.unique(np.append(some[(some >= one.low) & (some <= one.high)], one.high))
+    values = np.append(ends, np.nan) if one.missing else ends
+    return Block(
+        name=one.name,
+        columns=(one.name,),
+        ordered=not one.missing,
+        values={one.name: values},
+        ends=values,
+        low=one.low,
+        whole=one.whole,
+        single=single,
+        points=points,
+    )

@@ -10,7 +10,7 @@ import numpy as np
 
 from fairkit.errors import ModelError
 from fairkit.inputs.cells import check_ends, encode_rows, listed_block
-from fairkit.inputs.domain import Block, Listed, Numbers
+from fairkit.inputs.domain import Block, Listed, Numbers, numbers_block
 from fairkit.inputs.encoded import Encoded
 from fairkit.inputs.ensemble import attributes_of
 from fairkit.inputs.problem import Problem
@@ -106,22 +106,7 @@ def _block(one: Numbers | Listed, kinds: Mapping[str, type]) -> Block:
     some = np.linspace(one.low, one.high, POINTS)
     if one.whole:
         some = np.round(some) if one.high - one.low >= POINTS else np.arange(one.low, one.high + 1)
-    single = kinds[one.name] is np.float32 and not one.whole
-    if single:
-        some = some.astype(np.float32).astype(np.float64)
-    some = np.unique(np.clip(some, one.low, one.high))
-    values = np.append(some, np.nan) if one.missing else some
-    return Block(
-        name=one.name,
-        columns=(one.name,),
-        ordered=not one.missing,
-        values={one.name: values},
-        ends=values,
-        low=one.low,
-        whole=one.whole,
-        single=single,
-        points=True,
-    )
+    return numbers_block(one, some, kinds[one.name], points=True)
 
 
 def _trees(

@@ -10,7 +10,7 @@ import numpy as np
 
 from fairkit.errors import DataError, ModelError
 from fairkit.inputs.cells import check_ends, encode_rows, listed_block
-from fairkit.inputs.domain import Block, Listed, Numbers
+from fairkit.inputs.domain import Block, Listed, Numbers, numbers_block
 from fairkit.inputs.encoded import Encoded, refuse_draws, up_to
 from fairkit.inputs.forest import Layout
 from fairkit.inputs.networks.boxes import Cells
@@ -122,21 +122,7 @@ def _block(one: Numbers | Listed, kinds: Mapping[str, type]) -> Block:
     some = np.linspace(one.low, one.high, count + 1)[1:]
     if one.whole:
         some = np.floor(some) if one.high - one.low >= count else np.arange(one.low, one.high + 1)
-    single = kinds[one.name] is np.float32 and not one.whole
-    if single:
-        some = some.astype(np.float32).astype(np.float64)
-    ends = np.unique(np.append(some[(some >= one.low) & (some <= one.high)], one.high))
-    values = np.append(ends, np.nan) if one.missing else ends
-    return Block(
-        name=one.name,
-        columns=(one.name,),
-        ordered=not one.missing,
-        values={one.name: values},
-        ends=values,
-        low=one.low,
-        whole=one.whole,
-        single=single,
-    )
+    return numbers_block(one, some, kinds[one.name])
 
 
 def _at_start(block: Block) -> Block:
