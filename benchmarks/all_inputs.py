@@ -58,8 +58,8 @@ def table(name):
     return frame, label, favorable, sensitive
 
 
-def trained(kind, trees, depth, frame, label, favorable, seed):
-    """Return the bytes of an ONNX file."""
+def trained(kind, trees, depth, frame, label, favorable, seed, *, made=None):
+    """Return the bytes of an ONNX file; `made`: a class that takes the place of `XGBClassifier`."""
     import lightgbm
     import xgboost
     from onnxmltools.convert.lightgbm.operator_converters.LightGbm import convert_lightgbm
@@ -74,14 +74,14 @@ def trained(kind, trees, depth, frame, label, favorable, seed):
 
     options = {"nocl": [True, False], "zipmap": [True, False, "columns"]}
     for cls, convert in (
-        (xgboost.XGBClassifier, convert_xgboost),
+        (made or xgboost.XGBClassifier, convert_xgboost),
         (lightgbm.LGBMClassifier, convert_lightgbm),
     ):
         update_registered_converter(
             cls, cls.__name__, calculate_linear_classifier_output_shapes, convert, options=options
         )
     model = {
-        "xgboost": lambda: xgboost.XGBClassifier(
+        "xgboost": lambda: (made or xgboost.XGBClassifier)(
             n_estimators=trees, max_depth=depth, learning_rate=0.3, n_jobs=1, random_state=seed, verbosity=0
         ),
         "lightgbm": lambda: lightgbm.LGBMClassifier(

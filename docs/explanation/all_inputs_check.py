@@ -52,42 +52,85 @@ def distances(told, starts):
 
 
 def boxes_of(told, log, starts, cost):
-    """The closed boxes of a log that are near enough: each split is replaced by its sides, which cover everything."""
-    waiting, found = [np.isfinite(cost)], []
+    """The closed boxes of a log that are near enough, by the trees to add up: sides of a split cover all of it."""
+    waiting, found = [(np.isfinite(cost), 0)], [({}, [])]
     for entry in log:
-        box = waiting.pop()
-        if entry == 0:
-            found.append(box)
-            continue
-        block, cells = entry[0], int(entry[1], 16) if isinstance(entry[1], str) else (1 << entry[1]) - 1
-        side = np.array([cells >> c & 1 for c in range(told["sizes"][block])], dtype=bool)
-        for half in (~side, side):
-            waiting.append(box.copy())
-            waiting[-1][starts[block] : starts[block + 1]] &= half
+        box, mine = waiting.pop()
+        if isinstance(entry, dict):
+            waiting.append((box, len(found)))
+            found.append((entry, []))
+        elif entry == 0:
+            found[mine][1].append(box)
+        else:
+            block, cells = entry[0], int(entry[1], 16) if isinstance(entry[1], str) else (1 << entry[1]) - 1
+            side = np.array([bool(cells >> c & 1) for c in range(told["sizes"][block])])
+            for half in (~side, side):
+                waiting.append((box.copy(), mine))
+                waiting[-1][0][starts[block] : starts[block + 1]] &= half
     if waiting:
         raise SystemExit("the log leaves boxes open")
-    boxes = np.array(found)
-    least = sum(np.where(boxes[:, a:b], cost[a:b], np.inf).min(axis=1) for a, b in itertools.pairwise(starts))
-    return boxes[least <= told.get("near", 0)]
+    for groups, some in found:
+        boxes = np.array(some).reshape(-1, starts[-1])
+        ends = itertools.pairwise(starts)
+        least = sum(np.where(boxes[:, a:b], cost[a:b], np.inf).min(axis=1) for a, b in ends)
+        if (least <= told.get("near", 0)).any():
+            yield groups, boxes[least <= told.get("near", 0)]
 
 
-def bounds(told, question, pair, boxes, starts):
-    """An upper bound of the question's objective in each box of a pair's log."""
-    at = [[leaves(told, root, int(cell), {}) for root in told["roots"]] for cell in pair.split(",")]
-    both = [itertools.product(f, g) for f, g in zip(*at, strict=True) if f != g]  # other trees cancel
-    both = [[(f - g, {b: m.get(b, -1) & n.get(b, -1) for b in m | n}) for (f, m), (g, n) in x] for x in both]
-    differences = [[part for part in some if all(part[1].values())] for some in both]  # an input in common
-    gap = largest(differences, boxes, starts)
+def joined(trees, groups, boxes, starts, sign=1):
+    """The trees (by place in the roots), those of each group as one: the sums at leaves that have an input in common."""
+    together = [place for group in groups for place in group]
+    if len(set(together)) < len(together) or not {*together} <= {*trees}:
+        raise SystemExit("the log adds up trees twice, or trees that are not there")
+    bits = [
+        sum(1 << c for c in np.flatnonzero(some).tolist())
+        for some in np.split(boxes.any(axis=0), starts[1:-1])
+    ]
+    found = [tree for place, tree in trees.items() if place not in together]
+    for group in groups:
+        sums = [(0.0, {})]
+        for place in group:
+            cut = [(v, {b: m & bits[b] for b, m in needs.items()}) for v, needs in trees[place]]
+            both = itertools.product(sums, [part for part in cut if all(part[1].values())])
+            sums = [(v + w, {b: m.get(b, -1) & n.get(b, -1) for b in m | n}) for (v, m), (w, n) in both]
+            sums = [part for part in sums if all(part[1].values())]
+        found.append(sums)
+    return largest(found, boxes, starts, sign)
+
+
+def bounds(told, question, trees, groups, boxes, starts):
+    """An upper bound of the question's objective in each box, with some trees added up."""
+    first, second, differences = trees
+    gap = joined(differences, groups.get("gap", []), boxes, starts)
     if question == "all_inputs_score_change":
         return gap
-    high, top = (told["base"] + largest(trees, boxes, starts) for trees in at)
-    low = told["base"] - largest(at[1], boxes, starts, -1)
+    high = told["base"] + joined(first, groups.get("first", []), boxes, starts)
+    top = told["base"] + joined(second, groups.get("more", []), boxes, starts)
+    low = told["base"] - joined(second, groups.get("less", []), boxes, starts, -1)
     if question == "all_inputs_flip":
         found = np.minimum(np.minimum(high - told["threshold"], told["threshold"] - low), gap / 2)
-        moving = sum(np.abs(largest([d], boxes, starts, sign)) for d in differences for sign in (1, -1))
+        each = differences.values()
+        moving = sum(
+            (np.abs(largest([d], boxes, starts, sign)) for d in each for sign in (1, -1)),
+            np.zeros(len(boxes)),
+        )
         return np.where(moving == 0, -np.inf, found)  # no tree differs: both sums are rounded alike
     g = np.maximum(low, np.minimum(np.minimum(-gap / 2, top), high - gap))
     return 1 / (1 + np.exp(-np.minimum(high, g + gap))) - 1 / (1 + np.exp(-g))
+
+
+def trees_of(told, pair):
+    """The leaves of each tree at both values of a pair, and of the differences of those that differ, by place."""
+    first, second = (
+        {t: leaves(told, root, int(cell), {}) for t, root in enumerate(told["roots"])}
+        for cell in pair.split(",")
+    )
+    found = {}
+    for place in (t for t in first if first[t] != second[t]):  # other trees cancel
+        both = itertools.product(first[place], second[place])
+        parts = [(f - g, {b: m.get(b, -1) & n.get(b, -1) for b in m | n}) for (f, m), (g, n) in both]
+        found[place] = [part for part in parts if all(part[1].values())]  # an input in common
+    return first, second, found
 
 
 def main(told):
@@ -103,9 +146,10 @@ def main(told):
             continue
         found = -np.inf
         for pair in pairs:
-            some = [boxes_of(told, one[pair], starts, cost) for one, cost in zip(each, costs, strict=True)]
-            most = bounds(told, question, pair, np.concatenate(some), starts)
-            found = max(found, most.max(initial=-np.inf))
+            trees = trees_of(told, pair)
+            for one, cost in zip(each, costs, strict=True):
+                for groups, boxes in boxes_of(told, one[pair], starts, cost):
+                    found = max(found, bounds(told, question, trees, groups, boxes, starts).max())
         claim = told["claims"][question]
         holds = found <= claim + 1e-9 * max(1, abs(found) if np.isfinite(found) else 1)
         said, code = ("holds", code) if holds else ("REFUTED", 1)

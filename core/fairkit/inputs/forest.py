@@ -270,11 +270,14 @@ class Forest:
     low: NDArray[np.float64]
     masks: NDArray[np.int64]
     base: float
+    moved: bool = False
+    """Whether a tree of one leaf that is not 0 is part of `base`."""
 
     @classmethod
     def of(cls, trees: Sequence[CellTree], layout: Layout, base: float = 0.0) -> Forest:
         """Join trees; the constant ones become part of `base`."""
-        base += float(sum(tree.value[0] for tree in trees if tree.constant))
+        constants = [tree.value[0] for tree in trees if tree.constant]
+        base += float(sum(constants))
         trees = [tree for tree in trees if not tree.constant]
         starts = np.concatenate([[0], np.cumsum([len(tree.block) for tree in trees])]).astype(np.int64)
         block = np.array([b for tree in trees for b in tree.block], dtype=np.int64)
@@ -322,6 +325,7 @@ class Forest:
             low,
             np.array(masks or [0], dtype=np.int64),
             base,
+            any(constants),
         )
 
     @property
@@ -329,7 +333,7 @@ class Forest:
         """The trees with every value negated."""
         return Forest(
             self.roots, self.block, self.cut, self.yes, self.no, self.parent, -self.value, -self.low, -self.high,
-            self.masks, -self.base,
+            self.masks, -self.base, self.moved,
         )  # fmt: skip
 
     @property

@@ -155,7 +155,7 @@ def choose_split(  # noqa: PLR0912, PLR0915 -- one pass over the trees, in one c
     Returns
     -------
     tuple
-        The block (-1: every tree is at one value), and the cut or the row of the mask in `found`.
+        The block (-1: no cut lowers the bound), and the cut or the row of the mask in `found`.
     """
     roots, blocks = forest[0], len(words)
     drops[:] = 0.0
@@ -231,3 +231,20 @@ def choose_split(  # noqa: PLR0912, PLR0915 -- one pass over the trees, in one c
         if score > best_score:
             best_score, chosen, key = score, b, row
     return chosen, key
+
+
+@numba.njit(cache=True, nogil=True)
+def any_split(forest: Any, box: Any, place: Any, words: Any, stack: Any, masks_found: Any) -> Any:
+    """Return a split between two leaves that a box reaches of one tree: the block (-1: there is none), and its key."""
+    roots, block, cut, yes, no, _, _, _, masks = forest
+    for root in roots:
+        node = root
+        while block[node] >= 0:
+            sides = _sides(node, box, block, cut, masks, place, words)
+            if sides == 3:
+                b = block[node]
+                for w in range(words[b]):
+                    masks_found[0, w] = masks[cut[node] + w]
+                return b, (cut[node] if words[b] == 0 else 0)
+            node = yes[node] if sides == 1 else no[node]
+    return -1, 0

@@ -112,7 +112,23 @@ class Problem:
 
     def gap_trees(self, first: int, second: int) -> list[CellTree]:
         """Return the differences one by one."""
-        return [tree for root in self.touching for tree in self._builder.difference(root, first, second)]
+        return [tree for trees in self.gap_trees_by_root(first, second).values() for tree in trees]
+
+    def gap_trees_by_root(self, first: int, second: int) -> dict[int, list[CellTree]]:
+        """Return the differences by the place of their root: mostly one tree."""
+        touching = set(self.touching)
+        return {
+            place: self._builder.difference(root, first, second)
+            for place, root in enumerate(self.roots)
+            if root in touching
+        }
+
+    def places(self, first: int, second: int | None = None) -> list[int]:
+        """Return by tree of `at(first)`, or of `gap(first, second)`, its root's place in `roots`."""
+        if second is None:
+            return [place for place, tree in enumerate(self.trees_at(first)) if not tree.constant]
+        by_root = self.gap_trees_by_root(first, second)
+        return [place for place, trees in by_root.items() for tree in trees if not tree.constant]
 
     @cached_property
     def empty(self) -> Forest:

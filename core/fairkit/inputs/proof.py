@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import DataError
-from fairkit.inputs.problem import CHANCE, FLIP, SCORE, Problem
+from fairkit.inputs.proof_bounds import Trees, checked
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.inputs.forest import CellTree, Layout
-    from fairkit.inputs.searching import Answer, Splits
+    from fairkit.inputs.forest import Layout
+    from fairkit.inputs.problem import Problem
+    from fairkit.inputs.regions import Groups, Splits
+    from fairkit.inputs.searching import Answer
 
 MOST_TEXT = 2_000_000
 """A longer log is left out."""
@@ -28,7 +30,8 @@ Log = Mapping[str, Sequence[Any]]
 """By pair, as ``first,second``: the splits in the order first box, its `yes` side, its `no` side.
 
 A split is a block and the cells of its `yes` side: ``[block, cut]`` for the cells below a cut, ``[block, "hex bits"]``
-for a set; 0 closes a box."""
+for a set; 0 closes a box. Before an entry may stand which trees are added up in that box and all below, as places in
+the roots: ``{"gap": [[0, 5], ...], "first": ..., "less": ..., "more": ...}``; other trees are bounded one by one."""
 
 
 def log_of(layout: Layout, answer: Answer, *, whole: bool = False) -> Log:
@@ -46,6 +49,8 @@ def _preorder(layout: Layout, splits: Splits, upper: float, *, whole: bool) -> l
     while waiting:
         item = waiting.pop()
         block, key, child = splits.split[item].tolist()
+        if item in splits.groups:
+            found.append({name: [list(one) for one in some] for name, some in splits.groups[item].items()})
         # of points only the bound of everything holds for the numbers between them
         if block < 0 or splits.bounds[item] <= upper or (whole and item == 0):
             found.append(0)
@@ -86,10 +91,11 @@ def unpacked(text: str) -> Log:
 
 def boxes_of(
     problem: Problem, entries: Sequence[Any], root: NDArray[np.bool_] | None = None
-) -> NDArray[np.bool_]:
-    """Return the closed boxes of a pair's log, as one bit for each cell of the free blocks, shape [n, cells].
+) -> list[tuple[NDArray[np.bool_], Groups]]:
+    """Return the closed boxes of a pair's log, by the trees that are added up in them.
 
-    `root` is the box that was split; default: everything.
+    Each is one bit for each cell of the free blocks, shape [n, cells]. `root` is the box that was split; default:
+    everything.
 
     Raises
     ------
@@ -97,14 +103,18 @@ def boxes_of(
         The splits do not tile the domain, or are no splits.
     """
     starts = np.concatenate([[0], np.cumsum(problem.layout.sizes)]).astype(int)
-    waiting = [np.ones(starts[-1], dtype=np.bool_) if root is None else root]
-    found = []
+    waiting = [(np.ones(starts[-1], dtype=np.bool_) if root is None else root, 0)]
+    found: list[tuple[list[NDArray[np.bool_]], Groups]] = [([], {})]
     for entry in entries:
         if not waiting:
             raise DataError("the proof log goes on after its last box")
-        box = waiting.pop()
+        box, mine = waiting.pop()
+        if isinstance(entry, dict):
+            waiting.append((box, len(found)))
+            found.append(([], checked(problem, entry)))
+            continue
         if entry == 0:
-            found.append(box)
+            found[mine][0].append(box)
             continue
         block, key = entry if isinstance(entry, list) and len(entry) == 2 else (-1, 0)
         if not isinstance(block, int) or not 0 <= block < len(problem.layout.sizes):
@@ -116,34 +126,10 @@ def boxes_of(
         one, other = box.copy(), box.copy()
         one[cells] &= side
         other[cells] &= ~side
-        waiting += [other, one]
+        waiting += [(other, mine), (one, mine)]
     if waiting:
         raise DataError(f"the proof log leaves {len(waiting)} boxes open")
-    return np.array(found)
-
-
-def largest(
-    trees: Sequence[CellTree], boxes: NDArray[np.bool_], starts: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """Return the sum over trees of the largest value that each reaches in each box, shape [n]."""
-    total = np.zeros(len(boxes))
-    for tree in trees:
-        best = np.full(len(boxes), -np.inf)
-        waiting = [(0, np.arange(len(boxes)))]
-        while waiting:
-            node, rows = waiting.pop()
-            if not len(rows):
-                continue
-            block = tree.block[node]
-            if block < 0:
-                best[rows] = np.maximum(best[rows], tree.value[node])
-                continue
-            for cells, child in ((tree.cells[node], tree.yes[node]), (tree.others[node], tree.no[node])):
-                width = int(starts[block + 1] - starts[block])
-                places = starts[block] + np.array([c for c in range(width) if cells >> c & 1], dtype=int)
-                waiting.append((child, rows[boxes[np.ix_(rows, places)].any(axis=1)]))
-        total += best
-    return total
+    return [(np.array(boxes), groups) for boxes, groups in found if boxes]
 
 
 def proved(problem: Problem, kind: int, log: Log) -> float:
@@ -158,11 +144,12 @@ def proved(problem: Problem, kind: int, log: Log) -> float:
     starts = np.concatenate([[0], np.cumsum(problem.layout.sizes)]).astype(np.int64)
     upper = -np.inf
     for first, second in problem.pairs:
-        boxes = boxes_of(problem, log[f"{first},{second}"])
-        for some in np.array_split(boxes, max(1, len(boxes) // 20_000)):
-            kept = some[filled(some, starts)]
-            if len(kept):
-                upper = max(upper, float(bounds_of(problem, kind, (first, second), kept, starts).max()))
+        trees = Trees(problem, kind, (first, second))
+        for boxes, groups in boxes_of(problem, log[f"{first},{second}"]):
+            for some in np.array_split(boxes, max(1, len(boxes) // 20_000)):
+                kept = some[filled(some, starts)]
+                if len(kept):
+                    upper = max(upper, float(trees.bounds(kept, groups).max()))
     return float(upper)
 
 
@@ -179,38 +166,6 @@ def filled(boxes: NDArray[np.bool_], starts: NDArray[np.int64]) -> NDArray[np.bo
     """Tell which boxes hold a point."""
     filled = [boxes[:, a:b].any(axis=1) for a, b in itertools.pairwise(starts)]
     return np.asarray(np.logical_and.reduce(filled), dtype=np.bool_)
-
-
-def bounds_of(
-    problem: Problem, kind: int, pair: tuple[int, int], boxes: NDArray[np.bool_], starts: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """Return an upper bound of the objective in each box, shape [n]."""
-    trees = problem.gap_trees(*pair)
-    gap = largest(trees, boxes, starts)
-    if kind == SCORE:
-        return gap
-    most_first = problem.base + largest(problem.trees_at(pair[0]), boxes, starts)
-    seconds = problem.trees_at(pair[1])
-    least_second = problem.base - largest([tree.negative for tree in seconds], boxes, starts)
-    if kind == FLIP:
-        threshold = problem.threshold if problem.threshold is not None else 0.0
-        found = np.minimum(np.minimum(most_first - threshold, threshold - least_second), gap / 2.0)
-        rows = np.flatnonzero(gap <= 0.0)
-        moving = np.zeros(len(rows))
-        for tree in trees:  # boxes in which no tree differs: the two sums are the same, rounded alike
-            moving += np.abs(largest([tree], boxes[rows], starts))
-            moving += np.abs(largest([tree.negative], boxes[rows], starts))
-        found[rows[moving == 0.0]] = -np.inf
-        return found
-    assert kind == CHANCE  # noqa: S101 -- the third question
-    most_second = problem.base + largest(seconds, boxes, starts)
-    second = np.maximum(least_second, np.minimum(np.minimum(-gap / 2.0, most_second), most_first - gap))
-    return _sigmoid(np.minimum(most_first, second + gap)) - _sigmoid(second)
-
-
-def _sigmoid(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    found: NDArray[np.float64] = 0.5 * (1.0 + np.tanh(0.5 * values))
-    return found
 
 
 def proof_file(problem: Problem, logs: Mapping[str, Any], claims: Mapping[str, float]) -> dict[str, Any]:

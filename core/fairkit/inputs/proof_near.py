@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import DataError
-from fairkit.inputs.proof import bounds_of, boxes_of, check_pairs
+from fairkit.inputs.proof import boxes_of, check_pairs
+from fairkit.inputs.proof_bounds import Trees
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,17 +49,22 @@ def proved_near(
     for log in logs:
         check_pairs(problem, log)
     for first, second in problem.pairs:
+        trees = Trees(problem, kind, (first, second))
         waiting: list[NDArray[np.bool_]] = []
         for place, (log, told) in enumerate(zip(logs, costs, strict=True)):
             cost = cells_of_costs(problem, told)
-            boxes = boxes_of(problem, log[f"{first},{second}"], cost <= near)
-            waiting.append(boxes[_cheapest(boxes, cost, starts) <= near])
+            for boxes, groups in boxes_of(problem, log[f"{first},{second}"], cost <= near):
+                close = boxes[_cheapest(boxes, cost, starts) <= near]
+                if not groups:
+                    waiting.append(close)
+                elif len(close):
+                    upper = max(upper, float(trees.bounds(close, groups).max()))
             if place + 1 < len(logs) and sum(map(len, waiting)) < 20_000:
                 continue
-            kept = np.concatenate(waiting)
+            kept = np.concatenate(waiting) if waiting else np.zeros((0, starts[-1]), dtype=np.bool_)
             waiting = []
             if len(kept):
-                upper = max(upper, float(bounds_of(problem, kind, (first, second), kept, starts).max()))
+                upper = max(upper, float(trees.bounds(kept, {}).max()))
     return float(upper)
 
 

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import MissingExtraError
-from fairkit.inputs.nearness import Joint, loop_costs
-from fairkit.inputs.problem import CHANCE, FLIP, SCORE, Problem, pack_point, point_of
+from fairkit.inputs.problem import CHANCE, FLIP, SCORE, Problem, point_of
+from fairkit.inputs.regions import Pairwise, Splits
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from fairkit.inputs.nearness import Joint
 
 AT_ONCE = 500
 """Boxes between two looks at the clock."""
@@ -72,154 +74,6 @@ class Answer:
     boxes: int = 0
     rounding: float | None = None
     values: Mapping[str, Any] | None = None
-
-
-@dataclass(eq=False)
-class Splits:
-    """The boxes of one pair, by number: what each was split at, and its bound."""
-
-    split: NDArray[np.int64]
-    masks: NDArray[np.int64]
-    bounds: NDArray[np.float64]
-
-
-class Pairwise:
-    """The open boxes of one pair of values.
-
-    Parameters
-    ----------
-    problem, kind, pair
-        The question.
-    costs, near
-        By block, the distance that each of its cells adds, or a distance of all blocks; and how much is allowed.
-    """
-
-    def __init__(
-        self,
-        problem: Problem,
-        kind: int,
-        pair: tuple[int, int],
-        costs: Mapping[int, NDArray[np.float64]] | Joint | None = None,
-        near: float = math.inf,
-    ) -> None:
-        first, second = pair
-        gap = problem.gap(first, second)
-        if kind == SCORE:
-            one = less = more = problem.empty
-        else:
-            one, more = problem.at(first), problem.at(second)
-            less = more.negative
-        self.problem, self.kind, self.pair, self.near = problem, kind, pair, near
-        layout = problem.layout
-        offset, self.cost = loop_costs(layout, costs, near)
-        self._joint = costs if isinstance(costs, Joint) else None
-        self._trees = (one.arrays, less.arrays, more.arrays, gap.arrays, gap.negative.arrays)
-        self._layout = (layout.place, layout.words, layout.sizes, offset)
-        self._bases = np.array([one.base, less.base, gap.base])
-        self._threshold = problem.threshold if problem.threshold is not None else 0.0
-        self._widest = max(1, int(layout.words.max(initial=0)))
-        self._grow(1_024)
-        self.boxes[0] = layout.pack(self._allowed())
-        self.state = np.array([1, 1], dtype=np.int64)
-        self.bounds[0] = self._root()
-
-    def _allowed(self) -> tuple[int, ...]:
-        """Leave out the cells that alone are too far."""
-        if self.near == math.inf:
-            return self.problem.layout.full
-        if self._joint is not None:
-            return self._joint.allowed(self.problem.layout, self.near)
-        offset, sizes = self._layout[3], self.problem.layout.sizes
-        found = []
-        for block, size in enumerate(sizes.tolist()):
-            mine = self.cost[0][offset[block] : offset[block] + size]
-            found.append(sum(1 << c for c in np.flatnonzero(mine <= self.near).tolist()))
-        return tuple(found)
-
-    def _root(self) -> float:
-        from fairkit.inputs import kernels, loops, reaching
-
-        if reaching.far(self.boxes[0], *self._layout, self.cost, self.near):
-            return -math.inf
-        stack = np.empty(kernels.DEEP, dtype=np.int64)
-        one, less, more, gap, back = self._trees
-        return float(
-            loops.box_bound(
-                self.kind, one, less, more, gap, back, self.boxes[0], self._layout, stack, self._threshold, self._bases,
-                np.zeros(4),
-            )
-        )  # fmt: skip
-
-    def _grow(self, size: int) -> None:
-        """Make room for so many boxes."""
-        width = self.problem.layout.width
-        columns = {"boxes": width, "bounds": 0, "split": 3, "masks": self._widest, "heap": 0}
-        for name, count in columns.items():
-            shape = (size, count) if count else (size,)
-            made = np.full(
-                shape, -1 if name == "split" else 0, dtype=np.float64 if name == "bounds" else np.int64
-            )
-            old = getattr(self, name, None)
-            if old is not None:
-                made[: len(old)] = old
-            setattr(self, name, made)
-
-    boxes: NDArray[np.int64]
-    bounds: NDArray[np.float64]
-    split: NDArray[np.int64]
-    masks: NDArray[np.int64]
-    heap: NDArray[np.int64]
-
-    @property
-    def upper(self) -> float:
-        """The largest bound of an open box."""
-        return float(self.bounds[self.heap[0]]) if self.state[1] else -math.inf
-
-    def try_point(
-        self, point: Sequence[int], best: NDArray[np.float64], box: NDArray[np.int64], rounds: int = 4
-    ) -> None:
-        """Climb from a point, and keep what is better than the best."""
-        from fairkit.inputs import kernels, loops, reaching
-
-        one, less, _, gap, _ = self._trees
-        packed = pack_point(self.problem.layout, point, self.problem.changing)
-        place, words, _, _ = self._layout
-        if not reaching.settle(packed, *self._layout, self.cost, self.near):
-            return
-        stack = np.empty(kernels.DEEP, dtype=np.int64)
-        if self.kind == SCORE:
-            start = self._bases[2] + kernels.bound(gap, packed, place, words, stack)
-        else:
-            start = loops.objective(
-                self.kind, one, less, packed, self._layout, stack, self._threshold, self._bases
-            )
-        got = loops.improve(
-            self.kind, one, less, gap, packed, self._layout, stack, self._threshold, self._bases, self.cost, self.near,
-            start, rounds,
-        )  # fmt: skip
-        if got > best[0]:
-            best[0], box[:] = got, packed
-
-    def work(
-        self, best: NDArray[np.float64], box: NDArray[np.int64], steps: int, slack: float, enough: float
-    ) -> int:
-        """Split some boxes; return how many."""
-        from fairkit.inputs import loops
-
-        before = int(self.state[0])
-        if before + 2 * steps + 2 > len(self.boxes):
-            self._grow(max(2 * len(self.boxes), before + 2 * steps + 2))
-        loops.search(
-            self.kind, *self._trees, self._layout, self._threshold, self._bases, self.cost, self.near, self.boxes,
-            self.bounds, self.split, self.masks, self.heap, self.state, best, box, steps, slack, enough,
-        )  # fmt: skip
-        return (int(self.state[0]) - before) // 2
-
-    @property
-    def splits(self) -> Splits:
-        """What was split."""
-        count = int(self.state[0])
-        return Splits(self.split[:count].copy(), self.masks[:count].copy(), self.bounds[:count].copy())
 
 
 def _late(started: float, effort: Effort) -> bool:
@@ -298,7 +152,7 @@ def answer(
             keep(place)
     slack = _slack(problem, kind, questions)
     while total < effort.boxes and found[0] <= enough:
-        tops = [question.upper for question in questions]
+        tops = [question.top for question in questions]
         place = int(np.argmax(tops))
         if tops[place] <= best[0] + slack:
             break

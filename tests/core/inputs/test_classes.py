@@ -13,8 +13,8 @@ from fairkit.inputs.classes.searching import answer_classes, proved_classes
 from fairkit.inputs.proof import log_of
 from fairkit.inputs.searching import Effort
 
+from .random_trees import CHANGING, SIZES, problem
 from .test_joint_near import distances, joint, points
-from .test_search import CHANGING, SIZES, problem
 
 ROUNDING = 1e-7
 

@@ -8,7 +8,7 @@ import numba
 import numpy as np
 
 from fairkit.inputs.kernels import DEEP, choose_split, dive, most, pop, push
-from fairkit.inputs.loops import still
+from fairkit.inputs.objectives import still
 from fairkit.inputs.reaching import far, point_near, separate, settle
 
 

@@ -13,8 +13,10 @@ from fairkit.errors import DataError, MissingExtraError
 from fairkit.inputs.forest import Forest
 from fairkit.inputs.nearness import Joint, loop_costs
 from fairkit.inputs.problem import FLIP, pack_point, point_of
-from fairkit.inputs.proof import boxes_of, filled, largest
-from fairkit.inputs.searching import AT_ONCE, Answer, Effort, Splits
+from fairkit.inputs.proof import boxes_of, filled
+from fairkit.inputs.proof_bounds import largest
+from fairkit.inputs.regions import Splits
+from fairkit.inputs.searching import AT_ONCE, Answer, Effort
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -242,7 +244,7 @@ def proved_classes(problem: ClassProblem, log: Log) -> float:
     starts = np.concatenate([[0], np.cumsum(problem.layout.sizes)]).astype(np.int64)
     upper = -math.inf
     for question, key in zip(problem.questions, keys, strict=True):
-        boxes = boxes_of(problem.plain, log[key])
+        boxes = np.concatenate([some for some, _ in boxes_of(problem.plain, log[key])])
         boxes = boxes[filled(boxes, starts)]
         s, t, k, m = question
         gaps = problem.margin(k, m).gap_trees(s, t)

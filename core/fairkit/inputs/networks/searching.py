@@ -15,7 +15,8 @@ from fairkit.inputs.cells import encode_rows
 from fairkit.inputs.networks.programme import small
 from fairkit.inputs.networks.tree import Tree
 from fairkit.inputs.problem import CHANCE, FLIP
-from fairkit.inputs.searching import CLOSE, Answer, Effort, Splits
+from fairkit.inputs.regions import Splits
+from fairkit.inputs.searching import CLOSE, Answer, Effort
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
