@@ -12,7 +12,7 @@ from fairkit.inputs.nearness import Joint, Moves, loop_costs
 from fairkit.inputs.problem import FLIP, SCORE
 from fairkit.inputs.searching import answer
 
-from .test_search import CHANGING, ORDERED, SIZES, enumerated, problem
+from .random_trees import CHANGING, ORDERED, SIZES, enumerated, problem
 
 
 def joint(seed, width=3):
