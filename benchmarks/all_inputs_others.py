@@ -57,8 +57,8 @@ def searched(trees, seconds):
     while time.process_time() - started < seconds:
         if search.steps(500) != veritas.StopReason.NONE:
             break
-    bounds = search.current_bounds()
-    return bounds.best, bounds.top_of_open
+    low = search.get_solution(0).output if search.num_solutions() else float("-inf")
+    return low, low if search.is_optimal() else search.current_bounds().top_of_open
 
 
 def _two_sums(problem, first, second):
@@ -120,7 +120,7 @@ def main():
                     )
             for title, some in lines.items():
                 decided = sum(high - low <= 1e-6 * max(1.0, high) for low, high, _ in some)
-                ratio = statistics.median(high / max(low, 1e-9) for low, high, _ in some)
+                ratio = statistics.median(high / low if low > 0 else float("inf") for low, high, _ in some)
                 used = statistics.median(one[2] for one in some)
                 print(
                     f"{name} {size} {title}: {decided} of {len(some)}, {used:.3f} s, upper/witness {ratio:.3f}",

@@ -7,7 +7,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from fairkit.inputs.kernels import DEEP, choose_split, dive, most, pop, push
+from fairkit.inputs.kernels import DEEP, any_split, choose_split, dive, most, pop, push
 from fairkit.inputs.objectives import still
 from fairkit.inputs.reaching import far, point_near, separate, settle
 
@@ -135,6 +135,8 @@ def search_classes(  # noqa: PLR0912, PLR0915 -- one compiled loop
         if not met:
             point[:] = box
             met = settle(point, place, words, sizes, offset, cost, near)
+        if chosen < 0:  # no cut lowers a bound: values that are equal are reached in several ways
+            chosen, key = any_split(forest, box, place, words, stack, found[2])
         if not met and chosen < 0:
             chosen, key = separate(box, place, words, cost, found[2])
             if chosen < 0:
