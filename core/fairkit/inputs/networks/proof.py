@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from fairkit.inputs.networks.problem import NetworkProblem
     from fairkit.inputs.proof import Log
-    from fairkit.inputs.searching import Answer, Splits
+    from fairkit.inputs.regions import Splits
+    from fairkit.inputs.searching import Answer
 
 AT_ONCE = 256
 
