@@ -290,7 +290,6 @@ EXHIBITS += [
         methods=tuple(tradeoff.GRIDS),
         compute=tradeoff.compute,
         counts={method: len(grid) for method, grid in tradeoff.GRIDS.items()},
-        rows=5_000,
         table=lambda runs: {},
         claims=tradeoff.claims,
         figure=tradeoff.figure,
