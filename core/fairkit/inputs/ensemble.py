@@ -113,27 +113,30 @@ def classes_of(told: Mapping[str, Any]) -> int:
 
 
 def read_class_ensembles(node: onnx.NodeProto) -> list[Ensemble]:
-    """Read a classifier of three classes or more: the trees once for each class, with its leaves.
+    """Read a classifier, or a regressor with a target for each class: the trees once for each class, with its leaves.
 
     Raises
     ------
     ModelError
         Trees of another kind, or a class that onnxruntime might leave out because a leaf has no weight of it.
     """
+    kind = "class" if node.op_type == TREES[0] else "target"
     named, told = _named(node), attributes_of(node)
-    if told.get("post_transform", b"NONE").decode() not in (*LINKS, "SOFTMAX"):
-        raise ModelError(
-            f"{named} has the post_transform {told['post_transform'].decode()}; of three classes or more these are "
-            "read: NONE, LOGISTIC, SOFTMAX"
-        )
+    links = (*LINKS, "SOFTMAX") if kind == "class" else ("NONE",)
+    for key, known in (("post_transform", links), ("aggregate_function", ("SUM",))):
+        if told.get(key, known[0].encode()).decode() not in known:
+            raise ModelError(
+                f"{named} has the {key} {told[key].decode()}; of three classes or more these are read: "
+                f"{', '.join(known)}"
+            )
     plain, places = _structure(told, named)
     size = len(plain.mode)
-    ids, count = np.array(told["class_ids"]), classes_of(told)
+    ids, count = np.array(told[f"{kind}_ids"]), classes_of(told) if kind == "class" else told["n_targets"]
     at = np.array([places.get(pair, -1) for pair in
-                   zip(told["class_treeids"], told["class_nodeids"], strict=True)])  # fmt: skip
+                   zip(told[f"{kind}_treeids"], told[f"{kind}_nodeids"], strict=True)])  # fmt: skip
     if (at < 0).any() or not np.isin(ids, np.arange(count)).all():
         raise ModelError(f"{named} is damaged: a weight belongs to no node, or to no class")
-    weights = floats_of(told, "class_weights").astype(np.float64)
+    weights = floats_of(told, f"{kind}_weights").astype(np.float64)
     tree_ids = np.array(told["nodes_treeids"])
     bases = floats_of(told, "base_values").astype(np.float64).tolist()
     if len(bases) not in (0, count):
@@ -146,7 +149,7 @@ def read_class_ensembles(node: onnx.NodeProto) -> list[Ensemble]:
         there = np.zeros(size, dtype=np.bool_)
         there[at[mine]] = True
         lacking = set(tree_ids[(plain.mode == 0) & ~there].tolist())
-        if not bases and not set(tree_ids.tolist()) - lacking:
+        if kind == "class" and not bases and not set(tree_ids.tolist()) - lacking:
             raise ModelError(
                 f"{named} has leaves without a weight of class {k} in every tree: where no leaf has one, onnxruntime "
                 "leaves the class out; give each leaf a weight, which may be 0"

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data.dataset import Dataset
+    from fairkit.onnx.write.trees import Tree
 
 __all__ = ["COLUMNS", "FAVORABLE", "NUMBERS", "Task", "sample_data", "sample_model"]
 
@@ -75,15 +76,16 @@ def sample_data(
     )
 
 
-def sample_model(task: Task = "binary") -> bytes:
+def sample_model(task: Task = "binary", *, trees: bool = False) -> bytes:
     """Return an ONNX model on the sample data: a linear index of its numbers, its jobs and of being male.
 
     It has one output, ``score`` (multiclass: ``probabilities``), and says nothing about the data: roles come with
-    the data. A missing number is taken as typical.
+    the data. A missing number is taken as typical. With `trees` each column counts by one test instead of its value.
     """
     from fairkit.onnx.write.encode import Encoder, NumberColumn, TextColumn
     from fairkit.onnx.write.estimators import add_linear, add_link
     from fairkit.onnx.write.graph import GraphBuilder
+    from fairkit.onnx.write.trees import add_ensemble
 
     numbers = [NumberColumn(name, shift=at, fill=at) for name, at in zip(NUMBERS, _TYPICAL, strict=True)]
     texts = [
@@ -92,17 +94,33 @@ def sample_model(task: Task = "binary") -> bytes:
     ]
     encoder = Encoder((*numbers, *texts))
     slopes = np.array([*_SLOPES, 0.8, 0.1, -0.1, 0.0])
+    bases = [-0.2]
+    if task == "multiclass":
+        slopes, bases = np.stack([slopes, -slopes, 0 * slopes]), [-0.3, -0.3, 0.3]
     graph = GraphBuilder()
     matrix = encoder.add_to(graph)
-    if task == "multiclass":
-        margin = add_linear(graph, matrix, np.stack([slopes, -slopes, 0 * slopes]), [-0.3, -0.3, 0.3])
+    if trees:
+        margin = add_ensemble(graph, matrix, _stumps(np.atleast_2d(slopes)), base=bases)
     else:
-        margin = add_linear(graph, matrix, slopes, [-0.2])
+        margin = add_linear(graph, matrix, slopes, bases)
     if task == "multiclass":
         graph.output("probabilities", add_link(graph, margin, task), width=None)
     else:
         graph.output("score", add_link(graph, margin, "regression" if task == "ranking" else task))
     return bytes(graph.build().SerializeToString(deterministic=True))
+
+
+def _stumps(slopes: NDArray[np.float64]) -> list[Tree]:
+    """Return for each feature a tree of one test; a leaf has a weight of every output, slopes of shape [outputs, d]."""
+    from fairkit.onnx.write.trees import Node
+
+    signs = np.where(slopes < 0, -1.0, 1.0) * (slopes != 0)
+    found = []
+    for place, weights in enumerate((signs * np.sqrt(np.abs(slopes))).T):
+        cut = 0.0 if place < len(NUMBERS) else 0.5
+        leaves = [Node("LEAF", weights=tuple((side * weights).tolist())) for side in (-0.5, 0.5)]
+        found.append([Node("BRANCH_LEQ", feature=place, value=cut, yes=1, no=2), *leaves])
+    return found
 
 
 def _label(task: Task, index: NDArray[np.float64]) -> NDArray[np.generic]:

@@ -15,6 +15,9 @@ import fairkit
 from fairkit.errors import DataError, ModelError, ParameterError
 from fairkit.inputs.ensemble import read_class_ensembles
 from fairkit.inputs.problem import FLIP as FLIP_KIND
+from fairkit.learners import fit_learner
+from fairkit.mitigators import Run, Table
+from fairkit.onnx.write.export import export
 from fairkit.results.findings import Finding
 from fairkit_registry.evidence.predicate import public_findings
 from fairkit_registry.evidence.recompute import compare_reports
@@ -55,6 +58,35 @@ def trained(kind):
     lightgbm = pytest.importorskip("lightgbm", reason="lightgbm is not installed")
     model = lightgbm.LGBMClassifier(n_estimators=6, num_leaves=6, verbose=-1, n_jobs=1).fit(matrix, codes)
     return convert_lightgbm(model, initial_types=[("x", Floats([None, 3]))], target_opset=15, zipmap=False)
+
+
+def own(path, learner="lightgbm"):
+    """A file that fairkit writes: one input for each column, and a regressor with a target for each class."""
+    pytest.importorskip("lightgbm", reason="lightgbm is not installed")
+    data = fairkit.load_data(table(), label="y", sensitive=["sex"], features=NAMES)
+    rows = Table.from_dataset(data)
+    model = fit_learner(learner, rows, Run(seed=0, threads=1), settings={"n_estimators": 6, "num_leaves": 6})
+    proto = export(model, rows)
+    path.write_bytes(proto.SerializeToString())
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    fed = {name: GRID[:, [place]].astype(np.float32) for place, name in enumerate(NAMES)}
+    return proto, session.run(["probabilities"], fed)[0].reshape(2, -1, 3)
+
+
+def test_a_file_that_fairkit_wrote_is_read(tmp_path):
+    path = tmp_path / "m.onnx"
+    proto, scores = own(path)
+    assert "TreeEnsembleRegressor" in [node.op_type for node in proto.graph.node]
+    found = audit(proto, path).findings
+    label = scores.argmax(axis=2)
+    assert found[0].interval == (float((label[0] != label[1]).any()),) * 2
+    sums = np.log(scores.astype(np.float64))  # of the sums less the logarithm of the whole
+    shift = sums[0] - sums[1]
+    gaps = np.abs(shift - shift.mean(axis=1, keepdims=True)).max()
+    assert max(one.interval[1] for one in found[1:4]) >= gaps / 2
+    changes = {tuple(row) for row in GRID[: len(GRID) // 2, 1:][label[0] != label[1]]}
+    mine = [tuple(row) in changes for row in table()[["age", "debts"]].to_numpy(np.float32)]
+    assert found[-1].value == pytest.approx(np.mean(mine))
 
 
 def audit(proto, path, signed=(), options=None, data=None, **settings):

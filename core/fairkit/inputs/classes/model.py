@@ -1,4 +1,4 @@
-"""Reading a bound ONNX model of several classes: one classifier whose classes have sums of trees."""
+"""Reading a bound ONNX model of several classes: one node of trees that gives a sum for each class."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def read_classes(scorer: OnnxScorer) -> ClassModel:
     Raises
     ------
     ModelError
-        It is no single TreeEnsembleClassifier, or what follows it is not understood; the node is named.
+        It is no single node of trees, or what follows it is not understood; the node is named.
     ParameterError
         The model's decisions are drawn.
     """
@@ -110,12 +110,12 @@ def read_classes(scorer: OnnxScorer) -> ClassModel:
         for node in nodes
         if node.op_type in (*TREES, "TreeEnsemble", "LinearClassifier", "Gemm", "MatMul")
     ]
-    if len(found) != 1 or found[0].op_type != TREES[0]:
+    if len(found) != 1 or found[0].op_type not in TREES[:2]:
         shown = ", ".join(dict.fromkeys(node.op_type for node in found or nodes))
         raise ModelError(
             f"all-inputs: {scorer.info.name} has {len(scorer.classes)} classes, and scores made by {shown}; of models "
-            "with three classes or more those with one TreeEnsembleClassifier are read, as XGBoost, LightGBM and "
-            "scikit-learn's forests and boosted trees are written"
+            f"with three classes or more those with one {' or '.join(TREES[:2])} are read, as fairkit, XGBoost, "
+            "LightGBM and scikit-learn's forests and boosted trees are written"
         )
     node = found[0]
     for after in tail_nodes(graph, wanted, list(node.output)):
@@ -128,7 +128,7 @@ def read_classes(scorer: OnnxScorer) -> ClassModel:
             after.op_type == "Mul" and (factor is None or not (factor > 0).all())
         ):
             raise ModelError(
-                f"the node {after.op_type} {after.name or after.output[0]!r} after the classifier is not understood: "
+                f"the node {after.op_type} {after.name or after.output[0]!r} after the trees is not understood: "
                 f"these are, which leave the largest class the largest: {', '.join(sorted(KEEPS))}"
             )
     ensembles = read_class_ensembles(node)
@@ -164,9 +164,12 @@ def _check(model: ClassModel, node: onnx.NodeProto) -> None:
     size = len(model.ensembles)
     sums = np.vstack([rng.normal(size=(400, size)) * scale for scale in (0.1, 1.0, 5.0)])
     sums = np.vstack([sums, np.round(rng.normal(size=(200, size)))])
+    graph, reading = model.scorer.model.proto.graph, model.scorer.reading
+    softmax = any(one.op_type == "Softmax" for one in tail_nodes(graph, reading.wanted, list(node.output)))
     if (
         attributes_of(node).get("post_transform", b"NONE") == b"NONE"
-        and model.scorer.reading.kind == "probability"
+        and not softmax
+        and reading.kind == "probability"
     ):
         sums = np.abs(sums) + np.eye(size)[0] * (np.abs(sums).sum(axis=1) == 0)[:, None]
         sums /= sums.sum(axis=1, keepdims=True)
@@ -175,7 +178,6 @@ def _check(model: ClassModel, node: onnx.NodeProto) -> None:
     proto = tail.after(*node.output)
     proto.graph.node.insert(0, _lookup(node, sums))
     feeds = {PROBE: np.arange(len(sums), dtype=np.float32).reshape(-1, 1)}
-    reading = model.scorer.reading
     said = reading.read(tail.opened(proto).run(feeds, reading.wanted)).predicted
     if said is None or not np.array_equal(said, sums[:, list(model.order)].argmax(axis=1)):
         raise ModelError(
@@ -184,7 +186,7 @@ def _check(model: ClassModel, node: onnx.NodeProto) -> None:
 
 
 def _lookup(node: onnx.NodeProto, sums: NDArray[np.float64]) -> onnx.NodeProto:
-    """Return the classifier with one tree that has the sums at the place that the input names."""
+    """Return the node with one tree that has the sums at the place that the input names."""
     from onnx import helper
 
     told = attributes_of(node)
@@ -202,8 +204,11 @@ def _lookup(node: onnx.NodeProto, sums: NDArray[np.float64]) -> onnx.NodeProto:
             ranges += [(first, middle), (middle, end)]
     weights = [(leaf, row, k) for leaf, row in leaves for k in range(sums.shape[1])]
     kept = {
-        key: value for key, value in told.items() if key.startswith("classlabels") or key == "post_transform"
+        key: value
+        for key, value in told.items()
+        if key.startswith("classlabels") or key in ("post_transform", "n_targets")
     }
+    kind = "class" if node.op_type == TREES[0] else "target"
     made: dict[str, Any] = {
         "nodes_treeids": [0] * len(nodes),
         "nodes_nodeids": list(range(len(nodes))),
@@ -212,9 +217,9 @@ def _lookup(node: onnx.NodeProto, sums: NDArray[np.float64]) -> onnx.NodeProto:
         "nodes_values": [value for _, value, _, _ in nodes],
         "nodes_truenodeids": [yes for _, _, yes, _ in nodes],
         "nodes_falsenodeids": [no for _, _, _, no in nodes],
-        "class_treeids": [0] * len(weights),
-        "class_nodeids": [leaf for leaf, _, _ in weights],
-        "class_ids": [k for _, _, k in weights],
-        "class_weights": [float(sums[row, k]) for _, row, k in weights],
+        f"{kind}_treeids": [0] * len(weights),
+        f"{kind}_nodeids": [leaf for leaf, _, _ in weights],
+        f"{kind}_ids": [k for _, _, k in weights],
+        f"{kind}_weights": [float(sums[row, k]) for _, row, k in weights],
     }
     return helper.make_node(node.op_type, [PROBE], list(node.output), domain="ai.onnx.ml", **(kept | made))
