@@ -218,7 +218,8 @@ def _table(title: str, changes: Sequence[Change], names: tuple[str, str]) -> lis
         return []
     grid = Table(box=None, pad_edge=False, title_justify="left", title=title)
     grid.title_style = "bold"
-    grid.add_column("metric")
+    words = [word for one in changes for word in change_name(one).split()]
+    grid.add_column("metric", min_width=max(map(len, words)))
     if changes[0].sensitive is not None:
         grid.add_column("groups of")
     widest = max(len(number(value)) for one in changes for value in (one.before, one.after))

@@ -236,15 +236,62 @@ def choose_split(  # noqa: PLR0912, PLR0915 -- one pass over the trees, in one c
 @numba.njit(cache=True, nogil=True)
 def any_split(forest: Any, box: Any, place: Any, words: Any, stack: Any, masks_found: Any) -> Any:
     """Return a split between two leaves that a box reaches of one tree: the block (-1: there is none), and its key."""
-    roots, block, cut, yes, no, _, _, _, masks = forest
-    for root in roots:
-        node = root
-        while block[node] >= 0:
-            sides = _sides(node, box, block, cut, masks, place, words)
-            if sides == 3:
-                b = block[node]
-                for w in range(words[b]):
-                    masks_found[0, w] = masks[cut[node] + w]
-                return b, (cut[node] if words[b] == 0 else 0)
-            node = yes[node] if sides == 1 else no[node]
+    for root in forest[0]:
+        b, key = _first_test(forest, root, box, place, words, masks_found)
+        if b >= 0:
+            return b, key
     return -1, 0
+
+
+@numba.njit(cache=True, nogil=True)
+def _first_test(forest: Any, root: Any, box: Any, place: Any, words: Any, masks_found: Any) -> Any:
+    """Return a tree's first test of which a box reaches both sides: the block (-1: there is none), and its key."""
+    _, block, cut, yes, no, _, _, _, masks = forest
+    node = root
+    while block[node] >= 0:
+        sides = _sides(node, box, block, cut, masks, place, words)
+        if sides == 3:
+            b = block[node]
+            for w in range(words[b]):
+                masks_found[0, w] = masks[cut[node] + w]
+            return b, (cut[node] if words[b] == 0 else 0)
+        node = yes[node] if sides == 1 else no[node]
+    return -1, 0
+
+
+@numba.njit(cache=True, nogil=True)
+def loudest(forest: Any, least: Any, box: Any, place: Any, words: Any, stack: Any, masks_found: Any) -> Any:
+    """Return the first test of the tree whose leaves lie farthest apart in a box, where that is more than `least`.
+
+    Such a tree decides on which side of a threshold the sum is; its test lowers no bound by itself, since leaves of
+    both kinds often lie on both sides of it.
+
+    Returns
+    -------
+    tuple
+        The block (-1: there is no such tree), and the test's key as in `any_split`.
+    """
+    _, block, cut, yes, no, _, value, _, masks = forest
+    widest, chosen = least, -1
+    for root in forest[0]:
+        low, high = np.inf, -np.inf
+        stack[0] = root
+        top = 1
+        while top:
+            top -= 1
+            node = stack[top]
+            if block[node] < 0:
+                low, high = min(low, value[node]), max(high, value[node])
+                continue
+            sides = _sides(node, box, block, cut, masks, place, words)
+            if sides & 1:
+                stack[top] = yes[node]
+                top += 1
+            if sides & 2:
+                stack[top] = no[node]
+                top += 1
+        if high - low > widest:
+            widest, chosen = high - low, root
+    if chosen < 0:
+        return -1, 0
+    return _first_test(forest, chosen, box, place, words, masks_found)

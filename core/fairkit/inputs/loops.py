@@ -8,9 +8,12 @@ import numba
 import numpy as np
 
 from fairkit.inputs.climbing import improve, value_at
-from fairkit.inputs.kernels import DEEP, any_split, choose_split, dive, pop, push
+from fairkit.inputs.kernels import DEEP, any_split, choose_split, dive, loudest, pop, push
 from fairkit.inputs.objectives import CHANCE, FLIP, SCORE, box_bound
 from fairkit.inputs.reaching import far, point_near, separate, settle
+
+LOUD = 4.0
+"""A tree whose leaves lie apart by so many times the largest difference of the two sums is decided first."""
 
 
 @numba.njit(cache=True, nogil=True)
@@ -122,6 +125,10 @@ def search(  # noqa: PLR0912, PLR0915 -- one compiled loop
                     chosen, key = other, its
                 elif chosen >= 0:
                     chosen, key = choose_split(gap, box, place, words, offset, stack, drops, order, found)
+            if kind == FLIP:
+                other, its = loudest(first, LOUD * ends[2], box, place, words, stack, found[2])
+                if other >= 0:
+                    chosen, key = other, its
         if chosen < 0:  # no cut lowers the bound: values that are equal are reached in several ways
             chosen, key = any_split(gap, box, place, words, stack, found[2])
             if chosen < 0 and kind != SCORE:

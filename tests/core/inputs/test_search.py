@@ -187,3 +187,32 @@ def test_values_that_no_test_tells_apart_leave_nothing_to_ask():
     )  # fmt: skip
     assert answer(alone, SCORE).upper == 0.0
     assert answer(alone, FLIP).upper == -np.inf
+
+
+def test_a_tree_that_settles_the_side_is_decided_first():
+    """Its tests lower no bound by themselves: a search by bounds alone would never close these boxes."""
+    rng = np.random.default_rng(4)
+    base = problem(7, trees=30, depth=5)
+    nodes = list(zip(base.tests, base.yes, base.no, base.value, strict=True))
+    root = len(nodes)
+
+    def blind(depth):
+        place = len(nodes)
+        nodes.append(None)
+        if depth == 0:
+            nodes[place] = ((-1, 0), -1, -1, float(rng.choice([-200.0, 200.0])))
+            return place
+        block = (0, 2, 4)[depth % 3]
+        cells = (1 << int(rng.integers(1, SIZES[block]))) - 1
+        yes, no = blind(depth - 1), blind(depth - 1)
+        nodes[place] = ((block, cells), yes, no, 0.0)
+        return place
+
+    blind(5)
+    tests, yes, no, value = (list(part) for part in zip(*nodes, strict=True))
+    asked = Problem(
+        blocks(), CHANGING, tests, yes, no, value, [*base.roots, root], 0.2, base.rounding, 0.0, True
+    )
+    found = answer(asked, FLIP, effort=Effort(boxes=600))
+    assert found.upper <= -asked.rounding
+    assert proved(asked, FLIP, log_of(asked, found)) <= -asked.rounding
