@@ -234,6 +234,20 @@ def choose_split(  # noqa: PLR0912, PLR0915 -- one pass over the trees, in one c
 
 
 @numba.njit(cache=True, nogil=True)
+def cut_down(child: Any, side: Any, block: Any, key: Any, mask: Any, place: Any, words: Any) -> None:
+    """Cut a box down to one side of a split: 0 is below the cut, or the cells of the mask."""
+    at = place[block]
+    if words[block] == 0:
+        if side == 0:
+            child[at + 1] = key - 1
+        else:
+            child[at] = key
+    else:
+        for w in range(words[block]):
+            child[at + w] &= mask[w] if side == 0 else ~mask[w]
+
+
+@numba.njit(cache=True, nogil=True)
 def any_split(forest: Any, box: Any, place: Any, words: Any, stack: Any, masks_found: Any) -> Any:
     """Return a split between two leaves that a box reaches of one tree: the block (-1: there is none), and its key."""
     for root in forest[0]:

@@ -8,7 +8,7 @@ import numba
 import numpy as np
 
 from fairkit.inputs.climbing import improve, value_at
-from fairkit.inputs.kernels import DEEP, any_split, choose_split, dive, loudest, pop, push
+from fairkit.inputs.kernels import DEEP, any_split, choose_split, cut_down, dive, loudest, pop, push
 from fairkit.inputs.objectives import CHANCE, FLIP, SCORE, box_bound
 from fairkit.inputs.reaching import far, point_near, separate, settle
 
@@ -158,21 +158,12 @@ def search(  # noqa: PLR0912, PLR0915 -- one compiled loop
             if chosen < 0:
                 continue
         split[item, 0], split[item, 1], split[item, 2] = chosen, key, count
-        at = place[chosen]
         for w in range(words[chosen]):
             masks[item, w] = found[2][key, w]
         for side in range(2):
             child = boxes[count]
             child[:] = box
-            if words[chosen] == 0:
-                if side == 0:
-                    child[at + 1] = key - 1
-                else:
-                    child[at] = key
-            else:
-                for w in range(words[chosen]):
-                    mask = masks[item, w]
-                    child[at + w] &= mask if side == 0 else ~mask
+            cut_down(child, side, chosen, key, masks[item], place, words)
             above = box_bound(
                 kind, first, less, more, gap, bases, whole, child, layout, stack, threshold, ends
             )

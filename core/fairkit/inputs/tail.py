@@ -135,35 +135,20 @@ def _passed(node: onnx.NodeProto) -> onnx.NodeProto:
 
 def _lookup(node: onnx.NodeProto, values: NDArray[np.float32], negative: bool) -> onnx.NodeProto:
     """Return the node with one tree in the place of its own: the leaf at the place that the input names."""
-    from onnx import helper
-
     told = attributes_of(node)
-    kind = "class" if node.op_type == "TreeEnsembleClassifier" else "target"
-    size = len(values)
-    leaves: list[tuple[int, float]] = []
-    number = 0
-    nodes: list[tuple[str, float, int, int]] = []
-    ranges = [(0, size)]
-    while number < len(ranges):
-        first, end = ranges[number]
-        if end - first == 1:
-            nodes.append(("LEAF", 0.0, 0, 0))
-            leaves.append((number, float(values[first])))
-        else:
-            middle = (first + end) // 2
-            nodes.append(("BRANCH_LT", middle - 0.5, len(ranges), len(ranges) + 1))
-            ranges += [(first, middle), (middle, end)]
-        number += 1
+    kind = kind_of(node)
+    nodes, leaves = one_tree(len(values))
+    found = [(leaf, float(values[row])) for leaf, row in leaves]
     if negative:  # a leaf that no place leads to
+        found.append((len(nodes), -1.0))
         nodes.append(("LEAF", 0.0, 0, 0))
-        leaves.append((number, -1.0))
     columns = sorted(set(told[f"{kind}_ids"]))
-    pairs = [(leaf, value, columns[-1]) for leaf, value in leaves]
+    pairs = [(leaf, value, columns[-1]) for leaf, value in found]
     if len(columns) == 2:
         whole = np.float32(
             0.0 if told.get("post_transform") == b"LOGISTIC" else 1.0
         )  # or each other's negative
-        pairs += [(leaf, float(whole - np.float32(value)), columns[0]) for leaf, value in leaves]
+        pairs += [(leaf, float(whole - np.float32(value)), columns[0]) for leaf, value in found]
         pairs.sort()
     own = {f"{kind}_{key}" for key in ("treeids", "nodeids", "ids", "weights")}
     gone = ("nodes_", "base_values", "aggregate_function")
@@ -172,6 +157,49 @@ def _lookup(node: onnx.NodeProto, values: NDArray[np.float32], negative: bool) -
         for key, value in told.items()
         if key not in own and not key.startswith(gone) and not key.endswith("_as_tensor")
     }
+    return with_tree(node, kept, nodes, [(leaf, column, value) for leaf, value, column in pairs])
+
+
+def kind_of(node: onnx.NodeProto) -> str:
+    """Return what the attributes of a node's leaves begin with."""
+    return "class" if node.op_type == "TreeEnsembleClassifier" else "target"
+
+
+def one_tree(size: int) -> tuple[list[tuple[str, float, int, int]], list[tuple[int, int]]]:
+    """Return a tree's nodes (mode, threshold, yes, no) that tell places apart, and each leaf with its place."""
+    nodes: list[tuple[str, float, int, int]] = []
+    leaves: list[tuple[int, int]] = []
+    ranges = [(0, size)]
+    while len(nodes) < len(ranges):
+        first, end = ranges[len(nodes)]
+        if end - first == 1:
+            leaves.append((len(nodes), first))
+            nodes.append(("LEAF", 0.0, 0, 0))
+        else:
+            middle = (first + end) // 2
+            nodes.append(("BRANCH_LT", middle - 0.5, len(ranges), len(ranges) + 1))
+            ranges += [(first, middle), (middle, end)]
+    return nodes, leaves
+
+
+def with_tree(
+    node: onnx.NodeProto,
+    kept: Mapping[str, Any],
+    nodes: Sequence[tuple[str, float, int, int]],
+    weights: Sequence[tuple[int, int, float]],
+) -> onnx.NodeProto:
+    """Return a node with one tree in the place of its own.
+
+    Parameters
+    ----------
+    node, kept
+        The node, and its attributes that stay.
+    nodes, weights
+        Of the tree (see `one_tree`): leaves, their columns and weights.
+    """
+    from onnx import helper
+
+    kind = kind_of(node)
     made = {
         "nodes_treeids": [0] * len(nodes),
         "nodes_nodeids": list(range(len(nodes))),
@@ -180,12 +208,12 @@ def _lookup(node: onnx.NodeProto, values: NDArray[np.float32], negative: bool) -
         "nodes_values": [value for _, value, _, _ in nodes],
         "nodes_truenodeids": [yes for _, _, yes, _ in nodes],
         "nodes_falsenodeids": [no for _, _, _, no in nodes],
-        f"{kind}_treeids": [0] * len(pairs),
-        f"{kind}_nodeids": [leaf for leaf, _, _ in pairs],
-        f"{kind}_ids": [column for _, _, column in pairs],
-        f"{kind}_weights": [value for _, value, _ in pairs],
+        f"{kind}_treeids": [0] * len(weights),
+        f"{kind}_nodeids": [leaf for leaf, _, _ in weights],
+        f"{kind}_ids": [column for _, column, _ in weights],
+        f"{kind}_weights": [value for _, _, value in weights],
     }
-    return helper.make_node(node.op_type, [PROBE], list(node.output), domain="ai.onnx.ml", **(kept | made))
+    return helper.make_node(node.op_type, [PROBE], list(node.output), domain="ai.onnx.ml", **{**kept, **made})
 
 
 def check_monotone(

@@ -7,7 +7,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from fairkit.inputs.kernels import DEEP, any_split, choose_split, dive, most, pop, push
+from fairkit.inputs.kernels import DEEP, any_split, choose_split, cut_down, dive, most, pop, push
 from fairkit.inputs.objectives import still
 from fairkit.inputs.reaching import far, point_near, separate, settle
 
@@ -155,21 +155,12 @@ def search_classes(  # noqa: PLR0912, PLR0915 -- one compiled loop
         if chosen < 0:
             continue
         split[item, 0], split[item, 1], split[item, 2] = chosen, key, count
-        at = place[chosen]
         for w in range(words[chosen]):
             masks[item, w] = found[2][key, w]
         for side in range(2):
             child = boxes[count]
             child[:] = box
-            if words[chosen] == 0:
-                if side == 0:
-                    child[at + 1] = key - 1
-                else:
-                    child[at] = key
-            else:
-                for w in range(words[chosen]):
-                    mask = masks[item, w]
-                    child[at + w] &= mask if side == 0 else ~mask
+            cut_down(child, side, chosen, key, masks[item], place, words)
             above = least_bound(forest, group, bases, gap, back, child, place, words, stack, ends)
             if above > best[0] and far(child, place, words, sizes, offset, cost, near):
                 above = -np.inf

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from fairkit.inputs.encoded import Encoded, refuse_draws
 from fairkit.inputs.ensemble import TREES, attributes_of, read_class_ensembles
 from fairkit.inputs.model import UNIT
 from fairkit.inputs.problem import Problem
-from fairkit.inputs.tail import PROBE, Tail, constant_of, tail_nodes
+from fairkit.inputs.tail import PROBE, Tail, constant_of, one_tree, tail_nodes, with_tree
 from fairkit.onnx.read.nodes import ancestors
 
 if TYPE_CHECKING:
@@ -187,39 +187,11 @@ def _check(model: ClassModel, node: onnx.NodeProto) -> None:
 
 def _lookup(node: onnx.NodeProto, sums: NDArray[np.float64]) -> onnx.NodeProto:
     """Return the node with one tree that has the sums at the place that the input names."""
-    from onnx import helper
-
-    told = attributes_of(node)
-    nodes: list[tuple[str, float, int, int]] = []
-    leaves: list[tuple[int, int]] = []
-    ranges = [(0, len(sums))]
-    while len(nodes) < len(ranges):
-        first, end = ranges[len(nodes)]
-        if end - first == 1:
-            leaves.append((len(nodes), first))
-            nodes.append(("LEAF", 0.0, 0, 0))
-        else:
-            middle = (first + end) // 2
-            nodes.append(("BRANCH_LT", middle - 0.5, len(ranges), len(ranges) + 1))
-            ranges += [(first, middle), (middle, end)]
-    weights = [(leaf, row, k) for leaf, row in leaves for k in range(sums.shape[1])]
+    nodes, leaves = one_tree(len(sums))
     kept = {
         key: value
-        for key, value in told.items()
+        for key, value in attributes_of(node).items()
         if key.startswith("classlabels") or key in ("post_transform", "n_targets")
     }
-    kind = "class" if node.op_type == TREES[0] else "target"
-    made: dict[str, Any] = {
-        "nodes_treeids": [0] * len(nodes),
-        "nodes_nodeids": list(range(len(nodes))),
-        "nodes_featureids": [0] * len(nodes),
-        "nodes_modes": [mode for mode, *_ in nodes],
-        "nodes_values": [value for _, value, _, _ in nodes],
-        "nodes_truenodeids": [yes for _, _, yes, _ in nodes],
-        "nodes_falsenodeids": [no for _, _, _, no in nodes],
-        f"{kind}_treeids": [0] * len(weights),
-        f"{kind}_nodeids": [leaf for leaf, _, _ in weights],
-        f"{kind}_ids": [k for _, _, k in weights],
-        f"{kind}_weights": [float(sums[row, k]) for _, row, k in weights],
-    }
-    return helper.make_node(node.op_type, [PROBE], list(node.output), domain="ai.onnx.ml", **(kept | made))
+    weights = [(leaf, k, float(sums[row, k])) for leaf, row in leaves for k in range(sums.shape[1])]
+    return with_tree(node, kept, nodes, weights)
