@@ -76,6 +76,8 @@ def test_the_matrix_is_encoded_as_its_columns(standardise):
         (["e[0]", "b", "e[1]"], False, {"e[0]": 1, "b": 1, "e[1]": 1}),
         (["e[0]", "e[1]"], True, {"e[0]": 1, "e[1]": 1}),
         (["e[0]", "b"], False, {"e[0]": 1, "b": 1}),
+        (["u[0]", "u[1]"], False, {"u[0]": 1, "u[1]": 1}),  # the input of a draw
+        (["score[0]", "score[1]"], False, {"score[0]": 1, "score[1]": 1}),
         (["e", "e[0]", "e[1]"], False, {"e": 1, "e[0]": 1, "e[1]": 1}),
     ],
 )

@@ -94,7 +94,7 @@ def boxes_of(problem: NetworkProblem, entries: Sequence[Any]) -> tuple[NDArray[n
 def _split_unit(
     problem: NetworkProblem, number: Any, below: NDArray[np.int8], above: NDArray[np.int8]
 ) -> None:
-    """Give a unit's sum both signs; one that has a sign already keeps it where the signs are the same."""
+    """Split a unit by the sign of its sum."""
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 2 * problem.units:
         raise DataError(f"the proof log splits the unit {number!r}, and there are {2 * problem.units}")
     if below[number]:

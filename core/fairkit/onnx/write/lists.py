@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairkit.data.lists import list_columns
+from fairkit.onnx.write.graph import RESERVED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,12 +20,15 @@ if TYPE_CHECKING:
 def runs(names: Sequence[str]) -> list[tuple[str, range]]:
     """Return the places of an encoder's columns in order: a list's together under its name, others alone under "".
 
-    A list of one place, and one whose places do not stand beside each other in order, stays in single columns.
+    A list of one place, one whose places do not stand beside each other in order, and one with a name that fairkit's
+    own inputs and outputs have stay in single columns.
     """
     starts = {
         names.index(places[0]): (name, len(places))
         for name, places in list_columns(names).items()
-        if len(places) > 1 and list(names[names.index(places[0]) :][: len(places)]) == places
+        if len(places) > 1
+        and name not in RESERVED
+        and list(names[names.index(places[0]) :][: len(places)]) == places
     }
     found, place = [], 0
     while place < len(names):
