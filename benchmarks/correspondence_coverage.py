@@ -119,7 +119,9 @@ POPULATIONS = [
     Population("scores, interaction", kind="score", interaction=1.0),
     Population("temperature 0", kind="greedy", interaction=0.0, names=0.0, documents=2.0),
     Population("temperature 0, names", kind="greedy", names=0.3),
-    Population("temperature 0, documents 4", kind="greedy", names=0.0, interaction=0.0, documents=4.0, effect=0.3),
+    Population(
+        "temperature 0, documents 4", kind="greedy", names=0.0, interaction=0.0, documents=4.0, effect=0.3
+    ),
 ]
 DESIGNS = [
     (10, 8, 8), (30, 12, 4), (30, 30, 2), (30, 40, 8), (50, 36, 2),

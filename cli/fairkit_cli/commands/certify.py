@@ -61,7 +61,8 @@ def certify(
         str | None,
         typer.Argument(
             metavar="[MODEL.onnx]",
-            help="The model file, or a name in the registry; without one, --predictions or --endpoint says what.",
+            help="The model file, a name in the registry, or a table of answers from `fairkit ask`; without one, "
+            "--predictions or --endpoint says what.",
         ),
     ] = None,
     *,
@@ -150,7 +151,7 @@ def certify(
     if lock is None:
         subject = chosen(model, predictions, settings, served)
         dataset = subject.dataset(columns, settings, conditions)
-        asked = opt.audit_settings(typed, settings)
+        asked = subject.settings(opt.audit_settings(typed, settings), typed, settings)
         asked = counted_above_the_median(pack, subject, dataset, asked, scores=tool_scores)
         told = settings_of(asked, dataset.roles.to_dict(), subject)
     else:

@@ -41,7 +41,9 @@ def test_the_sequence_holds_at_every_document():
 def audit(rng, T, J, m, base, names=0.0, interaction=0.0, probability=False):
     side = np.tile(np.repeat([True, False], m), T)
     document = np.repeat(np.arange(T), 2 * m)
-    name = ((np.arange(T)[:, None] * m + np.arange(m)) % J)[:, None, :].repeat(2, axis=1).reshape(-1) + J * ~side
+    name = ((np.arange(T)[:, None] * m + np.arange(m)) % J)[:, None, :].repeat(2, axis=1).reshape(
+        -1
+    ) + J * ~side
     x = math.log(base / (1 - base)) + rng.normal(size=T)[document] + rng.normal(0, names, 2 * J)[name]
     x += rng.normal(0, interaction, (T, 2))[document, side.astype(int)]
     p = 1 / (1 + np.exp(-x))
@@ -78,7 +80,9 @@ def test_names_that_differ_too_much_need_more_names():
     assert math.sqrt(0.04 / J) <= 0.05 / 3.5
     assert names_needed(Spread(), 0.05) == 40
     assert documents_needed(Spread(name=0.5), 40, 2, limit=0.05) is None
-    assert forecast(Spread(), 400, 40, 2, limit=0.05).passes < forecast(Spread(), 1600, 40, 2, limit=0.05).passes
+    assert (
+        forecast(Spread(), 400, 40, 2, limit=0.05).passes < forecast(Spread(), 1600, 40, 2, limit=0.05).passes
+    )
 
 
 @pytest.mark.parametrize(("limit", "power"), [(0, 0.8), (0.05, 1.0), (2, 0.5)])
