@@ -49,7 +49,9 @@ class Subject:
             typed, config, carried, file=file, predictions=self.predictions, conditions=conditions
         )
 
-    def settings(self, asked: opt.AuditSettings, typed: opt.AuditOptions, config: Config) -> opt.AuditSettings:
+    def settings(
+        self, asked: opt.AuditSettings, typed: opt.AuditOptions, config: Config
+    ) -> opt.AuditSettings:
         """Return the settings of the audit: answers are looked at by `correspondence` where no auditor is named."""
         answers = self.predictions is not None and self.predictions.answer is not None
         if not answers or typed.auditors or config.audit.get("auditors"):

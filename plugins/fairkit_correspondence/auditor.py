@@ -68,8 +68,8 @@ class CorrespondenceAuditor(Auditor):
         values = np.asarray(y, dtype=np.float64)
         if (values < 0).any() or (values > 1).any():
             raise DataError(
-                f"{context.dataset.name}: answers lie in [0, 1], and one is {float(np.nanmax(np.abs(values))):g}; divide "
-                "scores by their range"
+                f"{context.dataset.name}: answers lie in [0, 1], and one is {float(np.nanmax(np.abs(values))):g}; "
+                "divide scores by their range"
             )
         return AnswerRows(((batch.rows, dict(batch.groups), values, arrow),))
 

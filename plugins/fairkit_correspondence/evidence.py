@@ -103,10 +103,8 @@ def changed(answers: Answers, means: Array, first: int, second: int) -> NDArray[
     """
     known = answers.middle[answers.open == 0]
     one, other = means[:, :, first], means[:, :, second]
-    if np.isin(known, (0.0, 1.0)).all():
-        differ = one != other
-    else:
-        differ = (one >= 0.5) != (other >= 0.5)
+    whole = np.isin(known, (0.0, 1.0)).all()
+    differ = one != other if whole else (one >= 0.5) != (other >= 0.5)
     return np.asarray((differ & ~np.isnan(one) & ~np.isnan(other)).any(axis=1))
 
 

@@ -1,4 +1,4 @@
-"""Findings: the worst difference between pairs of groups, averaged over contexts and in the worst one, and what is beside."""
+"""Findings: the worst difference between pairs of groups, on average over contexts and in the worst one."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ class Comparison:
     @property
     def value(self) -> float:
         """The first group's mean answer minus the second's, open answers half way."""
-        return (self.bounds[0].value + self.bounds[1].value) / 2
+        value = (self.bounds[0].value + self.bounds[1].value) / 2
+        return value if abs(value) > 1e-12 else 0.0
 
     def limits(self, confidence: float, parameters: Parameters) -> Interval:
         """Return the interval: its lower end with all open answers against the first group, its upper for it."""
@@ -223,18 +224,29 @@ def _difference(
 
 
 def _per_context(statement: Statement, auditor: str) -> Finding:
-    """Return the worst context under one bound; the strata are the contexts' own worst pairs."""
+    """Return the worst context under one bound; the strata are the worst pair's in each context."""
     answers, comparisons = statement.answers, statement.by_context
+    top = max(comparisons, key=lambda c: abs(c.value))
+    pair = (top.first, top.second)[:: 1 if top.value >= 0 else -1]
+    means = np.nanmean(statement.means, axis=0)
     strata = []
     for c, name in enumerate(answers.contexts):
-        here = [one for one in comparisons if one.context == c]
-        top = max(here, key=lambda one: abs(one.value))
+        here = statement.compare(pair, c)
+        rows = answers.context == c
         strata.append(
             StratumValue(
                 stratum=name,
-                rows=int((answers.context == c).sum()),
-                value=abs(top.value),
-                interval=statement.worst(here, statement.confidence),
+                rows=int(rows.sum()),
+                value=here.value,
+                interval=statement.pair_limits(here, statement.confidence),
+                groups=tuple(
+                    GroupValue(
+                        group=answers.groups[g],
+                        rows=int((rows & (answers.group == g)).sum()),
+                        value=float(means[c, g]),
+                    )
+                    for g in pair
+                ),
             )
         )
 
@@ -252,6 +264,7 @@ def _per_context(statement: Statement, auditor: str) -> Finding:
         parameters=_shared(statement),
         within=("context",),
         strata=tuple(strata),
+        evidence={"highest_group": answers.groups[pair[0]], "lowest_group": answers.groups[pair[1]]},
         notes=("The worst context and the worst pair of groups under one bound.",),
         inconclusive=statement.doubt,
         interval_at=at,

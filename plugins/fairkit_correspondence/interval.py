@@ -1,9 +1,9 @@
 """The interval of a paired difference whose documents and names are both samples: closed form, two-way, with floors.
 
-One answer y_tcj ∈ [0, 1] is about document t, context c and name j. With T documents, write d_t for the difference of the
-two groups' mean answers on document t (the mean over its contexts), D = mean d_t, and for each answer of group g its
-contribution c_tj = (±(y_tj - mean of the other group's answers) - D) · weight / T, where the weights of a group's names add
-up to 1 on each document. B_j = Σ_t c_tj is what name j moves D by. Then
+One answer y_tcj ∈ [0, 1] is about document t, context c and name j. With T documents, write d_t for the difference of
+the two groups' mean answers on document t (the mean over its contexts), D = mean d_t, and for each answer of group g
+its contribution c_tj = (±(y_tj - mean of the other group's answers) - D) · weight / T, where the weights of a group's
+names add up to 1 on each document. B_j = Σ_t c_tj is what name j moves D by. Then
 
     v = Σ(d_t - D)² / (T(T-1))                                             documents, as sampled
     V_T = max(v, (Σ(d_t - D)² + 2h²) / ((T+1)(T+2)))                       two pseudo-documents at ±h
@@ -11,8 +11,8 @@ up to 1 on each document. B_j = Σ_t c_tj is what name j moves D by. Then
     N_g += N_g/W_g max(0, (ΣB_j² + 2 max B_j²) J²/((J+1)(J+2)) - W_g)      two pseudo-names
     D ± t(df) √(V_T + N_g + N_h),  df = (V_T + W_g + W_h)² / (V_T²/(T-1) + W_g²/(J_g-1) + W_h²/(J_h-1))
 
-h is max |d_t|, or 1 where fewer than ten documents speak: k = (Σ|d_t|)²/Σd_t² < 10. There the interval is also no narrower
-than MOVER's (Newcombe 1998) from the exact limits of Σmax(d, 0) and Σmax(-d, 0) of T.
+h is max |d_t|, or 1 where fewer than ten documents speak: k = (Σ|d_t|)²/Σd_t² < 10. There the interval is also no
+narrower than MOVER's (Newcombe 1998) from the exact limits of Σmax(d, 0) and Σmax(-d, 0) of T.
 
 Sources: crossed samples of stimuli and participants (Judd, Westfall & Kenny 2012), two-way clusters (Cameron, Gelbach &
 Miller 2011; MacKinnon, Nielsen & Webb 2024), pigeonhole models (Owen 2007).

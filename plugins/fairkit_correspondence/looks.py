@@ -26,8 +26,8 @@ BURN_IN = 100
 def quantiles(looks: int, confidence: float) -> tuple[float, ...]:
     """Return the normal quantile of each of `looks` evenly spaced looks.
 
-    Lan & DeMets (1983) with O'Brien and Fleming's spending, 2 - 2Φ(z/√s) of each tail at the share s of the documents; all
-    looks together miss with probability 1 - `confidence`. Five looks at 95 %: 4.877, 3.357, 2.680, 2.290, 2.031.
+    Lan & DeMets (1983) with O'Brien and Fleming's spending, 2 - 2Φ(z/√s) of each tail at the share s of the documents;
+    all looks together miss with probability 1 - `confidence`. Five looks at 95 %: 4.877, 3.357, 2.680, 2.290, 2.031.
     """
     if looks == 1:
         return (two_sided(confidence),)

@@ -80,7 +80,7 @@ PredictionColumns = Annotated[
     option(
         "--predictions",
         "KIND=COL,...",
-        "Columns of the data to audit in place of a model: decision=, score=, probability=, class=, prediction= or answer=.",
+        "Columns of the data to audit in place of a model: decision=, score=, probability=, class=, prediction=, answer=.",
         DATA,
     ),
 ]
