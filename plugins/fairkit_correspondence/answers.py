@@ -285,7 +285,7 @@ def _check_arms(
     sizes = [len(part) for part in names]
     count = np.zeros(sizes, dtype=bool)
     count[document, context, group] = True
-    torn = count.any(axis=2) & ~count.all(axis=2)
+    torn: NDArray[np.bool_] = np.asarray(count.any(axis=2) & ~count.all(axis=2))
     if torn.any():
         t, c = (int(i) for i in np.argwhere(torn)[0])
         lacking = names[2][int(np.flatnonzero(~count[t, c])[0])]

@@ -301,7 +301,7 @@ class Asker:
         both = [(first[n], last[n]) for n in last if n in first]
         for one, other in both:
             for what in ("model", "properties"):
-                if one[what] != other[what]:
+                if one[what] and other[what] and one[what] != other[what]:
                     raise DriftError(
                         f"the served model changed: {what} was {one[what]!r} and is {other[what]!r}"
                     )
@@ -380,7 +380,9 @@ class Asker:
 
     def _follow(self, record: Mapping[str, Any]) -> None:
         """Notice another model name."""
-        if (stated := record.get("model")) != self._stated:
+        stated = record.get("model")
+        self._stated = self._stated or stated
+        if stated and stated != self._stated:  # a filter's reply names none
             self._drifted = f"the served model changed: it called itself {self._stated!r} and now {stated!r}"
         mark = record.get("system_fingerprint")
         if mark and mark != _OURS:
@@ -392,7 +394,7 @@ class Asker:
         )
 
     def _record(self, reading: Reading, reply: Mapping[str, Any]) -> dict[str, Any]:
-        usage = reply.get("usage") if isinstance(reply.get("usage"), dict) else {}
+        usage = found if isinstance(found := reply.get("usage"), dict) else {}
         choices = reply.get("choices") or [{}]
         mark = reply.get("system_fingerprint")
         return {

@@ -227,7 +227,7 @@ def _per_context(statement: Statement, auditor: str) -> Finding:
     """Return the worst context under one bound; the strata are the worst pair's in each context."""
     answers, comparisons = statement.answers, statement.by_context
     top = max(comparisons, key=lambda c: abs(c.value))
-    pair = (top.first, top.second)[:: 1 if top.value >= 0 else -1]
+    pair = (top.first, top.second) if top.value >= 0 else (top.second, top.first)
     means = np.nanmean(statement.means, axis=0)
     strata = []
     for c, name in enumerate(answers.contexts):

@@ -52,7 +52,7 @@ def quantiles(looks: int, confidence: float) -> tuple[float, ...]:
         else:
             sd = math.sqrt(step - shares[look - 1])
             kernel = np.exp(-((inside[:, None] - grid) ** 2) / (2 * sd**2)) / (sd * math.sqrt(2 * math.pi))
-            density = np.trapezoid(kernel * density, grid, axis=1)
+            density = np.asarray(np.trapezoid(kernel * density, grid, axis=1))
         grid = inside
     return tuple(found)
 

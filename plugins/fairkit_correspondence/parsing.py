@@ -51,7 +51,7 @@ def read_reply(reply: Mapping[str, Any], question: Question, size: int, *, logpr
     """Read the first choice of a chat completion; `size` is the number of entries that were shown."""
     choices = reply.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
-    message = choice.get("message") if isinstance(choice.get("message"), dict) else {}
+    message = found if isinstance(found := choice.get("message"), dict) else {}
     content, refusal = message.get("content"), message.get("refusal")
     nothing: tuple[float | None, ...] = (None,) * size
     whole = content if isinstance(content, str) else ""
@@ -110,6 +110,7 @@ def _values(text: str, question: Question, size: int) -> tuple[float | None, ...
         return None if chosen is None else (float(chosen in question.favorable),)
     if question.score:
         low, high = question.score
+        text = re.sub(rf"\s*(?:/|out of)\s*{high:g}\b", "", text)
         numbers = {float(one.replace(",", ".")) for one in _NUMBER.findall(text)}
         numbers = {n for n in numbers if low <= n <= high} if len(numbers) == 1 else set()
         return ((numbers.pop() - low) / (high - low),) if numbers else None

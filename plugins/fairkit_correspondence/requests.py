@@ -99,10 +99,10 @@ def requests_of(plan: Plan) -> list[Request]:
     for name in plan.names:
         groups[name.group].append(name)
     turned = {group: [names[i] for i in rng.permutation(len(names))] for group, names in groups.items()}
-    drafts = list(_of_lists(plan, turned, rng) if plan.question.list_size else _of_documents(plan, turned))
-    units = list(dict.fromkeys(unit for unit, *_ in drafts))
-    turn = dict(zip(units, rng.permutation(len(units)).tolist(), strict=True))
-    looks = [turn[unit] * plan.asking.looks // len(units) + 1 for unit, *_ in drafts]
+    # documents come in random order: those of an early look meet all names already
+    drafts = list(_of_lists(plan, turned, rng) if plan.question.list_size else _of_documents(plan, turned, rng))
+    turn = {unit: index for index, unit in enumerate(dict.fromkeys(unit for unit, *_ in drafts))}
+    looks = [turn[unit] * plan.asking.looks // len(turn) + 1 for unit, *_ in drafts]
     # random over all requests of a look: a model that changes meanwhile changes for every group alike
     position = np.lexsort((rng.random(len(drafts)), looks))
     order = np.empty(len(drafts), dtype=np.int64)
@@ -116,16 +116,17 @@ def requests_of(plan: Plan) -> list[Request]:
     ]  # fmt: skip
 
 
-def _of_documents(plan: Plan, turned: Mapping[str, Sequence[Name]]) -> Any:
+def _of_documents(plan: Plan, turned: Mapping[str, Sequence[Name]], rng: np.random.Generator) -> Any:
     each, draws = plan.asking.names_per_document, plan.asking.draws
-    for t, document in enumerate(plan.documents):
+    for turn, t in enumerate(rng.permutation(len(plan.documents)).tolist()):
         for c, context in enumerate(plan.contexts):
             for names in turned.values():
                 for i in range(each):
-                    name = names[(t * each + i) % len(names)]
+                    name = names[(turn * each + i) % len(names)]
                     for draw in range(draws):
                         # the same orders of options for every group
-                        yield document.id, context, (Entry(t, name),), draw, (t + c + i + draw) % 2 == 1
+                        backward = (turn + c + i + draw) % 2 == 1
+                        yield plan.documents[t].id, context, (Entry(t, name),), draw, backward
 
 
 def _of_lists(plan: Plan, turned: Mapping[str, Sequence[Name]], rng: np.random.Generator) -> Any:
@@ -147,9 +148,9 @@ def _of_lists(plan: Plan, turned: Mapping[str, Sequence[Name]], rng: np.random.G
                 entries.append(Entry(members[(place + turn * shift) % size], name))
             lists.append(tuple(entries))
         for context in plan.contexts:
-            for entries in lists:
+            for shown in lists:
                 for draw in range(plan.asking.draws):
-                    yield unit, context, entries, draw, False
+                    yield unit, context, shown, draw, False
 
 
 def _filled(text: str, name: Name) -> str:

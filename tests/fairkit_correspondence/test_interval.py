@@ -11,7 +11,7 @@ import pytest
 
 from fairkit_correspondence.interval import Cells, limits, parts
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 
 def gapped(seed: int) -> Cells:
