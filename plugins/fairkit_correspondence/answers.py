@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Indices = NDArray[np.int64]
 
 OPTIONAL = ("context", "outcome", "unresolved", "order", "look")
-RECORDED = ("stated_model", "fingerprint", "address", "model", "parameters", "plan")
+RECORDED = ("stated_model", "fingerprint", "address", "model", "parameters", "plan", "asked_on")
 """Columns that say who answered: their values stand in the certificate."""
 MOST_RECORDED = 8
 
@@ -82,8 +82,8 @@ class Answers:
         The probability that is open: 1 for a refusal, the unresolved part of a probability else, shape [n].
     outcome
         The outcome of each row, as its index in `OUTCOMES`.
-    order
-        Position in which it was asked; None where that is not known.
+    order, block
+        Position in which it was asked, None where that is not known; and the look in which it was, shape [n].
     look, looks
         How many planned looks are complete, and how many there are; 1 and 1 without looks.
     unfinished
@@ -103,6 +103,7 @@ class Answers:
     open: Array
     outcome: Indices
     order: Array | None
+    block: Indices
     look: int
     looks: int
     unfinished: int
@@ -205,6 +206,9 @@ def answers_of(
         open=np.where(is_open, 1.0, unresolved)[keep],
         outcome=outcome[keep],
         order=_numbers(table, roles["order"])[keep] if "order" in roles else None,
+        block=np.unique(_numbers(table, roles["look"])[keep], return_inverse=True)[1]
+        if "look" in roles
+        else np.zeros(int(keep.sum()), np.int64),
         look=look,
         looks=looks,
         unfinished=unfinished,

@@ -53,24 +53,22 @@ def placebo(answers: Answers, group: int, rng: np.random.Generator) -> float | N
 
 
 def drift(answers: Answers) -> dict[str, Any] | None:
-    """Return early against late answers of the same documents, at the 1 % level; None where the order is not known."""
+    """Return late minus early answers of the same documents, at the 1 % level; None where the order is not known."""
     if answers.order is None or np.isnan(answers.order).any():
         return None
     cell = answers.context * len(answers.groups) + answers.group
     mean = np.bincount(cell, answers.middle) / np.maximum(np.bincount(cell), 1)
     residual = answers.middle - mean[cell]
-    by = np.lexsort((answers.order, answers.document))
-    count = np.bincount(answers.document, minlength=len(answers.documents))
-    start = np.concatenate([[0], np.cumsum(count)[:-1]])
-    rank = np.empty(len(by), dtype=np.int64)
-    rank[by] = np.arange(len(by)) - np.repeat(start, count)
-    early = rank < count[answers.document] / 2
-    sums = [
-        np.bincount(answers.document, residual * part, minlength=len(count))
-        / np.maximum(np.bincount(answers.document, part, minlength=len(count)), 1)
-        for part in (early.astype(float), (~early).astype(float))
-    ]
-    e = (sums[1] - sums[0])[count > 1]
+    # early and late: before and after the middle of the look in which a document was asked about
+    middle = [float(np.median(answers.order[answers.block == b])) for b in range(int(answers.block.max()) + 1)]
+    early = answers.order <= np.array(middle)[answers.block]
+    halves = []
+    for part in (early.astype(float), (~early).astype(float)):
+        count = np.bincount(answers.document, part, minlength=len(answers.documents))
+        with np.errstate(invalid="ignore"):
+            halves.append(np.bincount(answers.document, residual * part, minlength=len(count)) / count)
+    e = halves[1] - halves[0]
+    e = e[~np.isnan(e)]
     if len(e) < 2:
         return None
     shift = float(e.mean())

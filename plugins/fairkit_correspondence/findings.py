@@ -261,7 +261,7 @@ def _per_context(statement: Statement, auditor: str) -> Finding:
         interval=at(statement.confidence),
         confidence=statement.confidence,
         better="lower",
-        parameters=_shared(statement),
+        parameters=_shared(statement) | {"strata": "context"},
         within=("context",),
         strata=tuple(strata),
         evidence={"highest_group": answers.groups[pair[0]], "lowest_group": answers.groups[pair[1]]},

@@ -51,10 +51,22 @@ def test_filters_refusals_and_cut_off_replies():
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("7", 0.7), ("Score: 8.5", 0.85), ("8,5", 0.85), ("10/10", 1.0), ("8 out of 10", 0.8), ("8 of 9", None), ("11", None), ("three", None), ("-1", None)],
+    [
+        ("7", 0.7),
+        ("Score: 8.5", 0.85),
+        ("8,5", 0.85),
+        ("10/10", 1.0),
+        ("8 out of 10", 0.8),
+        ("8 of 9", None),
+        ("11", None),
+        ("three", None),
+        ("-1", None),
+    ],
 )
 def test_scores(text, value):
-    assert read_reply(reply(text), SCORE, 1, logprobs=False).values == (value if value is None else pytest.approx(value),)
+    assert read_reply(reply(text), SCORE, 1, logprobs=False).values == (
+        value if value is None else pytest.approx(value),
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,7 +86,13 @@ def token(text, top):
 
 
 def test_masses_of_split_double_and_missing_tokens():
-    top = {"Y": math.log(0.3), " yes": math.log(0.2), "YES.": math.log(0.1), "N": math.log(0.3), "maybe": math.log(0.1)}
+    top = {
+        "Y": math.log(0.3),
+        " yes": math.log(0.2),
+        "YES.": math.log(0.1),
+        "N": math.log(0.3),
+        "maybe": math.log(0.1),
+    }
     found = option_masses({"content": [token("Y", top)]}, ("Yes", "No"))
     assert found["Yes"] == pytest.approx(0.6)
     assert found["No"] == pytest.approx(0.3)
@@ -83,12 +101,27 @@ def test_masses_of_split_double_and_missing_tokens():
     assert option_masses({"content": [token("A", top)]}, ("approve", "approve later"))["approve"] == 0
     # -9999 is no log-probability, and NaN is none either
     top = {"Yes": math.log(0.5), "No": -9999.0, "no": float("nan")}
-    assert option_masses({"content": [token("Yes", top)]}, ("Yes", "No")) == {"Yes": pytest.approx(0.5), "No": 0.0}
+    assert option_masses({"content": [token("Yes", top)]}, ("Yes", "No")) == {
+        "Yes": pytest.approx(0.5),
+        "No": 0.0,
+    }
     # after a reasoning block
-    content = [token("<think>", {}), token("no", {"no": 0.0}), token("</think>", {}), token("\n", {"\n": 0.0})]
+    content = [
+        token("<think>", {}),
+        token("no", {"no": 0.0}),
+        token("</think>", {}),
+        token("\n", {"\n": 0.0}),
+    ]
     content.append(token("Yes", {"Yes": math.log(0.9)}))
     assert option_masses({"content": content}, ("Yes", "No"))["Yes"] == pytest.approx(0.9)
-    for nothing in (None, {}, {"content": None}, {"content": []}, {"content": ["x"]}, {"content": [token("?", {"?": -9999})]}):
+    for nothing in (
+        None,
+        {},
+        {"content": None},
+        {"content": []},
+        {"content": ["x"]},
+        {"content": [token("?", {"?": -9999})]},
+    ):
         assert option_masses(nothing, ("Yes", "No")) is None
 
 

@@ -30,7 +30,11 @@ def changed_text(folder, text):
 
 
 REFUSED = {
-    "12 names": (dict(names=12), None, "inconclusive: 12 names cannot stand for a group; 30 do, 40 are planned"),
+    "12 names": (
+        dict(names=12),
+        None,
+        "inconclusive: 12 names cannot stand for a group; 30 do, 40 are planned",
+    ),
     "unfilled slot": (dict(), "Applicant: {name}, {hobby}", "slot {hobby}"),
     "no slot": (dict(), "Applicant: somebody", "no slot {name} or {first}"),
     "leftover pronoun": (dict(), "Applicant: {name}\nShe drove a tram.", "'She'"),
@@ -41,8 +45,16 @@ REFUSED = {
     "one context": (dict(more='[details]\nrole = "driver"'), "contexts", "fewer than two contexts"),
     "unknown context": (dict(), ('use = ["company"', 'use = ["compny"'), "Did you mean"),
     "no options": (dict(question='text = "Well?"'), None, "exactly one of options, score and list_size"),
-    "favorable": (dict(question='text = "?"\noptions = ["Yes", "No"]\nfavorable = ["Maybe"]'), None, "favorable"),
-    "all favorable": (dict(question='text = "?"\noptions = ["a", "b"]\nfavorable = ["a", "b"]'), None, "nothing could"),
+    "favorable": (
+        dict(question='text = "?"\noptions = ["Yes", "No"]\nfavorable = ["Maybe"]'),
+        None,
+        "favorable",
+    ),
+    "all favorable": (
+        dict(question='text = "?"\noptions = ["a", "b"]\nfavorable = ["a", "b"]'),
+        None,
+        "nothing could",
+    ),
     "temperature": (dict(asking="temperature = 0"), None, "log-probabilities are those of temperature 1"),
     "score with logprobs": (dict(question='text = "?"\nscore = [0, 10]'), None, "closed options"),
     "unknown key": (dict(asking="temprature = 1"), None, "temprature"),
@@ -51,7 +63,11 @@ REFUSED = {
     "price": (dict(), ("prompt = 1.0", "prompt = -1"), "[price] needs prompt and completion"),
     "sha256": (dict(), ('file = "names.csv"', 'file = "names.csv"\nsha256 = "00"'), "another list of names"),
     "no names": (dict(), ('file = "names.csv"', 'file = "nams.csv"'), "published lists"),
-    "unknown match": (dict(), ('file = "names.csv"', 'file = "names.csv"\nmatch = ["year"]'), "matched by 'year'"),
+    "unknown match": (
+        dict(),
+        ('file = "names.csv"', 'file = "names.csv"\nmatch = ["year"]'),
+        "matched by 'year'",
+    ),
 }
 
 
@@ -93,7 +109,9 @@ def test_arms_that_differ_outside_the_slots_are_refused(tmp_path):
     other = ["Applicant: {name} has 3 years", "Applicant: {name} has 5 years"]
     pq.write_table(pa.table({"a": one, "b": other}), tmp_path / "texts.parquet")
     replaced(path, 'path = "texts"', 'path = "texts.parquet"\narms = {grey = "a", stone = "b"}')
-    with pytest.raises(FairkitError, match=r"row 1: the texts of grey and stone differ outside the slots \('4 years'"):
+    with pytest.raises(
+        FairkitError, match=r"row 1: the texts of grey and stone differ outside the slots \('4 years'"
+    ):
         read_plan(path)
     pq.write_table(pa.table({"a": one, "b": one}), tmp_path / "texts.parquet")
     assert [d.text for d in read_plan(path).documents] == one
@@ -159,7 +177,10 @@ def test_the_requests_have_the_digest_that_a_lock_signs(tmp_path):
 
 def test_names_are_matched_by_their_numbers():
     rng = np.random.default_rng(0)
-    names = [Name("a", {"name": first(i), "first": first(i)}, {"year": float(y)}) for i, y in enumerate(rng.normal(1990, 3, 60))]
+    names = [
+        Name("a", {"name": first(i), "first": first(i)}, {"year": float(y)})
+        for i, y in enumerate(rng.normal(1990, 3, 60))
+    ]
     names += [
         Name("b", {"name": first(100 + i), "first": first(100 + i)}, {"year": float(y)})
         for i, y in enumerate(rng.normal(1980, 10, 400))

@@ -13,9 +13,6 @@ from fairkit_cli.packs import PackName, ToolScores, asked_by, counted_above_the_
 from fairkit_cli.terminal.interrupts import finished
 from fairkit_cli.terminal.output import echo, exit_code, print_json, say, write
 
-if TYPE_CHECKING:
-    from fairkit_cli.subject import Subject
-
 key = typer.Typer(
     no_args_is_help=True,
     help="Keys to sign certificates with.",
@@ -126,7 +123,7 @@ def certify(
     from fairkit_cli.commands.policy import by_lock, check_alone
     from fairkit_cli.config import load_config
     from fairkit_cli.progress import progress_bar
-    from fairkit_cli.subject import chosen
+    from fairkit_cli.subject import Subject, chosen
     from fairkit_cli.terminal.passphrases import load_signers
     from fairkit_registry.evidence.certifying import certify as run
     from fairkit_registry.evidence.sequence import SequenceFolder
@@ -159,7 +156,8 @@ def certify(
             raise FairkitError("a lock says all that the audit is told: leave --tool-scores out, or --lock")
         check_alone(columns, conditions, typed, served, predictions=predictions, pack=pack)
         told, dataset = by_lock(lock, columns)
-        subject = chosen(model, None, settings)
+        predicted = dataset.roles.predictions if model is None else None
+        subject = chosen(model, None, settings) if predicted is None else Subject(None, predicted)
     with progress_bar() as progress:
         signed, report = run(
             subject.model,

@@ -14,6 +14,7 @@ from fairkit_cli.terminal.output import echo, print_json
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
+    from fairkit_cli.subject import Subject
     from fairkit_registry.evidence.settings import AuditSettings
 
 app = typer.Typer(
@@ -58,8 +59,13 @@ def lock(
     check_writable(output)
     settings = load_config(config)
     file = "test" if "test" in settings.data else "path"
-    dataset = opt.load_dataset(columns, settings, file=file, conditions=conditions)
-    asked = opt.audit_settings(typed, settings)
+    requests = of_requests(columns)
+    if requests is None:
+        dataset = opt.load_dataset(columns, settings, file=file, conditions=conditions)
+        asked = opt.audit_settings(typed, settings)
+    else:
+        dataset = requests.dataset(replace(columns, data=None), settings, conditions)
+        asked = requests.settings(opt.audit_settings(typed, settings), typed, settings)
     told = AuditSettings(
         data=dataset.roles.to_dict(),
         model=asdict(asked.options),
@@ -87,6 +93,16 @@ def lock(
 
 
 app.command("lock")(lock)
+
+
+def of_requests(columns: opt.DataOptions) -> Subject | None:
+    """Return what is audited where the table is one of `fairkit ask --requests`: answers that are not there yet."""
+    from fairkit.data.predictions import PredictionRoles
+    from fairkit_cli.subject import Subject, carried_by
+
+    if columns.data is None or not carried_by(columns.data):
+        return None
+    return Subject(None, PredictionRoles(answer="answer"), columns.data)
 
 
 def check_alone(
