@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
+from importlib import resources
 
 import fairkit
 from fairkit.packs import Pack, PackFormat
@@ -17,7 +17,7 @@ class _Law(Pack):
     @classmethod
     def text(cls) -> str:
         """Return the file's text."""
-        return files("fairkit_laws").joinpath("laws", f"{cls.name}.toml").read_text("utf-8")
+        return resources.files("fairkit_laws").joinpath("laws", f"{cls.name}.toml").read_text("utf-8")
 
 
 @fairkit.hookimpl
