@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.mitigators import Run
-    from fairkit.scored_rows import ScoredRows
+    from fairkit_repair.scored_rows import ScoredRows
 
 GRID = tuple(round(0.01 * step, 2) for step in range(1, 101))
 """The half widths of the band that are tried, on the scale of f = 2p - 1."""
@@ -84,7 +84,7 @@ class RejectOption(PostProcessor):
 
     def promises(self) -> Sequence[fairkit.Rule]:
         """Bound the difference of selection rates by the tolerance."""
-        return (fairkit.Rule(metric="demographic_parity_difference", maximum=self.parameters.tolerance),)
+        return (fairkit.Rule(metric="demographic_parity_difference", max=self.parameters.tolerance),)
 
     def solve(self, rows: ScoredRows, validation: ScoredRows | None, run: Run) -> Solution:
         """Choose the band on the validation rows, or on the fit rows where there are none."""

@@ -9,15 +9,16 @@ import numpy as np
 
 from fairkit.capabilities import FRACTIONS
 from fairkit.errors import DataError, did_you_mean
+from fairkit.learners import INSTALLED
 from fairkit.mitigators import Capability, FittedModel, Mitigator, Prediction, Run, Table
 from fairkit.parameters.declare import parameter
-from fairkit.results.policy import Rule
+from fairkit.results.rules import Rule
 from fairkit_barycenter.transport import Transport, largest_distance, learn
 from fairkit_onnx.write.estimators import add_estimator
 from fairkit_onnx.write.export import TabularModel, add_outputs
 from fairkit_onnx.write.graph import GraphBuilder
 from fairkit_onnx.write.grouping import GroupCodes
-from fairkit_repair.learners import INSTALLED, check_target, fit_learner
+from fairkit_repair.learners import check_target, fit_learner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -124,7 +125,7 @@ class Barycenter(Mitigator):
 
     def promises(self) -> Sequence[Rule]:
         """Bound the distance of distributions by the tolerance."""
-        return (Rule(metric="statistical_parity_ks", maximum=self.parameters.tolerance),)
+        return (Rule(metric="statistical_parity_ks", max=self.parameters.tolerance),)
 
     def fit(
         self, table: Table, run: Run, *, validation: Table | None = None, model: OnnxModel | None = None

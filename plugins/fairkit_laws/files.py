@@ -5,14 +5,13 @@ from __future__ import annotations
 import datetime
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from importlib.resources import files
-from typing import Any, Literal
+from dataclasses import fields
+from typing import Any
 
 from fairkit.errors import ConfigError, did_you_mean
+from fairkit.packs import Fact, Item, PackFile
 from fairkit_laws.tables import BUILDERS
 
-FactKind = Literal["text", "date", "flag"]
 _KINDS = ("text", "date", "flag")
 
 
@@ -20,102 +19,7 @@ class PackError(ConfigError):
     """A pack, or a file of facts, that cannot be used."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fact:
-    """What no tool can know, and a person fills in.
-
-    Attributes
-    ----------
-    key, title
-        Its name in the file of facts, and on the page.
-    help
-        What is meant, in a sentence.
-    kind
-        ``text``, ``date`` or ``flag`` (true or false).
-    required
-        Whether its absence is a gap.
-    required_with
-        A flag: where a person states it as true, the absence of this fact is a gap, too.
-    """
-
-    key: str
-    title: str
-    help: str = ""
-    kind: FactKind = "text"
-    required: bool = True
-    required_with: str | None = None
-
-    def needed(self, stated: Mapping[str, str | bool]) -> bool:
-        """Return whether its absence is a gap, by the other facts."""
-        return self.required or (self.required_with is not None and stated.get(self.required_with) is True)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
-    """What one clause asks: a table from the audit, facts from a person, or both.
-
-    Attributes
-    ----------
-    clause, title, says
-        The clause, what it is about, and what the numbers show, in sentences.
-    table
-        Name of the builder of `fairkit_laws.tables`.
-    facts
-        Keys of facts.
-    options
-        What the builder is told.
-    """
-
-    clause: str
-    title: str
-    says: str = ""
-    table: str | None = None
-    facts: tuple[str, ...] = ()
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PackFile:
-    """A pack that was read.
-
-    Attributes
-    ----------
-    name, title, law
-        What ``--pack`` takes, the page's title, and the law's full name.
-    source, checked, notice
-        Where the law stands, the day on which that was looked at, and what a reader must know.
-    audit
-        What ``--pack`` adds to an audit: `intersections`, `reference`, `scores`.
-    facts, items
-        In the law's order.
-    """
-
-    name: str
-    title: str
-    law: str
-    source: str
-    checked: datetime.date
-    notice: str
-    items: tuple[Item, ...]
-    facts: tuple[Fact, ...] = ()
-    audit: Mapping[str, Any] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return what a list of packs says."""
-        told = {"name": self.name, "title": self.title, "law": self.law, "source": self.source}
-        return told | {"checked": self.checked.isoformat(), "facts": [fact.key for fact in self.facts]}
-
-
 AUDIT_KEYS = ("intersections", "reference", "scores")
-
-
-def built_in() -> dict[str, PackFile]:
-    """Return the packs of fairkit by name."""
-    folder = files("fairkit_laws").joinpath("laws")
-    found = sorted(
-        (one.name, one.read_text("utf-8")) for one in folder.iterdir() if one.name.endswith(".toml")
-    )
-    return {name.removesuffix(".toml"): read_pack(name.removesuffix(".toml"), text) for name, text in found}
 
 
 def read_pack(name: str, text: str) -> PackFile:

@@ -4,61 +4,19 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from fairkit_laws.context import Context, NotAnsweredError, PackTable
+from fairkit.packs import Answered, Rendering
+from fairkit_laws.context import Context, NotAnsweredError
 from fairkit_laws.tables import build
 
 if TYPE_CHECKING:
+    from fairkit.packs import Fact, Item, PackFile, PackTable
     from fairkit.results.report import Report
-    from fairkit_laws.files import Fact, Item, PackFile
 
 YEAR = 366
 """Days after which 6 RCNY 5-301(a) asks for a new audit, at the latest."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
-    """An item with what answers it.
-
-    Attributes
-    ----------
-    item
-        What is asked.
-    tables
-        From the audit.
-    facts
-        What a person stated, by fact; None where nothing was. A fact is `required` here where the others make it so.
-    gaps
-        What is missing, in sentences; empty where the item is answered.
-    """
-
-    item: Item
-    tables: tuple[PackTable, ...]
-    facts: tuple[tuple[Fact, str | bool | None], ...]
-    gaps: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rendering:
-    """A pack with all its items, in the law's order."""
-
-    pack: PackFile
-    report: Report
-    items: tuple[Answered, ...]
-    certificate: Mapping[str, Any]
-    notes: tuple[str, ...] = ()
-
-    @property
-    def gaps(self) -> tuple[str, ...]:
-        """What is missing, with its clause."""
-        return tuple(f"{one.item.clause}: {gap}" for one in self.items for gap in one.gaps)
-
-    @property
-    def tables(self) -> tuple[PackTable, ...]:
-        """All tables, in order."""
-        return tuple(table for one in self.items for table in one.tables)
 
 
 def render(

@@ -15,9 +15,9 @@ from fairkit_cli.terminal.output import FAILED, INCONCLUSIVE, PASSED, say, write
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from fairkit.packs import PackFile
     from fairkit_cli.evidence import Shown
     from fairkit_cli.html.monitoring import Monitoring
-    from fairkit_laws.files import PackFile
     from fairkit_registry.evidence.revoked import Revocations
 
 

@@ -11,9 +11,7 @@ from fairkit_cli.html.summary import signature
 from fairkit_cli.text.packs import GAP, NOT_STATED, not_answered, origin, shown_cell, shown_fact
 
 if TYPE_CHECKING:
-    from fairkit_laws.context import PackTable
-    from fairkit_laws.files import Fact
-    from fairkit_laws.rendering import Answered, Rendering
+    from fairkit.packs import Answered, Fact, PackTable, Rendering
 
 
 def pack_page(made: Rendering, banners: Sequence[Markup]) -> str:

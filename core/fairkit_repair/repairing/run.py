@@ -16,7 +16,6 @@ from fairkit.engines.opening import opened
 from fairkit.errors import DataError, ParameterError, PolicyError
 from fairkit.fitted import Run
 from fairkit.progress import no_progress
-from fairkit.results.searches import Search
 from fairkit.support.files import check_writable
 from fairkit_onnx.model import OnnxModel
 from fairkit_onnx.read.safety import embedded_settings, parse, read_bytes
@@ -39,13 +38,14 @@ from fairkit_repair.repairing.preparing import (
 )
 from fairkit_repair.repairing.refining import confirm
 from fairkit_repair.repairing.searching import CLOSELY, Asked, Clock, search
+from fairkit_repair.searches import Search
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit.data.task import Task
     from fairkit.engines.base import Engine
     from fairkit.progress import Progress
-    from fairkit.results.policy import Rule
+    from fairkit.results.rules import Rule
     from fairkit_repair.repairing.candidates import Candidate
     from fairkit_repair.repairing.chance import Limited, Wanted
     from fairkit_repair.repairing.evaluate import Bench
@@ -140,7 +140,7 @@ def repair(
 
     Examples
     --------
-    >>> rule = fairkit.Rule(metric="demographic_parity_difference", sensitive="sex", maximum=0.05)
+    >>> rule = fairkit.Rule(metric="demographic_parity_difference", sensitive="sex", max=0.05)
     >>> result = fairkit.repair(data, [rule], test=test)                              # doctest: +SKIP
     >>> result.after.verdict, result.search.choice.name                               # doctest: +SKIP
     ('pass', 'threshold-optimizer (constraint = demographic_parity, tolerance = 0.02)')

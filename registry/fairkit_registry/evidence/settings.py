@@ -122,12 +122,12 @@ class AuditSettings:
         FairkitError
             It cannot be reached, or its address cannot be used.
         """
-        from fairkit_endpoint import EndpointModel, EndpointSettings
+        from fairkit.plugins import model_source
 
         told = {key: self.endpoint.get(key) for key in ("url", "model", "version")}
         if not all(value is None or isinstance(value, str) for value in told.values()):
             raise CertificateError("the certificate's endpoint has no address and name that are text")
-        return EndpointModel(EndpointSettings(**told))  # type: ignore[arg-type]
+        return model_source("endpoint").open(told)
 
     def run(
         self,
@@ -151,13 +151,14 @@ class AuditSettings:
         from fairkit.auditing.run import audit
         from fairkit.models.scorer import ModelOptions
         from fairkit.progress import no_progress
+        from fairkit.results.rules import Rule
 
         return audit(
             self.answering() if model is None and self.endpoint else model,
             dataset,
             auditors=self.auditors,
             parameters=self.parameters,
-            policy=[read_rule(rule) for rule in self.policy],
+            policy=[Rule.from_dict(rule) for rule in self.policy],
             adjustment=self.adjustment,  # type: ignore[arg-type]
             confidence=self.confidence,
             seed=self.seed,
@@ -167,17 +168,3 @@ class AuditSettings:
             scheduler=scheduler,
             signed=signed,
         )
-
-
-def read_rule(record: Mapping[str, Any]) -> Any:
-    """Make a policy rule of ``{"metric", "sensitive", "max" | "min"}`` and, where it has one, ``support``."""
-    from fairkit.results.policy import Rule
-
-    return Rule(
-        metric=record["metric"],
-        sensitive=record.get("sensitive"),
-        maximum=record.get("max"),
-        minimum=record.get("min"),
-        support=record.get("support"),
-        within=tuple(record.get("within", ())),
-    )
