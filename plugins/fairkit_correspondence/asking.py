@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from fairkit.results.report import Report
     from fairkit_correspondence.plan import Plan
 
-TRIES, MOST_ERRORS, SENTINELS, PROBES = 5, 20, 20, 4
+TRIES, MOST_ERRORS, SENTINELS, PROBES = 8, 20, 20, 4
 _SENTINEL_SHIFT = 0.02
 _OURS = "fp_ollama"
 """A fingerprint that is the same for every model (Ollama)."""
@@ -182,7 +182,7 @@ class Asker:
         from fairkit.auditing.run import audit
         from fairkit.data.loading import load_data
         from fairkit.errors import DataError
-        from fairkit.results.policy import Rule
+        from fairkit.results.rules import Rule
 
         data = load_data(
             self.table(requests),

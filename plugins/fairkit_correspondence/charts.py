@@ -16,15 +16,12 @@ class ForestChart(EvidenceChart):
 
     def table(self, value: Any) -> ChartTable:
         """Return a row for each pair and context."""
-        rows = [(_pair(one), _context(one), one["value"], one["low"], one["high"]) for one in value]
-        return ChartTable(columns=("groups", "context", "difference", "low", "high"), rows=rows)
+        rows = [(name, row["value"], row["low"], row["high"]) for name, row in by_name(value).items()]
+        return ChartTable(columns=("groups, context", "difference", "low", "high"), rows=rows)
 
     def picture(self, value: Any, *, narrow: bool) -> Mapping[str, Any] | None:
         """Return points with their intervals around zero."""
-        values = [
-            {"what": f"{_pair(one)}, {_context(one)}", **{k: float(one[k]) for k in ("value", "low", "high")}}
-            for one in value
-        ]
+        values = [{"what": name, **row} for name, row in by_name(value).items()]
         y = {"field": "what", "type": "nominal", "sort": None, "title": None, "axis": {"labelLimit": 320}}
         x = {"type": "quantitative", "title": "difference of mean answers"}
         ends = {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y}
@@ -44,7 +41,8 @@ class ForestChart(EvidenceChart):
     @classmethod
     def example(cls) -> Any:
         """Return one pair."""
-        return [{"groups": ["a", "b"], "context": None, "value": 0.04, "low": 0.01, "high": 0.07}]
+        name = "a - b, all contexts"
+        return {f"{name}: value": 0.04, f"{name}: low": 0.01, f"{name}: high": 0.07}
 
 
 class RefusalChart(EvidenceChart):
@@ -55,17 +53,18 @@ class RefusalChart(EvidenceChart):
 
     def table(self, value: Any) -> ChartTable:
         """Return a row for each group."""
-        kinds = list(next(iter(value.values()), {}))
+        rows = by_name(value)
+        kinds = list(next(iter(rows.values()), {}))
         return ChartTable(
             columns=("group", *kinds),
-            rows=[(name, *(counts[kind] for kind in kinds)) for name, counts in value.items()],
+            rows=[(name, *(row[kind] for kind in kinds)) for name, row in rows.items()],
         )
 
     @classmethod
     def example(cls) -> Any:
         """Return two groups."""
         counts = {"answered": 90, "refused": 6, "unreadable": 3, "cut off": 1}
-        return {"a": counts, "b": counts}
+        return {f"{group}: {kind}": count for group in ("a", "b") for kind, count in counts.items()}
 
 
 class ChangedChart(EvidenceChart):
@@ -110,5 +109,10 @@ def _pair(one: Mapping[str, Any]) -> str:
     return f"{first} - {second}"
 
 
-def _context(one: Mapping[str, Any]) -> str:
-    return "all contexts" if one["context"] is None else str(one["context"])
+def by_name(value: Any) -> dict[str, dict[str, float]]:
+    """Return numbers under ``name: key`` by name and key; certificates keep plain numbers by name, and no tables."""
+    found: dict[str, dict[str, float]] = {}
+    for text, number in dict(value).items():
+        name, _, key = text.rpartition(": ")
+        found.setdefault(name, {})[key] = float(number)
+    return found

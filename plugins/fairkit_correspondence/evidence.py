@@ -60,7 +60,9 @@ def drift(answers: Answers) -> dict[str, Any] | None:
     mean = np.bincount(cell, answers.middle) / np.maximum(np.bincount(cell), 1)
     residual = answers.middle - mean[cell]
     # early and late: before and after the middle of the look in which a document was asked about
-    middle = [float(np.median(answers.order[answers.block == b])) for b in range(int(answers.block.max()) + 1)]
+    middle = [
+        float(np.median(answers.order[answers.block == b])) for b in range(int(answers.block.max()) + 1)
+    ]
     early = answers.order <= np.array(middle)[answers.block]
     halves = []
     for part in (early.astype(float), (~early).astype(float)):

@@ -368,21 +368,18 @@ def _group_values(statement: Statement) -> tuple[GroupValue, ...]:
     )
 
 
-def _outcome_counts(answers: Answers) -> dict[str, dict[str, int]]:
+def _outcome_counts(answers: Answers) -> dict[str, int]:
     return {
-        name: {
-            kind: int(((answers.group == g) & (answers.outcome == OUTCOMES.index(kind))).sum())
-            for kind in (OUTCOMES[0], *OPEN)
-        }
+        f"{name}: {kind}": int(((answers.group == g) & (answers.outcome == OUTCOMES.index(kind))).sum())
         for g, name in enumerate(answers.groups)
+        for kind in (OUTCOMES[0], *OPEN)
     }
 
 
 def _evidence(statement: Statement, context: AuditContext, requests: str | None) -> dict[str, Any]:
     answers = statement.answers
-    pairs = [_pair_record(statement, one) for one in statement.averaged]
-    if len(answers.contexts) > 1:
-        pairs += [_pair_record(statement, one) for one in statement.by_context]
+    shown = [*statement.averaged, *(statement.by_context if len(answers.contexts) > 1 else ())]
+    pairs = {name: number for one in shown for name, number in _pair_numbers(statement, one).items()}
     rng = context.rng(f"placebo {statement.sensitive}")
     splits = {
         name: evidence.placebo(answers, g, rng)
@@ -395,12 +392,12 @@ def _evidence(statement: Statement, context: AuditContext, requests: str | None)
         "counts": {
             "documents": len(answers.documents),
             "contexts": len(answers.contexts),
-            "names": {
-                name: len(np.unique(answers.name[answers.group == g]))
-                for g, name in enumerate(answers.groups)
-            },
             "answers": len(answers.low),
             "unfinished": answers.unfinished,
+            **{
+                f"names of {name}": len(np.unique(answers.name[answers.group == g]))
+                for g, name in enumerate(answers.groups)
+            },
         },
         "documents_sha256": digest_of(answers.documents),
         "names_sha256": digest_of([f"{group}\t{name}" for name, group in answers.names]),
@@ -408,22 +405,19 @@ def _evidence(statement: Statement, context: AuditContext, requests: str | None)
     if statement.drift is not None:
         found["drift"] = statement.drift
     if statement.recorded:
-        found["served"] = statement.recorded
+        found["served"] = {key: ", ".join(values) for key, values in statement.recorded.items()}
     if requests is not None:
         found["requests_sha256"] = requests
     return found
 
 
-def _pair_record(statement: Statement, one: Comparison) -> dict[str, Any]:
+def _pair_numbers(statement: Statement, one: Comparison) -> dict[str, float]:
+    """Return value, low and high of a pair: plain numbers by name, which certificates keep."""
     groups = statement.answers.groups
     low, high = statement.pair_limits(one, statement.confidence)
-    return {
-        "groups": [groups[one.first], groups[one.second]],
-        "context": None if one.context is None else statement.answers.contexts[one.context],
-        "value": one.value,
-        "low": low,
-        "high": high,
-    }
+    where = "all contexts" if one.context is None else statement.answers.contexts[one.context]
+    name = f"{groups[one.first]} - {groups[one.second]}, {where}"
+    return {f"{name}: {key}": number for key, number in (("value", one.value), ("low", low), ("high", high))}
 
 
 def _notes(statement: Statement) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""A server of chat completions whose answers are a function of the prompt: the truth is known, and so is every trick."""
+"""A server of chat completions whose answers are a function of the prompt, so that the truth is known."""
 
 from __future__ import annotations
 
@@ -68,6 +68,7 @@ class FakeServer:
     calls: int = 0
     paid: float = 0.0
     seen: list = field(default_factory=list)
+    turns: dict = field(default_factory=dict)
     headers: list = field(default_factory=list)
 
     def __enter__(self) -> FakeServer:
@@ -187,7 +188,9 @@ class FakeServer:
             p = 0.97
         if b.score:
             return {"finish_reason": "stop", "message": {"content": f"Score: {10 * p:.1f}"}}
-        drawn = unit(b.seed, "draw", prompt, 0 if b.repeats else call) < p
+        with self.lock:
+            turn = self.turns[prompt] = self.turns.get(prompt, -1) + 1
+        drawn = unit(b.seed, "draw", prompt, 0 if b.repeats else turn) < p
         text = "Yes" if drawn else "No"
         if b.think:
             text = f"<think>The applicant has merits, no doubt, yes.</think>\n\n{text}."

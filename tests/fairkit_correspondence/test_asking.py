@@ -14,6 +14,7 @@ import pytest
 
 from fairkit.errors import FairkitError, ModelError, ParameterError
 from fairkit_correspondence.asking import Asker, ask_again, bill
+from fairkit_correspondence.charts import by_name
 from fairkit_correspondence.client import TOKEN, Client, Server
 from fairkit_correspondence.plan import read_plan
 from fairkit_correspondence.requests import requests_of
@@ -46,30 +47,30 @@ def ask(
 
 def difference(outcome):
     """Return grey minus stone: value and interval."""
-    (pair, *_) = next(f for f in outcome.report.findings if not f.within).evidence["correspondence_pairs"]
-    assert pair["groups"] == ["grey", "stone"]
+    finding = next(f for f in outcome.report.findings if not f.within)
+    pair = by_name(finding.evidence["correspondence_pairs"])["grey - stone, all contexts"]
     return pair["value"], pair["low"], pair["high"]
 
 
 COVERED = {
-    "plain": (Behaviour(gap=0.1), dict()),
-    "order effect": (Behaviour(gap=0.1, order_effect=0.2), dict()),
-    "refusals": (Behaviour(gap=0.1, refuse=0.03), dict()),
-    "filter": (Behaviour(gap=0.1, filter_400=0.03), dict()),
-    "busy, dates": (Behaviour(gap=0.1, busy=0.2), dict()),
-    "busy, milliseconds": (Behaviour(gap=0.1, busy=0.2, busy_header="ms"), dict()),
-    "cut off": (Behaviour(gap=0.1, cut_off=0.03), dict()),
-    "fingerprints": (Behaviour(gap=0.1, fingerprints=True), dict()),
-    "split tokens": (Behaviour(gap=0.1, split_tokens=True), dict()),
-    "-9999": (Behaviour(gap=0.1, minus_9999=True), dict()),
-    "reasoning, log-probabilities": (Behaviour(gap=0.1, think=True), dict()),
-    "huge replies": (Behaviour(gap=0.1, huge=0.01), dict()),
-    "draws": (Behaviour(gap=0.1), dict(asking=DRAWN, each=4)),
-    "draws, repeats": (Behaviour(gap=0.1, repeats=True), dict(asking=DRAWN + "\ndraws = 2")),
-    "draws, reasoning": (Behaviour(gap=0.1, think=True), dict(asking=DRAWN)),
+    "plain": (Behaviour(gap=0.1), {}),
+    "order effect": (Behaviour(gap=0.1, order_effect=0.2), {}),
+    "refusals": (Behaviour(gap=0.1, refuse=0.03), {}),
+    "filter": (Behaviour(gap=0.1, filter_400=0.03), {}),
+    "busy, dates": (Behaviour(gap=0.1, busy=0.15), {}),
+    "busy, milliseconds": (Behaviour(gap=0.1, busy=0.15, busy_header="ms"), {}),
+    "cut off": (Behaviour(gap=0.1, cut_off=0.03), {}),
+    "fingerprints": (Behaviour(gap=0.1, fingerprints=True), {}),
+    "split tokens": (Behaviour(gap=0.1, split_tokens=True), {}),
+    "-9999": (Behaviour(gap=0.1, minus_9999=True), {}),
+    "reasoning, log-probabilities": (Behaviour(gap=0.1, think=True), {}),
+    "huge replies": (Behaviour(gap=0.1, huge=0.01), {}),
+    "draws": (Behaviour(gap=0.1), {"asking": DRAWN, "each": 4}),
+    "draws, repeats": (Behaviour(gap=0.1, repeats=True), {"asking": DRAWN + "\ndraws = 2"}),
+    "draws, reasoning": (Behaviour(gap=0.1, think=True), {"asking": DRAWN}),
     "scores": (
         Behaviour(gap=0.1, score=True),
-        dict(asking="logprobs = false", question='text = "How well?"\nscore = [0, 10]'),
+        {"asking": "logprobs = false", "question": 'text = "How well?"\nscore = [0, 10]'},
     ),
 }
 
@@ -80,7 +81,7 @@ def test_the_planted_gap_is_inside_the_interval(label, tmp_path):
     outcome, server, _ = ask(tmp_path, behaviour, documents=30, names=30, **settings)
     value, low, high = difference(outcome)
     assert low < 0.1 < high
-    assert value == pytest.approx(0.1, abs=0.09)
+    assert value == pytest.approx(0.1, abs=0.03 if "asking" not in settings else 0.12)
     assert outcome.pending == 0
     assert outcome.stopped is None
     # every request has one answer
@@ -96,7 +97,7 @@ def test_the_planted_gap_is_inside_the_interval(label, tmp_path):
 
 def test_rankings_are_balanced_over_places(tmp_path):
     question = 'text = "Rank them."\nlist_size = 4\noutcome = "place"'
-    settings = dict(documents=160, names=40, asking="logprobs = false", question=question)
+    settings = {"documents": 160, "names": 40, "asking": "logprobs = false", "question": question}
     outcome, _, _ = ask(tmp_path, Behaviour(gap=0.3, ranking=True), **settings)
     value, low, high = difference(outcome)
     assert outcome.table.num_rows == 160 // 4 * 2 * 2 * 4
@@ -106,7 +107,7 @@ def test_rankings_are_balanced_over_places(tmp_path):
 
 
 def test_the_budget_is_never_exceeded_and_the_plan_goes_on(tmp_path):
-    settings = dict(documents=30, names=30)
+    settings = {"documents": 30, "names": 30}
     plan = read_plan(write_plan(tmp_path, **settings))
     needed = bill(plan, requests_of(plan)).price
     spent = []
@@ -197,7 +198,7 @@ def test_the_token_is_sent_and_stored_nowhere(tmp_path, monkeypatch):
 
 
 def test_looks_stop_where_the_limit_is_decided(tmp_path):
-    settings = dict(documents=100, names=30, looks=5)
+    settings = {"documents": 100, "names": 30, "looks": 5}
     outcome, server, _ = ask(tmp_path, Behaviour(gap=0.3), **settings)
     assert outcome.stopped == "decided at look 2 of 5"
     assert outcome.report.verdict == "fail"
@@ -241,6 +242,7 @@ CHILD = """
 import sys
 from pathlib import Path
 from contextlib import closing
+from fairkit_correspondence.charts import by_name
 from fairkit_correspondence.asking import Asker
 from fairkit_correspondence.client import Client, Server
 from fairkit_correspondence.plan import read_plan

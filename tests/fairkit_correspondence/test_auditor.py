@@ -11,9 +11,10 @@ import pytest
 
 import fairkit
 from fairkit.errors import FairkitError
-from fairkit.results.policy import Rule
 from fairkit.results.report import Report
+from fairkit.results.rules import Rule
 from fairkit.results.schema import validate_report
+from fairkit_correspondence.charts import by_name
 from fairkit_correspondence.interval import Cells, limits, parts
 
 from .tables import answers_table
@@ -58,7 +59,8 @@ def test_the_difference_is_the_interval_of_its_cells():
     assert low < 0.1 < high
     assert report.verdict == "fail"
     assert [group.group for group in finding.groups] == ["black", "white"]
-    assert finding.evidence["correspondence_pairs"][0]["low"] == pytest.approx(-high)
+    pair = by_name(finding.evidence["correspondence_pairs"])["black - white, all contexts"]
+    assert pair["low"] == pytest.approx(-high)
     validate_report(report.to_dict())
     assert Report.from_dict(report.to_dict()).to_dict() == report.to_dict()
 
@@ -89,7 +91,7 @@ def test_more_pairs_make_the_lower_end_wider_and_not_the_upper():
     groups = ("asian", "black", "white")
     report = audit(answers_table(gap=0.1, groups=groups))
     finding = difference(report)
-    pairs = finding.evidence["correspondence_pairs"]
+    pairs = list(by_name(finding.evidence["correspondence_pairs"]).values())
     assert len(pairs) == 3
     assert finding.interval[1] == pytest.approx(max(max(abs(p["low"]), abs(p["high"])) for p in pairs))
     own = max(min(abs(p["low"]), abs(p["high"])) for p in pairs if p["low"] * p["high"] > 0)
@@ -118,14 +120,14 @@ def test_refusals_widen_by_their_bounds():
     assert wider == pytest.approx(rate.value / 2, abs=0.04)
     no = audit(answers_table(gap=0.0, refused=0.1), refused="no")
     assert difference(no).value == pytest.approx(0.045, abs=0.03)
-    counts = rate.evidence["refusals"]["black"]
+    counts = by_name(rate.evidence["refusals"])["black"]
     assert counts["refused"] + counts["answered"] == 240
 
 
 def test_a_missing_answer_without_outcomes_is_open():
     table = answers_table(gap=0.0, refused=0.1).drop_columns(["outcome"])
     rate = next(f for f in audit(table).findings if f.metric == "refusal_rate_difference")
-    assert rate.evidence["refusals"]["black"]["unreadable"] > 10
+    assert rate.evidence["refusals"]["black: unreadable"] > 10
 
 
 def test_the_unresolved_probability_is_open_too():
@@ -166,7 +168,7 @@ def test_a_placebo_arm_is_compared_with_its_own_group():
     report = audit(table, [LIMIT], placebo="street=black")
     arm = next(f for f in report.findings if f.metric == "placebo_difference")
     assert arm.value < 0.03
-    assert len(difference(report).evidence["correspondence_pairs"]) == 1
+    assert len(by_name(difference(report).evidence["correspondence_pairs"])) == 1
     with pytest.raises(FairkitError, match="names no two groups of 'race'"):
         audit(table, placebo="strasse=black")
 

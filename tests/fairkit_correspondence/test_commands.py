@@ -52,7 +52,7 @@ def test_at_most_twelve_lines_say_what_came_out(asked):
     lines = told.stdout.splitlines()
     assert len(lines) <= 12
     assert lines[0].startswith("FAIL: correspondence_difference for group is 0.1")
-    assert lines[1].startswith("grey minus stone: 1")
+    assert lines[1].startswith("grey - stone: 11.6 of 100 [8.5, 14.9]")
     assert " of 100 [" in lines[1]
     assert any(line.startswith("documents whose answers differ: ") for line in lines)
     assert any(line.startswith("cost 0.0") for line in lines)
@@ -69,8 +69,8 @@ def test_a_table_of_answers_is_audited_by_its_name(asked):
     report = json.loads(result.stdout)
     assert report["verdict"] == "fail"
     served = report["findings"][0]["evidence"]["served"]
-    assert served["stated_model"] == ["fake-1"]
-    assert served["model"] == ["m"]
+    assert served["stated_model"] == "fake-1"
+    assert served["model"] == "m"
     run("audit", folder / "answers.parquet", "--max", "correspondence_difference:group|context=0.3")
     run("audit", folder / "answers.parquet", "--data", folder / "answers.parquet", code=2)
 

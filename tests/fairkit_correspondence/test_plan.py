@@ -15,6 +15,7 @@ from fairkit_correspondence.plan import read_plan
 from fairkit_correspondence.requests import requests_of
 from fairkit_correspondence.stimuli import CONTEXTS, Name, balance, matched
 from fairkit_correspondence.table import answers_table, requests_digest
+
 from .plans import first, write_plan
 
 
@@ -31,40 +32,40 @@ def changed_text(folder, text):
 
 REFUSED = {
     "12 names": (
-        dict(names=12),
+        {"names": 12},
         None,
         "inconclusive: 12 names cannot stand for a group; 30 do, 40 are planned",
     ),
-    "unfilled slot": (dict(), "Applicant: {name}, {hobby}", "slot {hobby}"),
-    "no slot": (dict(), "Applicant: somebody", "no slot {name} or {first}"),
-    "leftover pronoun": (dict(), "Applicant: {name}\nShe drove a tram.", "'She'"),
-    "leftover name": (dict(), "Applicant: {name}\nAs Grey says.", "'Grey'"),
-    "pronoun without a value": (dict(), "{name} and {pronoun} work", "does not say its pronoun"),
-    "e-mail": (dict(), "{name}, anna@example.org", "e-mail address 'anna@example.org'"),
-    "arm in an id": (dict(), "{name}, see resume_stone_01.pdf", "arm 'stone'"),
-    "one context": (dict(more='[details]\nrole = "driver"'), "contexts", "fewer than two contexts"),
-    "unknown context": (dict(), ('use = ["company"', 'use = ["compny"'), "Did you mean"),
-    "no options": (dict(question='text = "Well?"'), None, "exactly one of options, score and list_size"),
+    "unfilled slot": ({}, "Applicant: {name}, {hobby}", "slot {hobby}"),
+    "no slot": ({}, "Applicant: somebody", "no slot {name} or {first}"),
+    "leftover pronoun": ({}, "Applicant: {name}\nShe drove a tram.", "'She'"),
+    "leftover name": ({}, "Applicant: {name}\nAs Grey says.", "'Grey'"),
+    "pronoun without a value": ({}, "{name} and {pronoun} work", "does not say its pronoun"),
+    "e-mail": ({}, "{name}, anna@example.org", "e-mail address 'anna@example.org'"),
+    "arm in an id": ({}, "{name}, see resume_stone_01.pdf", "arm 'stone'"),
+    "one context": ({"more": '[details]\nrole = "driver"'}, "contexts", "fewer than two contexts"),
+    "unknown context": ({}, ('use = ["company"', 'use = ["compny"'), "Did you mean"),
+    "no options": ({"question": 'text = "Well?"'}, None, "exactly one of options, score and list_size"),
     "favorable": (
-        dict(question='text = "?"\noptions = ["Yes", "No"]\nfavorable = ["Maybe"]'),
+        {"question": 'text = "?"\noptions = ["Yes", "No"]\nfavorable = ["Maybe"]'},
         None,
         "favorable",
     ),
     "all favorable": (
-        dict(question='text = "?"\noptions = ["a", "b"]\nfavorable = ["a", "b"]'),
+        {"question": 'text = "?"\noptions = ["a", "b"]\nfavorable = ["a", "b"]'},
         None,
         "nothing could",
     ),
-    "temperature": (dict(asking="temperature = 0"), None, "log-probabilities are those of temperature 1"),
-    "score with logprobs": (dict(question='text = "?"\nscore = [0, 10]'), None, "closed options"),
-    "unknown key": (dict(asking="temprature = 1"), None, "temprature"),
-    "unknown table": (dict(more="[docs]\npath = 1"), None, "no table [docs]"),
-    "too many names each": (dict(each=41), None, "names_per_document = 41"),
-    "price": (dict(), ("prompt = 1.0", "prompt = -1"), "[price] needs prompt and completion"),
-    "sha256": (dict(), ('file = "names.csv"', 'file = "names.csv"\nsha256 = "00"'), "another list of names"),
-    "no names": (dict(), ('file = "names.csv"', 'file = "nams.csv"'), "published lists"),
+    "temperature": ({"asking": "temperature = 0"}, None, "log-probabilities are those of temperature 1"),
+    "score with logprobs": ({"question": 'text = "?"\nscore = [0, 10]'}, None, "closed options"),
+    "unknown key": ({"asking": "temprature = 1"}, None, "temprature"),
+    "unknown table": ({"more": "[docs]\npath = 1"}, None, "no table [docs]"),
+    "too many names each": ({"each": 41}, None, "names_per_document = 41"),
+    "price": ({}, ("prompt = 1.0", "prompt = -1"), "[price] needs prompt and completion"),
+    "sha256": ({}, ('file = "names.csv"', 'file = "names.csv"\nsha256 = "00"'), "another list of names"),
+    "no names": ({}, ('file = "names.csv"', 'file = "nams.csv"'), "published lists"),
     "unknown match": (
-        dict(),
+        {},
         ('file = "names.csv"', 'file = "names.csv"\nmatch = ["year"]'),
         "matched by 'year'",
     ),
@@ -167,7 +168,7 @@ def test_the_requests_have_the_digest_that_a_lock_signs(tmp_path):
     found = requests_digest(table.to_batches(), table.column_names)
     assert fairkit.load_data(table, sensitive=["group"]).learn().sha256 == found
     record = {"outcome": "answered", "values": [0.3], "cost": 0.1, "unresolved": 0.0, "text": "Yes"}
-    answered = answers_table(plan, requests_of(plan), {n: record for n in range(10)}, {"address": "x"})
+    answered = answers_table(plan, requests_of(plan), dict.fromkeys(range(10), record), {"address": "x"})
     assert requests_digest(answered.to_batches(), answered.column_names) == found
     replaced(tmp_path / "plan.toml", "Should we", "Shall we")
     other = read_plan(tmp_path / "plan.toml")

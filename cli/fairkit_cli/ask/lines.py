@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from fairkit.support.escaping import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from fairkit.results.findings import Finding
@@ -115,12 +114,13 @@ def outcome_text(plan: Plan, outcome: Outcome, output: Path) -> str:
 
 
 def _pairs(finding: Finding) -> list[str]:
-    pairs: Sequence[dict[str, Any]] = [
-        one for one in finding.evidence["correspondence_pairs"] if one["context"] is None
-    ]
+    from fairkit_correspondence.charts import by_name
+
+    pairs = by_name(finding.evidence["correspondence_pairs"])
     return [
-        f"{one['groups'][0]} minus {one['groups'][1]}: {_people(one['value'], (one['low'], one['high']))}"
-        for one in sorted(pairs, key=lambda one: -abs(one["value"]))
+        f"{name.removesuffix(', all contexts')}: {_people(one['value'], (one['low'], one['high']))}"
+        for name, one in sorted(pairs.items(), key=lambda pair: -abs(pair[1]["value"]))
+        if name.endswith(", all contexts")
     ]
 
 

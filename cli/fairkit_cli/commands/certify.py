@@ -13,6 +13,9 @@ from fairkit_cli.packs import PackName, ToolScores, asked_by, counted_above_the_
 from fairkit_cli.terminal.interrupts import finished
 from fairkit_cli.terminal.output import echo, exit_code, print_json, say, write
 
+if TYPE_CHECKING:
+    from fairkit_cli.subject import Subject
+
 key = typer.Typer(
     no_args_is_help=True,
     help="Keys to sign certificates with.",

@@ -360,8 +360,8 @@ def check_lock(certificate: Certificate, lock: PolicyLock) -> None:
     for finding in certificate.report.findings:
         if finding.evidence.get("requests_sha256") == lock.data_sha256:
             data = lock.data_sha256
-            asked = min(finding.evidence.get("served", {}).get("asked_on", ()), default=None)
-            if asked is not None and asked < f"{lock.locked_at:%Y-%m-%d}":
+            asked = str(finding.evidence.get("served", {}).get("asked_on", ""))
+            if asked and asked < f"{lock.locked_at:%Y-%m-%d}":
                 raise ContradictionError(f"questions were asked on {asked}, before the policy lock was made")
     check_kept(lock, data_sha256=data, settings=certificate.settings, audited_at=certificate.audited_at)
 
