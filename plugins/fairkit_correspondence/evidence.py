@@ -101,7 +101,7 @@ def changed(answers: Answers, means: Array, first: int, second: int) -> NDArray[
     Answers that are all yes or no differ where their means do; others where one group's mean is at least 1/2 and the
     other's below.
     """
-    known = answers.middle[answers.open == 0]
+    known = answers.low[answers.outcome == 0]
     one, other = means[:, :, first], means[:, :, second]
     whole = np.isin(known, (0.0, 1.0)).all()
     differ = one != other if whole else (one >= 0.5) != (other >= 0.5)

@@ -116,8 +116,11 @@ class FakeServer:
             target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
         ).start()
         self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
-        self.lock = threading.Lock()
+        self.prepare()
         return self
+
+    def prepare(self) -> None:
+        self.lock = threading.Lock()
 
     def __exit__(self, *_):
         self._server.shutdown()
