@@ -90,6 +90,7 @@ def double(item: int, factor: int) -> int:
     return item * factor
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("processes", [1, 2])
 def test_each_item_once_here_or_in_processes(processes: int):
     done: list[int] = []
