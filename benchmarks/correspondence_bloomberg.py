@@ -3,9 +3,9 @@
     git clone https://github.com/BloombergGraphics/2024-openai-gpt-hiring-racial-discrimination
     python benchmarks/correspondence_bloomberg.py 2024-openai-gpt-hiring-racial-discrimination
 
-The data are Bloomberg's (Apache-2.0) and not part of fairkit. Of each model and job 1,000 lists of eight résumés, one of each
-group, were ranked; printed is what the place, the résumé, the group and the name do to the chance to be ranked first, and in
-how many of 28 pairs of groups a job the difference is significant with lists alone, and with names as samples too.
+The data are Bloomberg's (Apache-2.0) and not part of fairkit. Of each model and job 1,000 lists of eight résumés, one of
+each group, were ranked. Printed: what the place, the group and the name do to the chance to be ranked first, and in how
+many of 28 pairs of groups a job the difference is significant with lists alone, and with names as samples too.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ def lists(folder: Path) -> list[tuple[list[str], list[str], list[int | None], st
         text = record["choices"][0]["message"]["content"].upper()
         at = {name: match.start() for name in names if (match := re.search(rf"\b{re.escape(name)}\b", text))}
         order = sorted(at, key=at.__getitem__)
-        found.append((names, groups, [order.index(n) if n in at else None for n in names], record["context"]["inputs"]))
+        found.append(
+            (names, groups, [order.index(n) if n in at else None for n in names], record["context"]["inputs"])
+        )
     return found
 
 
@@ -51,7 +53,7 @@ def cells(job: list, one: str, other: str) -> Cells:
 def unfloored(cells: Cells, found: Parts) -> float:
     """Return N_g + N_h by products of different lists alone: one name a list leaves no other part."""
     d, total = found.differences, 0.0
-    for which, spread, count in zip((True, False), found.spread, found.counts, strict=True):
+    for which, spread in zip((True, False), found.spread, strict=True):
         rows = np.flatnonzero(cells.side == which)
         # one name a list: its contribution is (d_t - D) / T
         c = (d[cells.document[rows]] - found.value) / len(d)
@@ -83,7 +85,7 @@ def main() -> None:
             job = lists(job_folder)
             total += len(job)
             own: dict[str, list[float]] = {}
-            for names, groups, ranks, _ in job:
+            for _, groups, ranks, _ in job:
                 left += ranks.count(None)
                 torn += None in ranks
                 for k, rank in enumerate(ranks):
@@ -104,15 +106,16 @@ def main() -> None:
                 ratios.append(np.sqrt(both / v))
                 pairs += 1
         rates = {k: float(np.mean(values)) for k, values in place.items()}
+        low, high = min(min(v) for v in group.values()), max(max(v) for v in group.values())
+        print(f"{model}: {total:,} lists; first if shown first {rates[0]:.2f}, if shown last {rates[7]:.2f}")
         print(
-            f"{model}: {total:,} lists; first if shown first {rates[0]:.2f}, if shown last {rates[7]:.2f}; by group and job "
-            f"{min(min(v) for v in group.values()):.2f} to {max(max(v) for v in group.values()):.2f}; left out "
-            f"{left / total / 8:.2%} of candidates, {torn / total:.1%} of lists; sd of names "
-            f"{np.sqrt(max(np.mean(spread), 0)):.3f}; "
-            f"two-way error {np.mean(ratios):.2f} times the lists' (worst {max(ratios):.2f})"
+            f"  by group and job {low:.2f} to {high:.2f}; sd of names {np.sqrt(max(np.mean(spread), 0)):.3f}"
         )
-    print(f"of {pairs} pairs |z| > 1.96 in {significant[0, 0]} (lists), {significant[0, 1]} (names too); Bonferroni over 28: "
-          f"{significant[1, 0]}, {significant[1, 1]}")  # fmt: skip
+        print(f"  left out {left / total / 8:.2%} of candidates, {torn / total:.1%} of lists")
+        print(f"  two-way error {np.mean(ratios):.2f} times the lists' (worst {max(ratios):.2f})")
+    (lists_only, with_names), (strict, strict_names) = significant.tolist()
+    print(f"of {pairs} pairs |z| > 1.96 in {lists_only} (lists), {with_names} (names too)")
+    print(f"Bonferroni over 28: {strict} and {strict_names}")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
     python benchmarks/correspondence_server.py [--runs 200] [--only LABEL]
 
-Each run asks 30 documents in two contexts under 30 names a group; names, documents and draws are new in each. Printed: the
-share of runs whose interval covers the planted gap of 0.10, the mean half-width, and the most that was spent of the budget.
+Each run asks 30 documents in two contexts under 30 names a group; names, documents and draws are new in each. Printed:
+the share of runs whose interval covers the planted gap of 0.10, the mean half-width, and the most that was spent.
 """
 
 from __future__ import annotations

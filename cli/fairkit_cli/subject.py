@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from fairkit.data.dataset import Dataset
     from fairkit.data.predictions import PredictionRoles
+    from fairkit.settings import AuditSettings
     from fairkit_cli.config import Config
     from fairkit_onnx.model import OnnxModel
 
@@ -48,9 +49,7 @@ class Subject:
             typed, config, carried, file=file, predictions=self.predictions, conditions=conditions
         )
 
-    def settings(
-        self, asked: opt.AuditSettings, typed: opt.AuditOptions, config: Config
-    ) -> opt.AuditSettings:
+    def settings(self, asked: AuditSettings, typed: opt.AuditOptions, config: Config) -> AuditSettings:
         """Return the settings of the audit: answers are looked at by `correspondence` where no auditor is named."""
         answers = self.predictions is not None and self.predictions.answer is not None
         if not answers or typed.auditors or config.audit.get("auditors"):

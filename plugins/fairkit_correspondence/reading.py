@@ -25,7 +25,7 @@ def pilot_of(data: Dataset, parameters: Parameters) -> tuple[Spread, int, int]:
     """
     from fairkit.auditors import AuditContext
     from fairkit.models.columns import PredictedColumns
-    from fairkit.models.scorer import ModelOptions
+    from fairkit.settings import ModelOptions
     from fairkit_correspondence.answers import answers_of
     from fairkit_correspondence.auditor import CorrespondenceAuditor
 

@@ -99,7 +99,7 @@ def test_rankings_are_balanced_over_places(tmp_path):
     question = 'text = "Rank them."\nlist_size = 4\noutcome = "place"'
     settings = {"documents": 160, "names": 40, "asking": "logprobs = false", "question": question}
     outcome, _, _ = ask(tmp_path, Behaviour(gap=0.3, ranking=True), **settings)
-    value, low, high = difference(outcome)
+    _, low, high = difference(outcome)
     assert outcome.table.num_rows == 160 // 4 * 2 * 2 * 4
     assert low > 0.02
     assert high < 0.4
@@ -173,11 +173,10 @@ def test_no_such_server_is_one_sentence(tmp_path):
         with FakeServer(Behaviour()) as server:
             server._server.RequestHandlerClass.do_POST = server._server.RequestHandlerClass.do_GET
             at = url.format(server._server.server_port)
-            with closing(Client(Server(url=at, model="m"))) as client:
-                with closing(Store(tmp_path / f"{len(at)}.sqlite", plan.digest, {})) as store:
-                    asker = Asker(plan, client, store, budget=1.0, sleep=lambda _: None)
-                    with pytest.raises(ModelError, match=message) as raised:
-                        asker.run()
+            connected = closing(Client(Server(url=at, model="m")))
+            kept = closing(Store(tmp_path / f"{len(at)}.sqlite", plan.digest, {}))
+            with connected as client, kept as store, pytest.raises(ModelError, match=message) as raised:
+                Asker(plan, client, store, budget=1.0, sleep=lambda _: None).run()
         assert "\n" not in str(raised.value)
 
 
@@ -221,9 +220,12 @@ def test_answers_can_be_asked_again(tmp_path):
     plan = read_plan(tmp_path / "plan.toml")
     found = []
     for behaviour in (Behaviour(gap=0.1), Behaviour(level=0.75)):
-        with FakeServer(behaviour) as server, closing(Client(Server(url=server.url, model="m"))) as client:
-            with closing(Store(tmp_path / "a.sqlite", plan.digest, {"model": "m"})) as store:
-                found.append(ask_again(Asker(plan, client, store, budget=5.0), 60))
+        with (
+            FakeServer(behaviour) as server,
+            closing(Client(Server(url=server.url, model="m"))) as client,
+            closing(Store(tmp_path / "a.sqlite", plan.digest, {"model": "m"})) as store,
+        ):
+            found.append(ask_again(Asker(plan, client, store, budget=5.0), 60))
     assert found[0] == (60, 0)
     assert found[1][1] > 20
 
