@@ -3,9 +3,9 @@
     git clone https://github.com/BloombergGraphics/2024-openai-gpt-hiring-racial-discrimination
     python benchmarks/correspondence_bloomberg.py 2024-openai-gpt-hiring-racial-discrimination
 
-The data are Bloomberg's (Apache-2.0) and not part of fairkit. Of each model and job 1,000 lists of eight résumés, one of
-each group, were ranked. Printed: what the place, the group and the name do to the chance to be ranked first, and in how
-many of 28 pairs of groups a job the difference is significant with lists alone, and with names as samples too.
+The data are Bloomberg's (Apache-2.0) and not part of fairkit. Of each model and job 1,000 lists of eight résumés, one
+of each group, were ranked. Printed: what place, group and name do to the chance to be ranked first, and in how many of
+28 pairs of groups a job the difference is significant with lists alone, and with names as samples too.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
     python benchmarks/correspondence_coverage.py [--audits 400] [--settings 262]
 
 Every population has a known mean difference θ of its answers, by Gauss-Hermite quadrature. Printed: the least coverage,
-and the largest share of audits that pass wrongly at the limit |θ| (the whole interval inside) or fail wrongly, over the settings with at least 30 documents and 30 names a group, with at least 50 and 36, and over all.
+and the largest share of audits that pass wrongly at the limit |θ| (the whole interval inside) or fail wrongly, over the
+settings with at least 30 documents and 30 names a group, with at least 50 and 36, and over all.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ import numpy as np
 from fairkit.errors import ModelError, ParameterError
 from fairkit.intervals import student, two_sided
 from fairkit.progress import Progress, no_progress
-from fairkit_correspondence.client import LONGEST_PAUSE, Client, refuse
+from fairkit_correspondence.client import LONGEST_PAUSE, Client, Reply, refuse
 from fairkit_correspondence.parsing import Reading, option_masses, read_reply
 from fairkit_correspondence.requests import Request, parameters_of, requests_of
 from fairkit_correspondence.store import BudgetError, Store
@@ -221,40 +221,43 @@ class Asker:
             )
             return
         parameters = parameters_of(self.plan.asking)
-        messages = requests[0].messages(self.plan)
-        for _ in range(PROBES):
-            reply = self._paid(messages, parameters)
-            reason = reply.reason.casefold()
-            if reply.status == 400 and "max_completion_tokens" in reason and "max_tokens" in parameters:
-                parameters["max_completion_tokens"] = parameters.pop("max_tokens")
-            elif (
-                reply.status in (400, 422)
-                and "top_logprobs" in reason
-                and parameters.get("top_logprobs") == 20
-            ):
-                parameters["top_logprobs"] = 5
-            elif reply.status in (400, 422) and "logprobs" in reason and self.plan.asking.logprobs:
-                raise ModelError(self._no_logprobs())
-            elif reply.reason and not reply.again:
+        bare: Reading | None = None
+        for turn in range(PROBES):
+            request = requests[turn * len(requests) // PROBES]
+            reply = self._paid(request.messages(self.plan), parameters)
+            if reply.record:
+                bare = read_reply(reply.record, self.plan.question, len(request.entries), logprobs=False)
+                if bare.outcome == "answered" or turn == PROBES - 1:
+                    break
+            elif reply.again and turn < PROBES - 1:
+                self._pause(reply.pause, turn)
+            elif not self._adapted(parameters, reply):
                 raise refuse(self.client, reply)
-            elif reply.record:
-                break
-            else:
-                self._pause(reply.pause, 0)
-        else:
+        if bare is None:
             raise refuse(self.client, reply)
-        first = (reply.record.get("choices") or [{}])[0]
-        masses = (
-            option_masses(first.get("logprobs"), self.plan.question.options)
-            if isinstance(first, dict)
-            else None
-        )
-        if self.plan.asking.logprobs and masses is None and first.get("finish_reason") != "content_filter":
-            raise ModelError(self._no_logprobs())
+        if self.plan.asking.logprobs and bare.outcome == "answered":
+            choices = reply.record.get("choices") or [{}]
+            if option_masses(choices[0].get("logprobs"), self.plan.question.options) is None:
+                raise ModelError(self._no_logprobs())
         self._parameters, self._stated = parameters, reply.record.get("model")
         self.store.remember(
             "probe", json.dumps({"parameters": parameters, "stated_model": self._stated}, sort_keys=True)
         )
+
+    def _adapted(self, parameters: dict[str, Any], reply: Reply) -> bool:
+        """Change a parameter that a server refused for another one with the same meaning; return whether it helps."""
+        reason = reply.reason.casefold()
+        if reply.status not in (400, 422):
+            return False
+        if "max_completion_tokens" in reason and "max_tokens" in parameters:
+            parameters["max_completion_tokens"] = parameters.pop("max_tokens")
+            return True
+        if "top_logprobs" in reason and parameters.get("top_logprobs", 0) > 5:
+            parameters["top_logprobs"] = 5
+            return True
+        if "logprobs" in reason and self.plan.asking.logprobs:
+            raise ModelError(self._no_logprobs())
+        return False
 
     def _no_logprobs(self) -> str:
         return (

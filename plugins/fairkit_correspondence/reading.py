@@ -1,4 +1,4 @@
-"""A table of answers outside an audit: a pilot's variances, and the digest of its requests."""
+"""A table of answers outside an audit: a pilot's variances."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from fairkit_correspondence.planning import Spread
-from fairkit_correspondence.table import is_ours, requests_digest
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit_correspondence.parameters import Parameters
-
-_ROWS = 65_536
 
 
 def pilot_of(data: Dataset, parameters: Parameters) -> tuple[Spread, int, int]:
@@ -51,10 +48,3 @@ def pilot_of(data: Dataset, parameters: Parameters) -> tuple[Spread, int, int]:
         }
     )
     return worst, len(answers.groups), len(answers.contexts)
-
-
-def requests_sha256(data: Dataset) -> str | None:
-    """Return the digest of the requests that a table answers; None where it is not of `fairkit ask`."""
-    if not is_ours(data.columns):
-        return None
-    return requests_digest(list(data.source.batches(data.columns, _ROWS)), data.columns)

@@ -11,9 +11,9 @@ from fairkit_cli.lazy import lazy_group
 from fairkit_cli.terminal.timings import with_timings
 
 _COMMANDS = {
-    "run": "fairkit_cli.ask.running:run",
-    "plan": "fairkit_cli.ask.planned:plan",
-    "names": "fairkit_cli.ask.planned:names",
+    "run": "fairkit_correspondence.commands.running:run",
+    "plan": "fairkit_correspondence.commands.planned:plan",
+    "names": "fairkit_correspondence.commands.planned:names",
 }
 
 

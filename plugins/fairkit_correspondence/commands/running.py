@@ -9,8 +9,8 @@ import typer
 
 from fairkit.errors import ParameterError
 from fairkit_cli import options as opt
-from fairkit_cli.ask.lines import bill_record, bill_text, outcome_text
 from fairkit_cli.terminal.output import exit_code, print_json, say, write
+from fairkit_correspondence.commands.lines import bill_record, bill_text, outcome_text
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,8 +9,8 @@ import typer
 
 from fairkit.errors import ParameterError
 from fairkit_cli import options as opt
-from fairkit_cli.ask.lines import balance_lines
 from fairkit_cli.terminal.output import echo, print_json
+from fairkit_correspondence.commands.lines import balance_lines
 
 
 def plan(
