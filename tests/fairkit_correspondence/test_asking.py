@@ -78,7 +78,7 @@ COVERED = {
 @pytest.mark.parametrize("label", COVERED)
 def test_the_planted_gap_is_inside_the_interval(label, tmp_path):
     behaviour, settings = COVERED[label]
-    outcome, server, _ = ask(tmp_path, behaviour, documents=30, names=30, **settings)
+    outcome, server, _ = ask(tmp_path, behaviour, documents=30, names=30, **{"each": 1, **settings})
     value, low, high = difference(outcome)
     assert low < 0.1 < high
     assert value == pytest.approx(0.1, abs=0.03 if "asking" not in settings else 0.12)
@@ -261,7 +261,7 @@ print(outcome.pending, outcome.spent)
 """
 
 
-@pytest.mark.parametrize("kills", [6])
+@pytest.mark.parametrize("kills", [4])
 def test_killed_processes_lose_nothing_and_the_bytes_are_the_same(kills, tmp_path):
     import pyarrow.parquet as pq
 
