@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from fairkit.auditors import AuditContext, Auditor
-from fairkit.errors import DataError, ParameterError
+from fairkit.errors import ParameterError
 from fairkit.metrics import Headline
 from fairkit_correspondence.parameters import Parameters
 
@@ -35,7 +35,7 @@ class CorrespondenceAuditor(Auditor):
         "Bertrand & Mullainathan (2004), AER; Judd, Westfall & Kenny (2012), JPSP; Gaebler et al. (2024), "
         "arXiv:2404.03086"
     )
-    tasks: ClassVar[frozenset[Task]] = frozenset({"answers", "binary", "regression"})
+    tasks: ClassVar[frozenset[Task]] = frozenset({"answers"})
     headlines: ClassVar[Mapping[str, Headline]] = {"correspondence_difference": Headline()}
     partial: ClassVar[bool] = True
     Parameters = Parameters
@@ -64,13 +64,7 @@ class CorrespondenceAuditor(Auditor):
 
         names = list(dict.fromkeys(self.columns(context)))
         arrow = pa.RecordBatch.from_arrays([batch.arrow(name) for name in names], names=names)
-        y = predictions.score if predictions.score is not None else predictions.decision
-        values = np.asarray(y, dtype=np.float64)
-        if (values < 0).any() or (values > 1).any():
-            raise DataError(
-                f"{context.dataset.name}: answers lie in [0, 1], and one is {float(np.nanmax(np.abs(values))):g}; "
-                "divide scores by their range"
-            )
+        values = np.asarray(predictions.score, dtype=np.float64)
         return AnswerRows(((batch.rows, dict(batch.groups), values, arrow),))
 
     def findings(self, total: AnswerRows, context: AuditContext) -> list[Finding]:

@@ -256,7 +256,7 @@ def test_somebodys_decisions_can_be_audited_too():
         {"document": "cv", "name": "who"} | {c: c for c in ("race", "answer", "invited")}
     )
     data = fairkit.load_data(
-        table, sensitive=["race"], predictions={"decision": "invited"}, drop=["answer"], name="t"
+        table, sensitive=["race"], predictions={"answer": "invited"}, drop=["answer"], name="t"
     )
     parameters = {"correspondence": {"document": "cv", "name": "who"}}
     report = fairkit.audit(None, data, auditors=["correspondence"], parameters=parameters)
