@@ -23,6 +23,7 @@ from fairkit_correspondence.store import Store
 from .fake_server import Behaviour, FakeServer
 from .plans import write_plan
 
+pytestmark = pytest.mark.long
 DRAWN = "logprobs = false\ntemperature = 0.7"
 
 

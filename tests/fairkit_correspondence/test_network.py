@@ -112,6 +112,7 @@ def speaker(tmp_path):
     server.server_close()
 
 
+@pytest.mark.long
 def test_its_answers_are_the_networks_own_and_its_interval_holds_the_truth(speaker, tmp_path):
     model, url = speaker
     plan = read_plan(write_plan(tmp_path, documents=30, names=30, each=1))

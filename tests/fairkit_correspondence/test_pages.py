@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 _BLOCK = re.compile(r"```(sh|python)(?: exit=(\d+))?\n(.*?)```", re.DOTALL)
 
 
+@pytest.mark.long
 def test_the_tutorial_finds_the_planted_gap(tmp_path):
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     page = (ROOT / "docs" / "tutorials" / "paired-names.md").read_text("utf-8")
