@@ -18,7 +18,6 @@ import numpy as np
 
 from fairkit.errors import ParameterError
 from fairkit.intervals import student, two_sided
-from fairkit_correspondence.interval import FEW_SPEAKING
 
 if TYPE_CHECKING:
     from fairkit_correspondence.interval import Cells
@@ -127,25 +126,51 @@ def forecast(
 ) -> Forecast:
     """Return what an audit of this size will see, if the true difference is `truth`."""
     v = (spread.interaction + spread.answer / each) / documents
-    speaking = documents if spread.interaction + spread.answer > 0 else 0
-    reach = 1.0 if speaking < FEW_SPEAKING else spread.largest
+    # h: the largest of T differences that spread like d_t, or 1 where few documents speak
+    deviation = math.sqrt(v * documents)
+    reach = min(spread.largest, deviation * _NORMAL.inv_cdf(1 - 0.35 / documents))
     floor = (v * documents * (documents - 1) + 2 * reach**2) / ((documents + 1) * (documents + 2))
-    of_names = 0.0 if fixed else spread.name / names
-    # the two pseudo-names: the largest of J squares is about 2 log J times their mean
-    share = (1 + 4 * math.log(max(names, 2)) / names) * names * (names - 1) / ((names + 1) * (names + 2))
-    expected = max(v, floor) + of_names * max(1.0, share)
-    error, s = math.sqrt(v + of_names), math.sqrt(expected)
-    z = two_sided(confidence)
-    degrees = documents if fixed else min(documents, 4 * names)
-    half = float(student(z, np.array([float(degrees)]))[0]) * s
-    theta = abs(truth)
-    error = max(error, 1e-12)
-    passes = max(
-        _NORMAL.cdf((limit - theta - half) / error) - _NORMAL.cdf((half - limit - theta) / error), 0.0
+    of_documents = max(v, floor)
+    # one group's W without name effects, and the expectation of N = max(0, W - Σc² + v/J), whose noise is W's
+    half = spread.answer / 2
+    noise = (half * (1 + 1 / each) + spread.interaction) / (each * documents)
+    effect = 0.0 if fixed else spread.name / 2 / names
+    mean = effect + max(noise - v / names, 0.0) / max(names - 1, 1)
+    spreads = effect + noise
+    error = spreads * math.sqrt(2 / max(names - 1, 1))
+    truncated = mean * _NORMAL.cdf(mean / error) + error * math.exp(-((mean / error) ** 2) / 2) / math.sqrt(
+        2 * math.pi
     )
-    fails = _NORMAL.cdf((theta - limit - half) / error) + _NORMAL.cdf((-theta - limit - half) / error)
+    # two pseudo-names with the largest of J squares
+    most = _NORMAL.inv_cdf(1 - 0.35 / max(names, 2)) ** 2 / names
+    pseudo = (1 - 1 / names) * (1 + 2 * most) * names**2 / ((names + 1) * (names + 2))
+    of_names = 0.0 if fixed else 2 * truncated * max(1.0, pseudo)
+    expected = of_documents + of_names
+    degrees = documents - 1.0
+    if not fixed:
+        bottom = of_documents**2 / max(documents - 1, 1) + 2 * spreads**2 / max(names - 1, 1)
+        degrees = (of_documents + 2 * spreads) ** 2 / bottom
+    z = two_sided(confidence)
+    t = float(student(z, np.array([degrees + 1]))[0])
+    half_width = t * math.sqrt(expected)
+    # the half-width varies from audit to audit, as √V does
+    square = (mean**2 + error**2) * _NORMAL.cdf(mean / error) + mean * (
+        truncated - mean * _NORMAL.cdf(mean / error)
+    )
+    variance = 2 * of_documents**2 / max(documents - 1, 1) + (0.0 if fixed else 2 * (square - truncated**2))
+    wander = t * math.sqrt(max(variance, 0.0)) / (2 * math.sqrt(expected))
+    theta = abs(truth)
+    error = max(math.sqrt(v + (0.0 if fixed else spread.name / names) + wander**2), 1e-12)
+    inside, outside = limit - theta - half_width, theta - limit - half_width
+    passes = max(_NORMAL.cdf(inside / error) - _NORMAL.cdf((half_width - limit - theta) / error), 0.0)
+    fails = _NORMAL.cdf(outside / error) + _NORMAL.cdf((-theta - limit - half_width) / error)
     return Forecast(
-        documents=documents, names=names, each=each, half_width=half, passes=passes, fails=min(fails, 1.0)
+        documents=documents,
+        names=names,
+        each=each,
+        half_width=half_width,
+        passes=passes,
+        fails=min(fails, 1.0),
     )
 
 
