@@ -341,6 +341,12 @@ def recorded_values(rows: AnswerRows) -> dict[str, list[str]]:
     return {column: sorted(values)[:MOST_RECORDED] for column, values in found.items() if values}
 
 
+def cost_of(rows: AnswerRows) -> float:
+    """Return what the answers cost; 0 where the table does not say."""
+    parts = [batch.column("cost") for *_, batch in rows.sorted_parts() if "cost" in batch.schema.names]
+    return float(sum(one for part in parts for one in part.to_pylist() if isinstance(one, int | float)))
+
+
 def digest_of(texts: Sequence[str]) -> str:
     """Return the SHA-256 of sorted texts, one a line."""
     return hashlib.sha256("\n".join(sorted(texts)).encode()).hexdigest()

@@ -108,7 +108,7 @@ class Asker:
     concurrency: int = 4
     rate: float | None = None
     progress: Progress = no_progress
-    sleep: Callable[[float], None] = time.sleep
+    sleep: Callable[[float], Any] | None = None
     today: Callable[[], str] = lambda: f"{datetime.now(UTC):%Y-%m-%d}"
     _stop: threading.Event = field(default_factory=threading.Event)
     _gate: threading.Lock = field(default_factory=threading.Lock)
@@ -117,6 +117,7 @@ class Asker:
     _last: str = ""
     _drifted: str | None = None
     _stated: Any = None
+    _keys: dict[int, str] = field(default_factory=dict)
     _fingerprints: set[str] = field(default_factory=set)
     _parameters: dict[str, Any] = field(default_factory=dict)
 
@@ -371,7 +372,7 @@ class Asker:
                 reading = Reading("unreadable", (None,) * len(request.entries), text=reply.reason)
                 cost = most if reply.status == 200 else 0.0
                 self.store.settle(reservation, key, request.number, self._record(reading, {}), cost)
-                self._errors, self._last = self._errors + (reply.status != 200), reply.reason
+                self._errors, self._last = self._errors + 1, reply.reason
                 return
             self.store.release(reservation, paid=reply.paid)
             self._last = reply.reason
@@ -433,11 +434,13 @@ class Asker:
         )
 
     def _key(self, request: Request) -> str:
+        if request.number in self._keys:
+            return self._keys[request.number]
         server = self.client.server
         text = json.dumps(
             [server.at(""), server.model, request.digest(self.plan), request.unit, request.number]
         )
-        return hashlib.sha256(text.encode()).hexdigest()
+        return self._keys.setdefault(request.number, hashlib.sha256(text.encode()).hexdigest())
 
     def _missing(self, due: Sequence[Request]) -> int:
         done = self.store.keys()
@@ -450,7 +453,7 @@ class Asker:
         with self._gate:
             now = time.monotonic()
             pause, self._next = max(self._next - now, 0.0), max(now, self._next) + 1 / self.rate
-        self.sleep(pause)
+        self._rest(pause)
 
     def _pause(self, told: float | None, attempt: int) -> None:
         """Wait as the server asks, or longer each time.
@@ -464,7 +467,11 @@ class Asker:
             raise ModelError(
                 f"{self.client.name} asks to be left alone for {told:.0f} s; run the same command again then"
             )
-        self.sleep(max(told or 0.0, 0.25 * 2**attempt))
+        self._rest(max(told or 0.0, 0.25 * 2**attempt))
+
+    def _rest(self, seconds: float) -> None:
+        """Sleep, unless the run is ended meanwhile."""
+        (self.sleep or self._stop.wait)(seconds)
 
 
 def ask_again(asker: Asker, count: int, seed: int = 0) -> tuple[int, int]:

@@ -69,16 +69,16 @@ class CorrespondenceAuditor(Auditor):
 
     def findings(self, total: AnswerRows, context: AuditContext) -> list[Finding]:
         """Return the differences with their intervals, for every sensitive column."""
-        from fairkit_correspondence.answers import answers_of, recorded_values
+        from fairkit_correspondence.answers import answers_of, cost_of, recorded_values
         from fairkit_correspondence.findings import findings, statement_of
         from fairkit_correspondence.table import requests_digest
 
-        recorded = recorded_values(total)
+        recorded, cost = recorded_values(total), cost_of(total)
         requests = requests_digest([part[3] for part in total.sorted_parts()], context.dataset.columns)
         made: list[Finding] = []
         for split in context.dataset.roles.sensitive:
             groups = context.dataset.group_names(split.name)
             answers = answers_of(total, split.name, groups, self.parameters, context)
-            statement = statement_of(answers, split.name, self.parameters, context, recorded)
+            statement = statement_of(answers, split.name, self.parameters, context, recorded, cost)
             made += findings(statement, context, requests, self.name)
         return made

@@ -71,6 +71,7 @@ class Statement:
     placebo: tuple[int, int] | None
     table: str
     recorded: dict[str, list[str]]
+    cost: float = 0.0
 
     @functools.cached_property
     def pairs(self) -> list[tuple[int, int]]:
@@ -407,7 +408,7 @@ def _evidence(statement: Statement, context: AuditContext, requests: str | None)
     if statement.recorded:
         found["served"] = {key: ", ".join(values) for key, values in statement.recorded.items()}
     if requests is not None:
-        found["requests_sha256"] = requests
+        found |= {"requests_sha256": requests, "cost": statement.cost}
     return found
 
 
@@ -427,8 +428,9 @@ def _notes(statement: Statement) -> tuple[str, ...]:
         if parameters.names == "fixed"
         else "names like these"
     )
+    documents = "these very documents" if parameters.documents == "fixed" else "documents like these"
     notes = [
-        f"About {of_names}, on documents like these, in these contexts, and about what was served on these days.",
+        f"About {of_names}, on {documents}, in these contexts, and about what was served on these days.",
         "The interval treats documents and names as samples that cross; names differ in more than group: class, age, "
         "religion."
         if parameters.names == "sampled"
@@ -450,6 +452,7 @@ def statement_of(
     parameters: Parameters,
     context: AuditContext,
     recorded: dict[str, list[str]],
+    cost: float,
 ) -> Statement:
     """Return the statement about one way to split people.
 
@@ -468,4 +471,5 @@ def statement_of(
                 f"({', '.join(answers.groups)}); write PLACEBO=GROUP"
             )
         arm = (answers.groups.index(neutral), answers.groups.index(of))
-    return Statement(answers, sensitive, parameters, context.confidence, arm, context.dataset.name, recorded)
+    table = context.dataset.name
+    return Statement(answers, sensitive, parameters, context.confidence, arm, table, recorded, cost)

@@ -326,7 +326,7 @@ def _check_text(document: Document, names: Sequence[Name], allowed: frozenset[st
         )
     if not slots & {"name", "first"}:
         raise DataError(
-            f"{where} ({text[:30]!r}...) has no slot {{name}} or {{first}}: every arm would be the same"
+            f"{where} ({document.source}) has no slot {{name}} or {{first}}: every arm would be the same"
         )
     for slot in slots:
         lacking = next((one for one in names if slot not in one.slots), None)

@@ -85,6 +85,8 @@ def balance_lines(found: dict[str, dict[str, float]]) -> list[str]:
 
 def outcome_text(plan: Plan, outcome: Outcome, output: Path) -> str:
     """Return at most twelve lines about a run."""
+    from fairkit_correspondence.asking import audit_parameters
+
     lines: list[str] = []
     if outcome.report is not None:
         findings = {(f.metric, bool(f.within)): f for f in outcome.report.findings}
@@ -107,7 +109,10 @@ def outcome_text(plan: Plan, outcome: Outcome, output: Path) -> str:
     lines.append(f"cost {outcome.spent:.4g}; {outcome.pending:,} requests without an answer")
     if outcome.stopped:
         lines.append(f"stopped: {outcome.stopped}")
-    lines.append(f"answers: {output}; `fairkit audit {output}` shows everything")
+    settings = "".join(
+        f" --set correspondence.{key}={value}" for key, value in audit_parameters(plan).items()
+    )
+    lines.append(f"answers: {output}; `fairkit audit {output}{settings}` shows everything")
     if len(lines) > 12:
         lines = [*lines[:4], f"... {len(lines) - 11} more pairs in the report", *lines[-7:]]
     return "".join(f"{visible(line)}\n" for line in lines)
