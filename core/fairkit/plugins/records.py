@@ -38,7 +38,7 @@ Kind = Literal[
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PluginInfo:
     """A plugin that is there, not imported: its name, where it is, and whose it is.
 
     `distribution` and `version` are ``file`` and the start of the file's sha256 for a plugin that is a file.
@@ -64,7 +64,7 @@ class Found:
 class Plugin:
     """A loaded plugin and the classes that its hooks gave."""
 
-    found: Found
+    found: PluginInfo
     module: Any
     metrics: tuple[type[Metric], ...] = ()
     auditors: tuple[type[Auditor], ...] = ()
@@ -114,7 +114,7 @@ class Plugin:
 class Row:
     """A line of ``fairkit plugins``: a plugin with what it offers, or with the reason why it does not load."""
 
-    found: Found
+    found: PluginInfo
     kinds: tuple[Kind, ...]
     reason: str | None
 
