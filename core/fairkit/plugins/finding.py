@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 PACKS = "laws"
-"""The plugin that reads and renders packs."""
+"""The plugin that has our packs, and reads and renders all of them."""
 
 _listed: ContextVar[list[PluginInfo] | None] = ContextVar("listed", default=None)
 
@@ -233,8 +233,9 @@ def pack_plugins() -> tuple[list[Plugin], type[PackFormat]]:
     PluginError
         The plugin that reads packs does not load.
     """
-    laws = load(PACKS)
-    return [laws, *third_party()[0]], laws.pack_formats[0]
+    from fairkit.packs import pack_format
+
+    return [load(PACKS), *third_party()[0]], pack_format()
 
 
 def model_source(name: str) -> type[ModelSource]:

@@ -55,7 +55,6 @@ def load_found(found: PluginInfo) -> Plugin:
         promotion_checks=tuple(_ask(manager, found, "fairkit_promotion_checks")),
         signers=tuple(_named_like_the_plugin(manager, found, "signer")),
         packs=tuple(_ask(manager, found, "fairkit_packs")),
-        pack_formats=tuple(_ask(manager, found, "fairkit_pack_formats")),
     )
     if not plugin.kinds:
         raise PluginError(_broken(found, _why_nothing(module)))
@@ -234,7 +233,6 @@ _BASES = {
     "fairkit_promotion_checks": "fairkit.promotions:PromotionCheck",
     "fairkit_signers": "fairkit.signers:Signer",
     "fairkit_packs": "fairkit.packs:Pack",
-    "fairkit_pack_formats": "fairkit.packs:PackFormat",
 }
 """What the classes of each hook derive from."""
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from fairkit.metrics import Metric
     from fairkit.mitigators import Mitigator
     from fairkit.models.sources import ModelSource
-    from fairkit.packs import Pack, PackFormat
+    from fairkit.packs import Pack
     from fairkit.promotions import PromotionCheck
     from fairkit.signers import Signer
     from fairkit.sources import DataSource
@@ -33,7 +33,6 @@ Kind = Literal[
     "promotion check",
     "signer",
     "pack",
-    "pack format",
 ]
 
 
@@ -76,7 +75,6 @@ class Plugin:
     promotion_checks: tuple[type[PromotionCheck], ...] = ()
     signers: tuple[type[Signer], ...] = ()
     packs: tuple[type[Pack], ...] = ()
-    pack_formats: tuple[type[PackFormat], ...] = ()
 
     @property
     def classes(self) -> dict[Kind, tuple[type[Any], ...]]:
@@ -92,7 +90,6 @@ class Plugin:
             "promotion check": self.promotion_checks,
             "signer": self.signers,
             "pack": self.packs,
-            "pack format": self.pack_formats,
         }
         return {kind: classes for kind, classes in every.items() if classes}
 
