@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fairkit.progress import Progress
     from fairkit.results.report import Report
     from fairkit_onnx.model import OnnxModel
-    from fairkit_registry.evidence.sequence import Place, SequenceFolder
+    from fairkit_registry.evidence.sequence import SequenceFolder, SequenceNumber
     from fairkit_registry.evidence.settings import SignedSettings
     from fairkit_registry.evidence.signers import Signer
 
@@ -105,7 +105,7 @@ def certify(
     if policy_lock is not None:
         check_report(report, settings.to_dict(), audited_at or datetime.now(UTC), read_lock(policy_lock))
 
-    def sign(places: Sequence[Place]) -> bytes:
+    def sign(places: Sequence[SequenceNumber]) -> bytes:
         signed = issue(
             report,
             secrets,
