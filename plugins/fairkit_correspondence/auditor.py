@@ -50,6 +50,7 @@ class CorrespondenceAuditor(Auditor):
             raise ParameterError(
                 "correspondence compares groups: name the column of the names' group as sensitive"
             )
+        _refuse_other_roles(context)
         roles = columns_of(self.parameters, columns, table)
         if is_ours(columns):
             return list(columns)
@@ -82,3 +83,14 @@ class CorrespondenceAuditor(Auditor):
             statement = statement_of(answers, split.name, self.parameters, context, recorded, cost)
             made += findings(statement, context, requests, self.name)
         return made
+
+
+def _refuse_other_roles(context: AuditContext) -> None:
+    """Refuse roles that would be ignored: all pairs of groups are compared, in every context, each answer once."""
+    roles = context.dataset.roles
+    for name in ("reference", "within", "cluster", "weights", "sensitive_probability"):
+        if getattr(roles, name):
+            raise ParameterError(
+                f"correspondence compares all pairs of groups in all contexts, with documents and names as samples: "
+                f"`{name}` means nothing here; leave it out"
+            )

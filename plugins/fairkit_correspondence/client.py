@@ -6,7 +6,6 @@ import json
 import os
 import time
 from collections.abc import Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -17,8 +16,6 @@ from fairkit.errors import MissingExtraError, ModelError, ParameterError
 from fairkit.support.escaping import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import httpx
 
 TOKEN = "FAIRKIT_ENDPOINT_TOKEN"  # noqa: S105 -- the name of a variable
@@ -243,13 +240,3 @@ def refuse(client: Client, reply: Reply) -> ModelError:
             "under this address (which ends with /v1 for most servers)"
         )
     return ModelError(f"{client.name}: {reply.reason}")
-
-
-@contextmanager
-def opened(server: Server) -> Iterator[Client]:
-    """Open a connection and close it."""
-    client = Client(server)
-    try:
-        yield client
-    finally:
-        client.close()

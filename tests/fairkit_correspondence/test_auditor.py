@@ -241,6 +241,17 @@ def test_a_table_that_cannot_be_audited_is_one_sentence(case):
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    "role", [{"reference": "race=white"}, {"within": "context"}, {"cluster": "document"}]
+)
+def test_roles_that_would_be_ignored_are_refused(role):
+    data = fairkit.load_data(
+        answers_table(contexts=2), sensitive=["race"], predictions={"answer": "answer"}, **role, name="t"
+    )
+    with pytest.raises(FairkitError, match=f"`{next(iter(role))}` means nothing here"):
+        fairkit.audit(None, data, auditors=["correspondence"])
+
+
 def test_other_auditors_refuse_answers():
     data = fairkit.load_data(
         answers_table(), sensitive=["race"], predictions={"answer": "answer"}, name="answers"

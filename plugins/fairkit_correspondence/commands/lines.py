@@ -102,7 +102,7 @@ def outcome_text(plan: Plan, outcome: Outcome, output: Path) -> str:
             f"documents whose answers differ: {changed.value or 0:.0%} (largest difference "
             f"{changed.evidence['largest']:.2f}, equal everywhere {changed.evidence['equal_everywhere']})"
         )
-        lines.append(f"refused, unreadable or cut off: {rates}")
+        lines.append(f"refused, unreadable, cut off or no option: {rates}")
         splits = main.evidence["placebo_splits"]
         if splits:
             lines.append(f"two halves of one group's names differ by {100 * max(splits.values()):.1f} of 100")

@@ -154,7 +154,7 @@ def _asked(
 
     from fairkit_cli.progress import progress_bar
     from fairkit_correspondence.asking import Asker
-    from fairkit_correspondence.client import Server, opened
+    from fairkit_correspondence.client import Client, Server
     from fairkit_correspondence.store import Store
 
     server = Server(url=endpoint, model=model, timeout=pace[2])
@@ -163,7 +163,7 @@ def _asked(
         say(f"note: {note}")
     subject = {"address": server.at(""), "model": model}
     with (
-        opened(server) as client,
+        closing(Client(server)) as client,
         closing(Store(kept, plan.digest, subject)) as store,
         progress_bar() as progress,
     ):
