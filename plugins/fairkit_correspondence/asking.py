@@ -230,7 +230,7 @@ class Asker:
                 bare = read_reply(reply.record, self.plan.question, len(request.entries), logprobs=False)
                 if bare.outcome == "answered" or turn == PROBES - 1:
                     break
-            elif reply.again and turn < PROBES - 1:
+            elif (reply.again or reply.oversized) and turn < PROBES - 1:
                 self._pause(reply.pause, turn)
             elif not self._adapted(parameters, reply):
                 raise refuse(self.client, reply)

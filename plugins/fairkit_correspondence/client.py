@@ -90,6 +90,8 @@ class Reply:
         Whether another try can help.
     paid
         Whether the server may have done the work, so that the try counts as paid.
+    oversized
+        Whether more came than is read.
     """
 
     record: Mapping[str, Any] = field(default_factory=dict)
@@ -98,6 +100,7 @@ class Reply:
     pause: float | None = None
     again: bool = False
     paid: bool = True
+    oversized: bool = False
 
 
 class Client:
@@ -162,7 +165,8 @@ class Client:
                 for part in response.iter_bytes():
                     raw += part
                     if len(raw) > MOST_READ:
-                        return Reply(status=200, reason=f"a reply of more than {MOST_READ >> 20} MiB")
+                        what = f"a reply of more than {MOST_READ >> 20} MiB"
+                        return Reply(status=200, reason=what, oversized=True)
                     if time.monotonic() > deadline:
                         return Reply(reason=f"no whole reply within {self.server.timeout:g} s", again=True)
                 return self._read(response, bytes(raw))
