@@ -10,9 +10,9 @@ import numpy as np
 import fairkit
 from fairkit.errors import DataError
 from fairkit.mitigators import Capability
-from fairkit.onnx.write.rules import Piece
 from fairkit.parameters.declare import parameter
-from fairkit.postprocess import PostParameters, PostProcessor, Solution
+from fairkit_onnx.write.rules import Piece
+from fairkit_repair.postprocess import PostParameters, PostProcessor, Solution
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

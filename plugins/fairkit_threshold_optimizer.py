@@ -11,9 +11,9 @@ import numpy as np
 import fairkit
 from fairkit.errors import DataError, MissingExtraError
 from fairkit.mitigators import Capability
-from fairkit.onnx.write.rules import Piece
 from fairkit.parameters.declare import parameter
-from fairkit.postprocess import PostParameters, PostProcessor, Solution
+from fairkit_onnx.write.rules import Piece
+from fairkit_repair.postprocess import PostParameters, PostProcessor, Solution
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

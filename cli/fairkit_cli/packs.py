@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
     from fairkit.data.dataset import Dataset
     from fairkit.data.predictions import PredictionRoles
-    from fairkit.packs.files import PackFile
-    from fairkit.packs.rendering import Rendering
     from fairkit_cli.config import Config
     from fairkit_cli.evidence import Shown
     from fairkit_cli.subject import Subject
+    from fairkit_laws.files import PackFile
+    from fairkit_laws.rendering import Rendering
 
 PackName = Annotated[
     str | None,
@@ -60,8 +60,8 @@ def packs(output_format: opt.TableFormat = "table") -> None:
 
 def installed() -> tuple[dict[str, PackFile], list[str]]:
     """Return the packs by name, ours first, and why others cannot be used."""
-    from fairkit.packs.files import built_in, read_pack
     from fairkit.plugins.finding import blame, third_party
+    from fairkit_laws.files import built_in, read_pack
 
     found, failures = built_in(), []
     loaded, _ = third_party()
@@ -103,7 +103,7 @@ def read_facts_file(pack: PackFile, path: Path | None) -> dict[str, str | bool]:
     ConfigError
         The file is missing, no TOML, or has what the pack does not know.
     """
-    from fairkit.packs.files import read_facts
+    from fairkit_laws.files import read_facts
 
     if path is None:
         return {}
@@ -120,9 +120,9 @@ def rendered(pack: PackFile, shown: Shown, facts: dict[str, str | bool]) -> Rend
     """Fill a pack with what a certificate states."""
     import datetime
 
-    from fairkit.packs.rendering import render
     from fairkit_cli.evidence import stated_report
     from fairkit_cli.options.about import today
+    from fairkit_laws.rendering import render
 
     stated = shown.certificate
     certificate: dict[str, Any] = {

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from fairkit.data.dataset import Dataset
     from fairkit.data.predictions import PredictionRoles
-    from fairkit.endpoints import EndpointModel
-    from fairkit.onnx.model import OnnxModel
     from fairkit_cli.config import Config
+    from fairkit_endpoint import EndpointModel
+    from fairkit_onnx.model import OnnxModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +94,14 @@ def _answering(
     settings = served.chosen(config)
     if settings is None:
         return None
-    from fairkit.endpoints import EndpointModel
+    from fairkit_endpoint import EndpointModel
 
     return EndpointModel(settings)
 
 
 def load_model(model: str, config: Config) -> OnnxModel:
     """Load a model from a file, or by its name in the registry, which says more than the file's digest."""
-    from fairkit.onnx.model import OnnxModel
+    from fairkit_onnx.model import OnnxModel
 
     path = model_file(model, config)
     loaded = OnnxModel.load(path)

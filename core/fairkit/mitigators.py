@@ -10,8 +10,8 @@ from fairkit.capabilities import Capability
 from fairkit.data.table import Groups, Table
 from fairkit.errors import ParameterError, did_you_mean
 from fairkit.fitted import FittedModel, Prediction, Run
-from fairkit.learners import INSTALLED, LEARNERS, find_learner, fit_learner
 from fairkit.parameters.declare import parse_parameters
+from fairkit_repair.learners import INSTALLED, LEARNERS, find_learner, fit_learner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from fairkit.data.task import Task
     from fairkit.engines.rows import RowsInParts
     from fairkit.models.scorer import ModelOptions
-    from fairkit.onnx.model import OnnxModel
     from fairkit.results.policy import Rule
+    from fairkit_onnx.model import OnnxModel
 
 __all__ = [
     "Capability",
@@ -52,7 +52,7 @@ class Mitigator(ABC):
         import numpy as np
 
         import fairkit
-        from fairkit.learners import fit_learner
+        from fairkit_repair.learners import fit_learner
         from fairkit.data.table import Table
         from fairkit.fitted import FittedModel, Run
         from fairkit.mitigators import Capability
@@ -107,7 +107,7 @@ class Mitigator(ABC):
         Where the method was published.
     learners
         The names of the learners that it takes, first the default; empty where the method is its own. ``"*"`` among
-        them (`fairkit.learners.INSTALLED`) takes the learners that plugins bring, too.
+        them (`fairkit_repair.learners.INSTALLED`) takes the learners that plugins bring, too.
     capabilities
         Which constraints of a policy it can meet and how, whether the model then reads the group or is randomized, and
         what that costs (`Capability`). A search under a policy tries a method by these; without any it leaves it out.

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from fairkit.data.arrow import as_arrow
-from fairkit.onnx.write.cells import as_float32
-from fairkit.onnx.write.rules import GroupColumn
-from fairkit.subgroups.cells import ColumnCells, make_cells
-from fairkit.subgroups.family import Family
-from fairkit.subgroups.values import Tallies, tally_column
+from fairkit_onnx.write.cells import as_float32
+from fairkit_onnx.write.rules import GroupColumn
+from fairkit_subgroups.searching.cells import ColumnCells, make_cells
+from fairkit_subgroups.searching.family import Family
+from fairkit_subgroups.searching.values import Tallies, tally_column
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

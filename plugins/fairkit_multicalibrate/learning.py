@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.onnx.write.correct import Correction, logit
-from fairkit.subgroups.gains import Residuals
+from fairkit_onnx.write.correct import Correction, logit
+from fairkit_subgroups.searching.gains import Residuals
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -13,10 +13,10 @@ from fairkit.errors import DataError, ParameterError
 from fairkit.fitted import FittedModel, Prediction
 from fairkit.mitigators import Mitigator
 from fairkit.models.scorer import ModelOptions
-from fairkit.onnx.write.correct import Corrections, correct
-from fairkit.onnx.write.runtime import as_input
 from fairkit.parameters.declare import parameter
 from fairkit.results.conditions import in_words
+from fairkit_onnx.write.correct import Corrections, correct
+from fairkit_onnx.write.runtime import as_input
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from fairkit.data.task import Task
     from fairkit.fitted import Run
     from fairkit.mitigators import Stage
-    from fairkit.onnx.model import OnnxModel
-    from fairkit.onnx.write.base import BaseModel
     from fairkit_multicalibrate.cells import Cells
     from fairkit_multicalibrate.learning import Learned, Part
+    from fairkit_onnx.model import OnnxModel
+    from fairkit_onnx.write.base import BaseModel
 
 STOP_SHARE = 1 / 3
 """Without validation rows, this share of the rows says when to stop."""
@@ -94,8 +94,8 @@ class CorrectedModel(FittedModel):
 
     def runner(self, proto: onnx.ModelProto) -> Callable[[Mapping[str, NDArray[Any]]], Mapping[str, Any]]:
         """Return a function from raw columns to the outputs of the graph."""
-        from fairkit.onnx.model import OnnxModel
-        from fairkit.onnx.read.outputs import DECISION_PROBABILITY, SCORE
+        from fairkit_onnx.model import OnnxModel
+        from fairkit_onnx.read.outputs import DECISION_PROBABILITY, SCORE
 
         loaded = OnnxModel.load(proto, sandbox=self.base.model.sandbox)
 
@@ -157,8 +157,8 @@ class Multicalibrate(Mitigator):
         if table.task != "binary":
             raise DataError(f"{table.name}: {self.name} works on binary outcomes; name the favorable label")
         self.learner(run)
-        from fairkit.onnx.write.base import BaseModel
         from fairkit_multicalibrate.cells import learn_cells
+        from fairkit_onnx.write.base import BaseModel
 
         chosen = self.parameters
         base = BaseModel(model, table, self.model_options())

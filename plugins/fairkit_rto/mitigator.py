@@ -10,10 +10,10 @@ import numpy as np
 
 from fairkit.errors import DataError, ParameterError
 from fairkit.mitigators import Capability
-from fairkit.onnx.write.rules import Piece
 from fairkit.parameters.declare import parameter
-from fairkit.postprocess import PostParameters, PostProcessor, Solution
 from fairkit.results.policy import Rule
+from fairkit_onnx.write.rules import Piece
+from fairkit_repair.postprocess import PostParameters, PostProcessor, Solution
 from fairkit_rto.constraints import (
     Constraint,
     EqualRates,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.mitigators import Table
-    from fairkit.onnx.write.encode import Encoder
+    from fairkit_onnx.write.encode import Encoder
 
     Features = NDArray[np.float32]
 

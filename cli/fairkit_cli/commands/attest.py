@@ -14,7 +14,7 @@ from fairkit_cli.terminal.output import FAILED, PASSED, echo, print_json, say
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fairkit.endpoints.attest import Attestation
+    from fairkit_endpoint.attest import Attestation
 
 
 @opt.expanded
@@ -72,13 +72,13 @@ def attest(
     Exit codes: 0 no answer differs, 1 answers differ or the certificate does not hold.
     """
     from fairkit.data.loading import load_data
-    from fairkit.endpoints import EndpointModel
-    from fairkit.endpoints import attest as run
     from fairkit.support.files import check_writable, write_atomic
     from fairkit_cli.config import load_config
     from fairkit_cli.progress import progress_bar
     from fairkit_cli.subject import load_model
     from fairkit_cli.terminal.passphrases import load_signers
+    from fairkit_endpoint import EndpointModel
+    from fairkit_endpoint import attest as run
     from fairkit_registry.evidence.attestations import sign_attestation
 
     if bool(keys) != (output is not None):

@@ -10,8 +10,8 @@ from fairkit_cli.options.data import first_known
 from fairkit_cli.options.declare import option
 
 if TYPE_CHECKING:
-    from fairkit.endpoints.client import EndpointSettings
     from fairkit_cli.config import Config
+    from fairkit_endpoint.client import EndpointSettings
 
 PANEL = "Endpoint"
 
@@ -56,7 +56,7 @@ class AskingOptions:
         ParameterError
             The address, the name or a limit cannot be used.
         """
-        from fairkit.endpoints.client import EndpointSettings
+        from fairkit_endpoint.client import EndpointSettings
 
         told = config.endpoint
         name = self.model_name or told.get("model_name")

@@ -40,7 +40,7 @@ def import_archive(
 
     A model from MLflow becomes one file: tensors that lie in others are merged into it. It has no certificate yet.
     """
-    from fairkit_registry.exchange.tracked import is_tracked
+    from fairkit_mlflow.tracked import is_tracked
 
     if is_tracked(archive):
         if key or max_bytes:
@@ -90,7 +90,7 @@ def _import_tracked(
     """Add a model that MLflow keeps."""
     import tempfile
 
-    from fairkit_registry.exchange.tracked import check_name, fetched, import_tracked
+    from fairkit_mlflow.tracked import check_name, fetched, import_tracked
 
     with tempfile.TemporaryDirectory(prefix="fairkit-") as scratch:
         found = fetched(uri, Path(scratch), server=server)

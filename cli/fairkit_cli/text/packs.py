@@ -11,9 +11,9 @@ from fairkit.support.escaping import visible
 from fairkit_cli.text.numbers import number
 
 if TYPE_CHECKING:
-    from fairkit.packs.context import Cell, Column, PackTable
-    from fairkit.packs.files import Fact
-    from fairkit.packs.rendering import Answered, Rendering
+    from fairkit_laws.context import Cell, Column, PackTable
+    from fairkit_laws.files import Fact
+    from fairkit_laws.rendering import Answered, Rendering
 
 GAP = "GAP"
 NOT_STATED = "not stated: "

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from fairkit.engines.base import add, threads
 from fairkit.engines.parts import pick
-from fairkit.onnx.model import OnnxModel
 from fairkit.support.timings import phase
+from fairkit_onnx.model import OnnxModel
 
 if TYPE_CHECKING:
     from fairkit.data.batch import Batch

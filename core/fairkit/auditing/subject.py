@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fairkit.errors import ModelError
 from fairkit.models.columns import PredictedColumns
 from fairkit.models.python import PythonModel
-from fairkit.onnx.model import OnnxModel
+from fairkit_onnx.model import OnnxModel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

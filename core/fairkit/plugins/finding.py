@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit import hookspecs
 from fairkit.errors import FairkitError, PluginError, did_you_mean
-from fairkit.learners.sources import add_source
 from fairkit.plugins.loading import load_found, one_line
 from fairkit.plugins.records import FILE, FILES, Found, Plugin, Row
+from fairkit_repair.learners.sources import add_source
 
 if TYPE_CHECKING:
     from fairkit.auditors import Auditor

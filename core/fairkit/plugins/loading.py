@@ -197,7 +197,7 @@ def _learners(manager: pluggy.PluginManager, found: Found) -> list[type[Any]]:
     classes = _ask(manager, found, "fairkit_learners")
     if not classes:
         return []
-    from fairkit.learners import LEARNERS
+    from fairkit_repair.learners import LEARNERS
 
     taken = [cls.name for cls in classes if cls.name in LEARNERS]
     if taken:

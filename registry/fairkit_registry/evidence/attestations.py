@@ -14,7 +14,7 @@ from fairkit_registry.jsonio import StrictJsonError, canonical, read_object
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fairkit.endpoints.attest import Attestation
+    from fairkit_endpoint.attest import Attestation
     from fairkit_registry.evidence.keys import PublicKey
     from fairkit_registry.evidence.signers import Signer
 
@@ -34,7 +34,7 @@ def sign_attestation(
     Parameters
     ----------
     found
-        From `fairkit.endpoints.attest`.
+        From `fairkit_endpoint.attest`.
     secrets
         The keys to sign with.
     certificate_sha256

@@ -122,7 +122,7 @@ class AuditSettings:
         FairkitError
             It cannot be reached, or its address cannot be used.
         """
-        from fairkit.endpoints import EndpointModel, EndpointSettings
+        from fairkit_endpoint import EndpointModel, EndpointSettings
 
         told = {key: self.endpoint.get(key) for key in ("url", "model", "version")}
         if not all(value is None or isinstance(value, str) for value in told.values()):
