@@ -43,7 +43,7 @@ _COMMANDS = {
     "mitigate": "fairkit_cli.commands.mitigate:mitigate",
     "plan": "fairkit_cli.commands.plan:plan",
     "certify": "fairkit_cli.commands.certify:certify",
-    "packs": "fairkit_cli.packs:packs",
+    "packs": "fairkit_cli.commands.packs:app",
     "report": "fairkit_cli.commands.report:report",
     "revoke": "fairkit_cli.commands.revoke:revoke",
     "serve-hook": "fairkit_mlflow.serve:serve_hook",

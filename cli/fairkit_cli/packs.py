@@ -1,4 +1,4 @@
-"""`fairkit packs`: the renderings for laws that are installed; and what a pack adds to an audit."""
+"""The renderings for laws that are installed, and what a pack adds to an audit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 
 from fairkit.errors import ConfigError, ParameterError, did_you_mean
 from fairkit_cli import options as opt
-from fairkit_cli.terminal.output import echo, print_json, say
+from fairkit_cli.terminal.output import say
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fairkit_cli.subject import Subject
     from fairkit_laws.files import PackFile
     from fairkit_laws.rendering import Rendering
+    from fairkit_laws.validity import Acceptance
 
 PackName = Annotated[
     str | None,
@@ -40,22 +41,6 @@ ToolScores = Annotated[
         rich_help_panel=opt.DATA,
     ),
 ]
-
-
-def packs(output_format: opt.TableFormat = "table") -> None:
-    """List the renderings for laws: name, law, source, and the day on which the source was checked."""
-    found, failures = installed()
-    if output_format == "json":
-        print_json([pack.to_dict() for pack in found.values()])
-    for pack in found.values() if output_format == "table" else ():
-        echo(
-            f"{pack.name}  {pack.title}",
-            f"    {pack.law}",
-            f"    {pack.source}, checked {pack.checked.isoformat()}",
-            f"    facts: {', '.join(fact.key for fact in pack.facts) or 'none'}",
-        )
-    for failure in failures:
-        say(failure)
 
 
 def installed() -> tuple[dict[str, PackFile], list[str]]:
@@ -89,6 +74,9 @@ def find_pack(name: str) -> PackFile:
         There is none.
     """
     found, failures = installed()
+    base, _, edition = name.partition("@")
+    if base in found and found[base].edition == edition:
+        return found[base]
     if name not in found:
         hint = did_you_mean(name, found, what="packs")
         raise ParameterError(f"there is no pack {name!r}. {hint} {' '.join(failures)}".strip())
@@ -116,8 +104,16 @@ def read_facts_file(pack: PackFile, path: Path | None) -> dict[str, str | bool]:
     return read_facts(pack, record)
 
 
-def rendered(pack: PackFile, shown: Shown, facts: dict[str, str | bool]) -> Rendering:
-    """Fill a pack with what a certificate states."""
+def rendered(
+    pack: PackFile, shown: Shown, facts: dict[str, str | bool], accepted: Acceptance | None = None
+) -> Rendering:
+    """Fill a pack with what a certificate states.
+
+    Raises
+    ------
+    RefusedError
+        The law refuses the audit, or a kept edition is too old for it.
+    """
     import datetime
 
     from fairkit_cli.evidence import stated_report
@@ -134,7 +130,7 @@ def rendered(pack: PackFile, shown: Shown, facts: dict[str, str | bool]) -> Rend
         "settings": stated.settings,
     }
     day = datetime.date.fromisoformat(today())
-    return render(pack, stated_report(stated), facts, certificate, today=day)
+    return render(pack, stated_report(stated), facts, certificate, today=day, accepted=accepted)
 
 
 def asked_by(
@@ -148,13 +144,18 @@ def asked_by(
     Raises
     ------
     ParameterError
-        There is no such pack, or no sensitive column is named.
+        There is no such pack, it refuses group probabilities, or no sensitive column is named.
     """
     if name is None:
         return columns, conditions
     from fairkit_cli.options.data import listed
 
-    wanted = find_pack(name).audit
+    pack = find_pack(name)
+    wanted = pack.audit
+    if "sensitive_probability" in pack.refuses and (
+        conditions.sensitive_probability or config.data.get("sensitive_probability")
+    ):
+        raise ParameterError(f"the pack {name!r} refuses --sensitive-probability: {pack.refuses_because}")
     sensitive = opt.split_names(columns.sensitive) or listed(config.data.get("sensitive"))
     if not sensitive:
         raise ParameterError(f"the pack {name!r} needs the columns of the categories: --sensitive sex,race")

@@ -1,16 +1,19 @@
-"""The file of a pack: title, source and date, the facts that a person fills in, and the items in the law's order."""
+"""The file of a pack: title, source and dates, the facts that a person fills in, and the items in the law's order."""
 
 from __future__ import annotations
 
 import datetime
+import hashlib
+import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib.resources import files
 from typing import Any, Literal
 
 from fairkit.errors import ConfigError, did_you_mean
 from fairkit_laws.tables import BUILDERS
+from fairkit_laws.validity import KEYS, Validity, read_validity
 
 FactKind = Literal["text", "date", "flag"]
 _KINDS = ("text", "date", "flag")
@@ -36,6 +39,8 @@ class Fact:
         Whether its absence is a gap.
     required_with
         A flag: where a person states it as true, the absence of this fact is a gap, too.
+    must_hold
+        A flag that answers its item only where it is stated as true.
     """
 
     key: str
@@ -44,6 +49,7 @@ class Fact:
     kind: FactKind = "text"
     required: bool = True
     required_with: str | None = None
+    must_hold: bool = False
 
     def needed(self, stated: Mapping[str, str | bool]) -> bool:
         """Return whether its absence is a gap, by the other facts."""
@@ -64,14 +70,21 @@ class Item:
         Keys of facts.
     options
         What the builder is told.
+    thresholds
+        Numbers that the clause names, by the words of the quotation that name them; without any, no table says what
+        passes.
+    validity
+        The clause's legal life, sources and mark.
     """
 
     clause: str
     title: str
+    validity: Validity
     says: str = ""
     table: str | None = None
     facts: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
+    thresholds: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,10 +95,18 @@ class PackFile:
     ----------
     name, title, law
         What ``--pack`` takes, the page's title, and the law's full name.
-    source, checked, notice
-        Where the law stands, the day on which that was looked at, and what a reader must know.
+    source, notice
+        Where the law stands, and what a reader must know.
+    validity
+        What its items inherit.
+    sha256
+        Digest of the pack's text.
     audit
         What ``--pack`` adds to an audit: `intersections`, `reference`, `scores`.
+    refuses, refuses_because
+        What an audit must not rest on (`sensitive_probability`), and why.
+    age_limit
+        Calendar years after which an audit counts no more, and the clause that says so; None: the law names no age.
     facts, items
         In the law's order.
     """
@@ -94,19 +115,61 @@ class PackFile:
     title: str
     law: str
     source: str
-    checked: datetime.date
     notice: str
     items: tuple[Item, ...]
+    validity: Validity
+    sha256: str
     facts: tuple[Fact, ...] = ()
     audit: Mapping[str, Any] = field(default_factory=dict)
+    refuses: tuple[str, ...] = ()
+    refuses_because: str = ""
+    age_limit: AgeLimit | None = None
+
+    @property
+    def kept_until(self) -> datetime.date | None:
+        """The last day of audits that a kept edition is for, as in ``ecoa@2026-07-20``; None: the current edition."""
+        _, at, day = self.name.partition("@")
+        return datetime.date.fromisoformat(day) if at else None
+
+    @property
+    def edition(self) -> str:
+        """The day that the edition is named by: of a kept one its last, else the day of the check."""
+        return (self.kept_until or self.validity.checked).isoformat()
 
     def to_dict(self) -> dict[str, Any]:
         """Return what a list of packs says."""
-        told = {"name": self.name, "title": self.title, "law": self.law, "source": self.source}
-        return told | {"checked": self.checked.isoformat(), "facts": [fact.key for fact in self.facts]}
+        return {
+            "name": self.name,
+            "title": self.title,
+            "law": self.law,
+            "source": self.source,
+            "edition": self.edition,
+            "sha256": self.sha256,
+            "status": self.validity.status,
+            "checked": self.validity.checked.isoformat(),
+            "recheck_by": min(item.validity.recheck_by for item in self.items).isoformat(),
+            "facts": [fact.key for fact in self.facts],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgeLimit:
+    """Calendar years after which an audit counts no more, and the clause that says so."""
+
+    years: int
+    clause: str
+
+    def last_day(self, audited: datetime.date) -> datetime.date:
+        """Return the last day on which an audit counts: the same date, years later; of 29 February the 28th."""
+        try:
+            return audited.replace(year=audited.year + self.years)
+        except ValueError:
+            return audited.replace(year=audited.year + self.years, day=28)
 
 
 AUDIT_KEYS = ("intersections", "reference", "scores")
+REFUSALS = ("sensitive_probability",)
+_NAME = re.compile(r"[a-z0-9-]+(@[0-9]{4}-[0-9]{2}-[0-9]{2})?")
 
 
 def built_in() -> dict[str, PackFile]:
@@ -131,12 +194,66 @@ def read_pack(name: str, text: str) -> PackFile:
     except ValueError as error:
         raise PackError(f"the pack {name!r} is not valid TOML: {error}") from error
     where = f"the pack {name!r}"
-    _keys(record, PackFile, where, out=("name",))
+    if not _NAME.fullmatch(name):
+        raise PackError(f"{where}: a name has small letters, digits and hyphens")
+    _keys(record, PackFile, where, out=("name", "validity", "sha256"), more=KEYS)
+    if type(record.get("checked")) is not datetime.date:
+        raise PackError(f"{where}: checked is a date without quotes, as in checked = 2026-01-31")
+    if {"quote", "text_sha256"} & set(record):
+        raise PackError(f"{where}: quote and text_sha256 belong to an item, which is about one clause")
+    validity, inherited = read_validity(record, {}, _failing(where))
     facts = tuple(_made(Fact, one, f"{where}, a fact") for one in _tables(record.pop("facts", []), where))
-    items = tuple(_item(one, where) for one in _tables(record.pop("items", []), where))
+    items = tuple(_item(one, where, inherited) for one in _tables(record.pop("items", []), where))
     audit = record.pop("audit", {})
     if not isinstance(audit, Mapping) or set(audit) - set(AUDIT_KEYS):
         raise PackError(f"{where}: [audit] has the keys {', '.join(AUDIT_KEYS)}, and no other")
+    _check_named(items, facts, where)
+    _check_facts(facts, where)
+    own = {key: value for key, value in record.items() if key not in KEYS}
+    made: PackFile = _made(
+        PackFile,
+        own
+        | {"name": name, "items": items, "facts": facts, "audit": audit, "validity": validity}
+        | {"sha256": hashlib.sha256(text.encode("utf-8")).hexdigest()}
+        | {"refuses": _refusals(own, where), "age_limit": _age_limit(own.get("age_limit"), where)},
+        where,
+    )
+    return made
+
+
+def _failing(where: str) -> Any:
+    def fail(text: str) -> Any:
+        raise PackError(f"{where}: {text}")
+
+    return fail
+
+
+def _refusals(own: Mapping[str, Any], where: str) -> tuple[str, ...]:
+    refuses = own.get("refuses", [])
+    if not isinstance(refuses, list) or any(one not in REFUSALS for one in refuses):
+        raise PackError(f"{where}: refuses is a list of {', '.join(REFUSALS)}")
+    if refuses and not own.get("refuses_because"):
+        raise PackError(f"{where}: refuses_because says which clause refuses {', '.join(refuses)}")
+    return tuple(refuses)
+
+
+def _age_limit(value: Any, where: str) -> AgeLimit | None:
+    if value is None:
+        return None
+    known = isinstance(value, Mapping) and set(value) == {"years", "clause"}
+    if (
+        not known
+        or type(value["years"]) is not int
+        or value["years"] < 1
+        or not isinstance(value["clause"], str)
+    ):
+        raise PackError(f'{where}: age_limit is a table, as {{ years = 1, clause = "5-301(a)" }}')
+    return AgeLimit(**value)
+
+
+def _check_named(items: Sequence[Item], facts: Sequence[Fact], where: str) -> None:
+    if not items:
+        raise PackError(f"{where} has no [[items]]: what does the law ask?")
     known = {fact.key for fact in facts}
     for item in items:
         for key in item.facts:
@@ -146,18 +263,6 @@ def read_pack(name: str, text: str) -> PackFile:
         if item.table is not None and item.table not in BUILDERS:
             hint = did_you_mean(item.table, BUILDERS, what="tables")
             raise PackError(f"{where}: {item.clause} names the table {item.table!r}. {hint}")
-    if not items:
-        raise PackError(f"{where} has no [[items]]: what does the law ask?")
-    _check_facts(facts, where)
-    checked = record.pop("checked", None)
-    if type(checked) is not datetime.date:
-        raise PackError(f"{where}: checked is a date without quotes, as in checked = 2026-01-31")
-    made: PackFile = _made(
-        PackFile,
-        record | {"name": name, "checked": checked, "items": items, "facts": facts, "audit": audit},
-        where,
-    )
-    return made
 
 
 def _check_facts(facts: Sequence[Fact], where: str) -> None:
@@ -170,15 +275,26 @@ def _check_facts(facts: Sequence[Fact], where: str) -> None:
             raise PackError(f"{where}: {fact.key} is required_with {fact.required_with!r}. {hint}")
 
 
-def _item(record: Mapping[str, Any], where: str) -> Item:
-    own = {key: value for key, value in record.items() if key != "options"}
+def _item(record: Mapping[str, Any], where: str, inherited: Mapping[str, Any]) -> Item:
+    at = f"{where}, {record.get('clause', 'an item')}"
+    own = {key: value for key, value in record.items() if key not in KEYS}
     if not isinstance(own.get("facts", []), list):
         raise PackError(f"{where}: facts of an item is a list of keys")
-    made = _made(Item, own | {"facts": tuple(own.get("facts", ()))}, f"{where}, an item")
-    options = record.get("options", {})
-    if not isinstance(options, Mapping):
+    if not isinstance(own.get("options", {}), Mapping):
         raise PackError(f"{where}: options of an item is a table")
-    return Item(**{each.name: getattr(made, each.name) for each in fields(Item)} | {"options": dict(options)})
+    validity, _ = read_validity(record, inherited, _failing(at))
+    thresholds = own.get("thresholds", {})
+    if not isinstance(thresholds, Mapping) or any(
+        type(one) not in (int, float) for one in thresholds.values()
+    ):
+        raise PackError(f"{at}: thresholds is a table of numbers by the words that name them")
+    for words in thresholds:
+        if words not in (validity.quote or ""):
+            raise PackError(f"{at}: the quote does not have the words {words!r} of a threshold")
+    made: Item = _made(
+        Item, own | {"facts": tuple(own.get("facts", ())), "validity": validity}, f"{where}, an item"
+    )
+    return made
 
 
 def _tables(value: Any, where: str) -> Sequence[Mapping[str, Any]]:
@@ -187,8 +303,10 @@ def _tables(value: Any, where: str) -> Sequence[Mapping[str, Any]]:
     return value
 
 
-def _keys(record: Mapping[str, Any], cls: type, where: str, out: Sequence[str] = ()) -> None:
-    known = {each.name for each in fields(cls)} - set(out)
+def _keys(
+    record: Mapping[str, Any], cls: type, where: str, out: Sequence[str] = (), more: Collection[str] = ()
+) -> None:
+    known = {each.name for each in fields(cls)} - set(out) | set(more)
     for key in record:
         if key not in known:
             raise PackError(f"{where} has no key {key!r}. {did_you_mean(key, known, what='keys')}")
@@ -200,8 +318,9 @@ def _made(cls: Any, record: Mapping[str, Any], where: str) -> Any:
     for key in texts & set(record):
         if not isinstance(record[key], str) or not record[key].strip():
             raise PackError(f"{where}: {key} takes a text, not {record[key]!r}")
-    if not isinstance(record.get("required", True), bool):
-        raise PackError(f"{where}: required is true or false")
+    for key in ("required", "must_hold"):
+        if not isinstance(record.get(key, True), bool):
+            raise PackError(f"{where}: {key} is true or false")
     try:
         return cls(**record)
     except TypeError as error:

@@ -13,6 +13,7 @@ Builder = Callable[[Context], Sequence[PackTable]]
 BUILDERS: Mapping[str, Builder] = {
     "selection_rates": impact.selection_rates,
     "unknown": impact.unknown,
+    "categories": impact.categories,
     "adverse_impact": impact.adverse_impact,
     "against_reference": impact.against_reference,
     "within_bands": impact.within_bands,

@@ -29,6 +29,11 @@ tool = "ResumeRank 2"
 distribution_date = 2026-12-01
 auditor = "Doe | Partners <b>"
 data_source = "Historical data of 2025 of one employer"
+category_source = "Stated by the applicants"
+category_labels = "=1+1 is Asian, Black is Black or African American, Native is Native American or Alaska Native"
+auditor_no_part = true
+auditor_no_employment = true
+auditor_no_interest = true
 """
 
 
@@ -203,7 +208,7 @@ def test_from_a_certified_credit_model_to_annex_iv_in_two_commands(loans_model: 
     assert "Consumer credit" in text
     assert "equal_opportunity_difference" in text
     assert "the model's file names no mitigation" in text
-    assert "Post-market monitoring plan (Article 72) and logs (Article 12): GAP" in text
+    assert "Post-market monitoring plan (Article 72(3)): GAP" in text
 
 
 def test_what_is_typed_wrongly_writes_nothing(folder: Path, tmp_path: Path):
@@ -242,7 +247,8 @@ def test_packs_are_listed_and_a_plugin_brings_one(monkeypatch: pytest.MonkeyPatc
     assert listed["house-rules"]["checked"] == "2026-01-15"
     text = invoke("packs").stdout
     assert "checked 2026-01-15" in text
-    assert "29 CFR 1607.4(D)" in text
+    assert "29 CFR 1607.4 and 1607.15(A)" in text
+    assert "checked 2026-01-15, status unknown" in text
     shown = invoke("plugins", "show", "house-rules" if "house-rules" in text else "house_rules")
     assert shown.exit_code in (0, 2)
     (tmp_path / "house_rules.py").write_text(code[1].replace('title = "House', 'titel = "House'))

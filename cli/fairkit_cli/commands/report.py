@@ -10,7 +10,7 @@ import typer
 from fairkit.errors import ParameterError
 from fairkit_cli import options as opt
 from fairkit_cli.packs import find_pack, read_facts_file, rendered
-from fairkit_cli.terminal.output import FAILED, INCONCLUSIVE, PASSED, say, write
+from fairkit_cli.terminal.output import FAILED, INCONCLUSIVE, PASSED, record_text, say, write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fairkit_cli.evidence import Shown
     from fairkit_cli.html.monitoring import Monitoring
     from fairkit_laws.files import PackFile
+    from fairkit_laws.validity import Acceptance
     from fairkit_registry.evidence.revoked import Revocations
 
 
@@ -51,23 +52,52 @@ def report(
         opt.option("--watch", "FOLDER", "A watch of the newest certificate's model: adds what came since."),
     ] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="With --pack: exit code 3 where an item is not answered.")
+        bool,
+        typer.Option(
+            "--strict",
+            help="With --pack: exit code 3 where an item is not answered, or its clause is not law on the audit's date "
+            "and today, is overdue for a check, or was not compared with the official text.",
+        ),
     ] = False,
+    accept_status: Annotated[
+        str | None,
+        opt.option(
+            "--accept-status",
+            "STATE,STATE",
+            "With --strict: let clauses pass that are later (not yet applicable), adopted, stayed or proposed.",
+        ),
+    ] = None,
+    accept_unread: Annotated[
+        str | None,
+        opt.option(
+            "--accept-unread",
+            "PERSON",
+            "With --strict: let clauses pass that were not compared with the official text; the page names the person.",
+        ),
+    ] = None,
     output_format: Annotated[
         str,
-        opt.formats("html", "pdf: with --output", "markdown: with --pack", "csv: the tables, with --pack"),
+        opt.formats(
+            "html",
+            "pdf: with --output",
+            "markdown: with --pack",
+            "csv: the tables, with --pack",
+            "json: with --pack",
+        ),
     ] = "html",
     output: opt.Output = None,
 ) -> None:
     """Make a page from one or several certificates: versions over time, two models. Each is checked first.
 
     A page from evidence that does not hold says so in red, and the exit code is 1. With --pack it is what a law asks
-    for, item by item; an item that is not answered is a visible gap, and with --strict the exit code is 3.
+    for, item by item, with what held on the audit's date and what holds today; an item that is not answered is a
+    visible gap, and with --strict the exit code is 3.
     """
     from fairkit.support.files import check_writable
     from fairkit_cli.evidence import read_evidence
 
     _check_asked(pack, facts, output_format, certificates, watched, strict=strict)
+    accepted = _accepted(accept_status, accept_unread, strict=strict)
     if output_format == "pdf" and output is None:
         raise ParameterError("--format pdf needs --output FILE")
     if output is not None:
@@ -80,12 +110,10 @@ def report(
         from fairkit_cli.html.certificates import evidence_page
         from fairkit_cli.options.about import today
 
-        text, gaps = (
-            evidence_page(shown, None if watched is None else monitored(watched, shown[-1]), today=today()),
-            0,
-        )
+        monitoring = None if watched is None else monitored(watched, shown[-1])
+        text, complete = evidence_page(shown, monitoring, today=today()), True
     else:
-        text, gaps = _filled(chosen, stated, shown[0], output_format)
+        text, complete = _filled(chosen, stated, shown[0], output_format, accepted)
     if output_format == "pdf" and output is not None:
         from fairkit.support.files import write_atomic
         from fairkit_cli.html.pdf import as_pdf
@@ -95,7 +123,7 @@ def report(
     else:
         write(lambda _: text, output)
     code = told(shown)
-    raise typer.Exit(INCONCLUSIVE if code == PASSED and strict and gaps else code)
+    raise typer.Exit(INCONCLUSIVE if code == PASSED and strict and not complete else code)
 
 
 def _known(
@@ -120,8 +148,10 @@ def _check_asked(
     *,
     strict: bool,
 ) -> None:
-    if pack is None and (facts is not None or strict or output_format in ("markdown", "csv")):
-        raise ParameterError("--facts, --strict, --format markdown and --format csv belong to --pack NAME")
+    if pack is None and (facts is not None or strict or output_format in ("markdown", "csv", "json")):
+        raise ParameterError(
+            "--facts, --strict, --format markdown, --format csv and --format json belong to --pack NAME"
+        )
     if pack is not None and len(certificates) != 1:
         raise ParameterError("--pack renders one certificate; name one")
     if pack is not None and watched is not None:
@@ -158,22 +188,42 @@ def monitored(folder: Path, newest: Shown) -> Monitoring:
         return monitoring(look, courses(watch.judge, watch.data) if watch.data.days else ())
 
 
+def _accepted(states: str | None, unread_by: str | None, *, strict: bool) -> Acceptance:
+    """Read what a person accepts of the clauses' state."""
+    from fairkit_laws.validity import AMBER, Acceptance
+
+    if (states is not None or unread_by is not None) and not strict:
+        raise ParameterError("--accept-status and --accept-unread belong to --strict")
+    named = [one.strip() for one in (states or "").split(",") if one.strip()]
+    unknown = [one for one in named if one not in AMBER]
+    if unknown:
+        raise ParameterError(f"--accept-status takes {', '.join(AMBER)}, not {unknown[0]!r}")
+    if unread_by is not None and not unread_by.strip():
+        raise ParameterError("--accept-unread takes the name of the person who accepts")
+    return Acceptance(states=frozenset(named), unread_by=unread_by)
+
+
 def _filled(
-    pack: PackFile, facts: dict[str, str | bool], shown: Shown, output_format: str
-) -> tuple[str, int]:
-    """Return the rendering in a format, and the number of its gaps."""
-    made = rendered(pack, shown, facts)
+    pack: PackFile, facts: dict[str, str | bool], shown: Shown, output_format: str, accepted: Acceptance
+) -> tuple[str, bool]:
+    """Return the rendering in a format, and whether every item is answered and may be rested on."""
+    made = rendered(pack, shown, facts, accepted)
     for gap in made.gaps:
         say(f"not answered: {gap}")
+    for flag in made.flags:
+        if not flag.accepted:
+            say(f"{flag.severity}: {flag.clause}: {flag.text}")
     if output_format in ("html", "pdf"):
         from fairkit_cli.html.certificates import checked_banner
         from fairkit_cli.html.packs import pack_page
 
-        return pack_page(made, [checked_banner(shown)]), len(made.gaps)
+        return pack_page(made, [checked_banner(shown)]), made.complete
+    if output_format == "json":
+        return record_text({**made.to_dict(), "evidence": shown.state}), made.complete
     from fairkit_cli.text.packs import pack_csv, pack_markdown
 
     text = pack_csv(made) if output_format == "csv" else pack_markdown(made, [shown.state])
-    return text, len(made.gaps)
+    return text, made.complete
 
 
 def told(shown: Sequence[Shown]) -> int:

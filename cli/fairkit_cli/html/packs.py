@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING
 from fairkit_cli.html.markup import Content, Markup, name_of, tag
 from fairkit_cli.html.page import facts, page, table
 from fairkit_cli.html.summary import signature
-from fairkit_cli.text.packs import GAP, NOT_STATED, not_answered, origin, shown_cell, shown_fact
+from fairkit_cli.text.packs import (
+    GAP,
+    NOT_STATED,
+    flag_lines,
+    headline,
+    identity,
+    law_lines,
+    not_answered,
+    origin,
+    shown_cell,
+    shown_fact,
+)
 
 if TYPE_CHECKING:
     from fairkit_laws.context import PackTable
@@ -29,7 +40,8 @@ def pack_page(made: Rendering, banners: Sequence[Markup]) -> str:
     pack = made.pack
     told: list[tuple[str, Content]] = [
         ("Law", pack.law),
-        ("Source", [tag("code", pack.source), f", checked {pack.checked.isoformat()}"]),
+        ("Source", [tag("code", pack.source), f", checked {pack.validity.checked}"]),
+        ("Pack", f"{identity(made)}; rendered {made.today}"),
         ("What was audited", name_of(made.report.model.name)),
         ("Table", [name_of(made.report.data.name), f", {made.report.data.rows:,} people (rows)"]),
     ]
@@ -44,6 +56,7 @@ def pack_page(made: Rendering, banners: Sequence[Markup]) -> str:
         facts(told),
         tag("p", pack.notice, class_="subject"),
         *(tag("p", note, class_="subject") for note in made.notes),
+        *_flags(made),
         gaps,
         *(_item(one) for one in made.items),
         signature(),
@@ -51,15 +64,30 @@ def pack_page(made: Rendering, banners: Sequence[Markup]) -> str:
     return page(pack.title, body)
 
 
+_CLASS = {"red": "verdict fail", "amber": "verdict inconclusive", "grey": "verdict"}
+
+
+def _flags(made: Rendering) -> list[Markup]:
+    return [
+        tag(
+            "div",
+            tag("p", tag("strong", f"{severity.capitalize()}: {head}")),
+            tag("ul", [tag("li", text) for text in texts]),
+            class_=_CLASS[severity],
+        )
+        for severity, head, texts in flag_lines(made)
+    ]
+
+
 def _item(one: Answered) -> Markup:
-    parts: list[Content] = []
+    parts: list[Content] = [tag("p", " ".join(law_lines(one)), class_="subject small")]
     if one.item.says:
         parts.append(tag("p", one.item.says))
     if one.facts:
         parts.append(facts([(fact.title, _fact(fact, value)) for fact, value in one.facts]))
     parts += [tag("p", f"{GAP}: {gap}", class_="gap") for gap in one.gaps if not gap.startswith(NOT_STATED)]
     parts += [_table(each) for each in one.tables]
-    return tag("section", tag("h2", f"{one.item.clause}: {one.item.title}"), parts)
+    return tag("section", tag("h2", headline(one)), parts)
 
 
 def _fact(fact: Fact, value: str | bool | None) -> Content:

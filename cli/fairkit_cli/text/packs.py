@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fairkit_laws.context import Cell, Column, PackTable
     from fairkit_laws.files import Fact
     from fairkit_laws.rendering import Answered, Rendering
+    from fairkit_laws.validity import Severity
 
 GAP = "GAP"
 NOT_STATED = "not stated: "
@@ -50,6 +51,55 @@ def not_answered(made: Rendering) -> str:
     return "1 item is not answered" if count == 1 else f"{count} items are not answered"
 
 
+HEADS = {
+    "red": "no law stands behind it: these numbers are a convention",
+    "amber": "not yet law here, or to be checked again",
+    "grey": "not compared with the official text",
+}
+"""What the flags of a severity have in common."""
+
+
+def flag_lines(made: Rendering) -> list[tuple[Severity, str, list[str]]]:
+    """Return for each severity its head and a line for each text with its clauses, the worst severity first."""
+    found: dict[Severity, dict[str, list[str]]] = {}
+    for flag in made.flags:
+        text = f"{flag.text}{' (accepted)' if flag.accepted else ''}"
+        found.setdefault(flag.severity, {}).setdefault(text, []).append(flag.clause)
+    return [
+        (severity, HEADS[severity], [f"{text}: {'; '.join(clauses)}" for text, clauses in texts.items()])
+        for severity, texts in found.items()
+    ]
+
+
+def identity(made: Rendering) -> str:
+    """Say which edition of which pack made the page."""
+    pack = made.pack
+    return f"{pack.name}, edition {pack.edition}, SHA-256 {pack.sha256}"
+
+
+def headline(one: Answered) -> str:
+    """Return an item's title, with its clause only where the clause stands behind its numbers."""
+    clause = one.item.clause
+    return f"{clause}: {one.item.title}" + (" (convention, no legal clause)" if one.convention else "")
+
+
+def binding_line(one: Answered) -> str | None:
+    """Say what binds where it is not law."""
+    from fairkit_laws.validity import BINDING
+
+    binding = one.item.validity.binding
+    return None if binding in (None, "law") else f"{BINDING[binding]}."
+
+
+def law_lines(one: Answered) -> list[str]:
+    """Return what held and holds, what binds, and the sources, a sentence each."""
+    from fairkit_laws.rendering import source_lines
+
+    bound = binding_line(one)
+    states = [one.states] if one.item.validity.binding in (None, "law", "guidance") else []
+    return [*([] if bound is None else [bound]), *states, *source_lines(one.item)]
+
+
 def origin(table: PackTable) -> str:
     """Say where a table's numbers come from."""
     return "computed from signed counts" if table.computed else "signed"
@@ -68,8 +118,16 @@ def pack_markdown(made: Rendering, states: list[str]) -> str:
     pack = made.pack
     lines = [f"# {escaped(pack.title)}", "", escaped(pack.law), ""]
     lines += [text for state in states for text in (f"**{escaped(state)}**", "")]
-    lines += [f"Source: {escaped(pack.source)}, checked {pack.checked.isoformat()}.", ""]
+    lines += [f"Source: {escaped(pack.source)}, checked {pack.validity.checked}.", ""]
+    lines += [f"Pack: {escaped(identity(made))}. Rendered {made.today}.", ""]
     lines += [f"> {escaped(pack.notice)}", ""]
+    for severity, head, texts in flag_lines(made):
+        lines += [
+            f"**{severity.upper()}, {escaped(head)}:**",
+            "",
+            *(f"- {escaped(text)}" for text in texts),
+            "",
+        ]
     lines += [f"- {escaped(note)}" for note in made.notes]
     if made.gaps:
         lines += ["", f"**{not_answered(made)}:**", ""]
@@ -80,7 +138,8 @@ def pack_markdown(made: Rendering, states: list[str]) -> str:
 
 
 def _item(one: Answered) -> list[str]:
-    lines = ["", f"## {escaped(one.item.clause)}: {escaped(one.item.title)}", ""]
+    lines = ["", f"## {escaped(headline(one))}", ""]
+    lines += [f"*{escaped(text)}*" for text in [" ".join(law_lines(one))] if text] + [""]
     if one.item.says:
         lines += [escaped(one.item.says), ""]
     lines += [f"- {escaped(fact.title)}: {escaped(shown_fact(value, fact))}" for fact, value in one.facts]
