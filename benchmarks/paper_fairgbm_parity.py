@@ -11,8 +11,8 @@ from fairgbm_common import load, split
 from papers_kit import find
 
 from fairkit.mitigators import Run
-from fairkit.scored_rows import ScoredRows
 from fairkit_repair.mitigation.choose import find_mitigator
+from fairkit_repair.scored_rows import ScoredRows
 
 METHODS = ("LightGBM", "FairGBM", "rto", "threshold-optimizer")
 LIMIT, TOLERANCES = 0.05, (0.0, 0.025, 0.05)

@@ -16,8 +16,8 @@ import numpy as np
 
 import fairkit_datasets as datasets
 from fairkit.mitigators import Run
-from fairkit.scored_rows import ScoredRows
 from fairkit_onnx.write.rules import GroupColumn, GroupKeys, GroupRule
+from fairkit_repair.scored_rows import ScoredRows
 from fairkit_rto.mitigator import RandomizedThresholds
 
 STATES = ("unmodified", "parity of sex", "parity of sex and race")

@@ -17,9 +17,9 @@ import numpy as np
 
 import fairkit_datasets as datasets
 from fairkit.mitigators import Run
-from fairkit.scored_rows import ScoredRows
 from fairkit_onnx.write.rules import GroupColumn, GroupKeys, GroupRule
 from fairkit_reject_option import GRID, RejectOption
+from fairkit_repair.scored_rows import ScoredRows
 from fairkit_rto.mitigator import RandomizedThresholds
 from fairkit_shift_inference import ShiftInference
 from fairkit_threshold_optimizer import ThresholdOptimizer

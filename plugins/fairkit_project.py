@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import fairkit
+from fairkit.learners import INSTALLED, LEARNERS
 from fairkit.mitigators import Capability
 from fairkit_onnx.write.linear import LinearEncoding
-from fairkit_repair.learners import INSTALLED, LEARNERS
 from fairkit_repair.preprocess import PreParameters, Prepared, PreProcessor
 from fairkit_similarity.subspace import directions_parameter, strength_parameter
 from fairkit_similarity.training import (

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.mitigators import Run
-    from fairkit.scored_rows import ScoredRows
+    from fairkit_repair.scored_rows import ScoredRows
 
 GRID = tuple(round(0.01 * step, 2) for step in range(1, 101))
 """The half widths of the band that are tried, on the scale of f = 2p - 1."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.mitigators import Run
-    from fairkit.scored_rows import ScoredRows
+    from fairkit_repair.scored_rows import ScoredRows
 
 ConstraintName = Literal["demographic_parity", "equal_opportunity", "equalized_odds"]
 _NEGLIGIBLE = 1e-10

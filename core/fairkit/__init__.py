@@ -46,7 +46,7 @@ data. Names are loaded when they are used, so that ``import fairkit`` stays ligh
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fairkit.sources.known import add_finder
 
@@ -96,92 +96,7 @@ _PUBLIC = {
     "to_onnx": "fairkit_repair.sklearn.pipelines",
 }
 
-if TYPE_CHECKING:
-    from fairkit.auditing.run import audit
-    from fairkit.auditors import AuditContext, Auditor
-    from fairkit.comparing.run import compare
-    from fairkit.data.dataset import Dataset
-    from fairkit.data.loading import load_data
-    from fairkit.errors import (
-        ConfigError,
-        DataError,
-        FairkitError,
-        ModelError,
-        ParameterError,
-        PluginError,
-        PolicyError,
-    )
-    from fairkit.hookspecs import hookimpl
-    from fairkit.metrics import Mean, Metric, Rate
-    from fairkit.mitigators import Mitigator
-    from fairkit.models.columns import PredictedColumns
-    from fairkit.models.scorer import ModelOptions
-    from fairkit.parameters.declare import parameter
-    from fairkit.planning.results import Plan
-    from fairkit.planning.run import plan
-    from fairkit.promotions import Promotion, PromotionCheck, Remark
-    from fairkit.results.findings import Finding
-    from fairkit.results.policy import Rule
-    from fairkit.results.report import Report
-    from fairkit.results.values import GroupValue
-    from fairkit.statistics import Rows
-    from fairkit_onnx.model import OnnxModel
-    from fairkit_repair.frontiers.choice import Choice
-    from fairkit_repair.frontiers.run import frontier
-    from fairkit_repair.frontiers.sweeps import Sweep
-    from fairkit_repair.mitigation.run import MitigationResult, mitigate
-    from fairkit_repair.repairing.run import repair
-    from fairkit_repair.sklearn.estimators import mitigator
-    from fairkit_repair.sklearn.pipelines import to_onnx
-    from fairkit_repair.sklearn.scorers import scorer
-    from fairkit_similarity.metric import FairMetric
-    from fairkit_watch.watch import Watch
-
-__all__ = [
-    "AuditContext",
-    "Auditor",
-    "Choice",
-    "ConfigError",
-    "DataError",
-    "Dataset",
-    "FairMetric",
-    "FairkitError",
-    "Finding",
-    "GroupValue",
-    "Mean",
-    "Metric",
-    "MitigationResult",
-    "Mitigator",
-    "ModelError",
-    "ModelOptions",
-    "OnnxModel",
-    "ParameterError",
-    "Plan",
-    "PluginError",
-    "PolicyError",
-    "PredictedColumns",
-    "Promotion",
-    "PromotionCheck",
-    "Rate",
-    "Remark",
-    "Report",
-    "Rows",
-    "Rule",
-    "Sweep",
-    "Watch",
-    "audit",
-    "compare",
-    "frontier",
-    "hookimpl",
-    "load_data",
-    "mitigate",
-    "mitigator",
-    "parameter",
-    "plan",
-    "repair",
-    "scorer",
-    "to_onnx",
-]
+__all__ = list(_PUBLIC)
 
 
 def _source_of(scheme: str) -> Any:

@@ -10,8 +10,8 @@ from fairkit.capabilities import Capability
 from fairkit.data.table import Groups, Table
 from fairkit.errors import ParameterError, did_you_mean
 from fairkit.fitted import FittedModel, Prediction, Run
+from fairkit.learners import INSTALLED, LEARNERS, find_learner, fit_by_name
 from fairkit.parameters.declare import parse_parameters
-from fairkit_repair.learners import INSTALLED, LEARNERS, find_learner, fit_learner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from fairkit.engines.rows import RowsInParts
     from fairkit.models.scorer import ModelOptions
     from fairkit.results.policy import Rule
-    from fairkit_onnx.model import OnnxModel
 
 __all__ = [
     "Capability",
@@ -107,7 +106,7 @@ class Mitigator(ABC):
         Where the method was published.
     learners
         The names of the learners that it takes, first the default; empty where the method is its own. ``"*"`` among
-        them (`fairkit_repair.learners.INSTALLED`) takes the learners that plugins bring, too.
+        them (`fairkit.learners.INSTALLED`) takes the learners that plugins bring, too.
     capabilities
         Which constraints of a policy it can meet and how, whether the model then reads the group or is randomized, and
         what that costs (`Capability`). A search under a policy tries a method by these; without any it leaves it out.
@@ -148,7 +147,7 @@ class Mitigator(ABC):
 
     @abstractmethod
     def fit(
-        self, table: Table, run: Run, *, validation: Table | None = None, model: OnnxModel | None = None
+        self, table: Table, run: Run, *, validation: Table | None = None, model: Any | None = None
     ) -> FittedModel:
         """Learn from the rows.
 
@@ -161,7 +160,7 @@ class Mitigator(ABC):
         validation
             Rows to choose by, with groups of their own; None: the method splits some off if it needs them.
         model
-            The base model, for ``post``.
+            The base model, a `fairkit.OnnxModel`, for ``post``.
 
         Raises
         ------
@@ -173,7 +172,7 @@ class Mitigator(ABC):
 
     def baseline(self, table: Table, run: Run) -> FittedModel:
         """Train the same learner without mitigation, for the comparison before and after."""
-        return fit_learner(self.learner(run), table, run)
+        return fit_by_name(self.learner(run), table, run)
 
     def promises(self) -> Sequence[Rule]:
         """Name the limits that a trained model keeps under these parameters; the contract checks test them.
@@ -225,7 +224,7 @@ class TrainsTogether(Protocol):
         run: Run,
         *,
         validation: Table | None = None,
-        model: OnnxModel | None = None,
+        model: Any | None = None,
     ) -> Sequence[FittedModel]:
         """Learn models that differ in one parameter of `together`, as a frontier asks for them.
 

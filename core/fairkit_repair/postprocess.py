@@ -15,11 +15,11 @@ from fairkit.fitted import FittedModel, Prediction, Run
 from fairkit.mitigators import Mitigator
 from fairkit.models.scorer import ModelOptions
 from fairkit.parameters.declare import parameter
-from fairkit.scored_rows import ScoredRows
 from fairkit_onnx.read.feeds import RANDOM_INPUT
 from fairkit_onnx.read.outputs import DECISION_PROBABILITY, SCORE
 from fairkit_onnx.write.rules import GroupRule, learn_keys
 from fairkit_onnx.write.runtime import as_input
+from fairkit_repair.scored_rows import ScoredRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from fairkit.learners import INSTALLED
 from fairkit.mitigators import Mitigator
 from fairkit.parameters.declare import parameter
-from fairkit_repair.learners import INSTALLED, fit_learner
+from fairkit_repair.learners import fit_learner
 
 if TYPE_CHECKING:
     from fairkit.data.table import Table

@@ -11,8 +11,8 @@ import numpy as np
 
 from fairkit.data.table import Table
 from fairkit.fitted import FittedModel, Run
+from fairkit.learners import INSTALLED
 from fairkit_onnx.write.export import export_bytes
-from fairkit_repair.learners import INSTALLED
 from fairkit_testing.leftovers import nothing_left_behind
 from fairkit_testing.require import ContractError, only_fairkit_errors, require
 from fairkit_testing.samples import COLUMNS, Task, sample_data, sample_model

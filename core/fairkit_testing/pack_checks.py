@@ -6,11 +6,11 @@ import datetime
 from typing import TYPE_CHECKING
 
 from fairkit.errors import ConfigError
-from fairkit_laws.files import PackFile, read_pack
+from fairkit.plugins.finding import pack_plugins
 from fairkit_testing.require import require
 
 if TYPE_CHECKING:
-    from fairkit.packs import Pack
+    from fairkit.packs import Pack, PackFile
 
 
 def check_pack_can_be_read(cls: type[Pack]) -> None:
@@ -36,12 +36,11 @@ def check_pack_states_its_source(cls: type[Pack]) -> None:
 def check_pack_shows_its_gaps(cls: type[Pack]) -> None:
     """Filled without facts, every fact that is required is a gap."""
     import fairkit
-    from fairkit_laws.rendering import render
     from fairkit_testing.samples import sample_data, sample_model
 
     pack = _read(cls)
     report = fairkit.audit(sample_model("binary"), sample_data("binary", rows=200))
-    made = render(pack, report, {}, {}, today=pack.validity.checked)
+    made = pack_plugins()[1].render(pack, report, {}, {}, today=pack.validity.checked)
     asked = {fact.title for fact in pack.facts if fact.required}
     told = {fact.title for one in made.items for fact, _ in one.facts}
     require(asked <= told, f"no item asks for the facts {sorted(asked - told)}: name them in an item")
@@ -52,7 +51,7 @@ def check_pack_shows_its_gaps(cls: type[Pack]) -> None:
 
 def _read(cls: type[Pack]) -> PackFile:
     try:
-        return read_pack(cls.name, cls.text())
+        return pack_plugins()[1].read(cls.name, cls.text())
     except ConfigError as error:
         require(False, str(error))
         raise

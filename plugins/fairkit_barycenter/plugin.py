@@ -9,6 +9,7 @@ import numpy as np
 
 from fairkit.capabilities import FRACTIONS
 from fairkit.errors import DataError, did_you_mean
+from fairkit.learners import INSTALLED
 from fairkit.mitigators import Capability, FittedModel, Mitigator, Prediction, Run, Table
 from fairkit.parameters.declare import parameter
 from fairkit.results.policy import Rule
@@ -17,7 +18,7 @@ from fairkit_onnx.write.estimators import add_estimator
 from fairkit_onnx.write.export import TabularModel, add_outputs
 from fairkit_onnx.write.graph import GraphBuilder
 from fairkit_onnx.write.grouping import GroupCodes
-from fairkit_repair.learners import INSTALLED, check_target, fit_learner
+from fairkit_repair.learners import check_target, fit_learner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

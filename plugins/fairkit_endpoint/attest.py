@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -20,11 +20,26 @@ if TYPE_CHECKING:
 
     from fairkit.data.batch import Batch
     from fairkit.data.dataset import Dataset
-    from fairkit_endpoint.model import EndpointModel
     from fairkit_onnx.file import OnnxFile
 
 TOLERANCE = 1e-5
 """Numbers that are nearer count as equal: float32 sums in another order."""
+
+
+class Answering(Protocol):
+    """What an endpoint has: its inputs and outputs by name, answers, and what a report says of it."""
+
+    name: str
+
+    @property
+    def inputs(self) -> Sequence[Any]: ...  # noqa: D102 -- see the class
+
+    @property
+    def output_names(self) -> Sequence[str]: ...  # noqa: D102
+
+    def run(self, arrays: Mapping[str, Any], outputs: Sequence[str]) -> Mapping[str, Any]: ...  # noqa: D102
+
+    def described(self) -> dict[str, Any]: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +107,7 @@ class Attestation:
 
 
 def attest(
-    endpoint: EndpointModel,
+    endpoint: Answering,
     file: OnnxFile,
     data: Dataset,
     *,
@@ -216,7 +231,7 @@ def _gaps(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.float64]:
     return np.asarray(np.nan_to_num(gaps, nan=np.inf).max(axis=1))
 
 
-def _outputs(endpoint: EndpointModel, file: OnnxFile) -> tuple[list[str], list[str]]:
+def _outputs(endpoint: Answering, file: OnnxFile) -> tuple[list[str], list[str]]:
     """Return the outputs that both have, and those that only the file has."""
     mine, theirs = [i.name for i in file.inputs], [i.name for i in endpoint.inputs]
     if set(mine) != set(theirs):

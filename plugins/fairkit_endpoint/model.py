@@ -136,10 +136,16 @@ class EndpointModel:
         return scorer
 
     @property
-    def asked(self) -> dict[str, Any]:
+    def record(self) -> dict[str, Any]:
         """Where and as what it was asked, so that it can be asked again: ``url``, ``model``, ``version``."""
         settings = self.client.settings
         return {"url": settings.base, "model": settings.model, "version": settings.version}
+
+    def attest(self, file: Any, data: Dataset, **options: Any) -> Any:
+        """Count answers that differ from a file's; see `fairkit_endpoint.attest.attest`."""
+        from fairkit_endpoint.attest import attest
+
+        return attest(self, file, data, **options)
 
     def described(self) -> dict[str, Any]:
         """Return what a report says of the endpoint: address, model, version, platform, digest of the metadata."""

@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.engines.rows import RowsInParts
+    from fairkit.learners import TextMode
     from fairkit.mitigators import Groups
     from fairkit.results.policy import Rule
     from fairkit_fairgbm.constraints import Cells, Constraints
     from fairkit_fairgbm.select import Iterate
     from fairkit_fairgbm.trainer import Rows, Settings, Trained
     from fairkit_onnx.model import OnnxModel
-    from fairkit_onnx.write.encode import Encoder, TextMode
+    from fairkit_onnx.write.encode import Encoder
 
 
 class FairGBM(Mitigator):

@@ -4,50 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fairkit.results.findings import Finding
     from fairkit.results.report import Report
     from fairkit.results.values import GroupValue
 
-Kind = Literal["text", "count", "percent", "ratio", "number", "p"]
-Cell = str | int | float | None
-
 
 class NotAnsweredError(Exception):
     """What a table would need is not in the audit; the message is the reason, for the page's gap."""
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of a table, and how its numbers are written."""
-
-    name: str
-    kind: Kind = "text"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PackTable:
-    """A table of a pack.
-
-    Attributes
-    ----------
-    title
-        What it is about.
-    columns, rows
-        Each row is as long as `columns`; None is not defined.
-    notes
-        Sentences below it.
-    computed
-        Whether numbers in it were computed for the page, from signed ones; else all of them stand in the certificate.
-    """
-
-    title: str
-    columns: tuple[Column, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    notes: tuple[str, ...] = ()
-    computed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

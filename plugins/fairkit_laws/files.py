@@ -7,15 +7,15 @@ import hashlib
 import re
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from importlib.resources import files
-from typing import Any, Literal
+from dataclasses import fields
+from typing import Any
 
+from fairkit.clauses import AgeLimit
 from fairkit.errors import ConfigError, did_you_mean
+from fairkit.packs import Fact, Item, PackFile
 from fairkit_laws.tables import BUILDERS
-from fairkit_laws.validity import KEYS, Validity, read_validity
+from fairkit_laws.validity import KEYS, read_validity
 
-FactKind = Literal["text", "date", "flag"]
 _KINDS = ("text", "date", "flag")
 
 
@@ -23,162 +23,9 @@ class PackError(ConfigError):
     """A pack, or a file of facts, that cannot be used."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fact:
-    """What no tool can know, and a person fills in.
-
-    Attributes
-    ----------
-    key, title
-        Its name in the file of facts, and on the page.
-    help
-        What is meant, in a sentence.
-    kind
-        ``text``, ``date`` or ``flag`` (true or false).
-    required
-        Whether its absence is a gap.
-    required_with
-        A flag: where a person states it as true, the absence of this fact is a gap, too.
-    must_hold
-        A flag that answers its item only where it is stated as true.
-    """
-
-    key: str
-    title: str
-    help: str = ""
-    kind: FactKind = "text"
-    required: bool = True
-    required_with: str | None = None
-    must_hold: bool = False
-
-    def needed(self, stated: Mapping[str, str | bool]) -> bool:
-        """Return whether its absence is a gap, by the other facts."""
-        return self.required or (self.required_with is not None and stated.get(self.required_with) is True)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
-    """What one clause asks: a table from the audit, facts from a person, or both.
-
-    Attributes
-    ----------
-    clause, title, says
-        The clause, what it is about, and what the numbers show, in sentences.
-    table
-        Name of the builder of `fairkit_laws.tables`.
-    facts
-        Keys of facts.
-    options
-        What the builder is told.
-    thresholds
-        Numbers that the clause names, by the words of the quotation that name them; without any, no table says what
-        passes.
-    validity
-        The clause's legal life, sources and mark.
-    """
-
-    clause: str
-    title: str
-    validity: Validity
-    says: str = ""
-    table: str | None = None
-    facts: tuple[str, ...] = ()
-    options: Mapping[str, Any] = field(default_factory=dict)
-    thresholds: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PackFile:
-    """A pack that was read.
-
-    Attributes
-    ----------
-    name, title, law
-        What ``--pack`` takes, the page's title, and the law's full name.
-    source, notice
-        Where the law stands, and what a reader must know.
-    validity
-        What its items inherit.
-    sha256
-        Digest of the pack's text.
-    audit
-        What ``--pack`` adds to an audit: `intersections`, `reference`, `scores`.
-    refuses, refuses_because
-        What an audit must not rest on (`sensitive_probability`), and why.
-    age_limit
-        Calendar years after which an audit counts no more, and the clause that says so; None: the law names no age.
-    facts, items
-        In the law's order.
-    """
-
-    name: str
-    title: str
-    law: str
-    source: str
-    notice: str
-    items: tuple[Item, ...]
-    validity: Validity
-    sha256: str
-    facts: tuple[Fact, ...] = ()
-    audit: Mapping[str, Any] = field(default_factory=dict)
-    refuses: tuple[str, ...] = ()
-    refuses_because: str = ""
-    age_limit: AgeLimit | None = None
-
-    @property
-    def kept_until(self) -> datetime.date | None:
-        """The last day of audits that a kept edition is for, as in ``ecoa@2026-07-20``; None: the current edition."""
-        _, at, day = self.name.partition("@")
-        return datetime.date.fromisoformat(day) if at else None
-
-    @property
-    def edition(self) -> str:
-        """The day that the edition is named by: of a kept one its last, else the day of the check."""
-        return (self.kept_until or self.validity.checked).isoformat()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return what a list of packs says."""
-        return {
-            "name": self.name,
-            "title": self.title,
-            "law": self.law,
-            "source": self.source,
-            "edition": self.edition,
-            "sha256": self.sha256,
-            "status": self.validity.status,
-            "checked": self.validity.checked.isoformat(),
-            "recheck_by": min(item.validity.recheck_by for item in self.items).isoformat(),
-            "facts": [fact.key for fact in self.facts],
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgeLimit:
-    """Calendar years after which an audit counts no more, and the clause that says so."""
-
-    years: int
-    clause: str
-
-    def last_day(self, audited: datetime.date) -> datetime.date:
-        """Return the last day on which an audit counts: the same date, years later; of 29 February the 28th."""
-        try:
-            return audited.replace(year=audited.year + self.years)
-        except ValueError:
-            return audited.replace(year=audited.year + self.years, day=28)
-
-
 AUDIT_KEYS = ("intersections", "reference", "scores")
 REFUSALS = ("sensitive_probability",)
 _NAME = re.compile(r"[a-z0-9-]+(@[0-9]{4}-[0-9]{2}-[0-9]{2})?")
-
-
-def built_in() -> dict[str, PackFile]:
-    """Return the packs of fairkit by name."""
-    folder = files("fairkit_laws").joinpath("laws")
-    found = sorted(
-        (one.name, one.read_text("utf-8")) for one in folder.iterdir() if one.name.endswith(".toml")
-    )
-    return {name.removesuffix(".toml"): read_pack(name.removesuffix(".toml"), text) for name, text in found}
 
 
 def read_pack(name: str, text: str) -> PackFile:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fairkit_laws.context import Cell, Column, Context, Kind, NotAnsweredError, PackTable, Selected
+from fairkit.packs import Cell, Column, Kind, PackTable
+from fairkit_laws.context import Context, NotAnsweredError, Selected
 from fairkit_laws.numbers import deviations, exact_tests, more_selections, ratio, ratio_interval
 
 SMALL_SHARE = 0.02

@@ -4,119 +4,23 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from fairkit_laws.context import Context, NotAnsweredError, PackTable
+from fairkit.clauses import Acceptance
+from fairkit.packs import Answered, Rendering
+from fairkit_laws.context import Context, NotAnsweredError
 from fairkit_laws.files import PackError
 from fairkit_laws.tables import build
-from fairkit_laws.validity import MARKS, Acceptance, Flag, flags_of
+from fairkit_laws.validity import flags_of
 
 if TYPE_CHECKING:
+    from fairkit.packs import Fact, Item, PackFile, PackTable
     from fairkit.results.report import Report
-    from fairkit_laws.files import Fact, Item, PackFile
 
 
 class RefusedError(PackError):
     """The audit rests on what the law refuses; nothing is rendered."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
-    """An item with what answers it.
-
-    Attributes
-    ----------
-    item
-        What is asked.
-    tables
-        From the audit.
-    facts
-        What a person stated, by fact; None where nothing was. A fact is `required` here where the others make it so.
-    gaps
-        What is missing, in sentences; empty where the item is answered.
-    states
-        What held on the audit's date, and what holds today.
-    flags
-        What is wrong with resting on its clause; one that is red leaves its numbers as a convention.
-    """
-
-    item: Item
-    tables: tuple[PackTable, ...]
-    facts: tuple[tuple[Fact, str | bool | None], ...]
-    gaps: tuple[str, ...]
-    states: str
-    flags: tuple[Flag, ...] = ()
-
-    @property
-    def convention(self) -> bool:
-        """Whether no clause stands behind the item's numbers."""
-        return any(flag.severity == "red" for flag in self.flags)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return {
-            "clause": self.item.clause,
-            "title": self.item.title,
-            "says": self.item.says,
-            "states": self.states,
-            "validity": self.item.validity.to_dict(),
-            "thresholds": dict(self.item.thresholds),
-            "convention": self.convention,
-            "flags": [asdict(flag) for flag in self.flags],
-            "facts": {fact.key: value for fact, value in self.facts},
-            "gaps": list(self.gaps),
-            "tables": [asdict(table) for table in self.tables],
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rendering:
-    """A pack with all its items, in the law's order."""
-
-    pack: PackFile
-    report: Report
-    items: tuple[Answered, ...]
-    certificate: Mapping[str, Any]
-    today: datetime.date
-    audited: datetime.date | None
-    notes: tuple[str, ...] = ()
-
-    @property
-    def flags(self) -> tuple[Flag, ...]:
-        """What is wrong with resting on the clauses, the worst first."""
-        order = ("red", "amber", "grey")
-        return tuple(
-            sorted((f for one in self.items for f in one.flags), key=lambda f: order.index(f.severity))
-        )
-
-    @property
-    def complete(self) -> bool:
-        """Whether every item is answered, and every flag was accepted: what ``--strict`` asks for."""
-        return not self.gaps and all(flag.accepted for flag in self.flags)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return {
-            "schema": "fairkit.pack/1",
-            "pack": self.pack.to_dict(),
-            "today": self.today.isoformat(),
-            "audited": None if self.audited is None else self.audited.isoformat(),
-            "certificate": self.certificate.get("sha256"),
-            "complete": self.complete,
-            "notes": list(self.notes),
-            "items": [one.to_dict() for one in self.items],
-        }
-
-    @property
-    def gaps(self) -> tuple[str, ...]:
-        """What is missing, with its clause."""
-        return tuple(f"{one.item.clause}: {gap}" for one in self.items for gap in one.gaps)
-
-    @property
-    def tables(self) -> tuple[PackTable, ...]:
-        """All tables, in order."""
-        return tuple(table for one in self.items for table in one.tables)
 
 
 def render(
@@ -244,26 +148,3 @@ def _acceptances(accepted: Acceptance, items: Sequence[Answered]) -> Sequence[st
             f"Accepted by {accepted.unread_by}: {grey} clauses that were not compared with the official text."
         )
     return said
-
-
-def source_lines(item: Item) -> list[str]:
-    """Return where an item's law stands and how it was read, a sentence each, for beside what the page says."""
-    validity = item.validity
-    lines = []
-    for source in validity.sources:
-        version = "" if source.version is None else f", version of {source.version}"
-        lines.append(f"Source: {source.citation}{version}, {source.address}.")
-    if validity.mark is not None:
-        by = "" if validity.read_by is None else f" By {validity.read_by}"
-        on = "" if validity.read_on is None or not by else f", {validity.read_on}"
-        text = MARKS[validity.mark]
-        lines.append(f"{text[0].upper()}{text[1:]} ({validity.mark}).{by}{on}{'.' if by else ''}")
-    if validity.quote is not None:
-        lines.append(f"The words: \u201c{validity.quote}\u201d.")
-    for word, others in (
-        ("Supersedes", validity.supersedes), ("Superseded by", validity.superseded_by),
-        ("Incorporated by", validity.incorporated_by),
-    ):  # fmt: skip
-        if others:
-            lines.append(f"{word}: {'; '.join(others)}.")
-    return lines

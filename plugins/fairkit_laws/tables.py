@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from fairkit.packs import PackTable
 from fairkit_laws import impact, technical
-from fairkit_laws.context import Context, PackTable
+from fairkit_laws.context import Context
 
 Builder = Callable[[Context], Sequence[PackTable]]
 

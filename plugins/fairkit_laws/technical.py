@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from fairkit_laws.context import Cell, Column, Context, NotAnsweredError, PackTable
+from fairkit.packs import Cell, Column, PackTable
+from fairkit_laws.context import Context, NotAnsweredError
 
 _VALUE = (Column("value", "number"), Column("from", "number"), Column("to", "number"))
 

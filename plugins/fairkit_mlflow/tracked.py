@@ -58,6 +58,14 @@ class Tracked:
         merged = "; its tensors lay in other files and were merged into this one" if self.merged else ""
         return f"from {SCHEME}{self.name}/{self.version} of {self.server}{run}{merged}"
 
+    def check_name(self, name: str | None) -> str:
+        """Return the name that it gets in a registry; see `check_name`."""
+        return check_name(self, name)
+
+    def add_to(self, registry: Registry, name: str | None = None) -> Imported:
+        """Add it to a registry; see `import_tracked`."""
+        return import_tracked(registry, self, name=name)
+
 
 def is_tracked(text: str) -> bool:
     """Tell whether a text is meant as a model that MLflow keeps."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.data.versions import read_given
 from fairkit.errors import DataError, ParameterError, did_you_mean
 from fairkit_similarity import learn
 from fairkit_similarity.encode import Encoder as MetricEncoder
@@ -19,6 +18,7 @@ from fairkit_similarity.training import (
     named_directions,
     sensitive_columns,
 )
+from fairkit_similarity.versions import read_given
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairkit.data.versions import read_given
 from fairkit.errors import DataError
 from fairkit_sensei.counterfactuals import GivenCounterfactuals
+from fairkit_similarity.versions import read_given
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -11,13 +11,13 @@ import pytest
 import fairkit
 from fairkit.auditing.measure import score_once
 from fairkit.auditing.prepare import Asked
-from fairkit.comparing.beside import audit_beside
 from fairkit.data.source import Source
 from fairkit.engines import LocalEngine
 from fairkit.engines.local import Here
 from fairkit.errors import DataError, ParameterError
 from fairkit.models.scorer import ModelOptions
 from fairkit.progress import no_progress
+from fairkit_repair.comparison import audit_beside
 
 
 def people(n: int = 500, seed: int = 0) -> dict[str, Any]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import pydoc
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -91,3 +93,15 @@ def test_a_rule_is_said_as_the_command_says_it(text):
 def test_a_rule_that_says_two_things_is_refused(given):
     with pytest.raises(fairkit.PolicyError, match="write METRIC:COLUMN"):
         fairkit.Rule(*given, max=0.1)
+
+
+def test_the_stub_names_what_the_face_loads():
+    """Type checkers read the stub, Python the table: both have the same names from the same modules."""
+    stub = ast.parse(Path(fairkit.__file__).with_suffix(".pyi").read_text("utf-8"))
+    named = {
+        alias.asname: node.module
+        for node in stub.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert named == fairkit._PUBLIC

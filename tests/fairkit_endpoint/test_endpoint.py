@@ -15,7 +15,9 @@ import pytest
 import fairkit
 from fairkit.errors import ModelError, ParameterError
 from fairkit_datasets.loans import loans_table
-from fairkit_endpoint import EndpointModel, EndpointSettings, attest
+from fairkit_endpoint.attest import attest
+from fairkit_endpoint.client import EndpointSettings
+from fairkit_endpoint.model import EndpointModel
 from fairkit_onnx.model import OnnxModel
 
 

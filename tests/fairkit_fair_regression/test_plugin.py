@@ -11,11 +11,11 @@ import pytest
 import fairkit
 from fairkit.errors import DataError, ParameterError
 from fairkit.mitigators import Groups, Run, Table
-from fairkit.results.tradeoff import Tradeoff
 from fairkit_cli.html.comparison import mitigation_page
 from fairkit_fair_regression.plugin import FairRegression
 from fairkit_onnx.session import open_session
 from fairkit_onnx.write.runtime import run_columns
+from fairkit_repair.tradeoff import Tradeoff
 
 
 def _columns(rows, seed, two=False):

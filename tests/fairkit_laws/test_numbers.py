@@ -11,13 +11,15 @@ import pytest
 from scipy import stats
 
 import fairkit
+from fairkit_laws import fairkit_packs
 from fairkit_laws.context import Context, NotAnsweredError
-from fairkit_laws.files import PackError, built_in, read_facts, read_pack
+from fairkit_laws.files import PackError, read_facts, read_pack
 from fairkit_laws.impact import adverse_impact, selection_rates, unknown, within_bands
 from fairkit_laws.numbers import MOST_BOSCHLOO, deviations, exact_tests, more_selections, ratio_interval
 from fairkit_laws.rendering import render
 from fairkit_laws.technical import alternatives
 
+PACKS = {cls.name: read_pack(cls.name, cls.text()) for cls in fairkit_packs()}
 UCB = {"male": (1198, 2691), "female": (557, 1835)}
 """UC Berkeley, 1973, the six largest departments (Bickel, Hammel & O'Connell 1975): admitted, applied."""
 
@@ -232,7 +234,7 @@ def test_scores_count_above_the_median_only():
 def test_every_built_in_pack_says_every_gap():
     report = audited({"a": (10, 60), "b": (20, 60)})
     signed = {"sha256": "a" * 64, "audited_at": "2026-01-01T00:00:00Z", "keyids": ["k"]}
-    for name, pack in built_in().items():
+    for name, pack in PACKS.items():
         made = render(pack, report, {}, signed, today=datetime.date(2026, 1, 1))
         required = [fact.title for fact in pack.facts if fact.required]
         for title in required:
@@ -241,7 +243,7 @@ def test_every_built_in_pack_says_every_gap():
         assert "no legal advice" in pack.notice
         facts = {fact.key for item in pack.items for fact in pack.facts if fact.key in item.facts}
         assert facts == {fact.key for fact in pack.facts}  # no fact is asked for and shown nowhere
-    ll144 = built_in()["nyc-ll144"]
+    ll144 = PACKS["nyc-ll144"]
     told = " ".join([ll144.title, ll144.notice, *(item.says for item in ll144.items)])
     assert "0.8" not in told
     assert "four fifths" not in told
@@ -256,13 +258,13 @@ def test_an_old_audit_and_an_unsigned_one_are_said(audited_on: str, last: str):
     stated = {"sha256": "a" * 64, "audited_at": f"{audited_on}T00:00:00Z", "keyids": ["k"]}
     day = datetime.date.fromisoformat(last)
     after = day + datetime.timedelta(days=1)
-    for name, pack in built_in().items():
+    for name, pack in PACKS.items():
         if pack.kept_until is None:
             assert render(pack, report, {}, stated, today=day).notes == ()
             aged = render(pack, report, {}, stated, today=after).notes
             assert [note for note in aged if "more than a year ago: 6 RCNY 5-301(a)" in note] == list(aged)
             assert len(aged) == (name == "nyc-ll144")  # no other law names an age
-    pack = built_in()["nyc-ll144"]
+    pack = PACKS["nyc-ll144"]
     assert render(pack, report, {}, {}, today=day).notes == ("Nobody has signed these numbers.",)
 
 
@@ -303,7 +305,7 @@ def test_alternatives_that_are_as_good_are_counted():
 
 
 def test_a_fact_is_needed_where_another_says_so():
-    pack = built_in()["nyc-ll144"]
+    pack = PACKS["nyc-ll144"]
     report = audited({"a": (10, 60), "b": (20, 60)})
     told = read_facts(pack, {"auditor_no_part": False, "auditor_no_employment": True})
     gaps = render(pack, report, told, {}, today=datetime.date(2026, 1, 1)).gaps
@@ -376,7 +378,7 @@ def test_a_pack_that_cannot_be_used_says_why(old: str, new: str, said: str):
 
 
 def test_facts_are_checked():
-    pack = built_in()["nyc-ll144"]
+    pack = PACKS["nyc-ll144"]
     assert read_facts(pack, {"distribution_date": datetime.date(2026, 1, 2), "tool": " "}) == {
         "distribution_date": "2026-01-02"
     }

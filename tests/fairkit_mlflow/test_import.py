@@ -13,8 +13,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from fairkit_cli.main import app
-from fairkit_registry.errors import RegistryError
 from fairkit_mlflow import tracked
+from fairkit_registry.errors import RegistryError
 from fairkit_registry.store.registry import Registry
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fairkit.mitigators import Run
-from fairkit.scored_rows import ScoredRows
 from fairkit_reject_option import GRID, RejectOption, band_decisions
+from fairkit_repair.scored_rows import ScoredRows
 
 
 def make_rows(digits=None, shift=1.0, n=6_000) -> ScoredRows:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fairkit import learners
 from fairkit.data.table import Table
 from fairkit.errors import ParameterError, PluginError
 from fairkit.fitted import Run
-from fairkit.learners import EncodedRows, Learner
+from fairkit.learners import EncodedRows, Learner, find_learner
 from fairkit.mitigators import Mitigator
 from fairkit.plugins.loading import load_found
 from fairkit.plugins.records import FILE, Found
 from fairkit_onnx.write.export import export
-from fairkit_repair.learners import find_learner, fit_learner, sources
+from fairkit_repair.learners import fit_learner
 from fairkit_testing import learner_checks, sample_data
 from fairkit_testing.require import ContractError
 
@@ -36,7 +37,7 @@ class Careless(Learner):
 @pytest.fixture(autouse=True)
 def brought(monkeypatch):
     given = [lambda: [Careless]]
-    monkeypatch.setattr(sources, "_sources", given)
+    monkeypatch.setattr(learners, "_sources", given)
     return given
 
 

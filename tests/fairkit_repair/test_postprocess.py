@@ -14,12 +14,12 @@ import fairkit
 from fairkit.errors import DataError, ModelError, ParameterError
 from fairkit.mitigators import Run, Table
 from fairkit.parameters.declare import parameter
-from fairkit.scored_rows import ScoredRows
 from fairkit_onnx.model import OnnxModel
 from fairkit_onnx.write.export import check_parity, export
 from fairkit_onnx.write.rules import Piece
 from fairkit_repair.mitigation.run import mitigate
 from fairkit_repair.postprocess import RULE_KEY, PostParameters, PostProcessor, Solution
+from fairkit_repair.scored_rows import ScoredRows
 
 ROWS = 600
 

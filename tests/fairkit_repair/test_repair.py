@@ -12,8 +12,6 @@ from fairkit.data.table import Groups, Table
 from fairkit.errors import DataError, PowerError
 from fairkit.mitigators import Capability, Run
 from fairkit.results.policy import Rule, judge
-from fairkit.results.searches import Alternative
-from fairkit.scored_rows import ScoredRows
 from fairkit.statistics import Confusion, Rows
 from fairkit_datasets.loans import loans_table
 from fairkit_onnx.write.export import export_bytes
@@ -32,6 +30,8 @@ from fairkit_repair.repairing.notes import _price
 from fairkit_repair.repairing.power import equal_decisions, power_of
 from fairkit_repair.repairing.refining import ALIKE, confirm, pick, refine
 from fairkit_repair.repairing.searching import Clock
+from fairkit_repair.scored_rows import ScoredRows
+from fairkit_repair.searches import Alternative
 
 ROLES = {"label": "decision", "favorable": "approved", "sensitive": ["sex"], "drop": ["would_repay"]}
 PARITY = Rule(metric="demographic_parity_difference", sensitive="sex", maximum=0.1)

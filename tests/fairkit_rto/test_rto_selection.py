@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fairkit.mitigators import Run
-from fairkit.scored_rows import ScoredRows
+from fairkit_repair.scored_rows import ScoredRows
 from fairkit_rto.constraints import EqualRates, Setting, covariance_of, exact_thresholds, sorted_margins
 from fairkit_rto.mitigator import RandomizedThresholds
 from fairkit_rto.selection import EPSILONS, GAMMAS, NEAR, RHO_SHIFTS, Wishes, choose

@@ -14,9 +14,9 @@ torch = pytest.importorskip("torch")
 import fairkit  # noqa: E402 -- after torch is known to be there
 from fairkit.errors import DataError, ModelError, ParameterError  # noqa: E402
 from fairkit.mitigators import Run, Table  # noqa: E402
-from fairkit.results.tradeoff import Tradeoff  # noqa: E402
 from fairkit_onnx.write.export import export  # noqa: E402
 from fairkit_repair.mitigation.split import split_dataset  # noqa: E402
+from fairkit_repair.tradeoff import Tradeoff  # noqa: E402
 from fairkit_sensei import SenSeI  # noqa: E402
 from fairkit_similarity import learn  # noqa: E402
 from fairkit_testing.samples import sample_data  # noqa: E402

@@ -7,7 +7,7 @@ import pytest
 
 from fairkit.errors import DataError
 from fairkit.mitigators import Run
-from fairkit.scored_rows import ScoredRows
+from fairkit_repair.scored_rows import ScoredRows
 from fairkit_shift_inference import ShiftInference, odds_factors
 
 

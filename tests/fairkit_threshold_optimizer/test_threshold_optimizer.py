@@ -8,8 +8,8 @@ from scipy.optimize import linprog
 
 from fairkit.errors import DataError
 from fairkit.mitigators import Run
-from fairkit.scored_rows import ScoredRows
 from fairkit_onnx.write.rules import GroupColumn, GroupKeys, GroupRule
+from fairkit_repair.scored_rows import ScoredRows
 from fairkit_threshold_optimizer import ThresholdOptimizer, curve, mixtures, roc_hull, sharp_thresholds
 
 CONSTRAINTS = {

@@ -16,8 +16,8 @@ from fairkit_cli.terminal.output import FAILED, INCONCLUSIVE, PASSED, echo, prin
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fairkit_laws.files import PackFile
-    from fairkit_laws.validity import Validity
+    from fairkit.clauses import Validity
+    from fairkit.packs import PackFile
 
 app = typer.Typer(
     help="Renderings for laws: what they are, which clauses apply, what has changed.",
@@ -124,7 +124,7 @@ def drift(names: Names = None, *, output_format: opt.TableFormat = "table") -> N
     Exit code 0: all are the same; 1: one has changed; 3: none has changed, and one could not be verified. No other
     command of packs uses the network.
     """
-    from fairkit_laws.drift import drift_of, fetched
+    from fairkit_cli.drift import drift_of, fetched
 
     fetch = functools.cache(fetched)
     found = [(pack.name, drift_of(item, fetch)) for pack in _chosen(names) for item in pack.items]

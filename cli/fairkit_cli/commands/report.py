@@ -15,10 +15,10 @@ from fairkit_cli.terminal.output import FAILED, INCONCLUSIVE, PASSED, record_tex
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from fairkit.clauses import Acceptance
+    from fairkit.packs import PackFile
     from fairkit_cli.evidence import Shown
     from fairkit_cli.html.monitoring import Monitoring
-    from fairkit_laws.files import PackFile
-    from fairkit_laws.validity import Acceptance
     from fairkit_registry.evidence.revoked import Revocations
 
 
@@ -190,7 +190,7 @@ def monitored(folder: Path, newest: Shown) -> Monitoring:
 
 def _accepted(states: str | None, unread_by: str | None, *, strict: bool) -> Acceptance:
     """Read what a person accepts of the clauses' state."""
-    from fairkit_laws.validity import AMBER, Acceptance
+    from fairkit.clauses import AMBER, Acceptance
 
     if (states is not None or unread_by is not None) and not strict:
         raise ParameterError("--accept-status and --accept-unread belong to --strict")

@@ -22,9 +22,7 @@ from fairkit_cli.text.packs import (
 )
 
 if TYPE_CHECKING:
-    from fairkit_laws.context import PackTable
-    from fairkit_laws.files import Fact
-    from fairkit_laws.rendering import Answered, Rendering
+    from fairkit.packs import Answered, Fact, PackTable, Rendering
 
 
 def pack_page(made: Rendering, banners: Sequence[Markup]) -> str:

@@ -11,10 +11,8 @@ from fairkit.support.escaping import visible
 from fairkit_cli.text.numbers import number
 
 if TYPE_CHECKING:
-    from fairkit_laws.context import Cell, Column, PackTable
-    from fairkit_laws.files import Fact
-    from fairkit_laws.rendering import Answered, Rendering
-    from fairkit_laws.validity import Severity
+    from fairkit.clauses import Severity
+    from fairkit.packs import Answered, Cell, Column, Fact, Item, PackTable, Rendering
 
 GAP = "GAP"
 NOT_STATED = "not stated: "
@@ -85,16 +83,39 @@ def headline(one: Answered) -> str:
 
 def binding_line(one: Answered) -> str | None:
     """Say what binds where it is not law."""
-    from fairkit_laws.validity import BINDING
+    from fairkit.clauses import BINDING
 
     binding = one.item.validity.binding
     return None if binding in (None, "law") else f"{BINDING[binding]}."
 
 
+def source_lines(item: Item) -> list[str]:
+    """Return where an item's law stands and how it was read, a sentence each, for beside what the page says."""
+    from fairkit.clauses import MARKS
+
+    validity = item.validity
+    lines = []
+    for source in validity.sources:
+        version = "" if source.version is None else f", version of {source.version}"
+        lines.append(f"Source: {source.citation}{version}, {source.address}.")
+    if validity.mark is not None:
+        by = "" if validity.read_by is None else f" By {validity.read_by}"
+        on = "" if validity.read_on is None or not by else f", {validity.read_on}"
+        text = MARKS[validity.mark]
+        lines.append(f"{text[0].upper()}{text[1:]} ({validity.mark}).{by}{on}{'.' if by else ''}")
+    if validity.quote is not None:
+        lines.append(f"The words: \u201c{validity.quote}\u201d.")
+    for word, others in (
+        ("Supersedes", validity.supersedes), ("Superseded by", validity.superseded_by),
+        ("Incorporated by", validity.incorporated_by),
+    ):  # fmt: skip
+        if others:
+            lines.append(f"{word}: {'; '.join(others)}.")
+    return lines
+
+
 def law_lines(one: Answered) -> list[str]:
     """Return what held and holds, what binds, and the sources, a sentence each."""
-    from fairkit_laws.rendering import source_lines
-
     bound = binding_line(one)
     states = [one.states] if one.item.validity.binding in (None, "law", "guidance") else []
     return [*([] if bound is None else [bound]), *states, *source_lines(one.item)]

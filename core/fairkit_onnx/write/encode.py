@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -16,12 +16,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from fairkit.learners import TextMode
     from fairkit_onnx.write.graph import GraphBuilder
 
 MAX_ONE_HOT = 255
 """Of a text column with more values, the most frequent so many get a column of their own."""
-
-TextMode = Literal["ordinal", "onehot"]
 
 
 class Encoding(Protocol):

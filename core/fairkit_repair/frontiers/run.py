@@ -13,7 +13,6 @@ from fairkit import plugins
 from fairkit.auditing.prepare import Asked
 from fairkit.auditing.run import audit
 from fairkit.auditing.sense import is_constant
-from fairkit.comparing.beside import audit_beside
 from fairkit.data.loading import as_dataset
 from fairkit.data.table import Table
 from fairkit.engines.local import LocalEngine
@@ -23,6 +22,7 @@ from fairkit.models.scorer import ModelOptions
 from fairkit.progress import Progress, no_progress
 from fairkit.results.policy import Rule, judge
 from fairkit_onnx.model import OnnxModel
+from fairkit_repair.comparison import audit_beside
 from fairkit_repair.frontiers.choice import Choice, Judged, chance, pareto, pick
 from fairkit_repair.frontiers.record import Frontier
 from fairkit_repair.frontiers.schedule import Runner

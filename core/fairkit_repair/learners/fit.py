@@ -6,10 +6,9 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import DataError, FairkitError, PluginError
-from fairkit.learners import EncodedRows
+from fairkit.learners import LEARNERS, EncodedRows, find_learner
 from fairkit_onnx.write.encode import Encoder, fit_encoder
 from fairkit_onnx.write.export import TabularModel
-from fairkit_repair.learners.find import BUILT_IN, find_learner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -136,7 +135,7 @@ def fit_estimator(
     except (FairkitError, MemoryError):
         raise
     except Exception as error:
-        if name in BUILT_IN:
+        if name in LEARNERS:
             raise
         raise PluginError(
             f"the learner {name!r} of {learner.__module__} failed while it was trained "

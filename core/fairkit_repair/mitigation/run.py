@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit.auditing.prepare import Asked
 from fairkit.auditing.run import audit
-from fairkit.comparing.beside import audit_beside
 from fairkit.data.loading import as_dataset
 from fairkit.data.roles import value_text
 from fairkit.data.table import Table
@@ -26,6 +25,7 @@ from fairkit.results.rendering import Shown
 from fairkit.support.files import check_writable, write_atomic
 from fairkit_onnx.model import OnnxModel
 from fairkit_onnx.read.safety import digest
+from fairkit_repair.comparison import audit_beside
 from fairkit_repair.mitigation.aftermath import is_randomized, record, sensitive_inputs
 from fairkit_repair.mitigation.alike import CONSTANT, below_majority, is_useless, treats_all_alike
 from fairkit_repair.mitigation.asked import check_policy
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from fairkit.results.comparisons import Change
     from fairkit.results.policy import Rule
     from fairkit.results.report import Report
-    from fairkit.results.searches import Search
     from fairkit_repair.mitigation.learned import Learned
+    from fairkit_repair.searches import Search
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

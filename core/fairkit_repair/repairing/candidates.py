@@ -11,9 +11,10 @@ import numpy as np
 from fairkit import plugins
 from fairkit.capabilities import Capability
 from fairkit.errors import FairkitError, ParameterError
+from fairkit.learners import INSTALLED, LEARNERS
 from fairkit.mitigators import Mitigator
 from fairkit.parameters.declare import parameter, parse_parameters
-from fairkit_repair.learners import INSTALLED, LEARNERS, fit_learner
+from fairkit_repair.learners import fit_learner
 from fairkit_repair.mitigation.choose import find_mitigator
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from fairkit_repair.repairing.missing import missing_of, told_missing
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
-    from fairkit.results.searches import Alternative, Search
+    from fairkit_repair.searches import Alternative, Search
 
 BUDGET = "the budget"
 """Reasons of alternatives that the budget cut have these words."""

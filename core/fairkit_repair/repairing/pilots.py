@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from fairkit.data.table import Table
     from fairkit.fitted import Run
-    from fairkit.results.searches import Power
     from fairkit_onnx.model import OnnxModel
     from fairkit_repair.repairing.audits import ByAudits
     from fairkit_repair.repairing.preparing import Prepared
+    from fairkit_repair.searches import Power
 
     Array = NDArray[np.float64]
 

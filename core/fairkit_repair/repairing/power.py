@@ -9,8 +9,8 @@ import numpy as np
 
 from fairkit.planning.results import two_digits
 from fairkit.planning.search import search
-from fairkit.results.searches import Power
 from fairkit_repair.repairing.chance import LEAST, predict
+from fairkit_repair.searches import Power
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,8 +11,8 @@ from fairkit.errors import ParameterError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from fairkit.results.searches import Alternative
     from fairkit_repair.repairing.candidates import Candidate
+    from fairkit_repair.searches import Alternative
 
 ALIKE = "the same decisions for everybody, of which no verdict is made"
 _REFINED = 4

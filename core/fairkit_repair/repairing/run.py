@@ -16,7 +16,6 @@ from fairkit.engines.opening import opened
 from fairkit.errors import DataError, ParameterError, PolicyError
 from fairkit.fitted import Run
 from fairkit.progress import no_progress
-from fairkit.results.searches import Search
 from fairkit.support.files import check_writable
 from fairkit_onnx.model import OnnxModel
 from fairkit_onnx.read.safety import embedded_settings, parse, read_bytes
@@ -39,6 +38,7 @@ from fairkit_repair.repairing.preparing import (
 )
 from fairkit_repair.repairing.refining import confirm
 from fairkit_repair.repairing.searching import CLOSELY, Asked, Clock, search
+from fairkit_repair.searches import Search
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset

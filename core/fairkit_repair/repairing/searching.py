@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairkit.errors import FairkitError
-from fairkit.results.searches import Alternative
 from fairkit_repair.repairing.candidates import learner_settings, unconstrained
 from fairkit_repair.repairing.chance import ByRates
 from fairkit_repair.repairing.evaluate import OutOfTimeError
 from fairkit_repair.repairing.folds import FOLDS
 from fairkit_repair.repairing.refining import ALIKE, refine
+from fairkit_repair.searches import Alternative
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from fairkit.engines.base import Engine
     from fairkit.progress import Progress
     from fairkit.results.report import Report
-    from fairkit_endpoint import EndpointModel
     from fairkit_onnx.model import OnnxModel
     from fairkit_registry.evidence.sequence import Place, SequenceFolder
     from fairkit_registry.evidence.settings import AuditSettings
@@ -34,7 +33,7 @@ METRIC_DIGEST = "metric_sha256"
 
 
 def certify(
-    model: OnnxModel | EndpointModel | None,
+    model: OnnxModel | Any | None,
     dataset: Dataset,
     settings: AuditSettings,
     secrets: Sequence[Signer],

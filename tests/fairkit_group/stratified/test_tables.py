@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from fairkit.limits.chisquare import chi_square_tail
-from fairkit.limits.dunnett import dunnett_quantile
+from fairkit_group.chisquare import chi_square_tail
+from fairkit_group.dunnett import dunnett_quantile
 from fairkit_group.stratified.agreement import same_difference, same_odds
 from fairkit_group.stratified.tables import association, equal_odds, odds_ratio, risk_difference, risk_ratio
 

@@ -13,6 +13,6 @@ if TYPE_CHECKING:
 @hookimpl
 def fairkit_mitigators() -> list[type[Mitigator]]:
     """Return the mitigator."""
-    from fairkit_multicalibrate.plugin import Multicalibrate
+    from fairkit_subgroups.multicalibrate.plugin import Multicalibrate
 
     return [Multicalibrate]

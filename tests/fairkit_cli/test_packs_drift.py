@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from fairkit_cli.main import app
-from fairkit_laws.drift import fetched, normalised
+from fairkit_cli.drift import fetched, normalised
 
 PAGE = (
     "<html><script>less than nothing</script>"

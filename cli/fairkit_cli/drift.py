@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from fairkit_laws.files import Item
+    from fairkit.packs import Item
 
 Result = Literal["same", "changed", "could not verify"]
 LARGEST = 30_000_000

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.progress import Progress
-    from fairkit_multicalibrate.cells import Cells
+    from fairkit_subgroups.multicalibrate.cells import Cells
 
     Array = NDArray[np.float64]
 

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from fairkit.data.task import Task
     from fairkit.fitted import Run
     from fairkit.mitigators import Stage
-    from fairkit_multicalibrate.cells import Cells
-    from fairkit_multicalibrate.learning import Learned, Part
     from fairkit_onnx.model import OnnxModel
     from fairkit_onnx.write.base import BaseModel
+    from fairkit_subgroups.multicalibrate.cells import Cells
+    from fairkit_subgroups.multicalibrate.learning import Learned, Part
 
 STOP_SHARE = 1 / 3
 """Without validation rows, this share of the rows says when to stop."""
@@ -157,8 +157,8 @@ class Multicalibrate(Mitigator):
         if table.task != "binary":
             raise DataError(f"{table.name}: {self.name} works on binary outcomes; name the favorable label")
         self.learner(run)
-        from fairkit_multicalibrate.cells import learn_cells
         from fairkit_onnx.write.base import BaseModel
+        from fairkit_subgroups.multicalibrate.cells import learn_cells
 
         chosen = self.parameters
         base = BaseModel(model, table, self.model_options())
@@ -224,7 +224,7 @@ class Multicalibrate(Mitigator):
         base: BaseModel,
         run: Run,
     ) -> Learned:
-        from fairkit_multicalibrate.learning import learn
+        from fairkit_subgroups.multicalibrate.learning import learn
 
         whole = _part(cells, table, scores)
         if validation is None:
@@ -263,7 +263,7 @@ class Multicalibrate(Mitigator):
 
 
 def _part(cells: Cells, table: Table, scores: NDArray[np.float64]) -> Part:
-    from fairkit_multicalibrate.learning import Part
+    from fairkit_subgroups.multicalibrate.learning import Part
 
     rule = Corrections(columns=cells.columns, edges=cells.edges, corrections=())
     numbers = rule.codes(table.columns, scores)
@@ -273,7 +273,7 @@ def _part(cells: Cells, table: Table, scores: NDArray[np.float64]) -> Part:
 
 
 def _some(part: Part, keep: NDArray[np.bool_]) -> Part:
-    from fairkit_multicalibrate.learning import Part
+    from fairkit_subgroups.multicalibrate.learning import Part
 
     codes = np.ascontiguousarray(part.codes[:, keep])
     return Part(codes, part.base[keep], part.outcome[keep], part.weights[keep])

@@ -1,0 +1,198 @@
+"""The legal life of a clause: since when it is law, until when, who read it where; and what that means on a day."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+Status = Literal["in_force", "adopted", "stayed", "proposed", "withdrawn", "repealed"]
+Binding = Literal["law", "guidance", "practice", "own"]
+Mark = Literal["O", "Oc", "S2", "S1", "K", "N"]
+State = Literal["applies", "later", "adopted", "stayed", "proposed", "ended", "withdrawn", "unknown"]
+Severity = Literal["red", "amber", "grey"]
+
+MARKS: Mapping[Mark, str] = {
+    "O": "the official text was read",
+    "Oc": "a copy of the official wording that names its origin was read",
+    "S2": "two independent secondary sources were read, and not the official text",
+    "S1": "one secondary source was read, and not the official text",
+    "K": "general knowledge: no source was read",
+    "N": "no text was found",
+}
+BINDING: Mapping[Binding, str] = {
+    "law": "Law",
+    "guidance": "Guidance, not law",
+    "practice": "Practice: no clause of this law asks for it",
+    "own": "fairkit's own addition: no clause asks for it",
+}
+AMBER: tuple[State, ...] = ("later", "adopted", "stayed", "proposed")
+"""States that `--accept-status` may accept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where a clause stands: its citation, the official address, and the date of the version that was read."""
+
+    citation: str
+    address: str
+    version: datetime.date | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        version = None if self.version is None else self.version.isoformat()
+        return {"citation": self.citation, "address": self.address, "version": version}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingChange:
+    """A rulemaking, suit or bill that may change a clause, and the day on which that is expected."""
+
+    what: str
+    expected: datetime.date | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Validity:
+    """The legal life of a clause, and how well it is known.
+
+    Attributes
+    ----------
+    begins, ends
+        First and last day of the clause's legal life; None is open.
+    applies_from
+        The day from which it applies, where that is later than `begins`.
+    status
+        As of `checked`; None: nobody said, and the clause's state is unknown.
+    binding
+        Law, guidance, practice of a trade, or fairkit's own addition.
+    supersedes, superseded_by, incorporated_by
+        Other clauses.
+    sources, quote, text_sha256
+        Where it stands; operative words, at most 40; the digest of the normalised text of the first source.
+    mark, read_by, read_on
+        How it was read, by whom, when.
+    checked, recheck_by
+        The day of the last check; the last day on which that counts.
+    watch
+        What may change it.
+    """
+
+    begins: datetime.date | None = None
+    ends: datetime.date | None = None
+    applies_from: datetime.date | None = None
+    status: Status | None = None
+    binding: Binding | None = None
+    supersedes: tuple[str, ...] = ()
+    superseded_by: tuple[str, ...] = ()
+    incorporated_by: tuple[str, ...] = ()
+    sources: tuple[Source, ...] = ()
+    quote: str | None = None
+    text_sha256: str | None = None
+    mark: Mark | None = None
+    read_by: str | None = None
+    read_on: datetime.date | None = None
+    checked: datetime.date
+    recheck_by: datetime.date
+    watch: tuple[PendingChange, ...] = ()
+
+    @property
+    def official(self) -> bool:
+        """Whether the words were compared with an official text, or there is no official text to compare with."""
+        return self.mark in ("O", "Oc") or self.binding in ("practice", "own")
+
+    def on(self, day: datetime.date) -> State:
+        """Return the clause's state on a day, as far as is known since `checked`; what is no law always applies."""
+        if self.status is None or self.binding in ("practice", "own"):
+            return "unknown" if self.status is None else "applies"
+        if self.ends is not None and day > self.ends:
+            return "ended"
+        if self.status in ("stayed", "proposed") or (self.status == "withdrawn" and self.ends is None):
+            return self.status
+        if self.begins is not None and day < self.begins:
+            return "adopted" if self.status == "adopted" else "later"
+        return "later" if self.applies_from is not None and day < self.applies_from else "applies"
+
+    def say(self, state: State) -> str:
+        """Return a state in words, with the date that belongs to it."""
+        if state == "ended" and self.ends is not None:
+            word = "repealed" if self.status == "repealed" else "ended"
+            return f"{word} {self.ends + datetime.timedelta(days=1)}"
+        first = max((day for day in (self.begins, self.applies_from) if day is not None), default=None)
+        since = "" if first is None else f", applies from {first}"
+        return {
+            "applies": "applied",
+            "later": f"not yet applicable{since}",
+            "adopted": f"adopted, not yet in force{since}",
+            "stayed": "stayed",
+            "proposed": "proposed, not adopted",
+            "withdrawn": "withdrawn",
+        }.get(state, "status unknown")
+
+    def answers(self, audited: datetime.date | None, today: datetime.date) -> str:
+        """Return what held on the audit's date and what holds today, in a sentence each."""
+        now = self.on(today)
+        said = f"Today ({today}): {'applies' if now == 'applies' else self.say(now)}."
+        return said if audited is None else f"{audited}: {self.say(self.on(audited))}. {said}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        found: dict[str, Any] = {}
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.name == "sources":
+                value = [one.to_dict() for one in value]
+            elif each.name == "watch":
+                value = [
+                    {"what": one.what, "expected": None if one.expected is None else one.expected.isoformat()}
+                    for one in value
+                ]
+            elif isinstance(value, tuple):
+                value = list(value)
+            found[each.name] = value.isoformat() if isinstance(value, datetime.date) else value
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flag:
+    """What a reader must know about a clause before the numbers.
+
+    Attributes
+    ----------
+    severity
+        Red: no law, or nobody knows. Amber: not yet law here, or the check is out of date. Grey: not compared with the
+        official text.
+    clause, text
+        Which, and what.
+    accepted
+        Whether a person accepted it, so that `--strict` lets it pass.
+    """
+
+    severity: Severity
+    clause: str
+    text: str
+    accepted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acceptance:
+    """What a person accepts with `--strict`: amber states, and by name that clauses were not compared."""
+
+    states: frozenset[str] = field(default_factory=frozenset)
+    unread_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgeLimit:
+    """Calendar years after which an audit counts no more, and the clause that says so."""
+
+    years: int
+    clause: str
+
+    def last_day(self, audited: datetime.date) -> datetime.date:
+        """Return the last day on which an audit counts: the same date, years later; of 29 February the 28th."""
+        try:
+            return audited.replace(year=audited.year + self.years)
+        except ValueError:
+            return audited.replace(year=audited.year + self.years, day=28)
