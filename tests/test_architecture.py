@@ -40,7 +40,7 @@ PACKAGES: dict[str, set[str]] = {
 
 LAYERS: dict[str, list[set[str]]] = {
     "fairkit": [
-        {"errors", "limits", "progress"},
+        {"clauses", "errors", "limits", "progress"},
         {"support"},
         {"capabilities", "parameters", "results", "sources"},
         {"data"},
@@ -77,7 +77,7 @@ LAYERS: dict[str, list[set[str]]] = {
     "fairkit_cli": [
         {"", "fields"},
         {"terminal"},
-        {"config", "junit", "lazy", "surroundings", "text"},
+        {"config", "drift", "junit", "lazy", "surroundings", "text"},
         {"evidence"},
         {"html", "names", "options", "precommit", "progress"},
         {"formats", "plots", "subject"},

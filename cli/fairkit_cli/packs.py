@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from fairkit.clauses import Acceptance
     from fairkit.data.dataset import Dataset
     from fairkit.data.predictions import PredictionRoles
-    from fairkit.clauses import Acceptance
     from fairkit.packs import PackFile, Rendering
     from fairkit_cli.config import Config
     from fairkit_cli.evidence import Shown

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Literal
 
 Status = Literal["in_force", "adopted", "stayed", "proposed", "withdrawn", "repealed"]
 Binding = Literal["law", "guidance", "practice", "own"]
@@ -38,11 +38,6 @@ class Source:
     citation: str
     address: str
     version: datetime.date | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        version = None if self.version is None else self.version.isoformat()
-        return {"citation": self.citation, "address": self.address, "version": version}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,23 +130,6 @@ class Validity:
         now = self.on(today)
         said = f"Today ({today}): {'applies' if now == 'applies' else self.say(now)}."
         return said if audited is None else f"{audited}: {self.say(self.on(audited))}. {said}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        found: dict[str, Any] = {}
-        for each in fields(self):
-            value = getattr(self, each.name)
-            if each.name == "sources":
-                value = [one.to_dict() for one in value]
-            elif each.name == "watch":
-                value = [
-                    {"what": one.what, "expected": None if one.expected is None else one.expected.isoformat()}
-                    for one in value
-                ]
-            elif isinstance(value, tuple):
-                value = list(value)
-            found[each.name] = value.isoformat() if isinstance(value, datetime.date) else value
-        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 if TYPE_CHECKING:
@@ -272,22 +272,6 @@ class Answered:
         """Whether no clause stands behind the item's numbers."""
         return any(flag.severity == "red" for flag in self.flags)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return {
-            "clause": self.item.clause,
-            "title": self.item.title,
-            "says": self.item.says,
-            "states": self.states,
-            "validity": self.item.validity.to_dict(),
-            "thresholds": dict(self.item.thresholds),
-            "convention": self.convention,
-            "flags": [asdict(flag) for flag in self.flags],
-            "facts": {fact.key: value for fact, value in self.facts},
-            "gaps": list(self.gaps),
-            "tables": [asdict(table) for table in self.tables],
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rendering:
@@ -312,19 +296,6 @@ class Rendering:
     def complete(self) -> bool:
         """Whether every item is answered, and every flag was accepted: what ``--strict`` asks for."""
         return not self.gaps and all(flag.accepted for flag in self.flags)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return {
-            "schema": "fairkit.pack/1",
-            "pack": self.pack.to_dict(),
-            "today": self.today.isoformat(),
-            "audited": None if self.audited is None else self.audited.isoformat(),
-            "certificate": self.certificate.get("sha256"),
-            "complete": self.complete,
-            "notes": list(self.notes),
-            "items": [one.to_dict() for one in self.items],
-        }
 
     @property
     def gaps(self) -> tuple[str, ...]:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from fairkit_cli.main import app
 from fairkit_cli.drift import fetched, normalised
+from fairkit_cli.main import app
 
 PAGE = (
     "<html><script>less than nothing</script>"

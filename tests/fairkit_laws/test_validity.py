@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime
+import json
 import socket
 import tomllib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -13,11 +15,14 @@ import pytest
 import fairkit
 import fairkit_laws
 from fairkit.clauses import Acceptance
-from fairkit.packs import PackFile, Rendering
+from fairkit_cli.text.packs import law_lines, pack_record
 from fairkit_laws.context import Context, NotAnsweredError
 from fairkit_laws.files import read_pack
 from fairkit_laws.impact import categories, selection_rates
 from fairkit_laws.rendering import RefusedError, render
+
+if TYPE_CHECKING:
+    from fairkit.packs import PackFile, Rendering
 
 DAY = datetime.timedelta(days=1)
 PACKS = {cls.name: read_pack(cls.name, cls.text()) for cls in fairkit_laws.fairkit_packs()}
@@ -170,7 +175,7 @@ table = "unknown"
         status: str, mark: str, dates: str = "", today: str = "2026-01-01", **accepted: object
     ) -> bool:
         pack = read_pack("mine", text.replace("STATUS", status).replace("MARK", mark).replace("DATES", dates))
-        return rendered(pack, report, "2026-01-01", today, Acceptance(**accepted)).complete  # type: ignore[arg-type]
+        return rendered(pack, report, "2026-01-01", today, Acceptance(**accepted)).complete
 
     assert complete("in_force", "O")
     assert not complete("in_force", "O", today="2026-04-02")  # overdue: no acceptance helps
@@ -248,7 +253,9 @@ def test_rendering_asks_nothing_of_the_network(report: fairkit.Report, monkeypat
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
     for name, pack in PACKS.items():
         made = rendered(pack, report, "2026-07-20", "2026-11-23")
-        record = made.to_dict()
+        assert all(any(line.startswith("Source: ") for line in law_lines(one)) for one in made.items)
+        record = pack_record(made, "Signed.")
+        assert json.loads(json.dumps(record)) == json.loads(json.dumps(record, default=repr))
         assert record["pack"]["sha256"] == pack.sha256
         assert record["pack"]["edition"] == ("2026-07-20" if "@" in name else "2026-11-23")
         assert len(record["items"]) == len(pack.items)

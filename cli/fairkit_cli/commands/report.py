@@ -213,14 +213,15 @@ def _filled(
     for flag in made.flags:
         if not flag.accepted:
             say(f"{flag.severity}: {flag.clause}: {flag.text}")
+    from fairkit_cli.text.packs import pack_csv, pack_markdown, pack_record
+
     if output_format in ("html", "pdf"):
         from fairkit_cli.html.certificates import checked_banner
         from fairkit_cli.html.packs import pack_page
 
         return pack_page(made, [checked_banner(shown)]), made.complete
     if output_format == "json":
-        return record_text({**made.to_dict(), "evidence": shown.state}), made.complete
-    from fairkit_cli.text.packs import pack_csv, pack_markdown
+        return record_text(pack_record(made, shown.state)), made.complete
 
     text = pack_csv(made) if output_format == "csv" else pack_markdown(made, [shown.state])
     return text, made.complete

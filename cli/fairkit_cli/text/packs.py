@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-from typing import TYPE_CHECKING
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from fairkit.support.escaping import markdown as escaped
 from fairkit.support.escaping import visible
@@ -156,6 +158,38 @@ def pack_markdown(made: Rendering, states: list[str]) -> str:
     for one in made.items:
         lines += _item(one)
     return "\n".join(lines).rstrip() + "\n"
+
+
+def pack_record(made: Rendering, state: str) -> dict[str, Any]:
+    """Return a rendering as JSON values: every item with its clause's legal life, flags, facts, gaps and tables."""
+    return {
+        "schema": "fairkit.pack/1",
+        "pack": made.pack.to_dict(),
+        "today": made.today.isoformat(),
+        "audited": None if made.audited is None else made.audited.isoformat(),
+        "certificate": made.certificate.get("sha256"),
+        "evidence": state,
+        "complete": made.complete,
+        "notes": list(made.notes),
+        "items": [_record(one) for one in made.items],
+    }
+
+
+def _record(one: Answered) -> dict[str, Any]:
+    item = one.item
+    return {
+        "clause": item.clause,
+        "title": item.title,
+        "says": item.says,
+        "states": one.states,
+        "validity": json.loads(json.dumps(asdict(item.validity), default=str)),
+        "thresholds": dict(item.thresholds),
+        "convention": one.convention,
+        "flags": [asdict(flag) for flag in one.flags],
+        "facts": {fact.key: value for fact, value in one.facts},
+        "gaps": list(one.gaps),
+        "tables": [asdict(table) for table in one.tables],
+    }
 
 
 def _item(one: Answered) -> list[str]:
