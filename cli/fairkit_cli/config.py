@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fairkit.errors import ConfigError, did_you_mean
-from fairkit.results.rules import Rule
+from fairkit.results.rules import SCENARIO, Rule
 
 NAME = "fairkit.toml"
 MOST_SHOWN = 80
@@ -96,6 +96,9 @@ KEYS: Mapping[str, Mapping[str, Kind]] = {
         "min": "number",
         "support": "integer",
         "within": "names",
+        "hazard": "text",
+        "mitigation": "text",
+        "review": "text",
     },
 }
 """The tables of the file, their keys, and what each key takes (see `KINDS`)."""
@@ -307,4 +310,5 @@ def _rule(rule: Any, where: str) -> Rule:
         min=None if "min" not in rule else float(rule["min"]),
         support=rule.get("support"),
         within=tuple([rule["within"]] if isinstance(rule.get("within"), str) else rule.get("within", ())),
+        **{key: rule[key] for key in SCENARIO if key in rule},
     )

@@ -54,24 +54,16 @@ class Validity:
 
     Attributes
     ----------
-    begins, ends
-        First and last day of the clause's legal life; None is open.
-    applies_from
-        The day from which it applies, where that is later than `begins`.
-    status
-        As of `checked`; None: nobody said, and the clause's state is unknown.
-    binding
-        Law, guidance, practice of a trade, or fairkit's own addition.
-    supersedes, superseded_by, incorporated_by
-        Other clauses.
+    begins, ends, applies_from
+        First and last day of its legal life (None is open), and the day from which it applies, where that is later.
+    status, binding
+        As of `checked` (None: nobody said, and its state is unknown), and what kind of rule it is.
     sources, quote, text_sha256
         Where it stands; operative words, at most 40; the digest of the normalised text of the first source.
     mark, read_by, read_on
         How it was read, by whom, when.
-    checked, recheck_by
-        The day of the last check; the last day on which that counts.
-    watch
-        What may change it.
+    checked, recheck_by, watch
+        The day of the last check, the last day on which that counts, and what may change the clause.
     """
 
     begins: datetime.date | None = None
@@ -91,11 +83,6 @@ class Validity:
     checked: datetime.date
     recheck_by: datetime.date
     watch: tuple[PendingChange, ...] = ()
-
-    @property
-    def official(self) -> bool:
-        """Whether the words were compared with an official text, or there is no official text to compare with."""
-        return self.mark in ("O", "Oc") or self.binding in ("practice", "own")
 
     def on(self, day: datetime.date) -> State:
         """Return the clause's state on a day, as far as is known since `checked`; what is no law always applies."""
@@ -125,26 +112,13 @@ class Validity:
             "withdrawn": "withdrawn",
         }.get(state, "status unknown")
 
-    def answers(self, audited: datetime.date | None, today: datetime.date) -> str:
-        """Return what held on the audit's date and what holds today, in a sentence each."""
-        now = self.on(today)
-        said = f"Today ({today}): {'applies' if now == 'applies' else self.say(now)}."
-        return said if audited is None else f"{audited}: {self.say(self.on(audited))}. {said}"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
-    """What a reader must know about a clause before the numbers.
+    """What a reader must know about a clause before the numbers; `--strict` lets pass what a person accepted.
 
-    Attributes
-    ----------
-    severity
-        Red: no law, or nobody knows. Amber: not yet law here, or the check is out of date. Grey: not compared with the
-        official text.
-    clause, text
-        Which, and what.
-    accepted
-        Whether a person accepted it, so that `--strict` lets it pass.
+    Red: no law, or nobody knows. Amber: not yet law here, or to be checked again. Grey: not compared with the official
+    text.
     """
 
     severity: Severity
@@ -167,10 +141,3 @@ class AgeLimit:
 
     years: int
     clause: str
-
-    def last_day(self, audited: datetime.date) -> datetime.date:
-        """Return the last day on which an audit counts: the same date, years later; of 29 February the 28th."""
-        try:
-            return audited.replace(year=audited.year + self.years)
-        except ValueError:
-            return audited.replace(year=audited.year + self.years, day=28)

@@ -160,10 +160,8 @@ class PackFile:
         Digest of the pack's text.
     audit
         What ``--pack`` adds to an audit: `intersections`, `reference`, `scores`.
-    refuses, refuses_because
-        What an audit must not rest on (`sensitive_probability`), and why.
-    age_limit
-        When an audit counts no more; None: the law names no age.
+    refuses, refuses_because, age_limit
+        What an audit must not rest on (`sensitive_probability`), why, and when it counts no more.
     facts, items
         In the law's order.
     """
@@ -195,18 +193,14 @@ class PackFile:
 
     def to_dict(self) -> dict[str, Any]:
         """Return what a list of packs says."""
-        return {
-            "name": self.name,
-            "title": self.title,
-            "law": self.law,
-            "source": self.source,
-            "edition": self.edition,
-            "sha256": self.sha256,
+        checked, recheck = self.validity.checked, min(item.validity.recheck_by for item in self.items)
+        told = {key: getattr(self, key) for key in ("name", "title", "law", "source", "edition", "sha256")}
+        told |= {
             "status": self.validity.status,
-            "checked": self.validity.checked.isoformat(),
-            "recheck_by": min(item.validity.recheck_by for item in self.items).isoformat(),
-            "facts": [fact.key for fact in self.facts],
+            "checked": checked.isoformat(),
+            "recheck_by": recheck.isoformat(),
         }
+        return told | {"facts": [fact.key for fact in self.facts]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +329,4 @@ class PackFormat(ABC):
         today: datetime.date,
         accepted: Acceptance | None = None,
     ) -> Rendering:
-        """Fill a pack with an audit, what a person stated, and what the certificate says on a day.
-
-        `accepted` is what a person accepts of the clauses' state.
-        """
+        """Fill a pack with an audit, what a person stated and accepts, and what the certificate says on a day."""

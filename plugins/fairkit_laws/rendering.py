@@ -12,7 +12,7 @@ from fairkit.packs import Answered, Rendering
 from fairkit_laws.context import Context, NotAnsweredError
 from fairkit_laws.files import PackError
 from fairkit_laws.tables import build
-from fairkit_laws.validity import flags_of
+from fairkit_laws.validity import answers, flags_of
 
 if TYPE_CHECKING:
     from fairkit.packs import Fact, Item, PackFile, PackTable
@@ -116,7 +116,7 @@ def _answer(
         tables=tuple(tables),
         facts=tuple(stated),
         gaps=tuple(gaps),
-        states=item.validity.answers(audited, today),
+        states=answers(item.validity, audited, today),
         flags=tuple(flags),
     )
 
@@ -125,12 +125,20 @@ def _age(pack: PackFile, audited: datetime.date | None, today: datetime.date) ->
     if audited is None:
         return ("Nobody has signed these numbers.",)
     limit = pack.age_limit
-    if limit is None or today <= limit.last_day(audited):
+    if limit is None or today <= _years_later(audited, limit.years):
         return ()
     years = "a year" if limit.years == 1 else f"{limit.years} years"
     return (
         f"The audit is of {audited}, more than {years} ago: {limit.clause} lets the tool be used no longer.",
     )
+
+
+def _years_later(day: datetime.date, years: int) -> datetime.date:
+    """Return the same date, years later: of 29 February the 28th."""
+    try:
+        return day.replace(year=day.year + years)
+    except ValueError:
+        return day.replace(year=day.year + years, day=28)
 
 
 def _acceptances(accepted: Acceptance, items: Sequence[Answered]) -> Sequence[str]:

@@ -107,6 +107,13 @@ def _made(made: type[Source] | type[PendingChange], key: str, record: Mapping[st
     return made(**record)
 
 
+def answers(validity: Validity, audited: datetime.date | None, today: datetime.date) -> str:
+    """Return what held on the audit's date and what holds today, in a sentence each."""
+    now = validity.on(today)
+    said = f"Today ({today}): {'applies' if now == 'applies' else validity.say(now)}."
+    return said if audited is None else f"{audited}: {validity.say(validity.on(audited))}. {said}"
+
+
 def flags_of(
     validity: Validity,
     clause: str,
@@ -148,7 +155,8 @@ def flags_of(
     if today > validity.recheck_by and not kept and validity.status is not None:
         text = f"last checked {validity.checked}, and to be checked again by {validity.recheck_by}"
         found.append(Flag(severity="amber", clause=clause, text=text))
-    if not validity.official and validity.status is not None:
+    official = validity.mark in ("O", "Oc") or validity.binding in ("practice", "own")
+    if not official and validity.status is not None:
         text = f"not compared with the official text: {MARKS[validity.mark or 'N']}"
         found.append(Flag(severity="grey", clause=clause, text=text, accepted=accepted.unread_by is not None))
     return found

@@ -233,8 +233,6 @@ def test_every_item_of_a_release_has_its_source_mark_and_status():
             assert all(one.address.startswith("https://") for one in law.sources), where
             assert law.read_by is not None or law.mark in ("K", "N"), where
             assert law.mark != "O" or "project" not in str(law.read_by)  # only a person reads officially
-            if law.binding in ("law", "guidance") and law.mark in ("S2", "S1", "K", "N"):
-                assert not law.official
             for words, number in item.thresholds.items():
                 assert words in str(law.quote)
                 assert (words, number) == ("four-fifths (4/5)", 0.8)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from fairkit.errors import PolicyError
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 Side = Literal["max", "min"]
 """Which limit a rule has: the largest number that keeps it, or the smallest."""
+SCENARIO = ("hazard", "mitigation", "review")
+"""The keys of a rule that say in words what it is for."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -40,6 +42,9 @@ class Rule:
         the audit, whose number must then have stopped climbing.
     within
         The columns inside whose strata the groups are compared; empty: groups as a whole.
+    hazard, mitigation, review
+        The bias scenario that the limit is for, in words: what may happen to the groups, what is done against it, and
+        what makes the rule to be looked at again. Two rules that differ in these are the same limit.
     """
 
     metric: str
@@ -48,6 +53,9 @@ class Rule:
     side: Side = "max"
     support: int | None = None
     within: tuple[str, ...] = ()
+    hazard: str = field(default="", compare=False)
+    mitigation: str = field(default="", compare=False)
+    review: str = field(default="", compare=False)
 
     def __init__(
         self,
@@ -58,6 +66,9 @@ class Rule:
         min: float | None = None,
         support: int | None = None,
         within: Sequence[str] | str = (),
+        hazard: str = "",
+        mitigation: str = "",
+        review: str = "",
     ) -> None:
         inside = tuple(filter(None, within.split("+"))) if isinstance(within, str) else tuple(within)
         if set(metric) & set(":@|"):
@@ -69,7 +80,7 @@ class Rule:
                     f"the policy rule on {metric!r} is not understood; write METRIC:COLUMN, and the rest once"
                 )
             metric, sensitive, support, inside = told
-        self._set(metric, sensitive, {"max": max, "min": min}, support, inside)
+        self._set(metric, sensitive, {"max": max, "min": min}, support, inside, (hazard, mitigation, review))
 
     def _set(
         self,
@@ -78,14 +89,15 @@ class Rule:
         limits: Mapping[str, float | None],
         support: int | None,
         within: tuple[str, ...],
+        scenario: tuple[str, ...],
     ) -> None:
         stated = [(side, limit) for side, limit in limits.items() if limit is not None]
         if len(stated) != 1 or not math.isfinite(stated[0][1]):
             raise PolicyError(f"the policy rule on {metric!r} needs one finite limit, a max or a min")
         side, limit = stated[0]
-        values = (metric, sensitive, limit, side, support, within)
-        for field, value in zip(fields(self), values, strict=True):
-            object.__setattr__(self, field.name, value)
+        values = (metric, sensitive, limit, side, support, within, *scenario)
+        for each, value in zip(fields(self), values, strict=True):
+            object.__setattr__(self, each.name, value)
 
     @classmethod
     def parse(cls, text: str, kind: Literal["max", "min"]) -> Self:
@@ -119,7 +131,8 @@ class Rule:
         rule = cls.__new__(cls)
         limits = {side: record.get(side) for side in ("max", "min")}
         within = tuple(record.get("within", ()))
-        rule._set(record["metric"], record.get("sensitive"), limits, record.get("support"), within)
+        scenario = tuple(record.get(key, "") for key in SCENARIO)
+        rule._set(record["metric"], record.get("sensitive"), limits, record.get("support"), within, scenario)
         return rule
 
     def to_dict(self) -> dict[str, Any]:
@@ -132,7 +145,17 @@ class Rule:
             self.side: self.limit,
             **support,
             **within,
+            **self.scenario,
         }
+
+    @property
+    def scenario(self) -> dict[str, str]:
+        """The bias scenario: the parts of it that are stated, by their key."""
+        return {key: getattr(self, key) for key in SCENARIO if getattr(self, key)}
+
+    def with_scenario(self, reason: str) -> str:
+        """Return a sentence about the rule, followed by the scenario that it is for."""
+        return "; ".join([reason, *(f"{key}: {text}" for key, text in self.scenario.items())])
 
     @property
     def upper(self) -> bool:
