@@ -15,6 +15,8 @@ from fairkit_cli import options as opt
 from fairkit_cli.terminal.output import say
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -104,9 +106,13 @@ def read_facts_file(pack: PackFile, path: Path | None) -> dict[str, str | bool]:
 
 
 def rendered(
-    pack: PackFile, shown: Shown, facts: dict[str, str | bool], accepted: Acceptance | None = None
+    pack: PackFile,
+    shown: Shown,
+    facts: dict[str, str | bool],
+    accepted: Acceptance | None = None,
+    watch: Mapping[str, Any] | None = None,
 ) -> Rendering:
-    """Fill a pack with what a certificate states.
+    """Fill a pack with what a certificate states, and with a look at a watch.
 
     Raises
     ------
@@ -130,7 +136,7 @@ def rendered(
     }
     day = datetime.date.fromisoformat(today())
     return pack_plugins()[1].render(
-        pack, stated_report(stated), facts, certificate, today=day, accepted=accepted
+        pack, stated_report(stated), facts, certificate, today=day, accepted=accepted, watch=watch
     )
 
 

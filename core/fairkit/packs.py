@@ -223,15 +223,15 @@ class PackTable:
         Each row is as long as `columns`; None is not defined.
     notes
         Sentences below it.
-    computed
-        Whether numbers in it were computed for the page, from signed ones; else all of them stand in the certificate.
+    origin
+        Where its numbers are from: signed ones, computed for the page from signed ones, or read from a watch.
     """
 
     title: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
     notes: tuple[str, ...] = ()
-    computed: bool = False
+    origin: Literal["signed", "computed", "watched"] = "signed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,5 +328,6 @@ class PackFormat(ABC):
         *,
         today: datetime.date,
         accepted: Acceptance | None = None,
+        watch: Mapping[str, Any] | None = None,
     ) -> Rendering:
-        """Fill a pack with an audit, what a person stated and accepts, and what the certificate says on a day."""
+        """Fill a pack with an audit, what a person stated and accepts, the certificate, and a look at a watch."""

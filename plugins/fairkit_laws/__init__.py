@@ -9,8 +9,8 @@ from fairkit.packs import Pack, PackFormat
 from fairkit_laws.format import Toml
 
 LAWS = (
-    "california-ads", "colorado-admt", "colorado-insurance", "ecoa", "ecoa@2026-07-20", "eu-ai-act", "illinois",
-    "new-jersey", "nyc-ll144", "sr-26-2", "ugesp",
+    "california-ads", "colorado-admt", "colorado-insurance", "ecoa", "ecoa@2026-07-20", "eu-ai-act",
+    "eu-ai-act-monitoring", "illinois", "new-jersey", "nyc-ll144", "sr-26-2", "ugesp",
 )  # fmt: skip
 """The current packs, and the editions that are kept for audits of before a change."""
 

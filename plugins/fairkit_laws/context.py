@@ -21,7 +21,7 @@ class Context:
     """An audit, what a person stated, and what an item tells its table.
 
     `thresholds` are the numbers that the clause names, by its words. `certificate` has sha256, audited_at, keyids,
-    mitigation and settings; it is empty for an audit that nobody signed.
+    mitigation and settings; it is empty for an audit that nobody signed. `watch` is a look at the decisions since.
     """
 
     report: Report
@@ -29,6 +29,7 @@ class Context:
     options: Mapping[str, Any] = field(default_factory=dict)
     thresholds: Mapping[str, float] = field(default_factory=dict)
     certificate: Mapping[str, Any] = field(default_factory=dict)
+    watch: Mapping[str, Any] | None = None
 
     @property
     def probable(self) -> tuple[str, ...]:

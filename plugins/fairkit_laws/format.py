@@ -42,6 +42,7 @@ class Toml(PackFormat):
         *,
         today: datetime.date,
         accepted: Acceptance | None = None,
+        watch: Mapping[str, Any] | None = None,
     ) -> Rendering:
         """Fill a pack; see `fairkit_laws.rendering.render`."""
-        return render(pack, report, facts, certificate, today=today, accepted=accepted)
+        return render(pack, report, facts, certificate, today=today, accepted=accepted, watch=watch)

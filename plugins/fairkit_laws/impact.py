@@ -112,7 +112,7 @@ def _rates(
         Column("ratio from", "ratio"), Column("ratio to", "ratio"),
     )  # fmt: skip
     title = sensitive if label is None else f"{sensitive}, put into {label}"
-    return PackTable(title=title, columns=columns, rows=tuple(rows), notes=tuple(notes), computed=True)
+    return PackTable(title=title, columns=columns, rows=tuple(rows), notes=tuple(notes), origin="computed")
 
 
 def _remarks(
@@ -221,7 +221,7 @@ def _impact(context: Context, sensitive: str) -> PackTable:
     )  # fmt: skip
     if limit is None:
         columns, rows = columns[:-2], tuple(row[:-2] for row in rows)
-    return PackTable(title=sensitive, columns=columns, rows=rows, notes=tuple(notes), computed=True)
+    return PackTable(title=sensitive, columns=columns, rows=rows, notes=tuple(notes), origin="computed")
 
 
 def _reference(context: Context, sensitive: str, groups: Sequence[Selected], small: set[str]) -> Selected:

@@ -31,6 +31,7 @@ def render(
     *,
     today: datetime.date,
     accepted: Acceptance | None = None,
+    watch: Mapping[str, Any] | None = None,
 ) -> Rendering:
     """Fill a pack.
 
@@ -48,6 +49,8 @@ def render(
         The day of the rendering: an audit may be too old, a clause may be no law any more.
     accepted
         What a person accepts of the clauses' state.
+    watch
+        The JSON form of a look at a watch of the model; None: there is none.
 
     Raises
     ------
@@ -55,7 +58,7 @@ def render(
         The audit rests on what the law refuses, or is too new for a kept edition.
     """
     known = {fact.key: fact for fact in pack.facts}
-    context = Context(report=report, facts=facts, certificate=certificate)
+    context = Context(report=report, facts=facts, certificate=certificate, watch=watch)
     audited = datetime.date.fromisoformat(str(certificate["audited_at"])[:10]) if certificate else None
     if "sensitive_probability" in pack.refuses and context.probable:
         columns = ", ".join(context.probable)

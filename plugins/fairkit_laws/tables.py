@@ -27,6 +27,7 @@ BUILDERS: Mapping[str, Builder] = {
     "mitigation": technical.mitigation,
     "evidence": technical.evidence,
     "settings": technical.settings,
+    "monitoring": technical.monitoring,
 }
 """The tables that an item may name."""
 

@@ -240,7 +240,7 @@ def test_every_item_of_a_release_has_its_source_mark_and_status():
     assert named == {"ugesp", "california-ads"}  # no other law names a number
     assert {name for name, pack in PACKS.items() if pack.refuses} == {"nyc-ll144"}
     assert {name for name, pack in PACKS.items() if pack.age_limit} == {"nyc-ll144"}
-    assert len(PACKS) == 11
+    assert len(PACKS) == 12
 
 
 def test_rendering_asks_nothing_of_the_network(report: fairkit.Report, monkeypatch: pytest.MonkeyPatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,13 +14,14 @@ from fairkit_cli.packs import find_pack, read_facts_file, rendered
 from fairkit_cli.terminal.output import FAILED, INCONCLUSIVE, PASSED, record_text, say, write
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from fairkit.clauses import Acceptance
-    from fairkit.packs import PackFile
+    from fairkit.packs import Rendering
     from fairkit_cli.evidence import Shown
     from fairkit_cli.html.monitoring import Monitoring
     from fairkit_registry.evidence.revoked import Revocations
+    from fairkit_watch.watch import Watch
 
 
 def report(
@@ -49,7 +51,11 @@ def report(
     timestamp_root: opt.TimestampRoots = None,
     watched: Annotated[
         Path | None,
-        opt.option("--watch", "FOLDER", "A watch of the newest certificate's model: adds what came since."),
+        opt.option(
+            "--watch",
+            "FOLDER",
+            "A watch of the newest certificate's model: adds what came since, to a pack where it asks for monitoring.",
+        ),
     ] = None,
     strict: Annotated[
         bool,
@@ -103,6 +109,10 @@ def report(
     if output is not None:
         check_writable(output)
     chosen = None if pack is None else find_pack(pack)
+    if chosen is not None and watched is not None and all(one.table != "monitoring" for one in chosen.items):
+        raise ParameterError(
+            f"the pack {chosen.name!r} has no item about a watch: leave --watch out, or name eu-ai-act-monitoring"
+        )
     stated = {} if chosen is None else read_facts_file(chosen, facts)
     known = _known(keys, revocations, revoker)
     shown = read_evidence(certificates, keys or (), known=known, roots=timestamp_root or ())
@@ -113,7 +123,12 @@ def report(
         monitoring = None if watched is None else monitored(watched, shown[-1])
         text, complete = evidence_page(shown, monitoring, today=today()), True
     else:
-        text, complete = _filled(chosen, stated, shown[0], output_format, accepted)
+        watch = None
+        if watched is not None:
+            with _watch_of(watched, shown[0]) as one:
+                watch = one.look(None).to_dict()
+        made = rendered(chosen, shown[0], stated, accepted, watch)
+        text, complete = _written(made, shown[0], output_format), made.complete
     if output_format == "pdf" and output is not None:
         from fairkit.support.files import write_atomic
         from fairkit_cli.html.pdf import as_pdf
@@ -154,10 +169,6 @@ def _check_asked(
         )
     if pack is not None and len(certificates) != 1:
         raise ParameterError("--pack renders one certificate; name one")
-    if pack is not None and watched is not None:
-        raise ParameterError(
-            "--watch adds a section to the page of certificates; a pack has none: leave one out"
-        )
 
 
 def monitored(folder: Path, newest: Shown) -> Monitoring:
@@ -170,6 +181,15 @@ def monitored(folder: Path, newest: Shown) -> Monitoring:
     """
     from fairkit_cli.html.monitoring import monitoring
     from fairkit_watch.look import courses
+
+    with _watch_of(folder, newest) as watch:
+        look = watch.look(None)
+        return monitoring(look, courses(watch.judge, watch.data) if watch.data.days else ())
+
+
+@contextlib.contextmanager
+def _watch_of(folder: Path, newest: Shown) -> Iterator[Watch]:
+    """Open a watch, if it is about what a certificate certifies."""
     from fairkit_watch.watch import Watch
 
     with Watch.open(folder, write=False) as watch:
@@ -184,8 +204,7 @@ def monitored(folder: Path, newest: Shown) -> Monitoring:
             raise ParameterError(
                 f"the watch {str(folder)!r} is about {about}, and not about what {newest.name} certifies"
             )
-        look = watch.look(None)
-        return monitoring(look, courses(watch.judge, watch.data) if watch.data.days else ())
+        yield watch
 
 
 def _accepted(states: str | None, unread_by: str | None, *, strict: bool) -> Acceptance:
@@ -203,28 +222,23 @@ def _accepted(states: str | None, unread_by: str | None, *, strict: bool) -> Acc
     return Acceptance(states=frozenset(named), unread_by=unread_by)
 
 
-def _filled(
-    pack: PackFile, facts: dict[str, str | bool], shown: Shown, output_format: str, accepted: Acceptance
-) -> tuple[str, bool]:
-    """Return the rendering in a format, and whether every item is answered and may be rested on."""
-    made = rendered(pack, shown, facts, accepted)
+def _written(made: Rendering, shown: Shown, output_format: str) -> str:
+    """Return a rendering in a format, after a word about each gap and each clause that cannot be rested on."""
+    from fairkit_cli.text.packs import pack_csv, pack_markdown, pack_record
+
     for gap in made.gaps:
         say(f"not answered: {gap}")
     for flag in made.flags:
         if not flag.accepted:
             say(f"{flag.severity}: {flag.clause}: {flag.text}")
-    from fairkit_cli.text.packs import pack_csv, pack_markdown, pack_record
-
     if output_format in ("html", "pdf"):
         from fairkit_cli.html.certificates import checked_banner
         from fairkit_cli.html.packs import pack_page
 
-        return pack_page(made, [checked_banner(shown)]), made.complete
+        return pack_page(made, [checked_banner(shown)])
     if output_format == "json":
-        return record_text(pack_record(made, shown.state)), made.complete
-
-    text = pack_csv(made) if output_format == "csv" else pack_markdown(made, [shown.state])
-    return text, made.complete
+        return record_text(pack_record(made, shown.state))
+    return pack_csv(made) if output_format == "csv" else pack_markdown(made, [shown.state])
 
 
 def told(shown: Sequence[Shown]) -> int:

@@ -125,7 +125,8 @@ def law_lines(one: Answered) -> list[str]:
 
 def origin(table: PackTable) -> str:
     """Say where a table's numbers come from."""
-    return "computed from signed counts" if table.computed else "signed"
+    words = {"computed": "computed from signed counts", "watched": "read from the watch, not signed here"}
+    return words.get(table.origin, "signed")
 
 
 def pack_markdown(made: Rendering, states: list[str]) -> str:
