@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -11,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fairkit.support.escaping import markdown as escaped
 from fairkit.support.escaping import visible
 from fairkit_cli.text.numbers import number
+from fairkit_cli.text.spreadsheet import csv_text
 
 if TYPE_CHECKING:
     from fairkit.clauses import Severity
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
 GAP = "GAP"
 NOT_STATED = "not stated: "
 """What stands where nothing was stated: it is never left out."""
-ACTING = ("=", "+", "-", "@")
-"""What begins a formula in a spreadsheet; a text that begins so gets an apostrophe."""
 
 
 def shown_cell(value: Cell, column: Column) -> str:
@@ -225,21 +222,17 @@ def _cell(value: Cell, column: Column) -> str:
 def pack_csv(made: Rendering) -> str:
     """Return the tables of a rendering as one CSV file: clause, table, then every table's columns, numbers in full."""
     names = list(dict.fromkeys(column.name for table in made.tables for column in table.columns[1:]))
-    target = io.StringIO()
-    writer = csv.writer(target, lineterminator="\n")
-    writer.writerow(["clause", "table", "row", *map(_safe, names)])
+    rows: list[list[Cell]] = []
     for one in made.items:
         for table in one.tables:
             place = {column.name: i for i, column in enumerate(table.columns) if i}
-            for row in table.rows:
-                cells = [row[place[name]] if name in place else None for name in names]
-                writer.writerow([_safe(cell) for cell in (one.item.clause, table.title, row[0], *cells)])
-    return target.getvalue()
-
-
-def _safe(cell: Cell) -> Cell:
-    """Keep a spreadsheet from taking a name for a formula."""
-    if not isinstance(cell, str):
-        return "" if cell is None else cell
-    text = visible(cell)
-    return f"'{text}" if text.startswith(ACTING) else text
+            rows += [
+                [
+                    one.item.clause,
+                    table.title,
+                    row[0],
+                    *(row[place[n]] if n in place else None for n in names),
+                ]
+                for row in table.rows
+            ]
+    return csv_text(["clause", "table", "row", *names], rows)
