@@ -13,7 +13,7 @@ from fairkit.comparing.joint import paired_areas
 from fairkit.comparing.records import DrawnScores, Paired
 from fairkit.comparing.run import compare
 from fairkit.models.columns import PredictedColumns
-from fairkit.models.scorer import ModelOptions
+from fairkit.settings import ModelOptions
 
 
 def table(rows: int, seed: int, *, groups: int = 3) -> pa.Table:

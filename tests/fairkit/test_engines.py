@@ -15,8 +15,8 @@ from fairkit.data.source import Source
 from fairkit.engines import LocalEngine
 from fairkit.engines.local import Here
 from fairkit.errors import DataError, ParameterError
-from fairkit.models.scorer import ModelOptions
 from fairkit.progress import no_progress
+from fairkit.settings import ModelOptions
 from fairkit_repair.comparison import audit_beside
 
 

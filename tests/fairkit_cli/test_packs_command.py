@@ -18,7 +18,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import fairkit
-from fairkit.models.scorer import ModelOptions
+from fairkit.settings import ModelOptions
 from fairkit_cli.main import app
 from fairkit_onnx.model import OnnxModel
 

@@ -11,7 +11,7 @@ from scipy import stats
 import fairkit
 from fairkit import PredictedColumns
 from fairkit.dependent import FEWEST
-from fairkit.models.scorer import ModelOptions
+from fairkit.settings import ModelOptions
 from fairkit_group.calibration import brownian_quantile
 
 RNG = np.random.default_rng(20)

@@ -11,7 +11,7 @@ from scipy.optimize import linprog
 
 import fairkit
 from fairkit import PredictedColumns
-from fairkit.models.scorer import ModelOptions
+from fairkit.settings import ModelOptions
 from fairkit.statistics import Rows
 from fairkit_group.identification import Sampling, difference_bounds, rate_bounds
 from fairkit_group.proxy_totals import proxy_totals

@@ -9,7 +9,7 @@ from scipy import stats
 import fairkit
 from fairkit import PredictedColumns
 from fairkit.dependent import STRATA_BUCKETS
-from fairkit.models.scorer import ModelOptions
+from fairkit.settings import ModelOptions
 from fairkit.statistics import Rows, Scores
 from fairkit_group import collecting
 from fairkit_group.calibration import Ecce

@@ -217,7 +217,7 @@ def test_scores_count_above_the_median_only():
     median = float(np.median(score))
 
     def at(threshold: float) -> fairkit.Report:
-        from fairkit.models.scorer import ModelOptions
+        from fairkit.settings import ModelOptions
 
         opened = fairkit.load_data(data, sensitive=["group"], predictions={"score": "score"})
         return fairkit.audit(None, opened, options=ModelOptions(threshold=threshold))

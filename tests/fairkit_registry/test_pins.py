@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 
 import pytest
 
+from fairkit.settings import ModelOptions
 from fairkit_registry.errors import CertificateError
 from fairkit_registry.evidence import pinfile, pins
-from fairkit_registry.evidence.settings import AuditSettings
+from fairkit_registry.evidence.settings import SignedSettings
 from fairkit_registry.policies import AliasPolicy
 from fairkit_registry.promotion.run import evaluate, promote
 
@@ -28,8 +29,8 @@ ROLES = {
 
 
 def told(**changes) -> dict:
-    data = ROLES | changes.pop("data", {})
-    return AuditSettings(data=data, **changes).to_dict()
+    data, options = ROLES | changes.pop("data", {}), ModelOptions(**changes.pop("model", {}))
+    return SignedSettings(data=data, options=options, **changes).to_dict()
 
 
 @pytest.fixture

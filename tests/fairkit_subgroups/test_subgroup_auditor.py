@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 import fairkit
 from fairkit.models.columns import PredictedColumns
-from fairkit.models.scorer import ModelOptions
 from fairkit.results.rules import Rule
+from fairkit.settings import ModelOptions
 from fairkit_cli.main import app
 
 MODEL = PredictedColumns(score="score", decision="decision")

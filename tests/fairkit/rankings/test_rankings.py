@@ -10,8 +10,8 @@ import pytest
 
 import fairkit
 from fairkit.errors import DataError, FairkitError, ModelError, ParameterError
-from fairkit.models.scorer import ModelOptions
 from fairkit.rankings.positions import Positions, ndcg, pairs
+from fairkit.settings import ModelOptions
 from fairkit_datasets.hiring import hiring_table
 
 ROLES = {"label": "relevance", "sensitive": "sex", "query": "opening", "predictions": {"prediction": "score"}}
