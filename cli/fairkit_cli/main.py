@@ -38,6 +38,7 @@ _COMMANDS = {
     "audit": "fairkit_cli.commands.audit:audit",
     "compare": "fairkit_cli.commands.compare:compare",
     "demo": "fairkit_cli.commands.demo:demo",
+    "groups": "fairkit_cli.commands.groups:app",
     "frontier": "fairkit_cli.commands.frontier:frontier",
     "init": "fairkit_cli.commands.init:init",
     "mitigate": "fairkit_cli.commands.mitigate:mitigate",

@@ -96,6 +96,7 @@ class Sensitive:
         """
         known = set(columns)
         if text in known:
+            _refuse_probability(text)
             return cls((text,), (None,))
         names: list[str] = []
         edges: list[tuple[float, ...] | None] = []
@@ -104,6 +105,7 @@ class Sensitive:
             if name not in known:
                 hint = did_you_mean(name, known, what="columns")
                 raise DataError(f"there is no {role} column {name!r} in the data. {hint}")
+            _refuse_probability(name)
             names.append(name)
             edges.append(_parse_edges(part, bounds) if bounds else None)
         return cls(tuple(names), tuple(edges))
@@ -112,6 +114,15 @@ class Sensitive:
         """Return the same split with a column binned at the edges."""
         binned = tuple(edges if c == column else e for c, e in zip(self.columns, self.edges, strict=True))
         return replace(self, edges=binned)
+
+
+def _refuse_probability(column: str) -> None:
+    """Refuse to split people by a guess: the disparity between such groups is biased (Chen et al. 2019)."""
+    if column.startswith("bifsg_"):
+        raise DataError(
+            f"column {column!r} has probabilities of a group, and people are not split by a guess: name it with "
+            "`sensitive_probability`, as in race=bifsg_white,bifsg_black, with all its groups"
+        )
 
 
 def _parse_edges(part: str, bounds: Sequence[str]) -> tuple[float, ...]:
