@@ -55,6 +55,7 @@ def test_they_are_root_mean_square_mean_and_maximum_over_the_classes(groups):
     assert not list(contradictions(report, settings))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("gap", [0.0, 0.06])
 @pytest.mark.parametrize("groups", [2, 3])
 def test_the_intervals_cover(gap, groups):
@@ -112,6 +113,7 @@ def test_a_bent_gap_is_named(change, words):
     assert words in " ".join(contradictions(replace(report, findings=bent), settings))
 
 
+@pytest.mark.long
 def test_a_gap_is_not_decided_where_a_class_is_not():
     table = rows(400)
     report, settings = audited(table)

@@ -24,6 +24,11 @@ UCB = {"male": (1198, 2691), "female": (557, 1835)}
 """UC Berkeley, 1973, the six largest departments (Bickel, Hammel & O'Connell 1975): admitted, applied."""
 
 
+def built_in():
+    """The packs of fairkit by name."""
+    return {cls.name: read_pack(cls.name, cls.text()) for cls in fairkit_packs()}
+
+
 def table(counts: dict[str, tuple[int, int]], column: str = "group", unknown: int = 0) -> pa.Table:
     """A table of decisions: selected and all, by group."""
     groups: list[str | None] = []
@@ -85,6 +90,7 @@ def test_tests_of_many_and_of_nobody():
     assert more_selections(0, 3, 0.0) == 0
 
 
+@pytest.mark.long
 def test_the_interval_of_a_ratio_covers_and_bears_zero():
     assert ratio_interval((0.0, (0.0, 0.1)), (0.5, (0.4, 0.6)))[0] == 0.0
     assert ratio_interval((0.5, (0.4, 0.6)), (0.0, (0.0, 0.1))) is None
@@ -191,6 +197,7 @@ def test_small_categories_are_left_out_only_with_a_justification():
     assert any("too few for a rate" in note for note in found[0].notes)
 
 
+@pytest.mark.long
 def test_adverse_impact_of_the_corners():
     found = adverse_impact(Context(report=audited(CORNERS, unknown=300), thresholds=FOUR_FIFTHS))
     said = rows_of(found, "reading")

@@ -139,6 +139,7 @@ def whole(model, certify, signer):
     return raw, certificate.verify(raw, [signer.public]).report
 
 
+@pytest.mark.long
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_whatever_is_damaged_never_says_anything_new(whole, signer, data):
@@ -152,6 +153,7 @@ def test_whatever_is_damaged_never_says_anything_new(whole, signer, data):
     assert found.report == original  # a space was changed, or the key id, which is only a hint
 
 
+@pytest.mark.long
 def test_securesystemslib_verifies_a_certificate(model, certify, signer):
     from securesystemslib.dsse import Envelope
     from securesystemslib.signer import SSlibKey
@@ -259,6 +261,7 @@ def signed_audit(model, certify):
     return dsse.Envelope.from_bytes(path.read_bytes())
 
 
+@pytest.mark.long
 @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_statement_of_any_form_is_refused_or_can_be_shown(signed_audit, make, data):

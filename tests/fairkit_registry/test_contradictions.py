@@ -183,6 +183,7 @@ def test_an_honest_audit_has_no_contradiction(honest):
     assert list(contradictions(*honest)) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_a_statement_that_cannot_be_true_is_named(honest, attack):
     report, settings = honest
@@ -191,6 +192,7 @@ def test_a_statement_that_cannot_be_true_is_named(honest, attack):
     assert any(words in text for text in found), found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rules", [(RULE,), ()], ids=["alias with rules", "alias without rules"])
 @pytest.mark.parametrize(
     "attack", ["value above its interval", "pass over failing findings", "one group only"]
@@ -274,6 +276,7 @@ def test_rows_without_a_group_cannot_be_hidden():
     assert "have 900 rows together" in "".join(contradictions(fewer, settings))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(12))
 def test_honest_audits_of_any_kind_pass(seed):
     """Small groups, weights, randomized decisions, regression, adjustments: no false alarm."""

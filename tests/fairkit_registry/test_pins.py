@@ -197,6 +197,7 @@ def test_of_two_audits_in_the_same_second_both_decide(registry, model, certify, 
     assert "is 0.4" in texts(promote(registry, "credit@1", "production", now=NOW))[0]
 
 
+@pytest.mark.long
 def test_an_audit_with_other_settings_is_for_another_alias(registry, model, certify, policy, make):
     """Two aliases pin two thresholds; of the audits with its settings the newest decides, good or bad."""
     settings = {value: told(model={"threshold": value}) for value in (0.4, 0.6)}

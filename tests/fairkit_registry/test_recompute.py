@@ -95,6 +95,7 @@ def certified(table, scorer, settings, signer):
     return raw
 
 
+@pytest.mark.long
 def test_every_number_comes_back(table, scorer, certified, signer, tmp_path):
     found = certificate.verify(certified, [signer.public])
     assert found.mitigation == {
@@ -127,6 +128,7 @@ def test_the_same_audit_gives_the_same_certificate(table, scorer, settings, sign
     assert raw == certified
 
 
+@pytest.mark.long
 def test_signed_numbers_that_are_wrong_are_found(table, scorer, settings, signer):
     """Whoever holds the key can sign anything: only computing again shows it."""
     dataset = settings.open_data(table)
@@ -150,6 +152,7 @@ def test_other_rows_and_another_model_are_found(table, scorer, certified, signer
         recompute(found, scorer, settings.open_data(table.iloc[:-1]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "change",
     [
@@ -211,6 +214,7 @@ def test_fair_metrics_are_named_once_for_each_auditor(make, model):
     ]
 
 
+@pytest.mark.long
 def test_what_is_not_known_is_signed_and_comes_back(table, scorer, signer):
     """Missing groups, wrong labels and simultaneous intervals are settings, and their bounds are in the certificate."""
     frame = table.assign(sex=[None if i % 7 == 0 else value for i, value in enumerate(table["sex"])])

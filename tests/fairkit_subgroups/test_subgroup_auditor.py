@@ -103,6 +103,7 @@ def test_nothing_is_found_where_there_is_nothing_and_the_bound_passes_the_rule()
         assert report.verdict == "pass"
 
 
+@pytest.mark.long
 def test_a_model_file_is_certified_promoted_on_the_bound_and_verified_again(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     sigmoid_file("model.onnx")
