@@ -259,7 +259,7 @@ def test_strict_says_which_clauses_cannot_be_rested_on_and_a_person_accepts(
     assert "fairkit: grey:" not in accepted.stderr
     shown = (tmp_path / "p.html").read_text("utf-8")
     assert "Accepted by J. &lt;Doe&gt;: 4 clauses" in shown
-    assert "<strong>Grey: not compared with the official text</strong>" in shown
+    assert "<strong>Grey: read the official text before you rest on it</strong>" in shown
     assert "Source: 3 CCR 702-10" in shown
     assert f"edition 2026-11-23, SHA-256 {made['pack']['sha256']}" in shown
     for wrong, said in (

@@ -78,13 +78,16 @@ def _flags(made: Rendering) -> list[Markup]:
 
 
 def _item(one: Answered) -> Markup:
-    parts: list[Content] = [tag("p", " ".join(law_lines(one)), class_="subject small")]
+    states, sources = law_lines(one)
+    parts: list[Content] = [tag("p", " ".join(states), class_="subject")] if states else []
     if one.item.says:
         parts.append(tag("p", one.item.says))
     if one.facts:
         parts.append(facts([(fact.title, _fact(fact, value)) for fact, value in one.facts]))
     parts += [tag("p", f"{GAP}: {gap}", class_="gap") for gap in one.gaps if not gap.startswith(NOT_STATED)]
     parts += [_table(each) for each in one.tables]
+    if sources:
+        parts.append(tag("p", " ".join(sources), class_="muted small wrap"))
     return tag("section", tag("h2", headline(one)), parts)
 
 

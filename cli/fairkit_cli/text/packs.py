@@ -51,7 +51,7 @@ def not_answered(made: Rendering) -> str:
 HEADS = {
     "red": "no law stands behind it: these numbers are a convention",
     "amber": "not yet law here, or to be checked again",
-    "grey": "not compared with the official text",
+    "grey": "read the official text before you rest on it",
 }
 """What the flags of a severity have in common."""
 
@@ -113,11 +113,14 @@ def source_lines(item: Item) -> list[str]:
     return lines
 
 
-def law_lines(one: Answered) -> list[str]:
-    """Return what held and holds, what binds, and the sources, a sentence each."""
+def law_lines(one: Answered) -> tuple[list[str], list[str]]:
+    """Return what binds, held and holds, and then the sources of what is said about the law, a sentence each."""
+    binding = one.item.validity.binding
     bound = binding_line(one)
-    states = [one.states] if one.item.validity.binding in (None, "law", "guidance") else []
-    return [*([] if bound is None else [bound]), *states, *source_lines(one.item)]
+    states = [] if bound is None else [bound]
+    if binding not in ("practice", "own"):
+        states.append(one.states)
+    return states, [] if binding == "own" else source_lines(one.item)
 
 
 def origin(table: PackTable) -> str:
@@ -192,7 +195,8 @@ def _record(one: Answered) -> dict[str, Any]:
 
 def _item(one: Answered) -> list[str]:
     lines = ["", f"## {escaped(headline(one))}", ""]
-    lines += [f"*{escaped(text)}*" for text in [" ".join(law_lines(one))] if text] + [""]
+    states, sources = law_lines(one)
+    lines += [f"*{escaped(' '.join(states))}*", ""] if states else []
     if one.item.says:
         lines += [escaped(one.item.says), ""]
     lines += [f"- {escaped(fact.title)}: {escaped(shown_fact(value, fact))}" for fact, value in one.facts]
@@ -200,6 +204,7 @@ def _item(one: Answered) -> list[str]:
     for table in one.tables:
         lines += ["", f"### {escaped(table.title)} ({origin(table)})", "", *_table(table), ""]
         lines += [f"- {escaped(note)}" for note in table.notes]
+    lines += ["", escaped(" ".join(sources))] if sources else []
     return lines
 
 
