@@ -40,7 +40,7 @@ PACKAGES: dict[str, set[str]] = {
 
 LAYERS: dict[str, list[set[str]]] = {
     "fairkit": [
-        {"clauses", "errors", "limits", "progress"},
+        {"errors", "limits", "progress"},
         {"support"},
         {"capabilities", "parameters", "results", "sources"},
         {"data"},

@@ -299,5 +299,5 @@ def _rule(rule: Any, where: str) -> Rule:
         min=None if "min" not in rule else float(rule["min"]),
         support=rule.get("support"),
         within=tuple([rule["within"]] if isinstance(rule.get("within"), str) else rule.get("within", ())),
-        **{key: rule[key] for key in SCENARIO if key in rule},
+        **{key: rule[key] for key in rule if key in SCENARIO},
     )

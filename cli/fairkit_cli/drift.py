@@ -5,13 +5,10 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from fairkit.packs import Item
+from typing import Any, Literal
 
 Result = Literal["same", "changed", "could not verify"]
 LARGEST = 30_000_000
@@ -46,33 +43,32 @@ class Drift:
     sha256: str | None = None
 
 
-def drift_of(item: Item, fetch: Callable[[str], str]) -> Drift:
+def drift_of(clause: Mapping[str, Any], fetch: Callable[[str], str]) -> Drift:
     """Compare a clause with its first source: the quoted words first, then the digest of the text.
 
     Parameters
     ----------
-    item
-        Its `quote` and `text_sha256` are compared.
+    clause
+        A record of `PackFormat.clauses`: `clause`, `address`, `quote` and `text_sha256`.
     fetch
         Returns the text at an address, or raises `UnreadableSourceError`; see `fetched`.
     """
-    validity = item.validity
-    address = validity.sources[0].address if validity.sources else None
-    if address is None or validity.quote is None:
+    name, address, quote = clause["clause"], clause["address"], clause["quote"]
+    if address is None or quote is None:
         lack = "no source is named" if address is None else "no words are quoted to compare"
-        return Drift(clause=item.clause, address=address, result="could not verify", reason=lack)
+        return Drift(clause=name, address=address, result="could not verify", reason=lack)
     try:
         text = normalised(fetch(address))
     except UnreadableSourceError as error:
-        return Drift(clause=item.clause, address=address, result="could not verify", reason=str(error))
+        return Drift(clause=name, address=address, result="could not verify", reason=str(error))
     digest = hashlib.sha256(text.encode("utf-8")).hexdigest()
     result: Result = "same"
     reason = "the quoted words are there"
-    if normalised(validity.quote) not in text:
+    if normalised(quote) not in text:
         result, reason = "changed", "the quoted words are not there any more"
-    elif validity.text_sha256 is not None and validity.text_sha256 != digest:
+    elif clause["text_sha256"] not in (None, digest):
         result, reason = "changed", "the quoted words are there; the text around them has another digest"
-    return Drift(clause=item.clause, address=address, result=result, reason=reason, sha256=digest)
+    return Drift(clause=name, address=address, result=result, reason=reason, sha256=digest)
 
 
 def normalised(text: str) -> str:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from fairkit.clauses import Acceptance
     from fairkit.data.dataset import Dataset
     from fairkit.data.predictions import PredictionRoles
     from fairkit.packs import PackFile, Rendering
@@ -77,7 +76,7 @@ def find_pack(name: str) -> PackFile:
     """
     found, failures = installed()
     base, _, edition = name.partition("@")
-    if base in found and found[base].edition == edition:
+    if base in found and found[base].to_dict()["edition"] == edition:
         return found[base]
     if name not in found:
         hint = did_you_mean(name, found, what="packs")
@@ -110,7 +109,7 @@ def rendered(
     pack: PackFile,
     shown: Shown,
     facts: dict[str, str | bool],
-    accepted: Acceptance | None = None,
+    accepted: Mapping[str, str] | None = None,
     watch: Mapping[str, Any] | None = None,
 ) -> Rendering:
     """Fill a pack with what a certificate states, and with a look at a watch.
@@ -159,11 +158,9 @@ def asked_by(
     from fairkit_cli.options.data import listed
 
     pack = find_pack(name)
-    wanted = pack.audit
-    if "sensitive_probability" in pack.refuses and (
-        conditions.sensitive_probability or config.data.get("sensitive_probability")
-    ):
-        raise ParameterError(f"the pack {name!r} refuses --sensitive-probability: {pack.refuses_because}")
+    wanted, refused = pack.audit, pack.to_dict()["refuses"].get("sensitive_probability")
+    if refused and (conditions.sensitive_probability or config.data.get("sensitive_probability")):
+        raise ParameterError(f"the pack {name!r} refuses --sensitive-probability: {refused}")
     sensitive = opt.split_names(columns.sensitive) or listed(config.data.get("sensitive"))
     if not sensitive:
         raise ParameterError(f"the pack {name!r} needs the columns of the categories: --sensitive sex,race")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import datetime
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from fairkit.clauses import Acceptance, AgeLimit, Flag, Validity
+    import datetime
+
     from fairkit.results.report import Report
 
 FactKind = Literal["text", "date", "flag"]
@@ -34,21 +34,12 @@ class Pack(ABC):
         source = "https://example.org/handbook#7"
         checked = 2026-01-15
         notice = "Internal use."
-
-        [[facts]]
-        key = "approved_by"
-        title = "Approved by"
+        status = "in_force"
 
         [[items]]
         clause = "7.2"
         title = "Selection rates"
-        says = "The share of each group that the tool selects."
         table = "selection_rates"
-
-        [[items]]
-        clause = "7.3"
-        title = "Approval"
-        facts = ["approved_by"]
         '''
 
 
@@ -94,10 +85,8 @@ class Fact:
         ``text``, ``date`` or ``flag`` (true or false).
     required
         Whether its absence is a gap.
-    required_with
-        A flag: where a person states it as true, the absence of this fact is a gap, too.
-    must_hold
-        A flag that answers its item only where it is stated as true.
+    required_with, must_hold
+        A flag that makes this fact needed where it is true; and whether this flag answers only where it is true itself.
     """
 
     key: str
@@ -127,21 +116,14 @@ class Item:
         Keys of facts.
     options
         What the builder is told.
-    thresholds
-        Numbers that the clause names, by the words of the quotation that name them; without any, no table says what
-        passes.
-    validity
-        The clause's legal life, sources and mark.
     """
 
     clause: str
     title: str
-    validity: Validity
     says: str = ""
     table: str | None = None
     facts: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
-    thresholds: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,16 +134,10 @@ class PackFile:
     ----------
     name, title, law
         What ``--pack`` takes, the page's title, and the law's full name.
-    source, notice
-        Where the law stands, and what a reader must know.
-    validity
-        What its items inherit.
-    sha256
-        Digest of the pack's text.
+    source, checked, notice
+        Where the law stands, the day on which that was looked at, and what a reader must know.
     audit
         What ``--pack`` adds to an audit: `intersections`, `reference`, `scores`.
-    refuses, refuses_because, age_limit
-        What an audit must not rest on (`sensitive_probability`), why, and when it counts no more.
     facts, items
         In the law's order.
     """
@@ -170,37 +146,16 @@ class PackFile:
     title: str
     law: str
     source: str
+    checked: datetime.date
     notice: str
     items: tuple[Item, ...]
-    validity: Validity
-    sha256: str
     facts: tuple[Fact, ...] = ()
     audit: Mapping[str, Any] = field(default_factory=dict)
-    refuses: tuple[str, ...] = ()
-    refuses_because: str = ""
-    age_limit: AgeLimit | None = None
-
-    @property
-    def kept_until(self) -> datetime.date | None:
-        """The last day of audits that a kept edition is for, as in ``ecoa@2026-07-20``; None: the current edition."""
-        _, at, day = self.name.partition("@")
-        return datetime.date.fromisoformat(day) if at else None
-
-    @property
-    def edition(self) -> str:
-        """The day that the edition is named by: of a kept one its last, else the day of the check."""
-        return (self.kept_until or self.validity.checked).isoformat()
 
     def to_dict(self) -> dict[str, Any]:
         """Return what a list of packs says."""
-        checked, recheck = self.validity.checked, min(item.validity.recheck_by for item in self.items)
-        told = {key: getattr(self, key) for key in ("name", "title", "law", "source", "edition", "sha256")}
-        told |= {
-            "status": self.validity.status,
-            "checked": checked.isoformat(),
-            "recheck_by": recheck.isoformat(),
-        }
-        return told | {"facts": [fact.key for fact in self.facts]}
+        told = {"name": self.name, "title": self.title, "law": self.law, "source": self.source}
+        return told | {"checked": self.checked.isoformat(), "facts": [fact.key for fact in self.facts]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +189,15 @@ class PackTable:
     origin: Literal["signed", "computed", "watched"] = "signed"
 
 
+class Flag(NamedTuple):
+    """What is wrong with resting on a clause: red, amber or grey; and whether a person accepted it."""
+
+    severity: Literal["red", "amber", "grey"]
+    clause: str
+    text: str
+    accepted: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
     """An item with what answers it.
@@ -248,23 +212,18 @@ class Answered:
         What a person stated, by fact; None where nothing was. A fact is `required` here where the others make it so.
     gaps
         What is missing, in sentences; empty where the item is answered.
-    states
-        What held on the audit's date, and what holds today.
+    law
+        ``states`` (what held on the audit's date, and holds today), ``sources``, and what is recorded about the clause.
     flags
-        What is wrong with resting on its clause; one that is red leaves its numbers as a convention.
+        What is wrong with resting on the clause; one that is red leaves its numbers as a convention.
     """
 
     item: Item
     tables: tuple[PackTable, ...]
     facts: tuple[tuple[Fact, str | bool | None], ...]
     gaps: tuple[str, ...]
-    states: str
+    law: Mapping[str, Any] = field(default_factory=dict)
     flags: tuple[Flag, ...] = ()
-
-    @property
-    def convention(self) -> bool:
-        """Whether no clause stands behind the item's numbers."""
-        return any(flag.severity == "red" for flag in self.flags)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,20 +235,7 @@ class Rendering:
     items: tuple[Answered, ...]
     certificate: Mapping[str, Any]
     today: datetime.date
-    audited: datetime.date | None
     notes: tuple[str, ...] = ()
-
-    @property
-    def flags(self) -> tuple[Flag, ...]:
-        """What is wrong with resting on the clauses, the worst first."""
-        order = ("red", "amber", "grey")
-        flags = (flag for one in self.items for flag in one.flags)
-        return tuple(sorted(flags, key=lambda flag: order.index(flag.severity)))
-
-    @property
-    def complete(self) -> bool:
-        """Whether every item is answered, and every flag was accepted: what ``--strict`` asks for."""
-        return not self.gaps and all(flag.accepted for flag in self.flags)
 
     @property
     def gaps(self) -> tuple[str, ...]:
@@ -327,7 +273,12 @@ class PackFormat(ABC):
         certificate: Mapping[str, Any],
         *,
         today: datetime.date,
-        accepted: Acceptance | None = None,
+        accepted: Mapping[str, str] | None = None,
         watch: Mapping[str, Any] | None = None,
     ) -> Rendering:
         """Fill a pack with an audit, what a person stated and accepts, the certificate, and a look at a watch."""
+
+    @classmethod
+    @abstractmethod
+    def clauses(cls, pack: PackFile, today: datetime.date) -> list[dict[str, Any]]:
+        """Return what is known of each clause on a day: state, source, words, mark, next check, what it lacks."""

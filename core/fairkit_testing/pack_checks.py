@@ -27,8 +27,8 @@ def check_pack_states_its_source(cls: type[Pack]) -> None:
     """The source and the day on which it was checked are stated, and that day is not to come."""
     pack = _read(cls)
     require(
-        pack.validity.checked <= datetime.datetime.now(datetime.UTC).date(),
-        f"checked is {pack.validity.checked}, a day to come",
+        pack.checked <= datetime.datetime.now(datetime.UTC).date(),
+        f"checked is {pack.checked}, a day to come",
     )
     require(len(pack.notice) > 20, "notice is short: say what the page is not, for example legal advice")
 
@@ -40,8 +40,8 @@ def check_pack_shows_its_gaps(cls: type[Pack]) -> None:
 
     pack = _read(cls)
     report = fairkit.audit(sample_model("binary"), sample_data("binary", rows=200))
-    signed = {"sha256": "0" * 64, "audited_at": f"{pack.edition}T00:00:00Z", "keyids": []}
-    made = pack_plugins()[1].render(pack, report, {}, signed, today=pack.validity.checked)
+    signed = {"sha256": "0" * 64, "audited_at": f"{pack.to_dict()['edition']}T00:00:00Z", "keyids": []}
+    made = pack_plugins()[1].render(pack, report, {}, signed, today=pack.checked)
     asked = {fact.title for fact in pack.facts if fact.required}
     told = {fact.title for one in made.items for fact, _ in one.facts}
     require(asked <= told, f"no item asks for the facts {sorted(asked - told)}: name them in an item")

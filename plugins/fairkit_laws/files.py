@@ -10,9 +10,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from fairkit.clauses import AgeLimit
 from fairkit.errors import ConfigError, did_you_mean
-from fairkit.packs import Fact, Item, PackFile
+from fairkit.packs import Fact, PackFile
+from fairkit_laws.clauses import AgeLimit, Clause, LawFile
 from fairkit_laws.tables import BUILDERS
 from fairkit_laws.validity import KEYS, read_validity
 
@@ -28,7 +28,7 @@ REFUSALS = ("sensitive_probability",)
 _NAME = re.compile(r"[a-z0-9-]+(@[0-9]{4}-[0-9]{2}-[0-9]{2})?")
 
 
-def read_pack(name: str, text: str) -> PackFile:
+def read_pack(name: str, text: str) -> LawFile:
     """Read a pack's TOML.
 
     Raises
@@ -43,7 +43,7 @@ def read_pack(name: str, text: str) -> PackFile:
     where = f"the pack {name!r}"
     if not _NAME.fullmatch(name):
         raise PackError(f"{where}: a name has small letters, digits and hyphens")
-    _keys(record, PackFile, where, out=("name", "validity", "sha256"), more=KEYS)
+    _keys(record, LawFile, where, out=("name", "validity", "sha256"), more=KEYS)
     if type(record.get("checked")) is not datetime.date:
         raise PackError(f"{where}: checked is a date without quotes, as in checked = 2026-01-31")
     if {"quote", "text_sha256"} & set(record):
@@ -57,10 +57,11 @@ def read_pack(name: str, text: str) -> PackFile:
     _check_named(items, facts, where)
     _check_facts(facts, where)
     own = {key: value for key, value in record.items() if key not in KEYS}
-    made: PackFile = _made(
-        PackFile,
+    made: LawFile = _made(
+        LawFile,
         own
         | {"name": name, "items": items, "facts": facts, "audit": audit, "validity": validity}
+        | {"checked": validity.checked}
         | {"sha256": hashlib.sha256(text.encode("utf-8")).hexdigest()}
         | {"refuses": _refusals(own, where), "age_limit": _age_limit(own.get("age_limit"), where)},
         where,
@@ -98,7 +99,7 @@ def _age_limit(value: Any, where: str) -> AgeLimit | None:
     return AgeLimit(**value)
 
 
-def _check_named(items: Sequence[Item], facts: Sequence[Fact], where: str) -> None:
+def _check_named(items: Sequence[Clause], facts: Sequence[Fact], where: str) -> None:
     if not items:
         raise PackError(f"{where} has no [[items]]: what does the law ask?")
     known = {fact.key for fact in facts}
@@ -122,7 +123,7 @@ def _check_facts(facts: Sequence[Fact], where: str) -> None:
             raise PackError(f"{where}: {fact.key} is required_with {fact.required_with!r}. {hint}")
 
 
-def _item(record: Mapping[str, Any], where: str, inherited: Mapping[str, Any]) -> Item:
+def _item(record: Mapping[str, Any], where: str, inherited: Mapping[str, Any]) -> Clause:
     at = f"{where}, {record.get('clause', 'an item')}"
     own = {key: value for key, value in record.items() if key not in KEYS}
     if not isinstance(own.get("facts", []), list):
@@ -138,8 +139,8 @@ def _item(record: Mapping[str, Any], where: str, inherited: Mapping[str, Any]) -
     for words in thresholds:
         if words not in (validity.quote or ""):
             raise PackError(f"{at}: the quote does not have the words {words!r} of a threshold")
-    made: Item = _made(
-        Item, own | {"facts": tuple(own.get("facts", ())), "validity": validity}, f"{where}, an item"
+    made: Clause = _made(
+        Clause, own | {"facts": tuple(own.get("facts", ())), "validity": validity}, f"{where}, an item"
     )
     return made
 

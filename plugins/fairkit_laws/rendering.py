@@ -7,16 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from fairkit.clauses import Acceptance
 from fairkit.packs import Answered, Rendering
+from fairkit_laws.clauses import AMBER
 from fairkit_laws.context import Context, NotAnsweredError
 from fairkit_laws.files import PackError
 from fairkit_laws.tables import build
-from fairkit_laws.validity import answers, flags_of
+from fairkit_laws.validity import flags_of, law_of
 
 if TYPE_CHECKING:
-    from fairkit.packs import Fact, Item, PackFile, PackTable
+    from fairkit.packs import Fact, PackTable
     from fairkit.results.report import Report
+    from fairkit_laws.clauses import Clause, LawFile
 
 
 class RefusedError(PackError):
@@ -24,13 +25,13 @@ class RefusedError(PackError):
 
 
 def render(
-    pack: PackFile,
+    pack: LawFile,
     report: Report,
     facts: Mapping[str, str | bool],
     certificate: Mapping[str, Any],
     *,
     today: datetime.date,
-    accepted: Acceptance | None = None,
+    accepted: Mapping[str, str] | None = None,
     watch: Mapping[str, Any] | None = None,
 ) -> Rendering:
     """Fill a pack.
@@ -48,7 +49,7 @@ def render(
     today
         The day of the rendering: an audit may be too old, a clause may be no law any more.
     accepted
-        What a person accepts of the clauses' state.
+        States of clauses that a person accepts, and ``unread`` with the person's name.
     watch
         The JSON form of a look at a watch of the model; None: there is none.
 
@@ -73,7 +74,9 @@ def render(
         raise RefusedError(
             f"the edition {pack.name!r} is for audits until {until}, and this one {when}: use --pack {base}"
         )
-    accepted = accepted or Acceptance()
+    accepted = accepted or {}
+    if unknown := sorted(set(accepted) - {*AMBER, "unread"}):
+        raise PackError(f"--accept-status takes {', '.join(AMBER)}, not {unknown[0]!r}")
     items = tuple(
         _answer(item, known, context, audited, today, accepted, kept=until is not None) for item in pack.items
     )
@@ -84,18 +87,17 @@ def render(
         items=items,
         certificate=certificate,
         today=today,
-        audited=audited,
         notes=notes,
     )
 
 
 def _answer(
-    item: Item,
+    item: Clause,
     known: Mapping[str, Fact],
     context: Context,
     audited: datetime.date | None,
     today: datetime.date,
-    accepted: Acceptance,
+    accepted: Mapping[str, str],
     *,
     kept: bool,
 ) -> Answered:
@@ -119,12 +121,12 @@ def _answer(
         tables=tuple(tables),
         facts=tuple(stated),
         gaps=tuple(gaps),
-        states=answers(item.validity, audited, today),
+        law=law_of(item, audited, today),
         flags=tuple(flags),
     )
 
 
-def _age(pack: PackFile, audited: datetime.date | None, today: datetime.date) -> Sequence[str]:
+def _age(pack: LawFile, audited: datetime.date | None, today: datetime.date) -> Sequence[str]:
     if audited is None:
         return ("Nobody has signed these numbers.",)
     limit = pack.age_limit
@@ -144,18 +146,17 @@ def _years_later(day: datetime.date, years: int) -> datetime.date:
         return day.replace(year=day.year + years, day=28)
 
 
-def _acceptances(accepted: Acceptance, items: Sequence[Answered]) -> Sequence[str]:
+def _acceptances(accepted: Mapping[str, str], items: Sequence[Answered]) -> Sequence[str]:
     """Say who accepted what of the clauses' state, where something was to be accepted."""
     flags = [flag for one in items for flag in one.flags if flag.accepted]
     said = []
     amber = sum(flag.severity == "amber" for flag in flags)
+    states = ",".join(sorted(set(accepted) - {"unread"}))
     if amber:
-        said.append(
-            f"Accepted with --accept-status {','.join(sorted(accepted.states))}: {amber} clauses that do not apply yet."
-        )
+        said.append(f"Accepted with --accept-status {states}: {amber} clauses that do not apply yet.")
     grey = sum(flag.severity == "grey" for flag in flags)
     if grey:
         said.append(
-            f"Accepted by {accepted.unread_by}: {grey} clauses that were not compared with the official text."
+            f"Accepted by {accepted['unread']}: {grey} clauses that were not compared with the official text."
         )
     return said

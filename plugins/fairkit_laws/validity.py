@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Any, get_args
 
-from fairkit.clauses import (
+from fairkit.packs import Flag
+from fairkit_laws.clauses import (
     AMBER,
+    BINDING,
     MARKS,
-    Acceptance,
     Binding,
-    Flag,
+    Clause,
     Mark,
     PendingChange,
     Source,
@@ -122,7 +124,7 @@ def flags_of(
     audited: datetime.date | None,
     today: datetime.date,
     kept: bool,
-    accepted: Acceptance,
+    accepted: Mapping[str, str],
 ) -> list[Flag]:
     """Return what is wrong with resting on a clause.
 
@@ -137,7 +139,7 @@ def flags_of(
     kept
         Whether the edition is kept for old audits: the audit's date alone counts.
     accepted
-        What a person accepts.
+        States that a person accepts, and ``unread`` with the person's name.
     """
     days = [audited] if kept and audited is not None else [day for day in (audited, today) if day is not None]
     states = list(dict.fromkeys(validity.on(day) for day in days))
@@ -148,7 +150,7 @@ def flags_of(
         if state == "unknown" or (state in ("ended", "withdrawn") and (asks or held))
     ]
     found += [
-        Flag(severity="amber", clause=clause, text=validity.say(state), accepted=state in accepted.states)
+        Flag(severity="amber", clause=clause, text=validity.say(state), accepted=state in accepted)
         for state in states
         if state in AMBER and (asks or held)
     ]
@@ -158,5 +160,62 @@ def flags_of(
     official = validity.mark in ("O", "Oc") or validity.binding in ("practice", "own")
     if not official and validity.status is not None:
         text = f"not compared with the official text: {MARKS[validity.mark or 'N']}"
-        found.append(Flag(severity="grey", clause=clause, text=text, accepted=accepted.unread_by is not None))
+        found.append(Flag(severity="grey", clause=clause, text=text, accepted="unread" in accepted))
     return found
+
+
+def law_of(item: Clause, audited: datetime.date | None, today: datetime.date) -> dict[str, Any]:
+    """Return what a page says of an item's law: what binds, held and holds; the sources; and all that is recorded."""
+    binding = item.validity.binding
+    states = [] if binding is None or binding == "law" else [f"{BINDING[binding]}."]
+    if binding not in ("practice", "own"):
+        states.append(answers(item.validity, audited, today))
+    return {
+        "states": states,
+        "sources": [] if binding == "own" else source_lines(item),
+        "validity": json.loads(json.dumps(asdict(item.validity), default=str)),
+        "thresholds": dict(item.thresholds),
+    }
+
+
+def source_lines(item: Clause) -> list[str]:
+    """Return where an item's law stands and how it was read, a sentence each, for beside what the page says."""
+    validity = item.validity
+    lines = []
+    for source in validity.sources:
+        version = "" if source.version is None else f", version of {source.version}"
+        lines.append(f"Source: {source.citation}{version}, {source.address}.")
+    if validity.mark is not None:
+        by = "" if validity.read_by is None else f" By {validity.read_by}"
+        on = "" if validity.read_on is None or not by else f", {validity.read_on}"
+        text = MARKS[validity.mark]
+        lines.append(f"{text[0].upper()}{text[1:]} ({validity.mark}).{by}{on}{'.' if by else ''}")
+    if validity.quote is not None:
+        lines.append(f"The words: \u201c{validity.quote}\u201d.")
+    for word, others in (
+        ("Supersedes", validity.supersedes), ("Superseded by", validity.superseded_by),
+        ("Incorporated by", validity.incorporated_by),
+    ):  # fmt: skip
+        if others:
+            lines.append(f"{word}: {'; '.join(others)}.")
+    return lines
+
+
+def clause_record(item: Clause, today: datetime.date, *, kept: bool) -> dict[str, Any]:
+    """Return a clause as `fairkit packs status` and `drift` show it: state, source, words and what its check lacks."""
+    law = item.validity
+    required = {"status": law.status, "source": law.sources, "mark": law.mark}
+    state = law.on(today)
+    return {
+        "clause": item.clause,
+        "today": "applies" if state == "applies" else law.say(state),
+        "mark": law.mark,
+        "checked": law.checked.isoformat(),
+        "recheck_by": law.recheck_by.isoformat(),
+        "overdue": today > law.recheck_by and not kept,
+        "lacks": [word for word, value in required.items() if not value],
+        "watch": [one.what for one in law.watch],
+        "address": law.sources[0].address if law.sources else None,
+        "quote": law.quote,
+        "text_sha256": law.text_sha256,
+    }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import datetime
 import functools
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,9 +15,6 @@ from fairkit_cli.terminal.output import FAILED, INCONCLUSIVE, PASSED, echo, prin
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from fairkit.clauses import Validity
-    from fairkit.packs import PackFile
 
 app = typer.Typer(
     help="Renderings for laws: what they are, which clauses apply, what has changed.",
@@ -42,7 +39,7 @@ def packs(ctx: typer.Context, output_format: opt.TableFormat = "table") -> None:
         echo(
             f"{pack.name}  {pack.title}",
             f"    {pack.law}",
-            f"    {pack.source}, checked {pack.validity.checked}, status {pack.validity.status or 'unknown'}",
+            f"    {pack.source}, checked {pack.checked}, status {pack.to_dict()['status'] or 'unknown'}",
             f"    facts: {', '.join(fact.key for fact in pack.facts) or 'none'}",
         )
     for failure in failures:
@@ -65,56 +62,33 @@ def status(
     """List every clause by the day until which its check counts: state today, mark, what may change it."""
     from fairkit_cli.options.about import today
 
-    day = datetime.date.fromisoformat(today())
-    listed = [(pack, item.clause, item.validity) for pack in _chosen(names) for item in pack.items]
-    listed.sort(key=lambda one: (one[2].recheck_by, one[0].name))
-    rows = [_status_row(pack, clause, validity, day) for pack, clause, validity in listed]
+    rows = sorted(_clauses(names, today()), key=lambda row: (row["recheck_by"], row["pack"]))
     if output_format == "json":
-        print_json([asdict(row) for row in rows])
+        print_json(rows)
     else:
-        echo(*(row.line for row in rows))
-        echo(
-            *dict.fromkeys(f"may change  {pack.name}: {one.what}" for pack, _, v in listed for one in v.watch)
-        )
-    raise typer.Exit(INCONCLUSIVE if strict and any(row.overdue or row.lacks for row in rows) else PASSED)
-
-
-@dataclass(frozen=True, slots=True)
-class StatusRow:
-    """A clause in `fairkit packs status`: its state today, and what its check lacks."""
-
-    recheck_by: str
-    pack: str
-    clause: str
-    today: str
-    mark: str | None
-    checked: str
-    overdue: bool
-    lacks: tuple[str, ...]
-    watch: tuple[str, ...]
-
-    @property
-    def line(self) -> str:
-        """The row in a line of text."""
-        odd = [*(["OVERDUE"] if self.overdue else []), *(f"LACKS {word}" for word in self.lacks)]
-        said = f"{self.recheck_by}  {self.pack}  {self.clause}: {self.today} ({self.mark or 'no mark'})"
-        return "  ".join([said, *odd])
-
-
-def _status_row(pack: PackFile, clause: str, validity: Validity, day: datetime.date) -> StatusRow:
-    required = {"status": validity.status, "source": validity.sources, "mark": validity.mark}
-    state = validity.on(day)
-    return StatusRow(
-        recheck_by=validity.recheck_by.isoformat(),
-        pack=pack.name,
-        clause=clause,
-        today="applies" if state == "applies" else validity.say(state),
-        mark=validity.mark,
-        checked=validity.checked.isoformat(),
-        overdue=day > validity.recheck_by and pack.kept_until is None,
-        lacks=tuple(word for word, value in required.items() if not value),
-        watch=tuple(one.what for one in validity.watch),
+        for row in rows:
+            odd = [*(["OVERDUE"] if row["overdue"] else []), *(f"LACKS {word}" for word in row["lacks"])]
+            said = f"{row['recheck_by']}  {row['pack']}  {row['clause']}: {row['today']} ({row['mark'] or 'no mark'})"
+            echo("  ".join([said, *odd]))
+        echo(*dict.fromkeys(f"may change  {row['pack']}: {what}" for row in rows for what in row["watch"]))
+    raise typer.Exit(
+        INCONCLUSIVE if strict and any(row["overdue"] or row["lacks"] for row in rows) else PASSED
     )
+
+
+def _clauses(names: Sequence[str] | None, day: str) -> list[dict[str, Any]]:
+    """Return a record for each clause of the packs named, or of all."""
+    from fairkit.plugins.finding import pack_plugins
+
+    if names:
+        chosen = [find_pack(name) for name in names]
+    else:
+        found, failures = installed()
+        chosen = list(found.values())
+        for failure in failures:
+            say(failure)
+    form, today = pack_plugins()[1], datetime.date.fromisoformat(day)
+    return [{"pack": pack.name, **record} for pack in chosen for record in form.clauses(pack, today)]
 
 
 @app.command("drift")
@@ -125,9 +99,10 @@ def drift(names: Names = None, *, output_format: opt.TableFormat = "table") -> N
     command of packs uses the network.
     """
     from fairkit_cli.drift import drift_of, fetched
+    from fairkit_cli.options.about import today
 
     fetch = functools.cache(fetched)
-    found = [(pack.name, drift_of(item, fetch)) for pack in _chosen(names) for item in pack.items]
+    found = [(row["pack"], drift_of(row, fetch)) for row in _clauses(names, today())]
     if output_format == "json":
         print_json([{"pack": name, **asdict(one)} for name, one in found])
     else:
@@ -136,12 +111,3 @@ def drift(names: Names = None, *, output_format: opt.TableFormat = "table") -> N
     results = {one.result for _, one in found}
     code = INCONCLUSIVE if "could not verify" in results else PASSED
     raise typer.Exit(FAILED if "changed" in results else code)
-
-
-def _chosen(names: Sequence[str] | None) -> list[PackFile]:
-    if names:
-        return [find_pack(name) for name in names]
-    found, failures = installed()
-    for failure in failures:
-        say(failure)
-    return list(found.values())

@@ -16,7 +16,6 @@ from fairkit_cli.terminal.output import FAILED, INCONCLUSIVE, PASSED, record_tex
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from fairkit.clauses import Acceptance
     from fairkit.packs import Rendering
     from fairkit_cli.evidence import Shown
     from fairkit_cli.html.monitoring import Monitoring
@@ -123,12 +122,14 @@ def report(
         monitoring = None if watched is None else monitored(watched, shown[-1])
         text, complete = evidence_page(shown, monitoring, today=today()), True
     else:
+        from fairkit_cli.text.packs import complete as all_answered
+
         watch = None
         if watched is not None:
             with _watch_of(watched, shown[0]) as one:
                 watch = one.look(None).to_dict()
         made = rendered(chosen, shown[0], stated, accepted, watch)
-        text, complete = _written(made, shown[0], output_format), made.complete
+        text, complete = _written(made, shown[0], output_format), all_answered(made)
     if output_format == "pdf" and output is not None:
         from fairkit.support.files import write_atomic
         from fairkit_cli.html.pdf import as_pdf
@@ -207,28 +208,27 @@ def _watch_of(folder: Path, newest: Shown) -> Iterator[Watch]:
         yield watch
 
 
-def _accepted(states: str | None, unread_by: str | None, *, strict: bool) -> Acceptance:
-    """Read what a person accepts of the clauses' state."""
-    from fairkit.clauses import AMBER, Acceptance
-
+def _accepted(states: str | None, unread_by: str | None, *, strict: bool) -> dict[str, str]:
+    """Read what a person accepts of the clauses: states, and ``unread`` with the person's name."""
     if (states is not None or unread_by is not None) and not strict:
         raise ParameterError("--accept-status and --accept-unread belong to --strict")
-    named = [one.strip() for one in (states or "").split(",") if one.strip()]
-    unknown = [one for one in named if one not in AMBER]
-    if unknown:
-        raise ParameterError(f"--accept-status takes {', '.join(AMBER)}, not {unknown[0]!r}")
     if unread_by is not None and not unread_by.strip():
         raise ParameterError("--accept-unread takes the name of the person who accepts")
-    return Acceptance(states=frozenset(named), unread_by=unread_by)
+    named = {one.strip(): "" for one in (states or "").split(",") if one.strip()}
+    if "unread" in named:
+        raise ParameterError(
+            "--accept-status takes states of clauses; --accept-unread PERSON is for the others"
+        )
+    return named | ({} if unread_by is None else {"unread": unread_by})
 
 
 def _written(made: Rendering, shown: Shown, output_format: str) -> str:
     """Return a rendering in a format, after a word about each gap and each clause that cannot be rested on."""
-    from fairkit_cli.text.packs import pack_csv, pack_markdown, pack_record
+    from fairkit_cli.text.packs import flags_of, pack_csv, pack_markdown, pack_record
 
     for gap in made.gaps:
         say(f"not answered: {gap}")
-    for flag in made.flags:
+    for flag in flags_of(made):
         if not flag.accepted:
             say(f"{flag.severity}: {flag.clause}: {flag.text}")
     if output_format in ("html", "pdf"):

@@ -14,7 +14,6 @@ from fairkit_cli.text.packs import (
     flag_lines,
     headline,
     identity,
-    law_lines,
     not_answered,
     origin,
     shown_cell,
@@ -38,7 +37,7 @@ def pack_page(made: Rendering, banners: Sequence[Markup]) -> str:
     pack = made.pack
     told: list[tuple[str, Content]] = [
         ("Law", pack.law),
-        ("Source", [tag("code", pack.source), f", checked {pack.validity.checked}"]),
+        ("Source", [tag("code", pack.source), f", checked {pack.checked}"]),
         ("Pack", f"{identity(made)}; rendered {made.today}"),
         ("What was audited", name_of(made.report.model.name)),
         ("Table", [name_of(made.report.data.name), f", {made.report.data.rows:,} people (rows)"]),
@@ -78,7 +77,7 @@ def _flags(made: Rendering) -> list[Markup]:
 
 
 def _item(one: Answered) -> Markup:
-    states, sources = law_lines(one)
+    states, sources = one.law["states"], one.law["sources"]
     parts: list[Content] = [tag("p", " ".join(states), class_="subject")] if states else []
     if one.item.says:
         parts.append(tag("p", one.item.says))

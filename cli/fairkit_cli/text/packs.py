@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +11,7 @@ from fairkit_cli.text.numbers import number
 from fairkit_cli.text.spreadsheet import csv_text
 
 if TYPE_CHECKING:
-    from fairkit.clauses import Severity
-    from fairkit.packs import Answered, Cell, Column, Fact, Item, PackTable, Rendering
+    from fairkit.packs import Answered, Cell, Column, Fact, Flag, PackTable, Rendering
 
 GAP = "GAP"
 NOT_STATED = "not stated: "
@@ -56,10 +54,26 @@ HEADS = {
 """What the flags of a severity have in common."""
 
 
-def flag_lines(made: Rendering) -> list[tuple[Severity, str, list[str]]]:
+def flags_of(made: Rendering) -> list[Flag]:
+    """Return what is wrong with resting on the clauses, the worst first."""
+    flags = [flag for one in made.items for flag in one.flags]
+    return sorted(flags, key=lambda flag: list(HEADS).index(flag.severity))
+
+
+def complete(made: Rendering) -> bool:
+    """Tell whether every item is answered, and every flag was accepted: what ``--strict`` asks for."""
+    return not made.gaps and all(flag.accepted for flag in flags_of(made))
+
+
+def convention(one: Answered) -> bool:
+    """Tell whether no clause stands behind an item's numbers."""
+    return any(flag.severity == "red" for flag in one.flags)
+
+
+def flag_lines(made: Rendering) -> list[tuple[str, str, list[str]]]:
     """Return for each severity its head and a line for each text with its clauses, the worst severity first."""
-    found: dict[Severity, dict[str, list[str]]] = {}
-    for flag in made.flags:
+    found: dict[str, dict[str, list[str]]] = {}
+    for flag in flags_of(made):
         text = f"{flag.text}{' (accepted)' if flag.accepted else ''}"
         found.setdefault(flag.severity, {}).setdefault(text, []).append(flag.clause)
     return [
@@ -70,57 +84,14 @@ def flag_lines(made: Rendering) -> list[tuple[Severity, str, list[str]]]:
 
 def identity(made: Rendering) -> str:
     """Say which edition of which pack made the page."""
-    pack = made.pack
-    return f"{pack.name}, edition {pack.edition}, SHA-256 {pack.sha256}"
+    told = made.pack.to_dict()
+    return f"{told['name']}, edition {told['edition']}, SHA-256 {told['sha256']}"
 
 
 def headline(one: Answered) -> str:
     """Return an item's title, with its clause only where the clause stands behind its numbers."""
     clause = one.item.clause
-    return f"{clause}: {one.item.title}" + (" (convention, no legal clause)" if one.convention else "")
-
-
-def binding_line(one: Answered) -> str | None:
-    """Say what binds where it is not law."""
-    from fairkit.clauses import BINDING
-
-    binding = one.item.validity.binding
-    return None if binding in (None, "law") else f"{BINDING[binding]}."
-
-
-def source_lines(item: Item) -> list[str]:
-    """Return where an item's law stands and how it was read, a sentence each, for beside what the page says."""
-    from fairkit.clauses import MARKS
-
-    validity = item.validity
-    lines = []
-    for source in validity.sources:
-        version = "" if source.version is None else f", version of {source.version}"
-        lines.append(f"Source: {source.citation}{version}, {source.address}.")
-    if validity.mark is not None:
-        by = "" if validity.read_by is None else f" By {validity.read_by}"
-        on = "" if validity.read_on is None or not by else f", {validity.read_on}"
-        text = MARKS[validity.mark]
-        lines.append(f"{text[0].upper()}{text[1:]} ({validity.mark}).{by}{on}{'.' if by else ''}")
-    if validity.quote is not None:
-        lines.append(f"The words: \u201c{validity.quote}\u201d.")
-    for word, others in (
-        ("Supersedes", validity.supersedes), ("Superseded by", validity.superseded_by),
-        ("Incorporated by", validity.incorporated_by),
-    ):  # fmt: skip
-        if others:
-            lines.append(f"{word}: {'; '.join(others)}.")
-    return lines
-
-
-def law_lines(one: Answered) -> tuple[list[str], list[str]]:
-    """Return what binds, held and holds, and then the sources of what is said about the law, a sentence each."""
-    binding = one.item.validity.binding
-    bound = binding_line(one)
-    states = [] if bound is None else [bound]
-    if binding not in ("practice", "own"):
-        states.append(one.states)
-    return states, [] if binding == "own" else source_lines(one.item)
+    return f"{clause}: {one.item.title}" + (" (convention, no legal clause)" if convention(one) else "")
 
 
 def origin(table: PackTable) -> str:
@@ -142,7 +113,7 @@ def pack_markdown(made: Rendering, states: list[str]) -> str:
     pack = made.pack
     lines = [f"# {escaped(pack.title)}", "", escaped(pack.law), ""]
     lines += [text for state in states for text in (f"**{escaped(state)}**", "")]
-    lines += [f"Source: {escaped(pack.source)}, checked {pack.validity.checked}.", ""]
+    lines += [f"Source: {escaped(pack.source)}, checked {pack.checked}.", ""]
     lines += [f"Pack: {escaped(identity(made))}. Rendered {made.today}.", ""]
     lines += [f"> {escaped(pack.notice)}", ""]
     for severity, head, texts in flag_lines(made):
@@ -167,10 +138,10 @@ def pack_record(made: Rendering, state: str) -> dict[str, Any]:
         "schema": "fairkit.pack/1",
         "pack": made.pack.to_dict(),
         "today": made.today.isoformat(),
-        "audited": None if made.audited is None else made.audited.isoformat(),
+        "audited": str(made.certificate["audited_at"])[:10],
         "certificate": made.certificate.get("sha256"),
         "evidence": state,
-        "complete": made.complete,
+        "complete": complete(made),
         "notes": list(made.notes),
         "items": [_record(one) for one in made.items],
     }
@@ -182,11 +153,9 @@ def _record(one: Answered) -> dict[str, Any]:
         "clause": item.clause,
         "title": item.title,
         "says": item.says,
-        "states": one.states,
-        "validity": json.loads(json.dumps(asdict(item.validity), default=str)),
-        "thresholds": dict(item.thresholds),
-        "convention": one.convention,
-        "flags": [asdict(flag) for flag in one.flags],
+        **one.law,
+        "convention": convention(one),
+        "flags": [flag._asdict() for flag in one.flags],
         "facts": {fact.key: value for fact, value in one.facts},
         "gaps": list(one.gaps),
         "tables": [asdict(table) for table in one.tables],
@@ -195,7 +164,7 @@ def _record(one: Answered) -> dict[str, Any]:
 
 def _item(one: Answered) -> list[str]:
     lines = ["", f"## {escaped(headline(one))}", ""]
-    states, sources = law_lines(one)
+    states, sources = one.law["states"], one.law["sources"]
     lines += [f"*{escaped(' '.join(states))}*", ""] if states else []
     if one.item.says:
         lines += [escaped(one.item.says), ""]

@@ -32,7 +32,7 @@ def policy(one: AliasPolicy) -> str:
     for rule in one.rules:
         where = f":{rule['sensitive']}" if rule["sensitive"] else ""
         limit = f"<= {rule['max']:g}" if "max" in rule else f">= {rule['min']:g}"
-        scenario = [f"; {key}: {rule[key]}" for key in SCENARIO if rule.get(key)]
+        scenario = [f"; {key}: {rule[key]}" for key in sorted(SCENARIO & rule.keys())]
         parts.append(f"{rule['metric']}{where} {limit}{''.join(scenario)}")
     if not one.rules:
         parts.append("certified verdict pass")

@@ -63,6 +63,14 @@ class Sensitive:
     columns: tuple[str, ...]
     edges: tuple[tuple[float, ...] | None, ...]
 
+    def __post_init__(self) -> None:
+        """Refuse to split people by a guess: a disparity between such groups is biased (Chen et al. 2019)."""
+        if any(column.startswith("bifsg_") for column in self.columns):
+            text = (
+                "has probabilities: people are not split by a guess; name them all in `sensitive_probability`"
+            )
+            raise DataError(f"{self.name!r} {text}")
+
     @property
     def name(self) -> str:
         """The name in reports and policies: the columns joined by ``+``."""
@@ -96,7 +104,6 @@ class Sensitive:
         """
         known = set(columns)
         if text in known:
-            _refuse_probability(text)
             return cls((text,), (None,))
         names: list[str] = []
         edges: list[tuple[float, ...] | None] = []
@@ -105,7 +112,6 @@ class Sensitive:
             if name not in known:
                 hint = did_you_mean(name, known, what="columns")
                 raise DataError(f"there is no {role} column {name!r} in the data. {hint}")
-            _refuse_probability(name)
             names.append(name)
             edges.append(_parse_edges(part, bounds) if bounds else None)
         return cls(tuple(names), tuple(edges))
@@ -114,15 +120,6 @@ class Sensitive:
         """Return the same split with a column binned at the edges."""
         binned = tuple(edges if c == column else e for c, e in zip(self.columns, self.edges, strict=True))
         return replace(self, edges=binned)
-
-
-def _refuse_probability(column: str) -> None:
-    """Refuse to split people by a guess: the disparity between such groups is biased (Chen et al. 2019)."""
-    if column.startswith("bifsg_"):
-        raise DataError(
-            f"column {column!r} has probabilities of a group, and people are not split by a guess: name it with "
-            "`sensitive_probability`, as in race=bifsg_white,bifsg_black, with all its groups"
-        )
 
 
 def _parse_edges(part: str, bounds: Sequence[str]) -> tuple[float, ...]:

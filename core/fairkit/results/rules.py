@@ -20,8 +20,8 @@ ADJUSTMENTS: tuple[Adjustment, ...] = ("holm", "bonferroni", "benjamini-hochberg
 
 Side = Literal["max", "min"]
 """Which limit a rule has: the largest number that keeps it, or the smallest."""
-SCENARIO = ("hazard", "mitigation", "review")
-"""The keys of a rule that say in words what it is for."""
+SCENARIO = frozenset({"hazard", "mitigation", "review"})
+"""What may happen to the groups, what is done against it, and what makes the rule to be looked at again."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -46,9 +46,8 @@ class Rule:
         the audit, whose number must then have stopped climbing.
     within
         The columns inside whose strata the groups are compared; empty: groups as a whole.
-    hazard, mitigation, review
-        The bias scenario that the limit is for, in words: what may happen to the groups, what is done against it, and
-        what makes the rule to be looked at again. Two rules that differ in these are the same limit.
+    scenario
+        What the limit is for, in words, by the keys of `SCENARIO`; it does not make another rule.
     """
 
     metric: str
@@ -57,9 +56,7 @@ class Rule:
     side: Side = "max"
     support: int | None = None
     within: tuple[str, ...] = ()
-    hazard: str = field(default="", compare=False)
-    mitigation: str = field(default="", compare=False)
-    review: str = field(default="", compare=False)
+    scenario: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def __init__(
         self,
@@ -70,9 +67,7 @@ class Rule:
         min: float | None = None,
         support: int | None = None,
         within: Sequence[str] | str = (),
-        hazard: str = "",
-        mitigation: str = "",
-        review: str = "",
+        **scenario: str,
     ) -> None:
         inside = tuple(filter(None, within.split("+"))) if isinstance(within, str) else tuple(within)
         if set(metric) & set(":@|"):
@@ -84,7 +79,7 @@ class Rule:
                     f"the policy rule on {metric!r} is not understood; write METRIC:COLUMN, and the rest once"
                 )
             metric, sensitive, support, inside = told
-        self._set(metric, sensitive, {"max": max, "min": min}, support, inside, (hazard, mitigation, review))
+        self._set(metric, sensitive, {"max": max, "min": min}, support, inside, scenario)
 
     def _set(
         self,
@@ -93,13 +88,17 @@ class Rule:
         limits: Mapping[str, float | None],
         support: int | None,
         within: tuple[str, ...],
-        scenario: tuple[str, ...],
+        scenario: Mapping[str, str],
     ) -> None:
+        if not scenario.keys() <= SCENARIO:
+            raise PolicyError(
+                f"the policy rule on {metric!r} may say {', '.join(sorted(SCENARIO))}, and no more"
+            )
         stated = [(side, limit) for side, limit in limits.items() if limit is not None]
         if len(stated) != 1 or not math.isfinite(stated[0][1]):
             raise PolicyError(f"the policy rule on {metric!r} needs one finite limit, a max or a min")
         side, limit = stated[0]
-        values = (metric, sensitive, limit, side, support, within, *scenario)
+        values = (metric, sensitive, limit, side, support, within, scenario)
         for each, value in zip(fields(self), values, strict=True):
             object.__setattr__(self, each.name, value)
 
@@ -135,7 +134,7 @@ class Rule:
         rule = cls.__new__(cls)
         limits = {side: record.get(side) for side in ("max", "min")}
         within = tuple(record.get("within", ()))
-        scenario = tuple(record.get(key, "") for key in SCENARIO)
+        scenario = {key: record[key] for key in record if key in SCENARIO}
         rule._set(record["metric"], record.get("sensitive"), limits, record.get("support"), within, scenario)
         return rule
 
@@ -152,13 +151,8 @@ class Rule:
             **self.scenario,
         }
 
-    @property
-    def scenario(self) -> dict[str, str]:
-        """The bias scenario: the parts of it that are stated, by their key."""
-        return {key: getattr(self, key) for key in SCENARIO if getattr(self, key)}
-
     def with_scenario(self, reason: str) -> str:
-        """Return a sentence about the rule, followed by the scenario that it is for."""
+        """Return a sentence about the rule, followed by what the rule is for."""
         return "; ".join([reason, *(f"{key}: {text}" for key, text in self.scenario.items())])
 
     @property

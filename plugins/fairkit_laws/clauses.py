@@ -5,13 +5,14 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
+
+from fairkit.packs import Item, PackFile
 
 Status = Literal["in_force", "adopted", "stayed", "proposed", "withdrawn", "repealed"]
 Binding = Literal["law", "guidance", "practice", "own"]
 Mark = Literal["O", "Oc", "S2", "S1", "K", "N"]
 State = Literal["applies", "later", "adopted", "stayed", "proposed", "ended", "withdrawn", "unknown"]
-Severity = Literal["red", "amber", "grey"]
 
 MARKS: Mapping[Mark, str] = {
     "O": "the official text was read",
@@ -114,30 +115,71 @@ class Validity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flag:
-    """What a reader must know about a clause before the numbers; `--strict` lets pass what a person accepted.
-
-    Red: no law, or nobody knows. Amber: not yet law here, or to be checked again. Grey: not compared with the official
-    text.
-    """
-
-    severity: Severity
-    clause: str
-    text: str
-    accepted: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Acceptance:
-    """What a person accepts with `--strict`: amber states, and by name that clauses were not compared."""
-
-    states: frozenset[str] = field(default_factory=frozenset)
-    unread_by: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AgeLimit:
     """Calendar years after which an audit counts no more, and the clause that says so."""
 
     years: int
     clause: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clause(Item):
+    """An item with the legal life of its clause.
+
+    Attributes
+    ----------
+    validity
+        Since when it is law, its sources and its mark.
+    thresholds
+        Numbers that the clause names, by the words of the quotation that name them; without any, no table says what
+        passes.
+    """
+
+    validity: Validity
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LawFile(PackFile):
+    """A pack whose items are clauses.
+
+    Attributes
+    ----------
+    validity
+        What its items inherit.
+    sha256
+        Digest of the pack's text.
+    refuses, refuses_because
+        What an audit must not rest on (`sensitive_probability`), and why.
+    age_limit
+        When an audit counts no more; None: the law names no age.
+    """
+
+    items: tuple[Clause, ...]
+    validity: Validity
+    sha256: str
+    refuses: tuple[str, ...] = ()
+    refuses_because: str = ""
+    age_limit: AgeLimit | None = None
+
+    @property
+    def kept_until(self) -> datetime.date | None:
+        """The last day of audits that a kept edition is for, as in ``ecoa@2026-07-20``; None: the current edition."""
+        _, at, day = self.name.partition("@")
+        return datetime.date.fromisoformat(day) if at else None
+
+    @property
+    def edition(self) -> str:
+        """The day that the edition is named by: of a kept one its last, else the day of the check."""
+        return (self.kept_until or self.checked).isoformat()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what a list of packs says, and what an audit must know."""
+        return {
+            **PackFile.to_dict(self),
+            "edition": self.edition,
+            "sha256": self.sha256,
+            "status": self.validity.status,
+            "recheck_by": min(item.validity.recheck_by for item in self.items).isoformat(),
+            "refuses": dict.fromkeys(self.refuses, self.refuses_because),
+        }
