@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
+from fairkit.support.faces import imported
+
 if TYPE_CHECKING:
     import datetime
 
@@ -15,6 +17,10 @@ if TYPE_CHECKING:
 FactKind = Literal["text", "date", "flag"]
 Kind = Literal["text", "count", "percent", "ratio", "number", "p"]
 Cell = str | int | float | None
+
+
+FORMAT = "fairkit_laws.format:Toml"
+"""What reads and renders packs."""
 
 
 class Pack(ABC):
@@ -35,11 +41,7 @@ class Pack(ABC):
         checked = 2026-01-15
         notice = "Internal use."
         status = "in_force"
-
-        [[items]]
-        clause = "7.2"
-        title = "Selection rates"
-        table = "selection_rates"
+        items = [{ clause = "7.2", title = "Selection rates", table = "selection_rates" }]
         '''
 
 
@@ -212,10 +214,8 @@ class Answered:
         What a person stated, by fact; None where nothing was. A fact is `required` here where the others make it so.
     gaps
         What is missing, in sentences; empty where the item is answered.
-    law
-        ``states`` (what held on the audit's date, and holds today), ``sources``, and what is recorded about the clause.
-    flags
-        What is wrong with resting on the clause; one that is red leaves its numbers as a convention.
+    law, flags
+        What is recorded about the clause (``states``, ``sources``, ...), and what is wrong with resting on it.
     """
 
     item: Item
@@ -282,3 +282,9 @@ class PackFormat(ABC):
     @abstractmethod
     def clauses(cls, pack: PackFile, today: datetime.date) -> list[dict[str, Any]]:
         """Return what is known of each clause on a day: state, source, words, mark, next check, what it lacks."""
+
+
+def pack_format() -> type[PackFormat]:
+    """Return what reads and renders packs."""
+    reader: type[PackFormat] = imported(FORMAT)
+    return reader

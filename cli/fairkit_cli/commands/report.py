@@ -181,7 +181,7 @@ def monitored(folder: Path, newest: Shown) -> Monitoring:
         The watch is about something else.
     """
     from fairkit_cli.html.monitoring import monitoring
-    from fairkit_watch.look import courses
+    from fairkit_watch.snapshot import courses
 
     with _watch_of(folder, newest) as watch:
         look = watch.look(None)

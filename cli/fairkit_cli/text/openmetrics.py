@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fairkit_watch.results import Look, RuleLook
+    from fairkit_watch.results import RuleLook, WatchSnapshot
 
 Sample = tuple[Mapping[str, str], float]
 CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 _VERDICTS = ("pass", "fail", "undecided")
 
 
-def openmetrics(look: Look, at: float) -> str:
+def openmetrics(look: WatchSnapshot, at: float) -> str:
     """Return a look as OpenMetrics text, without timestamps of its own.
 
     Parameters
