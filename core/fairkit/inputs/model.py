@@ -76,7 +76,7 @@ class TreeModel(Encoded):
         source = features.source
         encode, defaults = self.encoding(doubles=True), self.defaults(domains)
         blocks, tests = make_blocks(self.ensemble, source, domains, encode, defaults, self.kinds())
-        direction, threshold, logistic = self.link(*self._range())
+        direction, threshold, logistic = self.link(*self.reach())
         ensemble = self.ensemble
         return Problem(
             blocks=blocks,
@@ -92,7 +92,8 @@ class TreeModel(Encoded):
             logistic=logistic,
         )
 
-    def _range(self) -> tuple[float, float]:
+    def reach(self) -> tuple[float, float]:
+        """Return numbers between which every sum lies."""
         ensemble = self.ensemble
         sides = np.array([_ends(ensemble, root) for root in ensemble.roots.tolist()]).reshape(-1, 2)
         reach = self.rounding + 1e-6

@@ -1,0 +1,18 @@
+"""Why there is a gap: which columns carry it, which parts of the confusion table, and what is left between equals."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fairkit.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from fairkit.auditors import Auditor
+
+
+@hookimpl
+def fairkit_auditors() -> list[type[Auditor]]:
+    """Return the auditor."""
+    from fairkit_why.auditor import WhyAuditor
+
+    return [WhyAuditor]
