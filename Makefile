@@ -5,9 +5,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 OLDEST := $(VENV)-oldest
-OLDEST_TESTS := tests/core/test_reports_and_policy.py tests/core/test_bad_input.py tests/core/test_tables.py \
-    tests/core/test_mergeable_totals.py tests/core/test_group_closed_forms.py tests/core/onnx/test_export.py \
-    tests/cli/test_audit_command.py
+OLDEST_TESTS := tests/fairkit/test_reports_and_policy.py tests/fairkit/test_bad_input.py tests/fairkit/test_tables.py \
+    tests/fairkit/test_mergeable_totals.py tests/fairkit_group/test_group_closed_forms.py tests/fairkit_onnx/test_export.py \
+    tests/fairkit_cli/test_audit_command.py
 
 .PHONY: oldest demo test lint types bench bench-compare docs site clean
 

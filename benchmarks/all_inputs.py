@@ -21,16 +21,16 @@ import numpy as np
 import pandas as pd
 
 import fairkit
-from fairkit.inputs import searching
-from fairkit.inputs.model import read_trees
-from fairkit.inputs.problem import CHANCE, FLIP, SCORE
-from fairkit.inputs.searching import Effort, answer
 from fairkit.models.scorer import ModelOptions
-from fairkit.onnx.model import OnnxModel
+from fairkit_all_inputs.bounds import searching
+from fairkit_all_inputs.bounds.model import read_trees
+from fairkit_all_inputs.bounds.problem import CHANCE, FLIP, SCORE
+from fairkit_all_inputs.bounds.searching import Effort, answer
 from fairkit_all_inputs.collect import People
 from fairkit_all_inputs.domains import domains_of
 from fairkit_all_inputs.findings import _starts
 from fairkit_all_inputs.parameters import Parameters
+from fairkit_onnx.model import OnnxModel
 
 COMPAS = (
     "age,race,sex,juv_fel_count,juv_misd_count,juv_other_count,priors_count,c_charge_degree,two_year_recid"

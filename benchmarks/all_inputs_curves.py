@@ -19,7 +19,7 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from fairkit.inputs.networks.layers import CURVED
+from fairkit_onnx.structure.networks.layers import CURVED
 
 BLOCK = 1 << 20
 

@@ -16,21 +16,21 @@ import numpy as np
 from all_inputs import NAMES, table
 
 import fairkit
-from fairkit.inputs.networks.model import read_network
-from fairkit.inputs.problem import CHANCE, FLIP, SCORE
-from fairkit.inputs.questions import answer
-from fairkit.inputs.searching import Effort
 from fairkit.models.scorer import ModelOptions
-from fairkit.onnx.model import OnnxModel
+from fairkit_all_inputs.bounds.networks.model import read_network
+from fairkit_all_inputs.bounds.problem import CHANCE, FLIP, SCORE
+from fairkit_all_inputs.bounds.questions import answer
+from fairkit_all_inputs.bounds.searching import Effort
 from fairkit_all_inputs.collect import People
 from fairkit_all_inputs.domains import domains_of
 from fairkit_all_inputs.findings import _starts
 from fairkit_all_inputs.parameters import Parameters
+from fairkit_onnx.model import OnnxModel
 
 
 def loans():
     """Return the tutorial's table."""
-    from fairkit.datasets.loans import loans_table
+    from fairkit_datasets.loans import loans_table
 
     return loans_table(6_000, seed=1).to_pandas(), "decision", "approved", ["sex"]
 

@@ -17,9 +17,9 @@ from dataclasses import replace
 
 from all_inputs import asked, table, trained
 
-from fairkit.inputs import searching
-from fairkit.inputs.problem import SCORE
-from fairkit.inputs.searching import Effort, answer
+from fairkit_all_inputs.bounds import searching
+from fairkit_all_inputs.bounds.problem import SCORE
+from fairkit_all_inputs.bounds.searching import Effort, answer
 
 
 def ensemble(trees):

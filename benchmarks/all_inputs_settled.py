@@ -19,11 +19,11 @@ import all_inputs
 import numpy as np
 from all_inputs import SIZES, asked, table
 
-from fairkit.inputs import searching
-from fairkit.inputs.problem import FLIP
-from fairkit.inputs.proof import packed, proved
-from fairkit.inputs.questions import log_of
-from fairkit.inputs.searching import Effort, answer
+from fairkit_all_inputs.bounds import searching
+from fairkit_all_inputs.bounds.problem import FLIP
+from fairkit_all_inputs.bounds.proof import packed, proved
+from fairkit_all_inputs.bounds.questions import log_of
+from fairkit_all_inputs.bounds.searching import Effort, answer
 
 
 def settled(margin, column, features):

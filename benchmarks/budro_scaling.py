@@ -19,11 +19,11 @@ import numpy as np
 import pyarrow.parquet as pq
 
 import fairkit
-from fairkit.learners import encoder_for
 from fairkit.mitigators import Table
 from fairkit_budro.boosting import Rows, Settings, train
 from fairkit_budro.geometry import find_geometry
 from fairkit_budro.plans import ExactPlan, Fixed, Support
+from fairkit_repair.learners import encoder_for
 
 
 def acs(rows: int) -> Table:

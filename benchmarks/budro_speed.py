@@ -16,8 +16,8 @@ import numpy as np
 from paper_budro import settings
 from paper_budro_data import split
 
-from fairkit.mitigation.choose import find_mitigator
 from fairkit.mitigators import Run, Table
+from fairkit_repair.mitigation.choose import find_mitigator
 
 TRACE = {
     0: 0.69145,

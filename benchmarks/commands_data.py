@@ -57,7 +57,7 @@ def acs() -> Raw:
 
 def loans() -> Raw:
     """1,000,000 of fairkit's synthetic loans."""
-    from fairkit.datasets.loans import loans_table
+    from fairkit_datasets.loans import loans_table
 
     return Raw(loans_table(1_000_000, 1).to_pandas(), "decision", "approved", ("sex", "ethnicity"))
 
@@ -124,9 +124,9 @@ def lightgbm(raw: Raw) -> bytes:
     """Train fairkit's own LightGBM on at most 200,000 rows."""
     import fairkit
     from fairkit.fitted import Run
-    from fairkit.learners import fit_learner
     from fairkit.mitigators import Table
-    from fairkit.onnx.write.export import export_bytes
+    from fairkit_onnx.write.export import export_bytes
+    from fairkit_repair.learners import fit_learner
 
     data = fairkit.load_data(
         raw.frame.iloc[:200_000], label=raw.label, favorable=raw.favorable, sensitive=list(raw.sensitive)

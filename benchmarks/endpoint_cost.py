@@ -15,9 +15,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 import fairkit
-from fairkit.datasets.loans import loans_table
-from fairkit.endpoints import EndpointModel, EndpointSettings
-from fairkit.endpoints.client import Client
+from fairkit_datasets.loans import loans_table
+from fairkit_endpoint.client import Client, EndpointSettings
+from fairkit_endpoint.model import EndpointModel
 
 ROOT = Path(__file__).resolve().parents[1]
 ROLES = {"label": "decision", "favorable": "approved", "sensitive": ["sex"]}

@@ -128,7 +128,7 @@ def verifying(folder: Path) -> None:
     """Verify a bundle with a timestamp by a real authority."""
     import pyarrow.parquet as pq
 
-    from fairkit.datasets.loans import loans_table
+    from fairkit_datasets.loans import loans_table
 
     stamps = tests("test_timestamps").started(folder)
     pq.write_table(loans_table(2000, 1), folder / "d.parquet")

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 from fairgbm_common import ROLES, folder, line, rates
 
 import fairkit
-from fairkit.mitigation.choose import find_mitigator
 from fairkit.mitigators import Run, Table
+from fairkit_repair.mitigation.choose import find_mitigator
 
 
 def part(name: str) -> Table:

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 import fairkit
-from fairkit.mitigation.split import stratified
 from fairkit.mitigators import Table
+from fairkit_repair.mitigation.split import stratified
 
 COMPAS = [
     "age",

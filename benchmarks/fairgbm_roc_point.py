@@ -14,8 +14,8 @@ import argparse
 import numpy as np
 from fairgbm_common import line, load, split
 
-from fairkit.mitigation.choose import find_mitigator
 from fairkit.mitigators import Run
+from fairkit_repair.mitigation.choose import find_mitigator
 
 
 def main() -> None:

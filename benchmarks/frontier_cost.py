@@ -17,13 +17,13 @@ import time
 from fairgbm_common import ROLES, folder
 
 import fairkit
-from fairkit.frontiers.run import frontier
-from fairkit.frontiers.sweeps import Sweep
-from fairkit.learners import fit_learner
-from fairkit.mitigation.choose import find_mitigator
-from fairkit.mitigation.split import split_dataset
 from fairkit.mitigators import Run, Table
-from fairkit.onnx.write.export import export
+from fairkit_onnx.write.export import export
+from fairkit_repair.frontiers.run import frontier
+from fairkit_repair.frontiers.sweeps import Sweep
+from fairkit_repair.learners import fit_learner
+from fairkit_repair.mitigation.choose import find_mitigator
+from fairkit_repair.mitigation.split import split_dataset
 
 
 def timed(work) -> float:

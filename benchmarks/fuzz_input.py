@@ -5,7 +5,8 @@
 
 Kinds: ``settings`` (fairkit.toml), ``state`` (of a frontier), ``rows`` (of a registry's index), ``metadata`` (of an
 ONNX file). An error inside fairkit (code 70), or an exception that nobody caught, is a bug; it is
-printed with the case that made it. The same seed makes the same cases. ``tests/cli/test_fuzz.py`` runs a few of each.
+printed with the case that made it. The same seed makes the same cases. ``tests/fairkit_cli/test_fuzz.py`` runs a
+few of each.
 """
 
 from __future__ import annotations
@@ -163,7 +164,7 @@ def sample(folder: Path) -> tuple[Path, Path]:
     import pyarrow.parquet as pq
     from onnx import TensorProto, checker, helper, numpy_helper
 
-    from fairkit.datasets.loans import loans_table
+    from fairkit_datasets.loans import loans_table
 
     model, data = folder / "model.onnx", folder / "loans.parquet"
     if model.exists():
@@ -215,7 +216,7 @@ def metadata_cases(count: int, rng: random.Random, folder: Path) -> Iterator[Cas
 
 def state_cases(count: int, rng: random.Random, folder: Path) -> Iterator[Case]:
     """Damaged state of a frontier."""
-    from fairkit.frontiers.state import _digest
+    from fairkit_repair.frontiers.state import _digest
 
     _, data = sample(folder)
     state = folder / "state.json"

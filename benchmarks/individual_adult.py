@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fairkit.individual.learn import subspace
-from fairkit.individual.transport import Support
+from fairkit_similarity.learn import subspace
+from fairkit_similarity.transport import Support
 
 EPSILONS = (1.0, 0.4, 0.1, 0.01, 0.001)
 DENSE_EVALUATIONS = 12

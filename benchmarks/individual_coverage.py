@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fairkit.individual.interval import spread
-from fairkit.individual.transport import Support
+from fairkit_similarity.interval import spread
+from fairkit_similarity.transport import Support
 
 DRAWS = 500
 

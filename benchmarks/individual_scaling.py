@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fairkit.individual.interval import spread
-from fairkit.individual.learn import subspace
-from fairkit.individual.transport import Support
+from fairkit_similarity.interval import spread
+from fairkit_similarity.learn import subspace
+from fairkit_similarity.transport import Support
 
 SIZES = (12_500, 25_000, 50_000, 100_000, 200_000)
 

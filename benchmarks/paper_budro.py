@@ -11,10 +11,10 @@ import paper_budro_tradeoff as tradeoff
 from paper_budro_data import Parts, measure, race_strength, ratio, split
 from papers_kit import Exhibit, Number
 
-from fairkit.learners import fit_learner
-from fairkit.mitigation.choose import find_mitigator
 from fairkit.mitigators import Run, Table
-from fairkit.onnx.write.estimators import score_estimator
+from fairkit_onnx.write.estimators import score_estimator
+from fairkit_repair.learners import fit_learner
+from fairkit_repair.mitigation.choose import find_mitigator
 
 NAME, TITLE = "budro", "BuDRO: Individually Fair Gradient Boosting (Vargo et al., ICLR 2021)"
 SEED = 0

@@ -15,7 +15,7 @@ from papers_kit import read
 
 import fairkit
 from fairkit.mitigators import Table
-from fairkit.onnx.write.export import export
+from fairkit_onnx.write.export import export
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -143,7 +143,7 @@ def race_strength(train: pd.DataFrame) -> float:
     """Return the l2 penalty of race's regression on COMPAS, against the mean loss, as cross-validation picks it."""
     from sklearn.linear_model import LogisticRegressionCV
 
-    from fairkit.individual.encode import Encoder
+    from fairkit_similarity.encode import Encoder
 
     raw = {c: train[c].to_numpy(object if train[c].dtype == object else None) for c in train.columns[:-1]}
     raw = {

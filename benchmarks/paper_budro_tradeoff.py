@@ -13,9 +13,9 @@ import numpy as np
 from frontier_drawing import Mark, Series, panels
 from paper_budro_data import ratio, split
 
-from fairkit.learners import fit_learner
-from fairkit.mitigation.choose import find_mitigator
 from fairkit.mitigators import Run, Table
+from fairkit_repair.learners import fit_learner
+from fairkit_repair.mitigation.choose import find_mitigator
 
 BIN = 0.0016
 NAMES = ("balanced accuracy", "S-cons", "GR-cons", "sex gap rms", "race gap rms")

@@ -13,8 +13,8 @@ from frontier_drawing import Mark, Series, panels
 from paper_fairgbm_rivals import grid_search, one_multiplier
 from papers_kit import Exhibit, Table, find, moment
 
-from fairkit.mitigation.choose import find_mitigator
 from fairkit.mitigators import Run
+from fairkit_repair.mitigation.choose import find_mitigator
 
 NAME, TITLE = "fairgbm", "FairGBM: Gradient Boosting with Fairness Constraints (Cruz et al., ICLR 2023)"
 ALPHAS = (0.5, 0.75, 0.95)

@@ -10,9 +10,9 @@ import rto_study
 from fairgbm_common import load, split
 from papers_kit import find
 
-from fairkit.mitigation.choose import find_mitigator
 from fairkit.mitigators import Run
-from fairkit.scored_rows import ScoredRows
+from fairkit_repair.mitigation.choose import find_mitigator
+from fairkit_repair.scored_rows import ScoredRows
 
 METHODS = ("LightGBM", "FairGBM", "rto", "threshold-optimizer")
 LIMIT, TOLERANCES = 0.05, (0.0, 0.025, 0.05)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fairkit.learners import encoder_for
 from fairkit.mitigators import Prediction, Table
+from fairkit_repair.learners import encoder_for
 
 MODELS = 10
 

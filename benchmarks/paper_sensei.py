@@ -13,9 +13,9 @@ from paper_budro_data import measure, split
 from papers_kit import Exhibit, moments
 
 import fairkit
-from fairkit.mitigation.choose import find_mitigator
 from fairkit.mitigators import Run
-from fairkit.onnx.write.export import export
+from fairkit_onnx.write.export import export
+from fairkit_repair.mitigation.choose import find_mitigator
 
 NAME, TITLE = "sensei", "SenSeI: Sensitive Set Invariance (Yurochkin & Sun, ICLR 2021)"
 SPOUSES = {"relationship": ["Husband", "Wife"]}

@@ -32,11 +32,11 @@ from fairgbm_common import COMPAS, folder
 
 import fairkit
 from fairkit.errors import FairkitError
-from fairkit.learners import fit_learner
-from fairkit.mitigation.choose import find_mitigator
-from fairkit.mitigation.split import stratified
 from fairkit.mitigators import Run, Table
-from fairkit.repairing.folds import FOLDS, folds_of, learner_scores
+from fairkit_repair.learners import fit_learner
+from fairkit_repair.mitigation.choose import find_mitigator
+from fairkit_repair.mitigation.split import stratified
+from fairkit_repair.repairing.folds import FOLDS, folds_of, learner_scores
 
 LIMITS = (0.02, 0.05, 0.10)
 TOLERANCES = (0.0, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1)

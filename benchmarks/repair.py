@@ -17,17 +17,17 @@ import time
 from pathlib import Path
 from typing import Any
 
+import fairkit.datasets
 import numpy as np
 
 import fairkit
-import fairkit.datasets
 from fairkit.data.table import Table
-from fairkit.datasets.hiring import HIRING_ROLES, hiring_table
 from fairkit.errors import PowerError
-from fairkit.repairing import run as running
-from fairkit.repairing.audits import ByAudits, _performance
-from fairkit.repairing.chance import ByRates
 from fairkit.statistics import Confusion, Rows
+from fairkit_datasets.hiring import HIRING_ROLES, hiring_table
+from fairkit_repair.repairing import run as running
+from fairkit_repair.repairing.audits import ByAudits, _performance
+from fairkit_repair.repairing.chance import ByRates
 
 RESULTS = Path(__file__).parent / "results" / "repair.json"
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from fairkit import datasets
+import fairkit_datasets as datasets
 from fairkit.mitigators import Run
-from fairkit.onnx.write.rules import GroupColumn, GroupKeys, GroupRule
-from fairkit.scored_rows import ScoredRows
+from fairkit_onnx.write.rules import GroupColumn, GroupKeys, GroupRule
+from fairkit_repair.scored_rows import ScoredRows
 from fairkit_rto.mitigator import RandomizedThresholds
 
 STATES = ("unmodified", "parity of sex", "parity of sex and race")

@@ -56,7 +56,7 @@ def error_of(scores, codes, thresholds):
 def fit_exact(scores, codes):
     """The plugin's own way, with what it reports."""
     from fairkit.mitigators import Run
-    from fairkit.scored_rows import ScoredRows
+    from fairkit_repair.scored_rows import ScoredRows
     from fairkit_rto.mitigator import RandomizedThresholds
 
     rows = ScoredRows(scores=scores, codes=codes, names=tuple("abcd"), favorable=np.empty(0))

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
-from fairkit import datasets
+import fairkit_datasets as datasets
 from fairkit.mitigators import Run
-from fairkit.onnx.write.rules import GroupColumn, GroupKeys, GroupRule
-from fairkit.scored_rows import ScoredRows
+from fairkit_onnx.write.rules import GroupColumn, GroupKeys, GroupRule
 from fairkit_reject_option import GRID, RejectOption
+from fairkit_repair.scored_rows import ScoredRows
 from fairkit_rto.mitigator import RandomizedThresholds
 from fairkit_shift_inference import ShiftInference
 from fairkit_threshold_optimizer import ThresholdOptimizer

@@ -19,7 +19,7 @@ import time
 AUDIT = """
 import sys
 import fairkit
-from fairkit.onnx.model import OnnxModel
+from fairkit_onnx.model import OnnxModel
 model, data, label, favorable, sensitive, inside = sys.argv[1:]
 loaded = OnnxModel.load(model, sandbox=inside == "inside")
 rows = fairkit.load_data(data, label=label, favorable=favorable or None, sensitive=sensitive.split(","))

@@ -28,10 +28,10 @@ def make(folder: Path, rows: int, files: int) -> None:
     import pyarrow.parquet as pq
 
     import fairkit
-    from fairkit.datasets.loans import loans_table
-    from fairkit.learners import fit_learner
     from fairkit.mitigators import Run, Table
-    from fairkit.onnx.write.export import export
+    from fairkit_datasets.loans import loans_table
+    from fairkit_onnx.write.export import export
+    from fairkit_repair.learners import fit_learner
 
     folder.mkdir(parents=True, exist_ok=True)
     for number in range(files):

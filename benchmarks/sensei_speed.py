@@ -22,13 +22,13 @@ import numpy as np
 import torch
 from individual_adult import adult
 
-from fairkit.individual.ascent import Disparity, Frame, Origin, output_directions, worst_case
-from fairkit.individual.geometry import Geometry
-from fairkit.individual.learn import subspace
-from fairkit.individual.networks import as_network
-from fairkit.learners.networks import fully_connected
+from fairkit_repair.learners.networks import fully_connected
 from fairkit_sensei.records import Rows, Settings
 from fairkit_sensei.training import train
+from fairkit_similarity.ascent import Disparity, Frame, Origin, output_directions, worst_case
+from fairkit_similarity.geometry import Geometry
+from fairkit_similarity.learn import subspace
+from fairkit_similarity.networks import as_network
 
 EPSILON = 0.1
 RATES = (0.03, 0.1, 0.3, 1.0)

@@ -32,7 +32,7 @@ KEYS = {"AWS_ACCESS_KEY_ID": "benchmark", "AWS_SECRET_ACCESS_KEY": "benchmark", 
 
 def table(rows: int) -> pa.Table:
     """Loans with scores and decisions of a model that nobody sees."""
-    from fairkit.datasets.loans import loans_table
+    from fairkit_datasets.loans import loans_table
 
     loans = loans_table(rows, 2)
     rng = np.random.default_rng(0)

@@ -16,15 +16,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-from fairkit.subgroups import bootstrap
-from fairkit.subgroups.cells import make_cells
-from fairkit.subgroups.exact import limits
-from fairkit.subgroups.extremes import Surest
-from fairkit.subgroups.family import Family
-from fairkit.subgroups.measures import MEASURES, values_of, width_of
-from fairkit.subgroups.search import Search
-from fairkit.subgroups.tables import Kept, count
-from fairkit.subgroups.values import Tallies, tally_column
+from fairkit_subgroups.searching import bootstrap
+from fairkit_subgroups.searching.cells import make_cells
+from fairkit_subgroups.searching.exact import limits
+from fairkit_subgroups.searching.extremes import Surest
+from fairkit_subgroups.searching.family import Family
+from fairkit_subgroups.searching.measures import MEASURES, values_of, width_of
+from fairkit_subgroups.searching.search import Search
+from fairkit_subgroups.searching.tables import Kept, count
+from fairkit_subgroups.searching.values import Tallies, tally_column
 
 ROWS, SHARE, LEAST = 4_000, 0.02, 50
 COLUMNS = [

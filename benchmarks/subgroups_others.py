@@ -21,12 +21,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fairkit.subgroups.cells import make_cells
-from fairkit.subgroups.family import Family
-from fairkit.subgroups.measures import MEASURES, STATES, values_of
-from fairkit.subgroups.search import Search
-from fairkit.subgroups.tables import count
-from fairkit.subgroups.values import Tallies, tally_column
+from fairkit_subgroups.searching.cells import make_cells
+from fairkit_subgroups.searching.family import Family
+from fairkit_subgroups.searching.measures import MEASURES, STATES, values_of
+from fairkit_subgroups.searching.search import Search
+from fairkit_subgroups.searching.tables import count
+from fairkit_subgroups.searching.values import Tallies, tally_column
 
 SHARE, ALPHA, K = 0.01, 0.95, 5
 

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import fairkit
 from fairkit.models.columns import PredictedColumns
 from fairkit.models.scorer import ModelOptions
-from fairkit.onnx.model import OnnxModel
+from fairkit_onnx.model import OnnxModel
 
 
 def measured(what, table, scores, label, favorable, sensitive, columns, seconds):

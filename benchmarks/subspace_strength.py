@@ -26,11 +26,11 @@ from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from fairkit.individual.design import Design
-from fairkit.individual.encode import Encoder
-from fairkit.individual.learn import subspace
-from fairkit.individual.predict import logistic_directions
-from fairkit.individual.transport import Support
+from fairkit_similarity.design import Design
+from fairkit_similarity.encode import Encoder
+from fairkit_similarity.learn import subspace
+from fairkit_similarity.predict import logistic_directions
+from fairkit_similarity.transport import Support
 
 FOLDER = Path(os.environ.get("FAIRKIT_DATA", "."))
 HALVINGS = 3

@@ -18,9 +18,9 @@ import numpy as np
 
 from fairkit import Rule, Watch
 from fairkit.intervals import spread_difference, wilson
-from fairkit.watching.between import Between, Ends, difference
-from fairkit.watching.detectors import Detector, contrast_increments, contrasts, rate_increments
-from fairkit.watching.sequences import lambda_grid, rate_limits
+from fairkit_watch.between import Between, Ends, difference
+from fairkit_watch.detectors import Detector, contrast_increments, contrasts, rate_increments
+from fairkit_watch.sequences import lambda_grid, rate_limits
 
 QUICK = "--quick" in sys.argv
 LIFETIMES = 200 if QUICK else 2_000
@@ -227,7 +227,7 @@ def speed() -> None:
                 watch.add(Path(folder) / "d.parquet", day=f"2024-01-{t + 2:02}", batch=str(t), alarms=False)
                 taken.append(time.process_time() - start)
             print(f"1,000,000 decisions from Parquet: {min(taken):.2f} s, {rows / min(taken):,.0f} a second")
-            from fairkit.watching import look as looking
+            from fairkit_watch import look as looking
 
             data, taken = watch.data, []
             for _ in range(7):

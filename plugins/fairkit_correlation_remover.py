@@ -9,9 +9,9 @@ import numpy as np
 
 import fairkit
 from fairkit.learners import INSTALLED, LEARNERS
-from fairkit.onnx.write.encode import fit_encoder
-from fairkit.onnx.write.linear import LinearEncoding
-from fairkit.preprocess import PreParameters, Prepared, PreProcessor
+from fairkit_onnx.write.encode import fit_encoder
+from fairkit_onnx.write.linear import LinearEncoding
+from fairkit_repair.preprocess import PreParameters, Prepared, PreProcessor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,19 +10,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import fairkit
-from fairkit.learners import INSTALLED, LEARNERS, encoder_for
-from fairkit.onnx.write.encode import NumberColumn
-from fairkit.onnx.write.grouping import GroupCodes
-from fairkit.onnx.write.steps import step_tree
-from fairkit.onnx.write.trees import add_ensemble
-from fairkit.preprocess import PreParameters, Prepared, PreProcessor
+from fairkit.learners import INSTALLED, LEARNERS
+from fairkit_onnx.write.encode import NumberColumn
+from fairkit_onnx.write.grouping import GroupCodes
+from fairkit_onnx.write.steps import step_tree
+from fairkit_onnx.write.trees import add_ensemble
+from fairkit_repair.learners import encoder_for
+from fairkit_repair.preprocess import PreParameters, Prepared, PreProcessor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.mitigators import Groups, Run, Table
-    from fairkit.onnx.write.encode import Encoder
-    from fairkit.onnx.write.graph import GraphBuilder
+    from fairkit_onnx.write.encode import Encoder
+    from fairkit_onnx.write.graph import GraphBuilder
 
     Floats = NDArray[np.float64]
 

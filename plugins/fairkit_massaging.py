@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 import fairkit
-from fairkit.learners import fit_learner
 from fairkit.mitigators import Capability
-from fairkit.preprocess import PreParameters, Prepared, PreProcessor
+from fairkit_repair.learners import fit_learner
+from fairkit_repair.preprocess import PreParameters, Prepared, PreProcessor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

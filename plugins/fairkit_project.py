@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import fairkit
-from fairkit.individual.subspace import directions_parameter, strength_parameter
-from fairkit.individual.training import (
+from fairkit.learners import INSTALLED, LEARNERS
+from fairkit.mitigators import Capability
+from fairkit_onnx.write.linear import LinearEncoding
+from fairkit_repair.preprocess import PreParameters, Prepared, PreProcessor
+from fairkit_similarity.subspace import directions_parameter, strength_parameter
+from fairkit_similarity.training import (
     feature_columns,
     graph_encoder,
     named_directions,
     sensitive_columns,
 )
-from fairkit.learners import INSTALLED, LEARNERS
-from fairkit.mitigators import Capability
-from fairkit.onnx.write.linear import LinearEncoding
-from fairkit.preprocess import PreParameters, Prepared, PreProcessor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class Project(PreProcessor):
     """Take the sensitive subspace out of the features, then train any learner on what is left.
 
-    The subspace is that of the fair metric (see `fairkit.individual.learn.subspace`): the sensitive columns
+    The subspace is that of the fair metric (see `fairkit_similarity.learn.subspace`): the sensitive columns
     themselves and the directions that predict them linearly from the other features. The model does not read
     the sensitive columns, so that changing them changes nothing (their consistency is 1), and each row that it
     scores is projected as the training rows were. Features that tell the groups apart in other ways stay.
@@ -79,7 +79,7 @@ def learn_projection(
     fairkit.DataError
         There is no sensitive column, a sensitive column is constant, or nothing is left of the features.
     """
-    from fairkit.individual.learn import subspace
+    from fairkit_similarity.learn import subspace
 
     columns, sensitive = _columns(table)
     metric = subspace(columns, sensitive, strength=strength, directions=named_directions(table, directions))

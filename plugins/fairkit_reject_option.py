@@ -9,9 +9,9 @@ import numpy as np
 
 import fairkit
 from fairkit.mitigators import Capability
-from fairkit.onnx.write.rules import Piece
 from fairkit.parameters.declare import parameter
-from fairkit.postprocess import PostParameters, PostProcessor, Solution
+from fairkit_onnx.write.rules import Piece
+from fairkit_repair.postprocess import PostParameters, PostProcessor, Solution
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.mitigators import Run
-    from fairkit.scored_rows import ScoredRows
+    from fairkit_repair.scored_rows import ScoredRows
 
 GRID = tuple(round(0.01 * step, 2) for step in range(1, 101))
 """The half widths of the band that are tried, on the scale of f = 2p - 1."""

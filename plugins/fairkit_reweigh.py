@@ -9,7 +9,7 @@ import numpy as np
 
 import fairkit
 from fairkit.mitigators import Capability
-from fairkit.preprocess import PreParameters, Prepared, PreProcessor
+from fairkit_repair.preprocess import PreParameters, Prepared, PreProcessor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

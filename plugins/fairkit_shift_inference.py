@@ -10,15 +10,15 @@ import numpy as np
 import fairkit
 from fairkit.errors import DataError
 from fairkit.mitigators import Capability
-from fairkit.onnx.write.rules import Piece
 from fairkit.parameters.declare import parameter
-from fairkit.postprocess import PostParameters, PostProcessor, Solution
+from fairkit_onnx.write.rules import Piece
+from fairkit_repair.postprocess import PostParameters, PostProcessor, Solution
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.mitigators import Run
-    from fairkit.scored_rows import ScoredRows
+    from fairkit_repair.scored_rows import ScoredRows
 
 
 def odds_factors(priors: NDArray[np.float64], target: float) -> NDArray[np.float64]:

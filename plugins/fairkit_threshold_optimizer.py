@@ -11,9 +11,9 @@ import numpy as np
 import fairkit
 from fairkit.errors import DataError, MissingExtraError
 from fairkit.mitigators import Capability
-from fairkit.onnx.write.rules import Piece
 from fairkit.parameters.declare import parameter
-from fairkit.postprocess import PostParameters, PostProcessor, Solution
+from fairkit_onnx.write.rules import Piece
+from fairkit_repair.postprocess import PostParameters, PostProcessor, Solution
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.mitigators import Run
-    from fairkit.scored_rows import ScoredRows
+    from fairkit_repair.scored_rows import ScoredRows
 
 ConstraintName = Literal["demographic_parity", "equal_opportunity", "equalized_odds"]
 _NEGLIGIBLE = 1e-10

@@ -19,17 +19,17 @@ settings.load_profile("steady")
 ROOT = Path(__file__).resolve().parents[1]
 
 LONGEST = (
-    "testing/test_built_in_plugins.py",
-    "testing/test_author_docs.py",
-    "registry/test_crash.py",
-    "distributed/test_certificates.py",
-    "distributed/test_cluster.py",
-    "distributed/test_training.py",
-    "testing/test_new_project.py",
-    "cli/test_registry_story.py",
-    "test_site.py",
-    "test_tutorial.py",
-    "core/test_estimators.py",
+    "fairkit_testing/test_built_in_plugins.py",
+    "fairkit_testing/test_author_docs.py",
+    "fairkit_registry/test_crash.py",
+    "outside/distributed/test_certificates.py",
+    "outside/distributed/test_cluster.py",
+    "outside/distributed/test_training.py",
+    "fairkit_testing/test_new_project.py",
+    "fairkit_cli/test_registry_story.py",
+    "docs/test_site.py",
+    "docs/test_tutorial.py",
+    "fairkit_repair/test_estimators.py",
 )
 """Files that take longest, although some have few tests: begun first, so that no worker waits for one at the end."""
 
@@ -86,7 +86,7 @@ def loans_model(tmp_path_factory: pytest.TempPathFactory) -> BuiltModel:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-    from fairkit.datasets.loans import loans_table
+    from fairkit_datasets.loans import loans_table
 
     folder = tmp_path_factory.mktemp("loans")
     train = loans_table(4_000, 1).to_pandas()

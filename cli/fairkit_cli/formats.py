@@ -15,8 +15,6 @@ def html(result: Any) -> str:
     FairkitError
         The extra ``html`` is not installed, or this kind of result has no page.
     """
-    from fairkit.frontiers.record import Frontier
-    from fairkit.mitigation.run import MitigationResult
     from fairkit.results.comparisons import Comparison
     from fairkit.results.findings import Finding
     from fairkit.results.report import Report
@@ -26,6 +24,8 @@ def html(result: Any) -> str:
     from fairkit_cli.html.frontier import frontier_page
     from fairkit_cli.html.report import report_page
     from fairkit_cli.html.svg import warm
+    from fairkit_repair.frontiers.record import Frontier
+    from fairkit_repair.mitigation.run import MitigationResult
 
     pages: dict[type[Any], Any] = {
         Report: report_page,

@@ -46,7 +46,7 @@ _COMMANDS = {
     "packs": "fairkit_cli.packs:packs",
     "report": "fairkit_cli.commands.report:report",
     "revoke": "fairkit_cli.commands.revoke:revoke",
-    "serve-hook": "fairkit_cli.tracking.serve:serve_hook",
+    "serve-hook": "fairkit_mlflow.serve:serve_hook",
     "sign-data": "fairkit_cli.commands.sign_data:sign_data",
     "verify": "fairkit_cli.commands.verify:verify",
     "key": "fairkit_cli.commands.certify:key",

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from fairkit.data.dataset import Dataset
     from fairkit.data.predictions import PredictionRoles
-    from fairkit.packs.files import PackFile
-    from fairkit.packs.rendering import Rendering
+    from fairkit.packs import PackFile, Rendering
     from fairkit_cli.config import Config
     from fairkit_cli.evidence import Shown
     from fairkit_cli.subject import Subject
@@ -60,12 +59,12 @@ def packs(output_format: opt.TableFormat = "table") -> None:
 
 def installed() -> tuple[dict[str, PackFile], list[str]]:
     """Return the packs by name, ours first, and why others cannot be used."""
-    from fairkit.packs.files import built_in, read_pack
-    from fairkit.plugins.finding import blame, third_party
+    from fairkit.plugins.finding import blame, pack_plugins
 
-    found, failures = built_in(), []
-    loaded, _ = third_party()
-    for plugin in loaded:
+    found: dict[str, PackFile] = {}
+    failures: list[str] = []
+    plugins, pack_format = pack_plugins()
+    for plugin in plugins:
         for cls in plugin.packs:
             if cls.name in found:
                 failures.append(
@@ -74,7 +73,7 @@ def installed() -> tuple[dict[str, PackFile], list[str]]:
                 continue
             try:
                 with blame(plugin.found, f"the pack {cls.name!r} gave its text"):
-                    found[cls.name] = read_pack(cls.name, cls.text())
+                    found[cls.name] = pack_format.read(cls.name, cls.text())
             except (ConfigError, ImportError) as error:
                 failures.append(str(error))
     return found, failures
@@ -103,7 +102,7 @@ def read_facts_file(pack: PackFile, path: Path | None) -> dict[str, str | bool]:
     ConfigError
         The file is missing, no TOML, or has what the pack does not know.
     """
-    from fairkit.packs.files import read_facts
+    from fairkit.plugins.finding import pack_plugins
 
     if path is None:
         return {}
@@ -113,14 +112,14 @@ def read_facts_file(pack: PackFile, path: Path | None) -> dict[str, str | bool]:
         raise ConfigError(f"the facts {str(path)!r} cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise ConfigError(f"the facts {str(path)!r} are not valid TOML: {error}") from error
-    return read_facts(pack, record)
+    return pack_plugins()[1].read_facts(pack, record)
 
 
 def rendered(pack: PackFile, shown: Shown, facts: dict[str, str | bool]) -> Rendering:
     """Fill a pack with what a certificate states."""
     import datetime
 
-    from fairkit.packs.rendering import render
+    from fairkit.plugins.finding import pack_plugins
     from fairkit_cli.evidence import stated_report
     from fairkit_cli.options.about import today
 
@@ -134,7 +133,7 @@ def rendered(pack: PackFile, shown: Shown, facts: dict[str, str | bool]) -> Rend
         "settings": stated.settings,
     }
     day = datetime.date.fromisoformat(today())
-    return render(pack, stated_report(stated), facts, certificate, today=day)
+    return pack_plugins()[1].render(pack, stated_report(stated), facts, certificate, today=day)
 
 
 def asked_by(

@@ -16,22 +16,21 @@ if TYPE_CHECKING:
 
     from fairkit.data.dataset import Dataset
     from fairkit.data.predictions import PredictionRoles
-    from fairkit.endpoints import EndpointModel
-    from fairkit.onnx.model import OnnxModel
     from fairkit_cli.config import Config
+    from fairkit_onnx.model import OnnxModel
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
     """A model, or the columns that are audited in its place."""
 
-    model: OnnxModel | EndpointModel | None
+    model: OnnxModel | Any | None
     predictions: PredictionRoles | None
 
     @property
-    def asked(self) -> dict[str, Any]:
+    def record(self) -> dict[str, Any]:
         """Where the model answers, as a certificate keeps it; empty for a file and for columns."""
-        return getattr(self.model, "asked", {})
+        return getattr(self.model, "record", {})
 
     def dataset(
         self, typed: opt.DataOptions, config: Config, conditions: opt.ConditionOptions | None = None
@@ -80,7 +79,7 @@ def chosen(
 
 def _answering(
     model: str | None, predictions: Sequence[str] | None, config: Config, served: opt.EndpointOptions
-) -> EndpointModel | None:
+) -> Any:
     """Return the model behind a server, where one is named; the configuration file's only where nothing else is."""
     other = "a model" if model is not None else "--predictions" if predictions else None
     if served.endpoint is not None and other is not None:
@@ -94,14 +93,14 @@ def _answering(
     settings = served.chosen(config)
     if settings is None:
         return None
-    from fairkit.endpoints import EndpointModel
+    from fairkit.plugins import model_source
 
-    return EndpointModel(settings)
+    return model_source("endpoint").open(settings)
 
 
 def load_model(model: str, config: Config) -> OnnxModel:
     """Load a model from a file, or by its name in the registry, which says more than the file's digest."""
-    from fairkit.onnx.model import OnnxModel
+    from fairkit_onnx.model import OnnxModel
 
     path = model_file(model, config)
     loaded = OnnxModel.load(path)

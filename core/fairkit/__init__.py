@@ -46,31 +46,31 @@ data. Names are loaded when they are used, so that ``import fairkit`` stays ligh
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fairkit.sources.known import add_finder
 
 _PUBLIC = {
     "Auditor": "fairkit.auditors",
-    "Choice": "fairkit.frontiers.choice",
-    "Sweep": "fairkit.frontiers.sweeps",
-    "frontier": "fairkit.frontiers.run",
+    "Choice": "fairkit_repair.frontiers.choice",
+    "Sweep": "fairkit_repair.frontiers.sweeps",
+    "frontier": "fairkit_repair.frontiers.run",
     "compare": "fairkit.comparing.run",
     "AuditContext": "fairkit.auditors",
     "ConfigError": "fairkit.errors",
     "DataError": "fairkit.errors",
     "Dataset": "fairkit.data.dataset",
-    "FairMetric": "fairkit.individual.metric",
+    "FairMetric": "fairkit_similarity.metric",
     "FairkitError": "fairkit.errors",
     "Finding": "fairkit.results.findings",
     "GroupValue": "fairkit.results.values",
     "Mean": "fairkit.metrics",
     "Metric": "fairkit.metrics",
-    "MitigationResult": "fairkit.mitigation.run",
+    "MitigationResult": "fairkit_repair.mitigation.run",
     "Mitigator": "fairkit.mitigators",
     "ModelError": "fairkit.errors",
     "ModelOptions": "fairkit.models.scorer",
-    "OnnxModel": "fairkit.onnx.model",
+    "OnnxModel": "fairkit_onnx.model",
     "ParameterError": "fairkit.errors",
     "PluginError": "fairkit.errors",
     "PolicyError": "fairkit.errors",
@@ -82,106 +82,21 @@ _PUBLIC = {
     "Report": "fairkit.results.report",
     "Rows": "fairkit.statistics",
     "Rule": "fairkit.results.policy",
-    "Watch": "fairkit.watching.watch",
+    "Watch": "fairkit_watch.watch",
     "audit": "fairkit.auditing.run",
     "plan": "fairkit.planning.run",
     "Plan": "fairkit.planning.results",
     "hookimpl": "fairkit.hookspecs",
     "load_data": "fairkit.data.loading",
-    "mitigate": "fairkit.mitigation.run",
-    "mitigator": "fairkit.sklearn.estimators",
+    "mitigate": "fairkit_repair.mitigation.run",
+    "mitigator": "fairkit_repair.sklearn.estimators",
     "parameter": "fairkit.parameters.declare",
-    "repair": "fairkit.repairing.run",
-    "scorer": "fairkit.sklearn.scorers",
-    "to_onnx": "fairkit.sklearn.pipelines",
+    "repair": "fairkit_repair.repairing.run",
+    "scorer": "fairkit_repair.sklearn.scorers",
+    "to_onnx": "fairkit_repair.sklearn.pipelines",
 }
 
-if TYPE_CHECKING:
-    from fairkit.auditing.run import audit
-    from fairkit.auditors import AuditContext, Auditor
-    from fairkit.comparing.run import compare
-    from fairkit.data.dataset import Dataset
-    from fairkit.data.loading import load_data
-    from fairkit.errors import (
-        ConfigError,
-        DataError,
-        FairkitError,
-        ModelError,
-        ParameterError,
-        PluginError,
-        PolicyError,
-    )
-    from fairkit.frontiers.choice import Choice
-    from fairkit.frontiers.run import frontier
-    from fairkit.frontiers.sweeps import Sweep
-    from fairkit.hookspecs import hookimpl
-    from fairkit.individual.metric import FairMetric
-    from fairkit.metrics import Mean, Metric, Rate
-    from fairkit.mitigation.run import MitigationResult, mitigate
-    from fairkit.mitigators import Mitigator
-    from fairkit.models.columns import PredictedColumns
-    from fairkit.models.scorer import ModelOptions
-    from fairkit.onnx.model import OnnxModel
-    from fairkit.parameters.declare import parameter
-    from fairkit.planning.results import Plan
-    from fairkit.planning.run import plan
-    from fairkit.promotions import Promotion, PromotionCheck, Remark
-    from fairkit.repairing.run import repair
-    from fairkit.results.findings import Finding
-    from fairkit.results.policy import Rule
-    from fairkit.results.report import Report
-    from fairkit.results.values import GroupValue
-    from fairkit.sklearn.estimators import mitigator
-    from fairkit.sklearn.pipelines import to_onnx
-    from fairkit.sklearn.scorers import scorer
-    from fairkit.statistics import Rows
-    from fairkit.watching.watch import Watch
-
-__all__ = [
-    "AuditContext",
-    "Auditor",
-    "Choice",
-    "ConfigError",
-    "DataError",
-    "Dataset",
-    "FairMetric",
-    "FairkitError",
-    "Finding",
-    "GroupValue",
-    "Mean",
-    "Metric",
-    "MitigationResult",
-    "Mitigator",
-    "ModelError",
-    "ModelOptions",
-    "OnnxModel",
-    "ParameterError",
-    "Plan",
-    "PluginError",
-    "PolicyError",
-    "PredictedColumns",
-    "Promotion",
-    "PromotionCheck",
-    "Rate",
-    "Remark",
-    "Report",
-    "Rows",
-    "Rule",
-    "Sweep",
-    "Watch",
-    "audit",
-    "compare",
-    "frontier",
-    "hookimpl",
-    "load_data",
-    "mitigate",
-    "mitigator",
-    "parameter",
-    "plan",
-    "repair",
-    "scorer",
-    "to_onnx",
-]
+__all__ = list(_PUBLIC)
 
 
 def _source_of(scheme: str) -> Any:
@@ -200,7 +115,7 @@ def __getattr__(name: str) -> Any:
 
         return version("fairkit")
     if name == "datasets":
-        return importlib.import_module("fairkit.datasets")
+        return importlib.import_module("fairkit_datasets")
     if name in _PUBLIC:
         return getattr(importlib.import_module(_PUBLIC[name]), name)
     raise AttributeError(f"module 'fairkit' has no attribute {name!r}")

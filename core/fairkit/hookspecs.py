@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from fairkit.learners import Learner
     from fairkit.metrics import Metric
     from fairkit.mitigators import Mitigator
-    from fairkit.packs import Pack
+    from fairkit.models.sources import ModelSource
+    from fairkit.packs import Pack, PackFormat
     from fairkit.promotions import PromotionCheck
     from fairkit.signers import Signer
     from fairkit.sources import DataSource
@@ -58,6 +59,11 @@ def fairkit_sources() -> list[type[DataSource]]:  # type: ignore[empty-body]
 
 
 @hookspec
+def fairkit_model_sources() -> list[type[ModelSource]]:  # type: ignore[empty-body]
+    """Return the plugin's sources of models that are no file (see `fairkit.models.sources.ModelSource`)."""
+
+
+@hookspec
 def fairkit_promotion_checks() -> list[type[PromotionCheck]]:  # type: ignore[empty-body]
     """Return the plugin's promotion checks (see `fairkit.PromotionCheck`)."""
 
@@ -70,3 +76,8 @@ def fairkit_signers() -> list[type[Signer]]:  # type: ignore[empty-body]
 @hookspec
 def fairkit_packs() -> list[type[Pack]]:  # type: ignore[empty-body]
     """Return the plugin's renderings for laws or house rules (see `fairkit.packs.Pack`)."""
+
+
+@hookspec
+def fairkit_pack_formats() -> list[type[PackFormat]]:  # type: ignore[empty-body]
+    """Return what reads and renders the texts of packs (see `fairkit.packs.PackFormat`)."""

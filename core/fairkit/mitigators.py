@@ -10,7 +10,7 @@ from fairkit.capabilities import Capability
 from fairkit.data.table import Groups, Table
 from fairkit.errors import ParameterError, did_you_mean
 from fairkit.fitted import FittedModel, Prediction, Run
-from fairkit.learners import INSTALLED, LEARNERS, find_learner, fit_learner
+from fairkit.learners import INSTALLED, LEARNERS, find_learner, fit_by_name
 from fairkit.parameters.declare import parse_parameters
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from fairkit.data.task import Task
     from fairkit.engines.rows import RowsInParts
     from fairkit.models.scorer import ModelOptions
-    from fairkit.onnx.model import OnnxModel
     from fairkit.results.policy import Rule
 
 __all__ = [
@@ -52,7 +51,7 @@ class Mitigator(ABC):
         import numpy as np
 
         import fairkit
-        from fairkit.learners import fit_learner
+        from fairkit_repair.learners import fit_learner
         from fairkit.data.table import Table
         from fairkit.fitted import FittedModel, Run
         from fairkit.mitigators import Capability
@@ -148,7 +147,7 @@ class Mitigator(ABC):
 
     @abstractmethod
     def fit(
-        self, table: Table, run: Run, *, validation: Table | None = None, model: OnnxModel | None = None
+        self, table: Table, run: Run, *, validation: Table | None = None, model: Any | None = None
     ) -> FittedModel:
         """Learn from the rows.
 
@@ -161,7 +160,7 @@ class Mitigator(ABC):
         validation
             Rows to choose by, with groups of their own; None: the method splits some off if it needs them.
         model
-            The base model, for ``post``.
+            The base model, a `fairkit.OnnxModel`, for ``post``.
 
         Raises
         ------
@@ -173,7 +172,7 @@ class Mitigator(ABC):
 
     def baseline(self, table: Table, run: Run) -> FittedModel:
         """Train the same learner without mitigation, for the comparison before and after."""
-        return fit_learner(self.learner(run), table, run)
+        return fit_by_name(self.learner(run), table, run)
 
     def promises(self) -> Sequence[Rule]:
         """Name the limits that a trained model keeps under these parameters; the contract checks test them.
@@ -225,7 +224,7 @@ class TrainsTogether(Protocol):
         run: Run,
         *,
         validation: Table | None = None,
-        model: OnnxModel | None = None,
+        model: Any | None = None,
     ) -> Sequence[FittedModel]:
         """Learn models that differ in one parameter of `together`, as a frontier asks for them.
 

@@ -14,12 +14,12 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 
-from fairkit.individual.learn import given
-from fairkit.individual.plan import transport_plan
-from fairkit.individual.transport import Support
 from fairkit.mitigators import Run, Table
 from fairkit_budro.losses import class_losses
 from fairkit_budro.plugin import BuDRO
+from fairkit_similarity.learn import given
+from fairkit_similarity.plan import transport_plan
+from fairkit_similarity.transport import Support
 
 mpl.use("svg")
 mpl.rcParams["svg.hashsalt"] = "fairkit"

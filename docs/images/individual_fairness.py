@@ -10,8 +10,8 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 
-from fairkit.individual.plan import transport_plan
-from fairkit.individual.transport import Support
+from fairkit_similarity.plan import transport_plan
+from fairkit_similarity.transport import Support
 
 mpl.use("svg")
 mpl.rcParams["svg.hashsalt"] = "fairkit"

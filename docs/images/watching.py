@@ -14,7 +14,7 @@ mpl.use("svg")
 import matplotlib.pyplot as plt
 
 from fairkit.intervals import wilson
-from fairkit.watching.sequences import lambda_grid, rate_limits
+from fairkit_watch.sequences import lambda_grid, rate_limits
 
 LIFETIMES, DAYS, PER_DAY, RATE = 1_000, 365, 200, 0.3
 

@@ -70,7 +70,7 @@ MORE = {
         "fairkit.results.plots.ReportPlots",
         "fairkit.results.comparisons.Comparison",
         "fairkit.results.comparisons.Change",
-        "fairkit.frontiers.record.Frontier",
+        "fairkit_repair.frontiers.record.Frontier",
     ],
     "registry": [
         f"fairkit_registry.{name}"

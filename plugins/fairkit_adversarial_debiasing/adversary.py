@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fairkit.learners.networks import fully_connected
+from fairkit_repair.learners.networks import fully_connected
 
 Tensor = Any
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import DataError
-from fairkit.learners import check_target
-from fairkit.learners.networks import device_for, fully_connected
-from fairkit.mitigation.split import strata_of, stratified
-from fairkit.onnx.write.encode import fit_encoder
-from fairkit.onnx.write.export import TabularModel
 from fairkit_adversarial_debiasing.adversary import make_adversary
 from fairkit_adversarial_debiasing.groups import Protected, protect
 from fairkit_adversarial_debiasing.training import Settings, train
+from fairkit_onnx.write.encode import fit_encoder
+from fairkit_onnx.write.export import TabularModel
+from fairkit_repair.learners import check_target
+from fairkit_repair.learners.networks import device_for, fully_connected
+from fairkit_repair.mitigation.split import strata_of, stratified
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.mitigators import Run, Table
-    from fairkit.onnx.write.encode import Encoder
     from fairkit_adversarial_debiasing.training import Stage
+    from fairkit_onnx.write.encode import Encoder
 
 STEPS = 2_000
 """About so many batches take a small table from the plain network to one without group differences."""

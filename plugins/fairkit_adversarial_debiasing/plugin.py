@@ -11,7 +11,7 @@ from fairkit.mitigators import Capability, FittedModel, Mitigator, Run, Table
 from fairkit.parameters.declare import parameter
 
 if TYPE_CHECKING:
-    from fairkit.onnx.model import OnnxModel
+    from fairkit_onnx.model import OnnxModel
 
 
 class AdversarialDebiasing(Mitigator):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.learners.networks import one_pool
 from fairkit_adversarial_debiasing.adversary import update
+from fairkit_repair.learners.networks import one_pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

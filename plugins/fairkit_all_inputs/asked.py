@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fairkit.inputs.searching import Effort
 from fairkit.results.findings import Finding
+from fairkit_all_inputs.bounds.searching import Effort
 from fairkit_all_inputs.metrics import SUBSPACE
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import FairkitError
-from fairkit.inputs.networks.problem import NetworkProblem
-from fairkit.inputs.problem import FLIP, SCORE
-from fairkit.inputs.proof import unpacked
-from fairkit.inputs.questions import AnyProblem, proved
-from fairkit.inputs.searching import Answer
+from fairkit_all_inputs.bounds.networks.problem import NetworkProblem
+from fairkit_all_inputs.bounds.problem import FLIP, SCORE
+from fairkit_all_inputs.bounds.proof import unpacked
+from fairkit_all_inputs.bounds.questions import AnyProblem, proved
+from fairkit_all_inputs.bounds.searching import Answer
 from fairkit_all_inputs.terms import BOUNDS, QUESTIONS, interval_of, meaning, meet, state_of
 from fairkit_all_inputs.witness import ask, described, differs, read
 

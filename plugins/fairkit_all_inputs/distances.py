@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.individual.encode import Encoder
 from fairkit_all_inputs.weighed import Weighed, choices_of, joint_near, numbers, weighed
+from fairkit_similarity.encode import Encoder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.individual.metric import FairMetric
-    from fairkit.inputs.domain import Block
-    from fairkit.inputs.nearness import Joint
-    from fairkit.inputs.questions import AnyProblem
+    from fairkit_all_inputs.bounds.nearness import Joint
+    from fairkit_all_inputs.bounds.questions import AnyProblem
     from fairkit_all_inputs.collect import People, Seen
+    from fairkit_onnx.structure.domain import Block
+    from fairkit_similarity.metric import FairMetric
 
 Costs = dict[int, "NDArray[np.float64]"]
 """By block, the squared distance that each of its cells adds, shape [cells]."""

@@ -9,12 +9,12 @@ import numpy as np
 
 from fairkit.data.roles import same_value, value_text
 from fairkit.errors import DataError, ParameterError, did_you_mean
-from fairkit.inputs.domain import Listed, Numbers, one_hot_groups
+from fairkit_onnx.structure.domain import Listed, Numbers, one_hot_groups
 
 if TYPE_CHECKING:
-    from fairkit.inputs.encoded import Features
     from fairkit_all_inputs.collect import People, Seen
     from fairkit_all_inputs.parameters import Parameters
+    from fairkit_onnx.structure.encoded import Features
 
 MOST_COMBINATIONS = 64
 """Values, or combinations of values, that what changes may have."""

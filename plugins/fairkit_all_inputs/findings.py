@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import ParameterError
-from fairkit.inputs.classes.problem import ClassProblem
-from fairkit.inputs.networks.problem import NetworkProblem
-from fairkit.inputs.problem import CHANCE, FLIP, SCORE, Problem
-from fairkit.inputs.proof import packed
-from fairkit.inputs.questions import AnyProblem, answer, log_of
 from fairkit_all_inputs.asked import Asked
+from fairkit_all_inputs.bounds.classes.problem import ClassProblem
+from fairkit_all_inputs.bounds.networks.problem import NetworkProblem
+from fairkit_all_inputs.bounds.problem import CHANCE, FLIP, SCORE, Problem
+from fairkit_all_inputs.bounds.proof import packed
+from fairkit_all_inputs.bounds.questions import AnyProblem, answer, log_of
 from fairkit_all_inputs.checking import checked as checked_anew
 from fairkit_all_inputs.distances import taken
 from fairkit_all_inputs.domains import domains_of
@@ -30,8 +30,8 @@ from fairkit_all_inputs.witnesses import of_somebody, run_witness
 
 if TYPE_CHECKING:
     from fairkit.auditors import AuditContext
-    from fairkit.inputs.searching import Answer
     from fairkit.results.findings import Finding
+    from fairkit_all_inputs.bounds.searching import Answer
     from fairkit_all_inputs.collect import People
     from fairkit_all_inputs.distances import Summed
     from fairkit_all_inputs.parameters import Parameters

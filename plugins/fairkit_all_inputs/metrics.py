@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairkit.errors import DataError, ParameterError, did_you_mean
-from fairkit.individual.metric import FairMetric
+from fairkit_similarity.metric import FairMetric
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,8 +49,8 @@ def metric_of(told: Parameters, context: AuditContext) -> FairMetric:
     assert told.fair_metric is not None  # noqa: S101 -- asked only then
     if told.fair_metric != SUBSPACE:
         return _loaded(told.fair_metric, context.dataset.columns)
-    from fairkit.individual import learn
-    from fairkit.individual.search.memory import check_memory
+    from fairkit_similarity import learn
+    from fairkit_similarity.search.memory import check_memory
 
     sensitive = list(dict.fromkeys(c for split in context.dataset.roles.sensitive for c in split.columns))
     if not sensitive:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fairkit.errors import ModelError
-from fairkit.inputs.classes.model import ClassModel, read_classes
-from fairkit.inputs.linear import LinearModel, read_linear
-from fairkit.inputs.model import TreeModel, read_trees
-from fairkit.inputs.networks.model import NetworkModel, read_network
-from fairkit.onnx.read.scorer import OnnxScorer
+from fairkit_all_inputs.bounds.classes.model import ClassModel, read_classes
+from fairkit_all_inputs.bounds.linear import LinearModel, read_linear
+from fairkit_all_inputs.bounds.model import TreeModel, read_trees
+from fairkit_all_inputs.bounds.networks.model import NetworkModel, read_network
+from fairkit_onnx.read.scorer import OnnxScorer
 
 if TYPE_CHECKING:
     from fairkit.auditors import AuditContext

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fairkit.individual.subspace import directions_parameter, strength_parameter
 from fairkit.parameters.declare import parameter
+from fairkit_similarity.subspace import directions_parameter, strength_parameter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

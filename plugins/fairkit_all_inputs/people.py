@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.inputs.problem import FLIP
-from fairkit.inputs.questions import answer
-from fairkit.inputs.searching import Answer, Effort
 from fairkit.intervals import two_sided
 from fairkit.limits.means import weighted_share_limits
 from fairkit.limits.shares import clopper_pearson
+from fairkit_all_inputs.bounds.problem import FLIP
+from fairkit_all_inputs.bounds.questions import answer
+from fairkit_all_inputs.bounds.searching import Answer, Effort
 from fairkit_all_inputs.distances import costs_near
 from fairkit_all_inputs.weighed import Weighed, placed
 from fairkit_all_inputs.witness import ask, cells_of, differs
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.auditors import AuditContext
-    from fairkit.inputs.questions import AnyProblem
+    from fairkit_all_inputs.bounds.questions import AnyProblem
     from fairkit_all_inputs.collect import People
     from fairkit_all_inputs.distances import Summed
     from fairkit_all_inputs.parameters import Parameters

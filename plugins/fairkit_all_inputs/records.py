@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fairkit.inputs.nearness import Joint
-from fairkit.inputs.problem import Problem
-from fairkit.inputs.proof import proof_file
-from fairkit.inputs.proof_near import proved_near, told_costs
-from fairkit.inputs.questions import AnyProblem, log_of
 from fairkit.support.files import write_atomic
+from fairkit_all_inputs.bounds.nearness import Joint
+from fairkit_all_inputs.bounds.problem import Problem
+from fairkit_all_inputs.bounds.proof import proof_file
+from fairkit_all_inputs.bounds.proof_near import proved_near, told_costs
+from fairkit_all_inputs.bounds.questions import AnyProblem, log_of
 from fairkit_all_inputs.distances import Costs, costs_near
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from fairkit.inputs.searching import Answer
     from fairkit_all_inputs.asked import Asked
+    from fairkit_all_inputs.bounds.searching import Answer
 
 MOST_BYTES = 1_000_000_000
 """A larger file is not read."""

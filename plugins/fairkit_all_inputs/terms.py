@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairkit.inputs.problem import CHANCE, FLIP, SCORE
+from fairkit_all_inputs.bounds.problem import CHANCE, FLIP, SCORE
 
 if TYPE_CHECKING:
-    from fairkit.inputs.questions import AnyProblem
-    from fairkit.inputs.searching import Answer
     from fairkit_all_inputs.asked import Asked
+    from fairkit_all_inputs.bounds.questions import AnyProblem
+    from fairkit_all_inputs.bounds.searching import Answer
 
 QUESTIONS = {
     FLIP: "all_inputs_flip",

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import ParameterError
-from fairkit.individual.encode import Encoder
-from fairkit.individual.metric import FairMetric
-from fairkit.inputs.nearness import Joint, Moves
+from fairkit_all_inputs.bounds.nearness import Joint, Moves
+from fairkit_similarity.encode import Encoder
+from fairkit_similarity.metric import FairMetric
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from fairkit.inputs.domain import Block
-    from fairkit.inputs.questions import AnyProblem
+    from fairkit_all_inputs.bounds.questions import AnyProblem
     from fairkit_all_inputs.collect import People
+    from fairkit_onnx.structure.domain import Block
 
     Floats = NDArray[np.float64]
 

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.inputs.problem import plain
+from fairkit_all_inputs.bounds.problem import plain
 from fairkit_all_inputs.witness import ask, described, differs, read
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fairkit.inputs.questions import AnyProblem
-    from fairkit.inputs.searching import Answer
     from fairkit_all_inputs.asked import Asked
+    from fairkit_all_inputs.bounds.questions import AnyProblem
+    from fairkit_all_inputs.bounds.searching import Answer
 
 
 def pair_of(

@@ -9,15 +9,16 @@ import numpy as np
 
 from fairkit.capabilities import FRACTIONS
 from fairkit.errors import DataError, did_you_mean
-from fairkit.learners import INSTALLED, check_target, fit_learner
+from fairkit.learners import INSTALLED
 from fairkit.mitigators import Capability, FittedModel, Mitigator, Prediction, Run, Table
-from fairkit.onnx.write.estimators import add_estimator
-from fairkit.onnx.write.export import TabularModel, add_outputs
-from fairkit.onnx.write.graph import GraphBuilder
-from fairkit.onnx.write.grouping import GroupCodes
 from fairkit.parameters.declare import parameter
 from fairkit.results.policy import Rule
 from fairkit_barycenter.transport import Transport, largest_distance, learn
+from fairkit_onnx.write.estimators import add_estimator
+from fairkit_onnx.write.export import TabularModel, add_outputs
+from fairkit_onnx.write.graph import GraphBuilder
+from fairkit_onnx.write.grouping import GroupCodes
+from fairkit_repair.learners import check_target, fit_learner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.mitigators import Groups
-    from fairkit.onnx.model import OnnxModel
+    from fairkit_onnx.model import OnnxModel
 
 _STEPS = 64
 

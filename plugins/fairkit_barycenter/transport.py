@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fairkit.onnx.write.graph import GraphBuilder
-    from fairkit.onnx.write.grouping import GroupCodes
+    from fairkit_onnx.write.graph import GraphBuilder
+    from fairkit_onnx.write.grouping import GroupCodes
 
 NEAREST = 1e-4
 """Knots nearer than this share of the range become one: the map's slope would magnify rounding."""

@@ -15,8 +15,8 @@ from fairkit_budro.losses import class_losses, derivatives
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.individual.search.tree import Floats, Ints
     from fairkit_budro.plans import Plan, WorstCase
+    from fairkit_similarity.search.tree import Floats, Ints
 
 Watch = Callable[[Any, int], int | None]
 """(booster, trees so far) -> the number of trees to keep, or None to go on."""

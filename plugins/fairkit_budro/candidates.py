@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numba
 import numpy as np
 
-from fairkit.individual.search.descent import LOSSES
-from fairkit.individual.search.dual import Lines
-from fairkit.individual.search.nearest import nearest
-from fairkit.individual.transport import Transport
+from fairkit_similarity.search.descent import LOSSES
+from fairkit_similarity.search.dual import Lines
+from fairkit_similarity.search.nearest import nearest
+from fairkit_similarity.transport import Transport
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.individual.search.tree import Floats, Ints, Singles
-    from fairkit.individual.transport import Support
+    from fairkit_similarity.search.tree import Floats, Ints, Singles
+    from fairkit_similarity.transport import Support
 
 NEAREST = 256
 """Nearest places of every place."""

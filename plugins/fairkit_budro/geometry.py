@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fairkit.errors import DataError, MissingExtraError, ParameterError, did_you_mean
-from fairkit.individual.encode import Encoder
-from fairkit.individual.metric import FairMetric
-from fairkit.individual.search.memory import check_memory
-from fairkit.individual.training import feature_columns, named_directions, sensitive_columns
+from fairkit_similarity.encode import Encoder
+from fairkit_similarity.metric import FairMetric
+from fairkit_similarity.search.memory import check_memory
+from fairkit_similarity.training import feature_columns, named_directions, sensitive_columns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -59,7 +59,7 @@ def find_geometry(
         return None
     check_memory(len(table), len(Encoder.learn(columns).features), len(table.classes))
     try:
-        from fairkit.individual.learn import subspace
+        from fairkit_similarity.learn import subspace
 
         learned = subspace(
             columns, sensitive, strength=strength, directions=named_directions(table, directions)

@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.individual.search.tree import Floats
+    from fairkit_similarity.search.tree import Floats
 
 
 def class_losses(margins: Floats) -> Floats:

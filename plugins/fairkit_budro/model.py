@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.mitigators import FittedModel, Prediction
-from fairkit.onnx.write.graph import GraphBuilder
-from fairkit.onnx.write.trees import add_ensemble, xgboost_trees
+from fairkit_onnx.write.graph import GraphBuilder
+from fairkit_onnx.write.trees import add_ensemble, xgboost_trees
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data.task import Task
-    from fairkit.individual.metric import FairMetric
-    from fairkit.onnx.write.encode import Encoder
+    from fairkit_onnx.write.encode import Encoder
+    from fairkit_similarity.metric import FairMetric
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
-from fairkit.individual.entropic import entropic_plan
-from fairkit.individual.plan import transport_plan
-from fairkit.individual.search.dual import Bracket, model_minimum, shares
-from fairkit.individual.search.duplicates import group_maxima
-from fairkit.individual.transport import Solution, Support, Transport
 from fairkit_budro.candidates import NEAREST, Candidates, NearTransport
+from fairkit_similarity.entropic import entropic_plan
+from fairkit_similarity.plan import transport_plan
+from fairkit_similarity.search.dual import Bracket, model_minimum, shares
+from fairkit_similarity.search.duplicates import group_maxima
+from fairkit_similarity.transport import Solution, Support, Transport
 
 if TYPE_CHECKING:
-    from fairkit.individual.search.tree import Floats, Ints
+    from fairkit_similarity.search.tree import Floats, Ints
 
 Searched = Literal["all", "near"]
 

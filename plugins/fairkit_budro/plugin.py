@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fairkit.errors import MissingExtraError, ParameterError
-from fairkit.individual.subspace import directions_parameter, strength_parameter
-from fairkit.individual.training import refuse_directions
-from fairkit.learners import check_target, encoder_for
-from fairkit.mitigation.split import stratified
 from fairkit.mitigators import Capability, FittedModel, Mitigator, Run, Table
 from fairkit.parameters.declare import parameter
+from fairkit_repair.learners import check_target, encoder_for
+from fairkit_repair.mitigation.split import stratified
+from fairkit_similarity.subspace import directions_parameter, strength_parameter
+from fairkit_similarity.training import refuse_directions
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.onnx.model import OnnxModel
-    from fairkit.onnx.write.encode import Encoder
     from fairkit_budro.boosting import Rows, Trained
     from fairkit_budro.geometry import Geometry
     from fairkit_budro.plans import Fixed, Plan
     from fairkit_budro.watching import GapWatch
+    from fairkit_onnx.model import OnnxModel
+    from fairkit_onnx.write.encode import Encoder
 
 FEW_ROWS = 3_000
 """Below this one thread is faster than several."""
@@ -161,7 +161,7 @@ class BuDRO(Mitigator):
 
     def baseline(self, table: Table, run: Run) -> FittedModel:
         """Train stock XGBoost, with the same weights of the classes."""
-        from fairkit.learners import fit_learner
+        from fairkit_repair.learners import fit_learner
 
         check_target(table)
         factors = _factors(table, self.parameters.balanced)[table.target.astype(np.int64)]
@@ -213,8 +213,8 @@ class BuDRO(Mitigator):
         )
 
     def _problem(self, geometry: Geometry, rows: Rows) -> Fixed:
-        from fairkit.individual.transport import Support
         from fairkit_budro.plans import Fixed
+        from fairkit_similarity.transport import Support
 
         return Fixed(
             support=Support(geometry.metric.transform(geometry.columns)),

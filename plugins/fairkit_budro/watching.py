@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import DataError
-from fairkit.individual.interval import FEWEST, spread
-from fairkit.individual.transport import Support
 from fairkit_budro.losses import class_losses
+from fairkit_similarity.interval import FEWEST, spread
+from fairkit_similarity.transport import Support
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.individual.search.tree import Floats, Ints
+    from fairkit_similarity.search.tree import Floats, Ints
 
 STEP = 5
 """Rounds between two looks; once the target is passed the rounds since the last look are looked at, newest first."""

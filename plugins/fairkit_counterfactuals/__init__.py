@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from fairkit.auditors import AuditContext, Auditor
-from fairkit.data.versions import Given, read_given
 from fairkit.errors import DataError, ParameterError, did_you_mean
 from fairkit.hookspecs import hookimpl
 from fairkit.intervals import student, two_sided, wilson
 from fairkit.parameters.declare import parameter
 from fairkit.results.findings import Finding
+from fairkit_similarity.versions import Given, read_given
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from fairkit.mitigators import FittedModel, Prediction
-from fairkit.onnx.write.estimators import add_estimator, score_estimator
-from fairkit.onnx.write.export import add_outputs
-from fairkit.onnx.write.graph import GraphBuilder
-from fairkit.onnx.write.mixture import add_mixture_outputs, mixture_chance, stack_members
+from fairkit_onnx.write.estimators import add_estimator, score_estimator
+from fairkit_onnx.write.export import add_outputs
+from fairkit_onnx.write.graph import GraphBuilder
+from fairkit_onnx.write.mixture import add_mixture_outputs, mixture_chance, stack_members
 
 if TYPE_CHECKING:
     import onnx
     from numpy.typing import NDArray
 
-    from fairkit.onnx.write.encode import Encoder
+    from fairkit_onnx.write.encode import Encoder
 
     Array = NDArray[np.float64]
     Matrix = NDArray[np.float32]

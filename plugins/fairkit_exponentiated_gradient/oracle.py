@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.learners import fit_estimator
 from fairkit_exponentiated_gradient.mixture import Constant, Learned
+from fairkit_repair.learners import fit_estimator
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.mitigators import Run, Table
-    from fairkit.onnx.write.encode import Encoder
     from fairkit_exponentiated_gradient.mixture import Member
+    from fairkit_onnx.write.encode import Encoder
 
 
 class Oracle:

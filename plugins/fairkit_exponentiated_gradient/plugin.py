@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fairkit.errors import DataError, MissingExtraError
-from fairkit.learners import INSTALLED, check_target, encoder_for, fit_learner
+from fairkit.learners import INSTALLED
 from fairkit.mitigators import Capability, FittedModel, Mitigator
-from fairkit.onnx.write.mixture import mixture_chance
 from fairkit.parameters.declare import parameter
 from fairkit_exponentiated_gradient.mixture import MixtureModel
 from fairkit_exponentiated_gradient.oracle import Oracle, member_of
+from fairkit_onnx.write.mixture import mixture_chance
+from fairkit_repair.learners import check_target, encoder_for, fit_learner
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -11,17 +11,17 @@ from fairkit.capabilities import FRACTIONS
 from fairkit.errors import DataError, ParameterError
 from fairkit.mitigators import Capability, FittedModel, Mitigator, Prediction, Run, Table
 from fairkit.models.scorer import ModelOptions
-from fairkit.onnx.read.outputs import SCORE
-from fairkit.onnx.write.appending import Appender
-from fairkit.onnx.write.base import BaseModel
-from fairkit.onnx.write.compose import favorable_score, group_codes
-from fairkit.onnx.write.rules import learn_keys
-from fairkit.onnx.write.runtime import as_input
 from fairkit.parameters.declare import parameter
 from fairkit.rankings.items import Chunk
 from fairkit.rankings.queries import TOP
 from fairkit.results.policy import Rule
 from fairkit_exposure.shifts import disparity, learn_shifts
+from fairkit_onnx.read.outputs import SCORE
+from fairkit_onnx.write.appending import Appender
+from fairkit_onnx.write.base import BaseModel
+from fairkit_onnx.write.compose import favorable_score, group_codes
+from fairkit_onnx.write.rules import learn_keys
+from fairkit_onnx.write.runtime import as_input
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     import onnx
     from numpy.typing import NDArray
 
-    from fairkit.onnx.model import OnnxModel
-    from fairkit.onnx.write.rules import GroupKeys
+    from fairkit_onnx.model import OnnxModel
+    from fairkit_onnx.write.rules import GroupKeys
 
 MOST_ROWS = 200_000
 """Shifts are learned from whole queries of about so many items at most, drawn by the seed."""
@@ -76,7 +76,7 @@ class ShiftedModel(FittedModel):
 
     def runner(self, proto: onnx.ModelProto) -> Callable[[Mapping[str, NDArray[Any]]], Mapping[str, Any]]:
         """Return a function from raw columns to the outputs of the graph."""
-        from fairkit.onnx.model import OnnxModel
+        from fairkit_onnx.model import OnnxModel
 
         loaded = OnnxModel.load(proto, sandbox=self.base.model.sandbox)
 

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import ParameterError
-from fairkit.learners import encoder_for, fit_estimator
-from fairkit.onnx.write.encode import fit_encoder
 from fairkit_fair_regression.members import Chances, Counted, Logs, Values, with_thresholds
+from fairkit_onnx.write.encode import fit_encoder
+from fairkit_repair.learners import encoder_for, fit_estimator
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data.task import Task
     from fairkit.mitigators import Run, Table
-    from fairkit.onnx.write.encode import Encoder
     from fairkit_fair_regression.losses import Rates
+    from fairkit_onnx.write.encode import Encoder
 
     Array = NDArray[np.float64]
     Matrix = NDArray[np.float32]

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from fairkit.onnx.write.estimators import add_estimator, score_estimator
 from fairkit_fair_regression.losses import STEEPNESS, Rates, from_probability
+from fairkit_onnx.write.estimators import add_estimator, score_estimator
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.onnx.write.graph import GraphBuilder
+    from fairkit_onnx.write.graph import GraphBuilder
 
     Array = NDArray[np.float64]
     Matrix = NDArray[np.float32]

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.mitigators import FittedModel, Prediction
-from fairkit.onnx.read.members import MEMBER_SCORES, add_member_outputs, embed_weights
-from fairkit.onnx.write.export import add_outputs
-from fairkit.onnx.write.graph import GraphBuilder
-from fairkit.onnx.write.mixture import mixture_chance, stack_members
+from fairkit_onnx.read.members import MEMBER_SCORES, add_member_outputs, embed_weights
+from fairkit_onnx.write.export import add_outputs
+from fairkit_onnx.write.graph import GraphBuilder
+from fairkit_onnx.write.mixture import mixture_chance, stack_members
 
 if TYPE_CHECKING:
     import onnx
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
     from fairkit.data.task import Task
     from fairkit.mitigators import Table
-    from fairkit.onnx.write.encode import Encoder
     from fairkit_fair_regression.frontier import Frontier
     from fairkit_fair_regression.losses import Loss
     from fairkit_fair_regression.members import Member
     from fairkit_fair_regression.scale import Scale
+    from fairkit_onnx.write.encode import Encoder
 
     Array = NDArray[np.float64]
     Columns = Mapping[str, NDArray[Any]]
@@ -103,8 +103,8 @@ class FairRegressionModel(FittedModel):
 
     def runner(self, proto: onnx.ModelProto) -> Callable[[Columns], Mapping[str, Any]]:
         """Run the graph for all members at once; on the edge of the grid either side is right."""
-        from fairkit.onnx.session import open_session
-        from fairkit.onnx.write.runtime import run_columns
+        from fairkit_onnx.session import open_session
+        from fairkit_onnx.write.runtime import run_columns
 
         session = open_session(proto)
 

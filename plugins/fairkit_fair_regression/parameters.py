@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fairkit.errors import DataError, ParameterError, did_you_mean
-from fairkit.learners import check_target
 from fairkit.parameters.declare import parameter
+from fairkit_repair.learners import check_target
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

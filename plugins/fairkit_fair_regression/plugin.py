@@ -13,8 +13,8 @@ from fairkit.results.policy import Rule
 from fairkit_fair_regression.parameters import FairRegressionParameters
 
 if TYPE_CHECKING:
-    from fairkit.onnx.model import OnnxModel
     from fairkit_fair_regression.training import Training
+    from fairkit_onnx.model import OnnxModel
 
 
 class FairRegression(Mitigator):

@@ -12,8 +12,8 @@ from fairkit_fair_regression.losses import STEEPNESS, Rates, to_probability
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.onnx.write.graph import GraphBuilder
     from fairkit_fair_regression.grid import Grid
+    from fairkit_onnx.write.graph import GraphBuilder
 
     Array = NDArray[np.float64]
 

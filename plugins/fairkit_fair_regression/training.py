@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.mitigators import Groups, Run, Table
-    from fairkit.onnx.write.encode import Encoder
     from fairkit_fair_regression.losses import Loss
     from fairkit_fair_regression.members import Member
     from fairkit_fair_regression.oracles import OracleName, Targets
     from fairkit_fair_regression.parameters import FairRegressionParameters
     from fairkit_fair_regression.solver import Moment
+    from fairkit_onnx.write.encode import Encoder
 
     Array = NDArray[np.float64]
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.mitigators import FittedModel, Prediction
-from fairkit.onnx.write.export import add_outputs
-from fairkit.onnx.write.graph import GraphBuilder
-from fairkit.onnx.write.mixture import add_mixture_outputs, add_prefix_sums, mixture_chance
-from fairkit.onnx.write.trees import add_ensemble, lightgbm_trees, xgboost_trees
+from fairkit_onnx.write.export import add_outputs
+from fairkit_onnx.write.graph import GraphBuilder
+from fairkit_onnx.write.mixture import add_mixture_outputs, add_prefix_sums, mixture_chance
+from fairkit_onnx.write.trees import add_ensemble, lightgbm_trees, xgboost_trees
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     import onnx
     from numpy.typing import NDArray
 
-    from fairkit.onnx.write.encode import Encoder
-    from fairkit.onnx.write.trees import Tree
     from fairkit_fairgbm.select import Choice
+    from fairkit_onnx.write.encode import Encoder
+    from fairkit_onnx.write.trees import Tree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,24 +8,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairkit.errors import ParameterError
-from fairkit.learners import check_target
-from fairkit.mitigation.split import stratified
 from fairkit.mitigators import Capability, FittedModel, Mitigator, Run, Table
-from fairkit.onnx.write.encode import fit_encoder
 from fairkit_fairgbm import backends
 from fairkit_fairgbm.parameters import FairGBMParameters
+from fairkit_onnx.write.encode import fit_encoder
+from fairkit_repair.learners import check_target
+from fairkit_repair.mitigation.split import stratified
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.engines.rows import RowsInParts
+    from fairkit.learners import TextMode
     from fairkit.mitigators import Groups
-    from fairkit.onnx.model import OnnxModel
-    from fairkit.onnx.write.encode import Encoder, TextMode
     from fairkit.results.policy import Rule
     from fairkit_fairgbm.constraints import Cells, Constraints
     from fairkit_fairgbm.select import Iterate
     from fairkit_fairgbm.trainer import Rows, Settings, Trained
+    from fairkit_onnx.model import OnnxModel
+    from fairkit_onnx.write.encode import Encoder
 
 
 class FairGBM(Mitigator):
@@ -109,7 +110,7 @@ class FairGBM(Mitigator):
 
     def baseline(self, table: Table, run: Run) -> FittedModel:
         """Train the stock library with the same parameters."""
-        from fairkit.learners import fit_learner
+        from fairkit_repair.learners import fit_learner
 
         if self.parameters.backend == "xgboost":
             params = backends.xgboost_params(self.parameters, run) | {

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import EngineError, MissingExtraError
-from fairkit.onnx.write.cells import MISSING_TEXT
-from fairkit.onnx.write.encode import MAX_ONE_HOT, Encoder, fit_encoder
-from fairkit.onnx.write.export import TabularModel
 from fairkit_fairgbm.constraints import make_cells
 from fairkit_fairgbm.xgb import Hooks, start_of, trained
+from fairkit_onnx.write.cells import MISSING_TEXT
+from fairkit_onnx.write.encode import MAX_ONE_HOT, Encoder, fit_encoder
+from fairkit_onnx.write.export import TabularModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,8 +12,8 @@ import numpy as np
 from fairkit.intervals import Spread, guarded, two_sided
 
 if TYPE_CHECKING:
-    from fairkit.stratified.pooled import Pair
-    from fairkit.stratified.tables import Pooled
+    from fairkit_group.stratified.pooled import Pair
+    from fairkit_group.stratified.tables import Pooled
 
 
 def quantiles(pairs: int, confidence: float) -> tuple[float, float]:

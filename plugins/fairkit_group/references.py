@@ -11,8 +11,8 @@ import numpy as np
 
 from fairkit.data.roles import HIGHEST, LARGEST, reference_of
 from fairkit.intervals import difference_limits, guarded, pairwise_quantile, ratio_limits, two_sided
-from fairkit.limits.dunnett import dunnett_quantile
 from fairkit.results.values import GroupValue
+from fairkit_group.dunnett import dunnett_quantile
 from fairkit_group.ranking import SCORES
 from fairkit_group.standardised import mean_differences
 

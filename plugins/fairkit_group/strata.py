@@ -10,7 +10,7 @@ import numpy as np
 from fairkit.dependent import STRATA_BUCKETS, by_bucket, jackknife_pair, noise_of, score_influence
 from fairkit.metrics import CONFUSION, Estimate, Mean, Metric, Rate, moments_of
 from fairkit.statistics import MomentSums, ScoreTable, Sums
-from fairkit.stratified.pooled import Cells, Pair, pairs_of, pooled_pair
+from fairkit_group.stratified.pooled import Cells, Pair, pairs_of, pooled_pair
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

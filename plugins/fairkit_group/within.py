@@ -16,9 +16,6 @@ from fairkit.limits.means import student
 from fairkit.metrics import CONFUSION, Estimate, Rate
 from fairkit.results.values import GroupValue, StratumValue
 from fairkit.statistics import Scores, ScoreTable
-from fairkit.stratified.agreement import same_difference, same_odds
-from fairkit.stratified.pooled import Pair, pairs_of, single_pair
-from fairkit.stratified.tables import Test, odds_ratio
 from fairkit_group.collecting import MOST_CELLS
 from fairkit_group.distances_within import distances_within
 from fairkit_group.pooling import (
@@ -32,6 +29,9 @@ from fairkit_group.pooling import (
 from fairkit_group.ranking import SCORES
 from fairkit_group.references import IMPACT_RATIO, ODDS_RATIO, reference_in
 from fairkit_group.strata import Strata
+from fairkit_group.stratified.agreement import same_difference, same_odds
+from fairkit_group.stratified.pooled import Pair, pairs_of, single_pair
+from fairkit_group.stratified.tables import Test, odds_ratio
 from fairkit_group.totals import Failure
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from fairkit.metrics import Metric
     from fairkit.results.findings import Finding
     from fairkit.results.values import Better
-    from fairkit.stratified.pooled import Cells
     from fairkit_group.section import Section
+    from fairkit_group.stratified.pooled import Cells
     from fairkit_group.totals import GroupTotals
 
     Array = NDArray[np.float64]

@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from fairkit.data.batch import Batch
     from fairkit.data.task import Task
     from fairkit.engines.base import Spread
-    from fairkit.individual.metric import FairMetric
-    from fairkit.individual.search.problem import Problem, Solution
     from fairkit.models.scorer import Predictions
     from fairkit_individual.collect import Rows
     from fairkit_individual.rewards import Rewards
     from fairkit_individual.tables import Table
+    from fairkit_similarity.metric import FairMetric
+    from fairkit_similarity.search.problem import Problem, Solution
 
 ALL_QUERIES = 250_000
 """Up to so many rows are all asked."""
@@ -137,7 +137,7 @@ class CertificateAuditor(Auditor):
             )
 
     def _prepare(self, rows: Table, context: AuditContext) -> Prepared:
-        from fairkit.individual.search.starting import start_numba
+        from fairkit_similarity.search.starting import start_numba
 
         try:
             start_numba()
@@ -216,8 +216,8 @@ class CertificateAuditor(Auditor):
         return np.sort(context.rng(f"{self.name} queries").choice(len(rows), wished, replace=False))
 
     def _finding(self, solution: Solution, prepared: Prepared, context: AuditContext) -> Finding:
-        from fairkit.individual.interval import FEWEST, spread
-        from fairkit.individual.plan import transport_plan
+        from fairkit_similarity.interval import FEWEST, spread
+        from fairkit_similarity.plan import transport_plan
 
         problem, rows, metric = prepared.problem, prepared.rows, prepared.metric
         sure = spread(solution, context.rng(f"{self.name} halves"))

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fairkit.errors import DataError, ParameterError, did_you_mean
-from fairkit.individual.encode import Encoder
-from fairkit.individual.metric import FairMetric
-from fairkit.individual.search.memory import check_memory
+from fairkit_similarity.encode import Encoder
+from fairkit_similarity.metric import FairMetric
+from fairkit_similarity.search.memory import check_memory
 
 if TYPE_CHECKING:
     from fairkit.auditors import AuditContext
@@ -97,8 +97,8 @@ def make_metric(
     DataError
         The rows cannot be held in memory, or the metric cannot be learned from them.
     """
-    from fairkit.individual import learn
-    from fairkit.individual.former import former_subspace
+    from fairkit_similarity import learn
+    from fairkit_similarity.former import former_subspace
 
     if kind not in KINDS:
         metric = _load(kind, context)

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
     from fairkit.auditors import AuditContext
     from fairkit.data.task import Task
-    from fairkit.individual.transport import Solution
     from fairkit.results.findings import Finding
     from fairkit_individual.collect import Rows
     from fairkit_individual.rewards import Output
     from fairkit_individual.tables import Table
+    from fairkit_similarity.transport import Solution
 
 
 class DifAuditor(CertificateAuditor):
@@ -36,7 +36,7 @@ class DifAuditor(CertificateAuditor):
 
     (SenSeI eq. 2.2) with d_Y the mean squared difference of the outputs. Logits are those of all K classes, of mean 0,
     as in the training of `sensei`; for two classes d_Y is a quarter of the squared difference of log-odds
-    (`fairkit.individual.outputs`). It is solved exactly on the rows of the data; with ``method=gradient`` a search in
+    (`fairkit_similarity.outputs`). It is solved exactly on the rows of the data; with ``method=gradient`` a search in
     the model's features looks outside of them too, and the larger value is reported. It needs no label. It is 0 for a
     constant model, and never negative; its unit is that of the output, squared.
     """

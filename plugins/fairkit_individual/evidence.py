@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data.task import Task
-    from fairkit.individual.plan import Plan
-    from fairkit.individual.search.problem import Problem
     from fairkit_individual.collect import Rows
     from fairkit_individual.tables import Table
+    from fairkit_similarity.plan import Plan
+    from fairkit_similarity.search.problem import Problem
 
 
 def pairs(plan: Plan, problem: Problem, table: Table, count: int, task: Task) -> list[dict[str, Any]]:

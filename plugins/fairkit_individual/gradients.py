@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import MissingExtraError, ModelError
-from fairkit.individual.outputs import centred_logits
-from fairkit.onnx.read.feeds import RANDOM_INPUT
 from fairkit_individual.reimport import find_head, run_features
 from fairkit_individual.rewards import CLIP
+from fairkit_onnx.read.feeds import RANDOM_INPUT
+from fairkit_similarity.outputs import centred_logits
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.auditors import AuditContext
-    from fairkit.individual.metric import FairMetric
     from fairkit_individual.collect import Rows
     from fairkit_individual.rewards import Difference, Output
+    from fairkit_similarity.metric import FairMetric
 
 Tensor = Any
 Floats = "NDArray[np.float64]"
@@ -98,7 +98,7 @@ def _of_module(scorer: Any, rows: Rows, output: Output, difference: Difference) 
     """An object in memory: one of ours (`model_`), or one with `torch_module` and `torch_features`."""
     import torch
 
-    from fairkit.individual.networks import as_matrix
+    from fairkit_similarity.networks import as_matrix
 
     model = scorer.estimator
     inner = getattr(model, "model_", None) if not hasattr(model, "torch_module") else None

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.auditors import AuditContext
-    from fairkit.individual.interval import Spread
-    from fairkit.individual.outside import Outside
-    from fairkit.individual.transport import Solution
     from fairkit.results.findings import Finding
     from fairkit_individual.certificate import Prepared
     from fairkit_individual.rewards import Difference, Output
+    from fairkit_similarity.interval import Spread
+    from fairkit_similarity.outside import Outside
+    from fairkit_similarity.transport import Solution
 
 ASKED = 5_000
 """So many rows are asked by default: each is searched for anew."""
@@ -59,9 +59,9 @@ class OutsideSearch:
     ) -> None:
         import torch
 
-        from fairkit.individual.ascent import Frame
-        from fairkit.individual.geometry import Geometry
-        from fairkit.individual.networks import ModuleNetwork
+        from fairkit_similarity.ascent import Frame
+        from fairkit_similarity.geometry import Geometry
+        from fairkit_similarity.networks import ModuleNetwork
 
         if not context.engine.here:
             raise ParameterError(
@@ -83,7 +83,7 @@ class OutsideSearch:
 
     def search(self, solution: Solution) -> Outside:
         """Search around every asked row; the sample's two answers are candidates too."""
-        from fairkit.individual.outside import search_outside
+        from fairkit_similarity.outside import search_outside
 
         problem = solution.problem
         lines = (solution.bracket.low, solution.bracket.high)
@@ -154,9 +154,9 @@ class OutsideSearch:
 def outside_spread(
     found: Outside, weights: NDArray[np.float64], epsilon: float, rng: np.random.Generator
 ) -> Spread:
-    """Measure how sure the value is; see `fairkit.individual.interval.spread`."""
-    from fairkit.individual.interval import FEWEST, Spread
-    from fairkit.individual.outside import best_plan
+    """Measure how sure the value is; see `fairkit_similarity.interval.spread`."""
+    from fairkit_similarity.interval import FEWEST, Spread
+    from fairkit_similarity.outside import best_plan
 
     rows = 1.0 / float(weights @ weights)
     value = found.choice.value

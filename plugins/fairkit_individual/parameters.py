@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from fairkit.individual.subspace import directions_parameter, strength_parameter
 from fairkit.parameters.declare import parameter
+from fairkit_similarity.subspace import directions_parameter, strength_parameter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import MissingExtraError, ModelError
-from fairkit.onnx.session import open_session
 from fairkit_individual.operators import FLOATS, operators
+from fairkit_onnx.session import open_session
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fairkit.data.roles import same_value, value_text
 from fairkit.errors import DataError, ModelError, ParameterError
-from fairkit.individual.outputs import centred_logits
+from fairkit_similarity.outputs import centred_logits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -135,7 +135,7 @@ def outputs(
     """Return the outputs h that `dif` compares, and what a reader must know about them.
 
     d_Y is the mean of squared differences over their columns; logits are those of
-    `fairkit.individual.outputs.centred_logits`, or with ``difference="single"`` the former ones: the log-odds of two
+    `fairkit_similarity.outputs.centred_logits`, or with ``difference="single"`` the former ones: the log-odds of two
     classes, and several logits as the model shows them.
 
     Raises

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fairkit.individual.metric import FairMetric
-    from fairkit.individual.search.problem import Problem
     from fairkit_individual.collect import Rows
     from fairkit_individual.rewards import Rewards
     from fairkit_individual.tables import Table
+    from fairkit_similarity.metric import FairMetric
+    from fairkit_similarity.search.problem import Problem
 
     Ints = NDArray[np.int64]
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from fairkit.individual.search.memory import check_memory
 from fairkit_individual.collect import Rows, join
+from fairkit_similarity.search.memory import check_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.engines.base import Engine, Spread
-    from fairkit.individual.metric import FairMetric
-    from fairkit.individual.search.problem import Problem
-    from fairkit.individual.spread import Part
-    from fairkit.individual.transport import Support
     from fairkit_individual.rewards import Rewards
+    from fairkit_similarity.metric import FairMetric
+    from fairkit_similarity.search.problem import Problem
+    from fairkit_similarity.spread import Part
+    from fairkit_similarity.transport import Support
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
@@ -76,7 +76,7 @@ class MemoryTable:
 
     def _support(self, metric: FairMetric) -> Support:
         """Return where the rows are under a metric; that of the last one is kept."""
-        from fairkit.individual.transport import Support
+        from fairkit_similarity.transport import Support
 
         if self._made is None or self._made[0] is not metric:
             self._made = metric, Support(metric.transform(self.rows.columns))
@@ -132,8 +132,8 @@ class SpreadTable:
         self, metric: FairMetric, rewards: MakeRewards, asked: Ints | None, weights: Floats | None
     ) -> tuple[Problem, tuple[str, ...]]:
         """See `Table.problem`."""
-        from fairkit.individual.spread import SpreadTransport
-        from fairkit.individual.transport import KINDS, finite
+        from fairkit_similarity.spread import SpreadTransport
+        from fairkit_similarity.transport import KINDS, finite
 
         chosen = np.arange(len(self)) if asked is None else asked
         queries = self.take(chosen)
@@ -178,8 +178,8 @@ def _take(rows: Rows, places: Ints) -> Rows:
 
 def _part(rows: Rows, start: int, shared: Sequence[Any]) -> Part:
     """Make the support of one piece."""
-    from fairkit.individual.spread import Part
-    from fairkit.individual.transport import KINDS, finite
+    from fairkit_similarity.spread import Part
+    from fairkit_similarity.transport import KINDS, finite
 
     metric, rewards = shared
     found = rewards(rows)

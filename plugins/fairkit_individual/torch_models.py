@@ -33,7 +33,7 @@ class TorchClassifier:
     """
 
     def __init__(self, module: Any, features: Sequence[str], classes: Sequence[Any]) -> None:
-        from fairkit.individual.networks import check_module
+        from fairkit_similarity.networks import check_module
 
         count = len(classes)
         check_module(module, len(features), (1, 2) if count == 2 else (count,))
@@ -55,7 +55,7 @@ class TorchClassifier:
         """Return the classes' probabilities, shape (n, K)."""
         import torch
 
-        from fairkit.individual.networks import as_matrix
+        from fairkit_similarity.networks import as_matrix
 
         x = torch.from_numpy(np.asarray(frame, dtype=np.float32))
         with torch.no_grad():

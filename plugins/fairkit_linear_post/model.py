@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.fitted import FittedModel, Prediction
-from fairkit.onnx.write.estimators import add_estimator
-from fairkit.onnx.write.export import TabularModel, add_outputs
-from fairkit.onnx.write.graph import GraphBuilder
+from fairkit_onnx.write.estimators import add_estimator
+from fairkit_onnx.write.export import TabularModel, add_outputs
+from fairkit_onnx.write.graph import GraphBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data.task import Task
-    from fairkit.onnx.write.grouping import GroupCodes
+    from fairkit_onnx.write.grouping import GroupCodes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

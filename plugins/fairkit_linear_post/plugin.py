@@ -9,21 +9,22 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from fairkit.errors import DataError, MissingExtraError
-from fairkit.learners import INSTALLED, check_target, fit_learner
+from fairkit.learners import INSTALLED
 from fairkit.mitigators import Capability, FittedModel, Groups, Mitigator, Run, Table
-from fairkit.onnx.write.grouping import GroupCodes
 from fairkit.parameters.declare import parameter
 from fairkit.results.policy import Rule
 from fairkit_linear_post.model import ByFeatures, ByGroup, LinearPostModel, class_probabilities
 from fairkit_linear_post.programme import Rate, adjusted, solve
+from fairkit_onnx.write.grouping import GroupCodes
+from fairkit_repair.learners import check_target, fit_learner
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from fairkit.onnx.model import OnnxModel
-    from fairkit.onnx.write.export import TabularModel
+    from fairkit_onnx.model import OnnxModel
+    from fairkit_onnx.write.export import TabularModel
 
 ConstraintName = Literal["demographic_parity", "equal_opportunity", "equalized_odds"]
 CONSTRAINTS: tuple[ConstraintName, ...] = ("demographic_parity", "equal_opportunity", "equalized_odds")

@@ -15,7 +15,7 @@ from fairkit_rto.solver import covariance_multiplier, parity_threshold, ramp
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.scored_rows import ScoredRows
+    from fairkit_repair.scored_rows import ScoredRows
     from fairkit_rto.ramps import SortedScores
 
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from fairkit.errors import DataError, ParameterError
 from fairkit.mitigators import Capability
-from fairkit.onnx.write.rules import Piece
 from fairkit.parameters.declare import parameter
-from fairkit.postprocess import PostParameters, PostProcessor, Solution
 from fairkit.results.policy import Rule
+from fairkit_onnx.write.rules import Piece
+from fairkit_repair.postprocess import PostParameters, PostProcessor, Solution
 from fairkit_rto.constraints import (
     Constraint,
     EqualRates,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.mitigators import Run
-    from fairkit.scored_rows import ScoredRows
+    from fairkit_repair.scored_rows import ScoredRows
 
 _FOLDS = 5
 _MOST_ROWS = 500_000

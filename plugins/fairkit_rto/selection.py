@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fairkit.scored_rows import ScoredRows
+    from fairkit_repair.scored_rows import ScoredRows
     from fairkit_rto.constraints import Constraint
     from fairkit_rto.ramps import SortedScores
 

@@ -9,7 +9,7 @@ def in_units(module: Any, scale: float, shift: float) -> Any:
     """Put a network that learned scaled numbers back into their unit: the outputs times scale, plus shift."""
     import torch
 
-    from fairkit.individual.networks import dense_layers
+    from fairkit_similarity.networks import dense_layers
 
     with torch.no_grad():
         if dense_layers(module) is not None:

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import DataError, ParameterError, did_you_mean
-from fairkit.individual.geometry import Geometry
 from fairkit.progress import no_progress
 from fairkit_sensei.counterfactuals import GivenCounterfactuals
 from fairkit_sensei.fitting import train_network
 from fairkit_sensei.records import Rows, Settings, Trained
+from fairkit_similarity.geometry import Geometry
 
 if TYPE_CHECKING:
-    from fairkit.individual.metric import FairMetric
     from fairkit.progress import Progress
+    from fairkit_similarity.metric import FairMetric
 
 
 def fit_network(
@@ -169,8 +169,8 @@ def _matrix(metric: FairMetric | None, directions: Any, sigma: Any, width: int) 
                 "features that the network gets"
             )
         return metric.matrix / np.array([column.scale for column in encodings])[:, None]
-    from fairkit.individual.encode import ColumnEncoding, Encoder
-    from fairkit.individual.metric import FairMetric
+    from fairkit_similarity.encode import ColumnEncoding, Encoder
+    from fairkit_similarity.metric import FairMetric
 
     names = [ColumnEncoding(name=f"x{place}", kind="number") for place in range(width)]
     encoder = Encoder(columns=tuple(names))

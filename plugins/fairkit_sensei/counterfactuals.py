@@ -15,7 +15,7 @@ from fairkit.errors import DataError, ParameterError, did_you_mean
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.onnx.write.encode import Encoder
+    from fairkit_onnx.write.encode import Encoder
 
 Tensor = Any
 Columns = Mapping[str, "NDArray[Any]"]

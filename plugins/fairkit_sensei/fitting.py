@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import DataError, ModelError
-from fairkit.individual.geometry import Geometry
-from fairkit.individual.training import sensitive_columns
-from fairkit.learners import check_target
-from fairkit.learners.networks import device_for, fully_connected
-from fairkit.mitigation.split import stratified
+from fairkit_repair.learners import check_target
+from fairkit_repair.learners.networks import device_for, fully_connected
+from fairkit_repair.mitigation.split import stratified
 from fairkit_sensei.architecture import in_units
 from fairkit_sensei.counterfactuals import ColumnFlips, find_flips
 from fairkit_sensei.frontier import Frontier, Yardstick
@@ -22,17 +20,19 @@ from fairkit_sensei.model import NetworkModel
 from fairkit_sensei.records import Rows, Settings, Trained, usual_rho
 from fairkit_sensei.training import train
 from fairkit_sensei.versions import Versions
+from fairkit_similarity.geometry import Geometry
+from fairkit_similarity.training import sensitive_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from fairkit.individual.metric import FairMetric
     from fairkit.mitigators import Run, Table
-    from fairkit.onnx.write.encode import Encoder
     from fairkit.progress import Progress
+    from fairkit_onnx.write.encode import Encoder
     from fairkit_sensei.counterfactuals import Counterfactuals, Flip
+    from fairkit_similarity.metric import FairMetric
 
 HELD_OUT = 0.1
 """The share of the training rows that choose the epoch, where no validation rows are given."""

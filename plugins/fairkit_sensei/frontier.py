@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.individual.outputs import squared_difference
 from fairkit.intervals import student, two_sided
-from fairkit.learners.networks import one_pool
+from fairkit_repair.learners.networks import one_pool
 from fairkit_sensei.counterfactuals import ColumnFlips
+from fairkit_similarity.outputs import squared_difference
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data.task import Task
-    from fairkit.individual.geometry import Geometry
     from fairkit.mitigators import Table
-    from fairkit.onnx.write.encode import Encoder
+    from fairkit_onnx.write.encode import Encoder
     from fairkit_sensei.counterfactuals import Flip
     from fairkit_sensei.versions import Versions
+    from fairkit_similarity.geometry import Geometry
 
     Array = NDArray[np.float64]
 
@@ -93,7 +93,7 @@ class Yardstick:
         """Measure a network on raw rows."""
         import torch
 
-        from fairkit.individual.networks import as_matrix
+        from fairkit_similarity.networks import as_matrix
 
         features = self.encoder.transform(table.columns)
         with torch.no_grad():
@@ -127,9 +127,9 @@ class Yardstick:
         """Return λε and what each row adds, whose weighted mean with it is the disparity."""
         import torch
 
-        from fairkit.individual.ascent import Frame
-        from fairkit.individual.networks import as_matrix, as_network
-        from fairkit.individual.outside import search_outside
+        from fairkit_similarity.ascent import Frame
+        from fairkit_similarity.networks import as_matrix, as_network
+        from fairkit_similarity.outside import search_outside
 
         x = torch.from_numpy(features)
         if self.geometry is None:

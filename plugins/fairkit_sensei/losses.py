@@ -37,7 +37,7 @@ def loss_for(outputs: int, *, regression: bool) -> Loss:
 
 
 class LossReward:
-    """The loss at x' as what the search makes large (SenSR); see `fairkit.individual.ascent.Reward`."""
+    """The loss at x' as what the search makes large (SenSR); see `fairkit_similarity.ascent.Reward`."""
 
     def __init__(self, loss: Loss, target: Tensor) -> None:
         self.loss, self.target = loss, target

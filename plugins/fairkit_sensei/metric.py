@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.data.versions import read_given
 from fairkit.errors import DataError, ParameterError, did_you_mean
-from fairkit.individual import learn
-from fairkit.individual.encode import Encoder as MetricEncoder
-from fairkit.individual.metric import FairMetric
-from fairkit.individual.training import (
+from fairkit_similarity import learn
+from fairkit_similarity.encode import Encoder as MetricEncoder
+from fairkit_similarity.metric import FairMetric
+from fairkit_similarity.training import (
     feature_columns,
     graph_encoder,
     named_directions,
     sensitive_columns,
 )
+from fairkit_similarity.versions import read_given
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.individual.encode import Floats
     from fairkit.mitigators import Table
-    from fairkit.onnx.write.encode import Encoder
+    from fairkit_onnx.write.encode import Encoder
     from fairkit_sensei.counterfactuals import Flip
+    from fairkit_similarity.encode import Floats
 
 KINDS = ("subspace", "face", "explore")
 

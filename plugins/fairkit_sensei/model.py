@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fairkit.onnx.write.export import TabularModel
+from fairkit_onnx.write.export import TabularModel
 from fairkit_sensei.frontier import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fairkit.individual.metric import FairMetric
     from fairkit.mitigators import Table
     from fairkit_sensei.frontier import Frontier, Measured
+    from fairkit_similarity.metric import FairMetric
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from fairkit.errors import ParameterError
-from fairkit.individual.subspace import directions_parameter, strength_parameter
-from fairkit.individual.training import refuse_directions
 from fairkit.mitigators import Capability, FittedModel, Mitigator, Run, Table
 from fairkit.parameters.declare import parameter
+from fairkit_similarity.subspace import directions_parameter, strength_parameter
+from fairkit_similarity.training import refuse_directions
 
 if TYPE_CHECKING:
-    from fairkit.individual.metric import FairMetric
-    from fairkit.onnx.model import OnnxModel
+    from fairkit_onnx.model import OnnxModel
+    from fairkit_similarity.metric import FairMetric
 
 
 class SenSeI(Mitigator):

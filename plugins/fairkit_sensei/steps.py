@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from fairkit.individual.networks import DenseNetwork, ModuleNetwork, as_matrix, dense_layers
+from fairkit_similarity.networks import DenseNetwork, ModuleNetwork, as_matrix, dense_layers
 
 if TYPE_CHECKING:
-    from fairkit.individual.networks import Network
+    from fairkit_similarity.networks import Network
 
 Tensor = Any
 

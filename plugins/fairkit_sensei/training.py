@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import DataError, ParameterError
-from fairkit.individual.ascent import Disparity, Frame, Origin, output_directions, worst_case
-from fairkit.individual.networks import check_module
-from fairkit.individual.outputs import squared_difference
-from fairkit.learners.networks import device_for, one_pool
 from fairkit.progress import no_progress
+from fairkit_repair.learners.networks import device_for, one_pool
 from fairkit_sensei.batches import BalancedBatches
 from fairkit_sensei.losses import LossReward, loss_for
 from fairkit_sensei.records import Rows, Settings, Trained
 from fairkit_sensei.steps import stepper
+from fairkit_similarity.ascent import Disparity, Frame, Origin, output_directions, worst_case
+from fairkit_similarity.networks import check_module
+from fairkit_similarity.outputs import squared_difference
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.individual.ascent import Found, Reward
-    from fairkit.individual.geometry import Geometry
     from fairkit.progress import Progress
     from fairkit_sensei.counterfactuals import Counterfactuals
+    from fairkit_similarity.ascent import Found, Reward
+    from fairkit_similarity.geometry import Geometry
 
 Tensor = Any
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairkit.data.versions import read_given
 from fairkit.errors import DataError
 from fairkit_sensei.counterfactuals import GivenCounterfactuals
+from fairkit_similarity.versions import read_given
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.mitigators import Table
-    from fairkit.onnx.write.encode import Encoder
+    from fairkit_onnx.write.encode import Encoder
 
     Features = NDArray[np.float32]
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from fairkit.models.scorer import Predictions
     from fairkit.results.comparisons import Change
     from fairkit.results.findings import Finding
-    from fairkit.subgroups.tables import Totals
     from fairkit_subgroups.searched import Searched
+    from fairkit_subgroups.searching.tables import Totals
 
 
 class SubgroupAuditor(Auditor):
@@ -77,8 +77,8 @@ class SubgroupAuditor(Auditor):
         self, totals: tuple[Totals, Totals], contexts: tuple[AuditContext, AuditContext]
     ) -> list[Change]:
         """Measure each listed group of either model in both (see `fairkit.auditors.ComparesModels`)."""
-        from fairkit.subgroups.measures import SOFT
         from fairkit_subgroups.pairs import paired_changes
+        from fairkit_subgroups.searching.measures import SOFT
         from fairkit_subgroups.statement import Statement
 
         if any(SOFT in total.tables for total in totals):

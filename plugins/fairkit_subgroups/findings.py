@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 from fairkit.results.conditions import in_words
 from fairkit.results.findings import Finding
 from fairkit.results.values import GroupValue
-from fairkit.subgroups.cells import too_long
+from fairkit_subgroups.searching.cells import too_long
 from fairkit_subgroups.statement import Ends, Statement
 
 if TYPE_CHECKING:
     from fairkit.auditors import AuditContext
     from fairkit.results.values import Interval
-    from fairkit.subgroups.measures import Measure
-    from fairkit.subgroups.search import Found, Group
-    from fairkit.subgroups.tables import Totals
     from fairkit_subgroups.parameters import Parameters
     from fairkit_subgroups.searched import Searched
+    from fairkit_subgroups.searching.measures import Measure
+    from fairkit_subgroups.searching.search import Found, Group
+    from fairkit_subgroups.searching.tables import Totals
 
 DIFFERENCE, GAP, SINGLE = "subgroup_difference", "worst_subgroup_gap", "subgroup_gap"
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from fairkit.results.comparisons import Change, outcome_of
 from fairkit.results.conditions import in_words
-from fairkit.subgroups.exact import Level, share_limits
-from fairkit.subgroups.measures import LOSS, ONE, RESIDUAL, SOFT, STATES, Measure
 from fairkit_subgroups.findings import SINGLE
+from fairkit_subgroups.searching.exact import Level, share_limits
+from fairkit_subgroups.searching.measures import LOSS, ONE, RESIDUAL, SOFT, STATES, Measure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.results.values import Better
-    from fairkit.subgroups.search import Group
-    from fairkit.subgroups.tables import Kept
+    from fairkit_subgroups.searching.search import Group
+    from fairkit_subgroups.searching.tables import Kept
     from fairkit_subgroups.statement import Statement
 
     Array = NDArray[np.float64]

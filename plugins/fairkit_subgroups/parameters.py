@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Literal
 
 from fairkit.errors import DataError, ParameterError, did_you_mean
 from fairkit.parameters.declare import parameter
-from fairkit.subgroups.measures import MEASURES
+from fairkit_subgroups.searching.measures import MEASURES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fairkit.auditors import AuditContext
-    from fairkit.subgroups.measures import Measure
+    from fairkit_subgroups.searching.measures import Measure
 
 ALL = "all"
 _RATES = ("selection_rate", "true_positive_rate", "false_positive_rate")

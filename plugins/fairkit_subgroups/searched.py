@@ -9,11 +9,11 @@ import numpy as np
 
 from fairkit.auditing.views import views
 from fairkit.errors import DataError, ModelError
-from fairkit.subgroups.cells import ColumnCells, make_cells
-from fairkit.subgroups.family import Family
-from fairkit.subgroups.measures import RESIDUAL, SOFT, STATES, Measure, values_of, width_of
-from fairkit.subgroups.tables import Kept, Totals, count, hashes
-from fairkit.subgroups.values import tally
+from fairkit_subgroups.searching.cells import ColumnCells, make_cells
+from fairkit_subgroups.searching.family import Family
+from fairkit_subgroups.searching.measures import RESIDUAL, SOFT, STATES, Measure, values_of, width_of
+from fairkit_subgroups.searching.tables import Kept, Totals, count, hashes
+from fairkit_subgroups.searching.values import tally
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fairkit.errors import DataError
-from fairkit.subgroups.extremes import Bounds, Size, Surest
-from fairkit.subgroups.listing import People, covers, worst
-from fairkit.subgroups.measures import SOFT, Measure
-from fairkit.subgroups.search import Found, Group, Search
+from fairkit_subgroups.searching.extremes import Bounds, Size, Surest
+from fairkit_subgroups.searching.listing import People, covers, worst
+from fairkit_subgroups.searching.measures import SOFT, Measure
+from fairkit_subgroups.searching.search import Found, Group, Search
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from fairkit.subgroups.tables import Totals
     from fairkit_subgroups.parameters import Parameters
     from fairkit_subgroups.searched import Searched
+    from fairkit_subgroups.searching.tables import Totals
 
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.2)
 """Where the curve of the certificate is shown, besides the least share."""
@@ -96,7 +96,7 @@ class Statement:
         if self.chosen.validate == "half":
             return wrong / TESTED / len(self.searches)
         if self.chosen.simultaneous == "bootstrap":
-            from fairkit.subgroups.bootstrap import level
+            from fairkit_subgroups.searching.bootstrap import level
 
             search = self.searches[measure.name]
             return level(search, self._maxima[measure.name], wrong / len(self.searches))
@@ -143,7 +143,7 @@ class Statement:
     @functools.cached_property
     def _maxima(self) -> dict[str, NDArray[np.float64]]:
         """By metric: draws of the largest standardised difference."""
-        from fairkit.subgroups.bootstrap import draws
+        from fairkit_subgroups.searching.bootstrap import draws
 
         kept, seed = self.people.kept, self.searched.seed
         return {name: draws(search, kept, seed) for name, search in self.searches.items()}

@@ -70,7 +70,7 @@ def certify(
         The audit cannot be made, a key cannot be used, or the file cannot be written; nothing is written then.
     """
     from fairkit.models.scorer import ModelOptions
-    from fairkit.onnx.model import OnnxModel
+    from fairkit_onnx.model import OnnxModel
     from fairkit_registry.evidence.certifying import certify as signed
     from fairkit_registry.evidence.sequence import SequenceFolder
     from fairkit_registry.evidence.settings import AuditSettings
@@ -128,7 +128,7 @@ def verify(
     FairkitError
         A file is missing, or is no certificate, no key or no model.
     """
-    from fairkit.onnx.file import OnnxFile
+    from fairkit_onnx.file import OnnxFile
 
     keys = [load_public(one) for one in ([key] if isinstance(key, str | Path) else key)]
     digest = None if model is None else OnnxFile.load(model).sha256

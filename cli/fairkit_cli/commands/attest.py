@@ -14,8 +14,6 @@ from fairkit_cli.terminal.output import FAILED, PASSED, echo, print_json, say
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fairkit.endpoints.attest import Attestation
-
 
 @opt.expanded
 def attest(
@@ -72,8 +70,7 @@ def attest(
     Exit codes: 0 no answer differs, 1 answers differ or the certificate does not hold.
     """
     from fairkit.data.loading import load_data
-    from fairkit.endpoints import EndpointModel
-    from fairkit.endpoints import attest as run
+    from fairkit.plugins import model_source
     from fairkit.support.files import check_writable, write_atomic
     from fairkit_cli.config import load_config
     from fairkit_cli.progress import progress_bar
@@ -95,8 +92,8 @@ def attest(
     held = None if certificate is None else _checked(certificate, trust or (), file.sha256)
     dataset = load_data(data, features=opt.split_names(features))
     with progress_bar() as progress:
-        found = run(
-            EndpointModel(asking.settings(url, settings)),
+        endpoint = model_source("endpoint").open(asking.settings(url, settings))
+        found = endpoint.attest(
             file,
             dataset,
             rows=rows,
@@ -133,7 +130,7 @@ def _checked(path: Path, trust: Sequence[Path], sha256: str) -> str:
         raise typer.Exit(FAILED) from error
 
 
-def _lines(found: Attestation, certificate: str | None) -> list[str]:
+def _lines(found: Any, certificate: str | None) -> list[str]:
     told: dict[str, Any] = found.endpoint
     version = f", version {told['version']}" if told["version"] else ""
     lines = [

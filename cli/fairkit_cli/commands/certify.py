@@ -206,5 +206,5 @@ def settings_of(settings: opt.AuditSettings, roles: dict[str, Any], subject: Sub
         adjustment=settings.adjustment,
         confidence=settings.confidence,
         seed=settings.seed,
-        endpoint=subject.asked,
+        endpoint=subject.record,
     )

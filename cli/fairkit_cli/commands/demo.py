@@ -58,7 +58,7 @@ def _run(folder: Path, command: Any) -> None:
 def _write_data() -> None:
     import pyarrow.parquet as pq
 
-    from fairkit.datasets.loans import loans_table, loans_truth
+    from fairkit_datasets.loans import loans_table, loans_truth
 
     pq.write_table(loans_table(TRAIN_ROWS, seed=1), "train.parquet")
     pq.write_table(loans_table(TEST_ROWS, seed=2), "test.parquet")
@@ -75,8 +75,8 @@ def _train() -> None:
     from fairkit.data.loading import load_data
     from fairkit.data.table import Table
     from fairkit.fitted import Run
-    from fairkit.learners import fit_learner
-    from fairkit.onnx.write.export import export_bytes
+    from fairkit_onnx.write.export import export_bytes
+    from fairkit_repair.learners import fit_learner
 
     table = Table.from_dataset(load_data("train.parquet", **ROLES))  # type: ignore[arg-type]
     Path("plain.onnx").write_bytes(export_bytes(fit_learner("lightgbm", table, Run()), table))

@@ -13,9 +13,9 @@ from fairkit_cli import options as opt
 from fairkit_cli.terminal.output import INCONCLUSIVE, INTERRUPTED, PASSED, exit_code, record_text, say, write
 
 if TYPE_CHECKING:
-    from fairkit.frontiers.record import Frontier
-    from fairkit.frontiers.sweeps import Sweep
     from fairkit_cli.config import Config
+    from fairkit_repair.frontiers.record import Frontier
+    from fairkit_repair.frontiers.sweeps import Sweep
 
 Plugins = Annotated[
     list[str] | None,
@@ -166,13 +166,13 @@ def frontier(
     """Train along parameters, draw performance against a disparity, and pick a model by a rule."""
     import dataclasses
 
-    from fairkit.frontiers.choice import Choice
-    from fairkit.frontiers.run import frontier as run
-    from fairkit.frontiers.run import own_auditor
     from fairkit.support.files import check_writable, write_atomic
     from fairkit_cli.commands.audit import drawing
     from fairkit_cli.config import load_config
     from fairkit_cli.progress import progress_bar
+    from fairkit_repair.frontiers.choice import Choice
+    from fairkit_repair.frontiers.run import frontier as run
+    from fairkit_repair.frontiers.run import own_auditor
 
     for target in (output, report, state):
         if target is not None:
@@ -248,8 +248,8 @@ def read_sweeps(
     ParameterError
         No plugin is named, or a key names none of them.
     """
-    from fairkit.frontiers.sweeps import Bounds, Sweep, parse_values
     from fairkit.parameters.declare import split_assignment
+    from fairkit_repair.frontiers.sweeps import Bounds, Sweep, parse_values
 
     names = opt.split_names(plugins) or [str(name) for name in [config.mitigate.get("plugin")] if name]
     if not names:

@@ -14,9 +14,9 @@ from fairkit_cli import options as opt
 from fairkit_cli.terminal.output import INCONCLUSIVE, exit_code, print_json, put, say, write
 
 if TYPE_CHECKING:
-    from fairkit.mitigation.run import MitigationResult
     from fairkit.results.policy import Rule
     from fairkit_cli.config import Config
+    from fairkit_repair.mitigation.run import MitigationResult
 
 PluginName = Annotated[str | None, opt.option("--plugin", "NAME", "The method.")]
 BaseModel = Annotated[
@@ -153,10 +153,10 @@ def _searched_or_run(asked: Plan, train: Any, shared: dict[str, Any], settings: 
         Code 3: the test rows cannot decide the policy.
     """
     from fairkit.errors import PowerError
-    from fairkit.mitigation.run import mitigate
-    from fairkit.repairing.asked import can_choose
-    from fairkit.repairing.run import repair
     from fairkit_cli.fields import as_options
+    from fairkit_repair.mitigation.run import mitigate
+    from fairkit_repair.repairing.asked import can_choose
+    from fairkit_repair.repairing.run import repair
 
     own = {} if asked.plugin is None else _parameters(asked.plugin, asked.assignments, settings)
     plain = asked.where.engine is not None or asked.repeats > 1 or asked.task not in (None, "binary")
@@ -188,8 +188,8 @@ def _searched_or_run(asked: Plan, train: Any, shared: dict[str, Any], settings: 
 
 def _of_methods(assignments: Sequence[str], config: Config) -> dict[str, dict[str, Any]]:
     """Combine ``[mitigate.METHOD]`` with --set METHOD.KEY=VALUE."""
-    from fairkit.mitigation.choose import find_mitigator
     from fairkit.parameters.declare import split_assignment
+    from fairkit_repair.mitigation.choose import find_mitigator
 
     given: dict[str, dict[str, Any]] = {name: dict(values) for name, values in config.mitigators.items()}
     for text in assignments:
@@ -228,7 +228,7 @@ def _carried(model: str | None) -> dict[str, Any]:
     """Return the data settings that a base model carries."""
     if model is None:
         return {}
-    from fairkit.onnx.read import safety
+    from fairkit_onnx.read import safety
 
     return safety.embedded_settings(safety.parse(safety.read_bytes(Path(model)), model))
 

@@ -15,7 +15,7 @@ from fairkit_cli.terminal.output import FAILED, INCONCLUSIVE, PASSED, say, write
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fairkit.packs.files import PackFile
+    from fairkit.packs import PackFile
     from fairkit_cli.evidence import Shown
     from fairkit_cli.html.monitoring import Monitoring
     from fairkit_registry.evidence.revoked import Revocations
@@ -138,9 +138,9 @@ def monitored(folder: Path, newest: Shown) -> Monitoring:
     ParameterError
         The watch is about something else.
     """
-    from fairkit.watching.look import courses
-    from fairkit.watching.watch import Watch
     from fairkit_cli.html.monitoring import monitoring
+    from fairkit_watch.look import courses
+    from fairkit_watch.watch import Watch
 
     with Watch.open(folder, write=False) as watch:
         settings = watch.book.settings

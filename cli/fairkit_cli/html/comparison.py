@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fairkit.mitigation.aftermath import decisions_told
 from fairkit_cli.fields import as_options
 from fairkit_cli.html.charts import ForestRow, forest
 from fairkit_cli.html.markup import Content, Markup, name_of, tag
@@ -15,11 +14,12 @@ from fairkit_cli.html.svg import draw
 from fairkit_cli.text.comparison import headline_repeats, other_findings, repeats_title, worse_told
 from fairkit_cli.text.numbers import interval, number
 from fairkit_cli.text.view import MEANING, change_name, headline_changes, metric_name
+from fairkit_repair.mitigation.aftermath import decisions_told
 
 if TYPE_CHECKING:
-    from fairkit.mitigation.run import MitigationResult
     from fairkit.results.comparisons import Change, Comparison
     from fairkit.results.subjects import DataInfo, ModelInfo
+    from fairkit_repair.mitigation.run import MitigationResult
 
 STATUS = {"better": "pass", "worse": "fail", "changed": "inconclusive"}
 _UNIT = 1.5

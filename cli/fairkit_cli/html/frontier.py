@@ -15,7 +15,7 @@ from fairkit_cli.text.frontier import judged_told, picked_word, repeated_rows, r
 from fairkit_cli.text.numbers import interval, number
 
 if TYPE_CHECKING:
-    from fairkit.frontiers.record import Frontier
+    from fairkit_repair.frontiers.record import Frontier
 
 
 def frontier_page(result: Frontier) -> str:

@@ -14,8 +14,8 @@ from fairkit_cli.text.numbers import interval, number
 from fairkit_cli.text.watch import gaps, lately, promise, title
 
 if TYPE_CHECKING:
-    from fairkit.watching.look import Course
-    from fairkit.watching.results import Look
+    from fairkit_watch.look import Course
+    from fairkit_watch.results import Look
 
 MOST_RULES, MOST_ALARMS = 3, 5
 _KEPT = {"pass": "all limits kept", "undecided": "nothing is decided yet"}

@@ -11,9 +11,7 @@ from fairkit_cli.html.summary import signature
 from fairkit_cli.text.packs import GAP, NOT_STATED, not_answered, origin, shown_cell, shown_fact
 
 if TYPE_CHECKING:
-    from fairkit.packs.context import PackTable
-    from fairkit.packs.files import Fact
-    from fairkit.packs.rendering import Answered, Rendering
+    from fairkit.packs import Answered, Fact, PackTable, Rendering
 
 
 def pack_page(made: Rendering, banners: Sequence[Markup]) -> str:

@@ -12,8 +12,8 @@ from fairkit_cli.text.numbers import number
 from fairkit_cli.text.search import columns_of, path_told, rows_of
 
 if TYPE_CHECKING:
-    from fairkit.mitigation.run import MitigationResult
-    from fairkit.results.searches import Alternative, Search
+    from fairkit_repair.mitigation.run import MitigationResult
+    from fairkit_repair.searches import Alternative, Search
 
 
 def search_section(result: MitigationResult) -> Markup | None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fairkit.results.tradeoff import Tradeoff
 from fairkit_cli.html import charts
 from fairkit_cli.html.markup import Content, Markup, tag
 from fairkit_cli.html.page import figure, section, table
 from fairkit_cli.html.svg import draw
 from fairkit_cli.text.numbers import interval, number
+from fairkit_repair.tradeoff import Tradeoff
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -15,8 +15,8 @@ from fairkit_cli.text.numbers import interval, number
 from fairkit_cli.text.watch import gaps, lately, promise, remarks, title
 
 if TYPE_CHECKING:
-    from fairkit.watching.look import Course
-    from fairkit.watching.results import Look
+    from fairkit_watch.look import Course
+    from fairkit_watch.results import Look
 
 _CLASS = {"pass": "pass", "fail": "fail", "undecided": "inconclusive"}
 _LEVELS = {"fail": "fails", "changed": "broken lately", "shares": "shares changed", "late": "no data"}

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fairkit.errors import ParameterError
 from fairkit_cli.options.data import first_known
 from fairkit_cli.options.declare import option
 
 if TYPE_CHECKING:
-    from fairkit.endpoints.client import EndpointSettings
     from fairkit_cli.config import Config
 
 PANEL = "Endpoint"
@@ -48,7 +47,7 @@ class AskingOptions:
     endpoint_timeout: EndpointTimeout = None
     endpoint_rate: EndpointRate = None
 
-    def settings(self, url: str, config: Config) -> EndpointSettings:
+    def settings(self, url: str, config: Config) -> dict[str, Any]:
         """Return the settings: options win over the configuration file.
 
         Raises
@@ -56,19 +55,17 @@ class AskingOptions:
         ParameterError
             The address, the name or a limit cannot be used.
         """
-        from fairkit.endpoints.client import EndpointSettings
-
         told = config.endpoint
         name = self.model_name or told.get("model_name")
         if not name:
             raise ParameterError("an endpoint serves models by name; say which one with --model-name")
-        return EndpointSettings(
-            url=url,
-            model=name,
-            version=self.model_version or told.get("model_version"),
-            timeout=float(first_known(self.endpoint_timeout, told.get("timeout"), 60.0)),
-            rate=told.get("rate") if self.endpoint_rate is None else self.endpoint_rate,
-        )
+        return {
+            "url": url,
+            "model": name,
+            "version": self.model_version or told.get("model_version"),
+            "timeout": float(first_known(self.endpoint_timeout, told.get("timeout"), 60.0)),
+            "rate": told.get("rate") if self.endpoint_rate is None else self.endpoint_rate,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +79,7 @@ class EndpointOptions(AskingOptions):
         """Whether any option of an endpoint was typed."""
         return any(getattr(self, field.name) is not None for field in fields(self))
 
-    def chosen(self, config: Config) -> EndpointSettings | None:
+    def chosen(self, config: Config) -> dict[str, Any] | None:
         """Return the settings; None where no server is named.
 
         Raises

@@ -55,8 +55,8 @@ def _limited(typed: Mapping[str, Any]) -> Iterator[None]:
     if told is None:
         yield
         return
-    from fairkit.onnx.sandbox.limits import using
     from fairkit_cli.config import load_config
+    from fairkit_onnx.sandbox.limits import using
 
     with using(told.limits(load_config(typed.get("config")))):
         yield

@@ -10,8 +10,8 @@ from fairkit_cli.options.data import first_known, listed, split_names
 from fairkit_cli.options.declare import ENGINE, SANDBOX, option
 
 if TYPE_CHECKING:
-    from fairkit.onnx.sandbox.limits import Limits
     from fairkit_cli.config import Config
+    from fairkit_onnx.sandbox.limits import Limits
 
 EngineName = Annotated[
     str | None,
@@ -90,7 +90,7 @@ class SandboxOptions:
         ParameterError
             A size or a time cannot be used.
         """
-        from fairkit.onnx.sandbox.limits import TIMEOUT, Limits, read_bytes
+        from fairkit_onnx.sandbox.limits import TIMEOUT, Limits, read_bytes
 
         told = config.sandbox
         memory = self.memory or told.get("memory")

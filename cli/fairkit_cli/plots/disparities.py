@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
     from altair import FacetChart, LayerChart
 
-    from fairkit.mitigation.run import MitigationResult
     from fairkit.results.comparisons import Change, Comparison
     from fairkit.results.findings import Finding
     from fairkit.results.report import Report
+    from fairkit_repair.mitigation.run import MitigationResult
 
 _PARITY = {"difference": 0, "ratio": 1}
 _TITLES = {

@@ -14,12 +14,12 @@ from fairkit_cli.text.numbers import interval, number
 if TYPE_CHECKING:
     from altair import LayerChart
 
-    from fairkit.frontiers.points import Measure
-    from fairkit.frontiers.record import Frontier
+    from fairkit_repair.frontiers.points import Measure
+    from fairkit_repair.frontiers.record import Frontier
 
 
 def frontier(result: Frontier) -> LayerChart:
-    """Draw `fairkit.frontiers.record.Frontier.plot`."""
+    """Draw `fairkit_repair.frontiers.record.Frontier.plot`."""
     alt = altair()
     records = [
         _record(result, place, *axes)

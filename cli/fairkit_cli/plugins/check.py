@@ -10,7 +10,7 @@ from fairkit_cli import options as opt
 from fairkit_cli.terminal.output import FAILED, echo, print_json
 
 if TYPE_CHECKING:
-    from fairkit.testing import Outcome
+    from fairkit_testing import Outcome
 
 PluginName = Annotated[str, typer.Argument(metavar="NAME", help="The plugin's name.")]
 Settings = Annotated[
@@ -22,7 +22,7 @@ Settings = Annotated[
 def check(name: PluginName, settings: Settings = None, output_format: opt.TableFormat = "table") -> None:
     """Run the contract checks on a plugin. Exit code 1: at least one failed."""
     from fairkit.parameters.declare import split_assignment
-    from fairkit.testing import run_checks
+    from fairkit_testing import run_checks
 
     outcomes = []
     for outcome in run_checks(name, settings=dict(split_assignment(text) for text in settings or ())):

@@ -12,6 +12,9 @@ from fairkit_cli import options as opt
 from fairkit_cli.registry.common import RegistryOption, load_keys, open_registry
 from fairkit_cli.terminal.output import echo, print_json, say
 
+TRACKED = "models:/"
+"""The address of a model that MLflow keeps begins with this."""
+
 
 def import_archive(
     archive: Annotated[
@@ -40,9 +43,7 @@ def import_archive(
 
     A model from MLflow becomes one file: tensors that lie in others are merged into it. It has no certificate yet.
     """
-    from fairkit_registry.exchange.tracked import is_tracked
-
-    if is_tracked(archive):
+    if archive.startswith(TRACKED):
         if key or max_bytes:
             raise FairkitError(
                 "--key and --max-bytes are about archives; a model from MLflow brings no certificates: certify it here"
@@ -90,16 +91,16 @@ def _import_tracked(
     """Add a model that MLflow keeps."""
     import tempfile
 
-    from fairkit_registry.exchange.tracked import check_name, fetched, import_tracked
+    from fairkit.plugins import model_source
 
     with tempfile.TemporaryDirectory(prefix="fairkit-") as scratch:
-        found = fetched(uri, Path(scratch), server=server)
-    check_name(found, name)
+        tracked = model_source("mlflow").open({"uri": uri, "folder": scratch, "server": server})
+    tracked.check_name(name)
     with open_registry(registry, before=lambda: None) as store:
-        done = import_tracked(store, found, name=name)
+        done = tracked.add_to(store, name)
     if output_format == "json":
         print_json([done.to_dict()])
         return
     here = "" if done.version is None else done.version.reference
-    merged = "  (tensors of other files merged)" if found.merged else ""
+    merged = "  (tensors of other files merged)" if tracked.merged else ""
     echo(f"{uri} -> {here}{'' if done.new else '  (already here)'}{merged}  no certificate")

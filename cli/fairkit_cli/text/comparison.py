@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fairkit.mitigation.aftermath import decisions_told, worsened
 from fairkit_cli.fields import as_options
 from fairkit_cli.text.numbers import measured, number
 from fairkit_cli.text.plain import plain, to_text
@@ -17,14 +16,15 @@ from fairkit_cli.text.view import (
     headline_changes,
     metric_name,
 )
+from fairkit_repair.mitigation.aftermath import decisions_told, worsened
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from fairkit.mitigation.repeats import Repeated
-    from fairkit.mitigation.run import MitigationResult
     from fairkit.results.comparisons import Change, Comparison
     from fairkit.results.findings import Finding
+    from fairkit_repair.mitigation.repeats import Repeated
+    from fairkit_repair.mitigation.run import MitigationResult
 
 MOST_WORSE = 4
 _KS = "statistical_parity_ks"

@@ -12,7 +12,7 @@ from fairkit_cli.text.plain import plain, to_text
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from fairkit.frontiers.record import Frontier
+    from fairkit_repair.frontiers.record import Frontier
 
 
 def frontier_text(result: Frontier, *, terminal: bool) -> str:

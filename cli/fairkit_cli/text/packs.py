@@ -11,9 +11,7 @@ from fairkit.support.escaping import visible
 from fairkit_cli.text.numbers import number
 
 if TYPE_CHECKING:
-    from fairkit.packs.context import Cell, Column, PackTable
-    from fairkit.packs.files import Fact
-    from fairkit.packs.rendering import Answered, Rendering
+    from fairkit.packs import Answered, Cell, Column, Fact, PackTable, Rendering
 
 GAP = "GAP"
 NOT_STATED = "not stated: "

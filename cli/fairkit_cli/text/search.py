@@ -13,7 +13,7 @@ from fairkit_cli.text.plain import plain
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from fairkit.results.searches import Alternative, Search
+    from fairkit_repair.searches import Alternative, Search
 
 
 def search_parts(search: Search) -> list[RenderableType]:

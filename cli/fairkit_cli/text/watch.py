@@ -10,7 +10,7 @@ from fairkit_cli.text.plain import plain, to_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fairkit.watching.results import Look
+    from fairkit_watch.results import Look
 
 MOST_ALARMS, MOST_DAYS = 12, 6
 _STYLES = {"pass": "green", "fail": "bold red", "undecided": "yellow"}

@@ -16,8 +16,8 @@ from fairkit_cli.watch.begin import State
 if TYPE_CHECKING:
     import datetime
 
-    from fairkit.watching.results import Added
-    from fairkit.watching.watch import Watch
+    from fairkit_watch.results import Added
+    from fairkit_watch.watch import Watch
 
 Batch = Annotated[
     str | None,
@@ -102,16 +102,16 @@ def label(
 
 def read_as_of(text: str | None) -> datetime.date | None:
     """Read the day of the look."""
-    from fairkit.watching.settings import read_day
+    from fairkit_watch.settings import read_day
 
     return None if text is None else read_day(text)
 
 
 def _run(state: Path, do: Any, typed: opt.AlarmOptions, output_format: str) -> None:
     """Do something that changes counts, deliver what is alarming, and say it."""
-    from fairkit.watching.log import StateError
-    from fairkit.watching.watch import Watch
     from fairkit_cli.watch.delivery import Delivery
+    from fairkit_watch.log import StateError
+    from fairkit_watch.watch import Watch
 
     delivery = Delivery(typed)  # what is wrong with it is said before anything is counted
     with Watch.open(state) as watch:

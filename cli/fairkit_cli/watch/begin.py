@@ -14,8 +14,8 @@ from fairkit_cli.terminal.output import echo, print_json
 from fairkit_cli.watch.subject import Subject, subject_of
 
 if TYPE_CHECKING:
-    from fairkit.watching.settings import WatchSettings
     from fairkit_cli.config import Config
+    from fairkit_watch.settings import WatchSettings
 
 State = Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of the watch.")]
 
@@ -115,8 +115,8 @@ def init(
     output_format: opt.TableFormat = "table",
 ) -> None:
     """Begin a watch: rules, columns and groups are fixed in a new folder, and never change in it."""
-    from fairkit.watching.watch import Watch
     from fairkit_cli.config import load_config
+    from fairkit_watch.watch import Watch
 
     config = load_config(policy)
     subject = subject_of(model, certificate, registry)
@@ -159,8 +159,8 @@ def _settings(
 ) -> WatchSettings:
     """Combine options, the configuration file and the certificate, in this order."""
     from fairkit.results.policy import Rule
-    from fairkit.watching.reference import groups_of, reference_of
-    from fairkit.watching.settings import Columns, Reference, WatchSettings, split_name
+    from fairkit_watch.reference import groups_of, reference_of
+    from fairkit_watch.settings import Columns, Reference, WatchSettings, split_name
 
     roles = subject.roles or {}
 

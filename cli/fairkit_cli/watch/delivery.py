@@ -17,9 +17,9 @@ from fairkit_cli.watch.webhook import hook_key, post
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from fairkit.watching.alarms import Alarm
-    from fairkit.watching.watch import Watch
     from fairkit_cli.options import AlarmOptions
+    from fairkit_watch.alarms import Alarm
+    from fairkit_watch.watch import Watch
 
 LEVELS = ("fail", "changed", "shares", "late")
 HEARTBEATS = "heartbeats.jsonl"
@@ -189,8 +189,8 @@ class Delivery:
         """
         if not self._secrets:
             return
-        from fairkit.watching import look as looking
         from fairkit_registry.evidence.heartbeats import last_heartbeat, sign_heartbeat
+        from fairkit_watch import look as looking
 
         path = watch.book.folder / HEARTBEATS
         raw = path.read_bytes() if path.exists() else b""

@@ -19,9 +19,9 @@ from fairkit_cli.watch.begin import State
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from fairkit.watching.alarms import Alarm
-    from fairkit.watching.watch import Watch
     from fairkit_cli.watch.delivery import Delivery
+    from fairkit_watch.alarms import Alarm
+    from fairkit_watch.watch import Watch
 
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
@@ -77,9 +77,9 @@ def run(
         raise ParameterError(
             "--labels and --folder are one folder; outcomes come in another one than decisions"
         )
-    from fairkit.watching.book import today as clock_day
-    from fairkit.watching.watch import Watch
     from fairkit_cli.watch.delivery import Delivery
+    from fairkit_watch.book import today as clock_day
+    from fairkit_watch.watch import Watch
 
     delivery = Delivery(alarms)
 
@@ -137,7 +137,7 @@ def _round(
 
 def _note_change(path: Path, record: Mapping[str, Any], said: set[str]) -> None:
     """Say once that a file has changed since it was added: what was counted stays."""
-    from fairkit.watching.watch import file_digest
+    from fairkit_watch.watch import file_digest
 
     added = datetime.datetime.fromisoformat(str(record["at"])).timestamp()
     if path.stat().st_mtime <= added or str(path) in said:

@@ -15,8 +15,8 @@ from fairkit_cli.watch.begin import State
 from fairkit_cli.watch.delivery import HEARTBEATS
 
 if TYPE_CHECKING:
-    from fairkit.watching.results import Look
-    from fairkit.watching.watch import Watch
+    from fairkit_watch.results import Look
+    from fairkit_watch.watch import Watch
 
 
 @opt.expanded
@@ -30,7 +30,7 @@ def show(
 ) -> None:
     """Show a watch. Exit code by the policy at this look: 0 pass, 1 fail, 3 undecided."""
     from fairkit.support.files import check_writable
-    from fairkit.watching.watch import Watch
+    from fairkit_watch.watch import Watch
 
     if output is not None:
         check_writable(output)
@@ -50,8 +50,8 @@ def _text(
     if output_format == "json":
         return record_text({**look.to_dict(), "statements": statements})
     if output_format == "html":
-        from fairkit.watching.look import courses, weekly_shares
         from fairkit_cli.html.watch import watch_page
+        from fairkit_watch.look import courses, weekly_shares
 
         data = watch.data
         shares = {name: weekly_shares(data, split) for name, split in data.splits.items() if name}
@@ -64,9 +64,9 @@ def _text(
 
 def heartbeats(path: Path, keys: list[Path] | None) -> dict[str, Any] | None:
     """Return what the signed statements of a watch say; None where there are none and none were asked for."""
-    from fairkit.watching.look import missing_days
     from fairkit_registry.errors import CertificateError
     from fairkit_registry.evidence.heartbeats import read_heartbeats
+    from fairkit_watch.look import missing_days
 
     trusted = load_keys(keys) if keys else None
     if not path.exists():

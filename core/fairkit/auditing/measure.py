@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from fairkit.engines.base import add, threads
 from fairkit.engines.parts import pick
-from fairkit.onnx.model import OnnxModel
 from fairkit.support.timings import phase
 
 if TYPE_CHECKING:
@@ -111,5 +110,5 @@ def _use_threads(scorers: Sequence[Scorer]) -> None:
     most = threads()
     for scorer in scorers:
         model = getattr(scorer, "model", None)
-        if most is not None and isinstance(model, OnnxModel):
+        if most is not None and model is not None and hasattr(model, "use_threads"):
             model.use_threads(most)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fairkit.errors import ModelError
 from fairkit.models.columns import PredictedColumns
 from fairkit.models.python import PythonModel
-from fairkit.onnx.model import OnnxModel
+from fairkit.support.faces import imported
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit.data.profile import Total
     from fairkit.models.scorer import Model
+
+ONNX = "fairkit_onnx.model:OnnxModel"
+"""What reads a model's file."""
 
 
 def prepared(models: Sequence[Any], data: Dataset, total: Total) -> list[Model]:
@@ -70,5 +73,6 @@ def as_model(model: Any, data: Dataset | None = None) -> Model:
         bindable: Model = model
         return bindable
     if isinstance(model, str | Path | bytes) or hasattr(model, "SerializeToString"):
-        return OnnxModel.load(model)
+        loaded: Model = imported(ONNX).load(model)
+        return loaded
     return PythonModel(model, like=getattr(data, "like", None))

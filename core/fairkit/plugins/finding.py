@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit import hookspecs
 from fairkit.errors import FairkitError, PluginError, did_you_mean
-from fairkit.learners.sources import add_source
+from fairkit.learners import add_source
 from fairkit.plugins.loading import load_found, one_line
 from fairkit.plugins.records import FILE, FILES, Found, Plugin, Row
 
@@ -20,10 +20,15 @@ if TYPE_CHECKING:
     from fairkit.auditors import Auditor
     from fairkit.learners import Learner
     from fairkit.metrics import Metric
+    from fairkit.models.sources import ModelSource
+    from fairkit.packs import PackFormat
     from fairkit.sources import DataSource
 
 DEFAULT_AUDITORS = ("group",)
 """What an audit runs where nothing else is asked for."""
+
+PACKS = "laws"
+"""The plugin that reads and renders packs."""
 
 _listed: ContextVar[list[Found] | None] = ContextVar("listed", default=None)
 
@@ -217,6 +222,35 @@ def source_of(scheme: str) -> type[DataSource] | None:
     if not found and failures:
         raise PluginError(f"no source has addresses that begin with {scheme}: -- and {failures[0]}")
     return next(iter(found), None)
+
+
+def pack_plugins() -> tuple[list[Plugin], type[PackFormat]]:
+    """Return the plugins that may have packs, ours first, and what reads and renders a pack.
+
+    Raises
+    ------
+    PluginError
+        The plugin that reads packs does not load.
+    """
+    laws = load(PACKS)
+    return [laws, *third_party()[0]], laws.pack_formats[0]
+
+
+def model_source(name: str) -> type[ModelSource]:
+    """Return the source of models of that name.
+
+    Raises
+    ------
+    PluginError
+        No plugin has it, or its plugin does not load.
+    """
+    others, failures = third_party()
+    ours = [load(plugin.name) for plugin in find() if plugin.name == name]
+    for plugin in [*ours, *others]:
+        for source in plugin.model_sources:
+            if source.name == name:
+                return source
+    raise PluginError(f"no plugin has a source of models {name!r}{''.join(f'; {why}' for why in failures)}")
 
 
 def _with_scheme(scheme: str, loaded: Iterable[Plugin]) -> dict[type[DataSource], Found]:

@@ -14,6 +14,7 @@ import pluggy
 from fairkit import hookspecs
 from fairkit.errors import MissingExtraError, PluginError, did_you_mean
 from fairkit.plugins.records import FILE, FILES, Found, Plugin
+from fairkit.support.faces import imported
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]+")
 _SETS = {
@@ -50,9 +51,11 @@ def load_found(found: Found) -> Plugin:
         learners=tuple(_learners(manager, found)),
         evidence_charts=tuple(_ask(manager, found, "fairkit_evidence_charts")),
         sources=tuple(_sources(manager, found)),
+        model_sources=tuple(_ask(manager, found, "fairkit_model_sources")),
         promotion_checks=tuple(_ask(manager, found, "fairkit_promotion_checks")),
         signers=tuple(_named_like_the_plugin(manager, found, "signer")),
         packs=tuple(_ask(manager, found, "fairkit_packs")),
+        pack_formats=tuple(_ask(manager, found, "fairkit_pack_formats")),
     )
     if not plugin.kinds:
         raise PluginError(_broken(found, _why_nothing(module)))
@@ -227,17 +230,18 @@ _BASES = {
     "fairkit_learners": "fairkit.learners:Learner",
     "fairkit_evidence_charts": "fairkit.charts:EvidenceChart",
     "fairkit_sources": "fairkit.sources:DataSource",
+    "fairkit_model_sources": "fairkit.models.sources:ModelSource",
     "fairkit_promotion_checks": "fairkit.promotions:PromotionCheck",
     "fairkit_signers": "fairkit.signers:Signer",
     "fairkit_packs": "fairkit.packs:Pack",
+    "fairkit_pack_formats": "fairkit.packs:PackFormat",
 }
 """What the classes of each hook derive from."""
 
 
 def _base(hook: str) -> type[Any]:
     """Import one base: a plugin that brings an auditor needs nothing of what trains models."""
-    module, _, name = _BASES[hook].partition(":")
-    base: type[Any] = getattr(importlib.import_module(module), name)
+    base: type[Any] = imported(_BASES[hook])
     return base
 
 

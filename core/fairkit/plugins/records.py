@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from fairkit.learners import Learner
     from fairkit.metrics import Metric
     from fairkit.mitigators import Mitigator
-    from fairkit.packs import Pack
+    from fairkit.models.sources import ModelSource
+    from fairkit.packs import Pack, PackFormat
     from fairkit.promotions import PromotionCheck
     from fairkit.signers import Signer
     from fairkit.sources import DataSource
@@ -28,9 +29,11 @@ Kind = Literal[
     "learner",
     "evidence chart",
     "source",
+    "model source",
     "promotion check",
     "signer",
     "pack",
+    "pack format",
 ]
 
 
@@ -49,7 +52,7 @@ class Found:
     @property
     def extra(self) -> str:
         """The extra of fairkit that a plugin of ours may need, named as its module is."""
-        return self.target.removeprefix("fairkit_").replace("_", "-")
+        return self.target.rpartition(".")[2].removeprefix("fairkit_").replace("_", "-")
 
     @property
     def built_in(self) -> bool:
@@ -69,9 +72,11 @@ class Plugin:
     learners: tuple[type[Learner], ...] = ()
     evidence_charts: tuple[type[EvidenceChart], ...] = ()
     sources: tuple[type[DataSource], ...] = ()
+    model_sources: tuple[type[ModelSource], ...] = ()
     promotion_checks: tuple[type[PromotionCheck], ...] = ()
     signers: tuple[type[Signer], ...] = ()
     packs: tuple[type[Pack], ...] = ()
+    pack_formats: tuple[type[PackFormat], ...] = ()
 
     @property
     def classes(self) -> dict[Kind, tuple[type[Any], ...]]:
@@ -83,9 +88,11 @@ class Plugin:
             "learner": self.learners,
             "evidence chart": self.evidence_charts,
             "source": self.sources,
+            "model source": self.model_sources,
             "promotion check": self.promotion_checks,
             "signer": self.signers,
             "pack": self.packs,
+            "pack format": self.pack_formats,
         }
         return {kind: classes for kind, classes in every.items() if classes}
 

@@ -7,6 +7,12 @@ from importlib import import_module
 from typing import Any
 
 
+def imported(target: str) -> Any:
+    """Return the object that ``module:name`` names."""
+    module, _, name = target.partition(":")
+    return getattr(import_module(module), name)
+
+
 def lazy_names(
     package: str, homes: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:

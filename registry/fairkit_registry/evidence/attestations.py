@@ -14,7 +14,6 @@ from fairkit_registry.jsonio import StrictJsonError, canonical, read_object
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fairkit.endpoints.attest import Attestation
     from fairkit_registry.evidence.keys import PublicKey
     from fairkit_registry.evidence.signers import Signer
 
@@ -23,7 +22,7 @@ TYPE = "https://fairkit.dev/endpoint-attestation/v1"
 
 
 def sign_attestation(
-    found: Attestation,
+    found: Any,
     secrets: Sequence[Signer],
     *,
     certificate_sha256: str | None = None,
@@ -34,7 +33,7 @@ def sign_attestation(
     Parameters
     ----------
     found
-        From `fairkit.endpoints.attest`.
+        What the endpoint's ``attest`` returned: it has ``model_name``, ``model_sha256`` and ``to_dict()``.
     secrets
         The keys to sign with.
     certificate_sha256

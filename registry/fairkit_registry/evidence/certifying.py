@@ -20,11 +20,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from fairkit.data.dataset import Dataset
-    from fairkit.endpoints import EndpointModel
     from fairkit.engines.base import Engine
-    from fairkit.onnx.model import OnnxModel
     from fairkit.progress import Progress
     from fairkit.results.report import Report
+    from fairkit_onnx.model import OnnxModel
     from fairkit_registry.evidence.sequence import Place, SequenceFolder
     from fairkit_registry.evidence.settings import AuditSettings
     from fairkit_registry.evidence.signers import Signer
@@ -34,7 +33,7 @@ METRIC_DIGEST = "metric_sha256"
 
 
 def certify(
-    model: OnnxModel | EndpointModel | None,
+    model: OnnxModel | Any | None,
     dataset: Dataset,
     settings: AuditSettings,
     secrets: Sequence[Signer],

@@ -122,12 +122,12 @@ class AuditSettings:
         FairkitError
             It cannot be reached, or its address cannot be used.
         """
-        from fairkit.endpoints import EndpointModel, EndpointSettings
+        from fairkit.plugins import model_source
 
         told = {key: self.endpoint.get(key) for key in ("url", "model", "version")}
         if not all(value is None or isinstance(value, str) for value in told.values()):
             raise CertificateError("the certificate's endpoint has no address and name that are text")
-        return EndpointModel(EndpointSettings(**told))  # type: ignore[arg-type]
+        return model_source("endpoint").open(told)
 
     def run(
         self,

@@ -13,10 +13,11 @@ import numpy as np
 
 import fairkit
 from fairkit.charts import ChartTable, EvidenceChart
-from fairkit.learners import EncodedRows, Learner, fit_learner
+from fairkit.learners import EncodedRows, Learner
 from fairkit.mitigators import FittedModel, Prediction, Run, Table
-from fairkit.onnx.write.estimators import GraphEstimator, add_linear, add_link
 from fairkit.sources import Address, DataSource, Records
+from fairkit_onnx.write.estimators import GraphEstimator, add_linear, add_link
+from fairkit_repair.learners import fit_learner
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -126,7 +127,7 @@ class LotsModel(FittedModel):
 
     def to_onnx(self) -> onnx.ModelProto:
         """Return the inner model's graph with the lot behind it."""
-        from fairkit.onnx.write.graph import GraphBuilder
+        from fairkit_onnx.write.graph import GraphBuilder
 
         graph = GraphBuilder()
         inner = self.inner.to_onnx()

@@ -1,1 +1,0 @@
-"""fairkit inside MLflow: an evaluator of models, and a receiver of webhooks that watches over aliases."""

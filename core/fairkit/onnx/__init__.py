@@ -1,1 +1,0 @@
-"""ONNX files: `fairkit.onnx.read` understands and runs foreign ones, `fairkit.onnx.write` makes ours."""

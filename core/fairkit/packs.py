@@ -1,0 +1,269 @@
+"""Packs: what a law or a house rule asks of an audit, as a data file that a lawyer can read, and what is made of it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+if TYPE_CHECKING:
+    import datetime
+
+    from fairkit.results.report import Report
+
+FactKind = Literal["text", "date", "flag"]
+Kind = Literal["text", "count", "percent", "ratio", "number", "p"]
+Cell = str | int | float | None
+
+
+class Pack(ABC):
+    """A rendering for a law, or for an employer's own policy.
+
+    The text is TOML: `fairkit_laws.files` says which keys it has. A complete plugin, in a module ``my_plugin.py``
+    whose distribution declares the entry point ``[project.entry-points.fairkit] my-plugin = "my_plugin"``::
+
+        from __future__ import annotations
+
+        import fairkit
+        from fairkit.packs import Pack
+
+        RULES = '''
+        title = "House rules on hiring tools"
+        law = "Personnel handbook, chapter 7"
+        source = "https://example.org/handbook#7"
+        checked = 2026-01-15
+        notice = "Internal use."
+
+        [[facts]]
+        key = "approved_by"
+        title = "Approved by"
+
+        [[items]]
+        clause = "7.2"
+        title = "Selection rates"
+        says = "The share of each group that the tool selects."
+        table = "selection_rates"
+
+        [[items]]
+        clause = "7.3"
+        title = "Approval"
+        facts = ["approved_by"]
+        '''
+
+
+        class HouseRules(Pack):
+            \"\"\"What our handbook asks of hiring tools.\"\"\"
+
+            name = "house-rules"
+
+            @classmethod
+            def text(cls):
+                return RULES
+
+
+        @fairkit.hookimpl
+        def fairkit_packs():
+            return [HouseRules]
+
+    Attributes
+    ----------
+    name
+        What ``--pack`` takes: small letters, digits and hyphens.
+    """
+
+    name: ClassVar[str]
+
+    @classmethod
+    @abstractmethod
+    def text(cls) -> str:
+        """Return the pack as TOML; the same each time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """What no tool can know, and a person fills in.
+
+    Attributes
+    ----------
+    key, title
+        Its name in the file of facts, and on the page.
+    help
+        What is meant, in a sentence.
+    kind
+        ``text``, ``date`` or ``flag`` (true or false).
+    required
+        Whether its absence is a gap.
+    required_with
+        A flag: where a person states it as true, the absence of this fact is a gap, too.
+    """
+
+    key: str
+    title: str
+    help: str = ""
+    kind: FactKind = "text"
+    required: bool = True
+    required_with: str | None = None
+
+    def needed(self, stated: Mapping[str, str | bool]) -> bool:
+        """Return whether its absence is a gap, by the other facts."""
+        return self.required or (self.required_with is not None and stated.get(self.required_with) is True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """What one clause asks: a table from the audit, facts from a person, or both.
+
+    Attributes
+    ----------
+    clause, title, says
+        The clause, what it is about, and what the numbers show, in sentences.
+    table
+        Name of the builder of the format.
+    facts
+        Keys of facts.
+    options
+        What the builder is told.
+    """
+
+    clause: str
+    title: str
+    says: str = ""
+    table: str | None = None
+    facts: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackFile:
+    """A pack that was read.
+
+    Attributes
+    ----------
+    name, title, law
+        What ``--pack`` takes, the page's title, and the law's full name.
+    source, checked, notice
+        Where the law stands, the day on which that was looked at, and what a reader must know.
+    audit
+        What ``--pack`` adds to an audit: `intersections`, `reference`, `scores`.
+    facts, items
+        In the law's order.
+    """
+
+    name: str
+    title: str
+    law: str
+    source: str
+    checked: datetime.date
+    notice: str
+    items: tuple[Item, ...]
+    facts: tuple[Fact, ...] = ()
+    audit: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what a list of packs says."""
+        told = {"name": self.name, "title": self.title, "law": self.law, "source": self.source}
+        return told | {"checked": self.checked.isoformat(), "facts": [fact.key for fact in self.facts]}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table, and how its numbers are written."""
+
+    name: str
+    kind: Kind = "text"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackTable:
+    """A table of a pack.
+
+    Attributes
+    ----------
+    title
+        What it is about.
+    columns, rows
+        Each row is as long as `columns`; None is not defined.
+    notes
+        Sentences below it.
+    computed
+        Whether numbers in it were computed for the page, from signed ones; else all of them stand in the certificate.
+    """
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    notes: tuple[str, ...] = ()
+    computed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """An item with what answers it.
+
+    Attributes
+    ----------
+    item
+        What is asked.
+    tables
+        From the audit.
+    facts
+        What a person stated, by fact; None where nothing was. A fact is `required` here where the others make it so.
+    gaps
+        What is missing, in sentences; empty where the item is answered.
+    """
+
+    item: Item
+    tables: tuple[PackTable, ...]
+    facts: tuple[tuple[Fact, str | bool | None], ...]
+    gaps: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rendering:
+    """A pack with all its items, in the law's order."""
+
+    pack: PackFile
+    report: Report
+    items: tuple[Answered, ...]
+    certificate: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        """What is missing, with its clause."""
+        return tuple(f"{one.item.clause}: {gap}" for one in self.items for gap in one.gaps)
+
+    @property
+    def tables(self) -> tuple[PackTable, ...]:
+        """All tables, in order."""
+        return tuple(table for one in self.items for table in one.tables)
+
+
+class PackFormat(ABC):
+    """What reads the texts of packs and fills them from an audit; fairkit's own is the plugin ``laws``."""
+
+    name: ClassVar[str]
+
+    @classmethod
+    @abstractmethod
+    def read(cls, name: str, text: str) -> PackFile:
+        """Read a pack's TOML; raises `ConfigError` that names what is missing, unknown or of another kind."""
+
+    @classmethod
+    @abstractmethod
+    def read_facts(cls, pack: PackFile, record: Mapping[str, Any]) -> dict[str, str | bool]:
+        """Check a person's facts against a pack; raises `ConfigError` for an unknown key or a value of another kind."""
+
+    @classmethod
+    @abstractmethod
+    def render(
+        cls,
+        pack: PackFile,
+        report: Report,
+        facts: Mapping[str, str | bool],
+        certificate: Mapping[str, Any],
+        *,
+        today: datetime.date,
+    ) -> Rendering:
+        """Fill a pack with an audit, what a person stated, and what the certificate says on a day."""

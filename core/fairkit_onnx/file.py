@@ -1,0 +1,289 @@
+"""An ONNX file: loaded without running code, described, and run on arrays, in a process of its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from fairkit.errors import ModelError
+from fairkit_onnx.arrange import Arranged, has_large_trees
+from fairkit_onnx.batches import Batches
+from fairkit_onnx.read import safety
+from fairkit_onnx.read.feeds import GraphInput
+from fairkit_onnx.sandbox.limits import current
+from fairkit_onnx.sandbox.wire import Maps, in_parts
+from fairkit_onnx.session import open_session
+
+if TYPE_CHECKING:
+    import onnx
+    from numpy.typing import NDArray
+
+    from fairkit_onnx.sandbox.client import SandboxedSession
+    from fairkit_onnx.sandbox.limits import Limits
+
+
+class OnnxFile:
+    """An ONNX file: digest, inputs, outputs, embedded audit settings. Made by `OnnxFile.load`.
+
+    Nothing in the file is executed besides the graph's standard operators, and no path outside the
+    model's own folder is read.
+    """
+
+    def __init__(
+        self,
+        content: bytes,
+        name: str,
+        folder: Path | None = None,
+        threads: int | None = None,
+        sandbox: Limits | None = None,
+    ) -> None:
+        started = _sandbox(sandbox, threads)  # first: it starts while this process parses
+        self.name = name
+        self.content = content
+        self.folder = folder
+        self.proto: onnx.ModelProto = safety.parse(content, name)
+        if sandbox is not None:
+            safety.check_operators(self.proto, name, sandbox.domains)
+        self.external = safety.external_files(self.proto, name, folder)
+        self.sha256 = safety.digest(content)
+        self.settings = safety.embedded_settings(self.proto)
+        self.sandbox = None if started is None else sandbox
+        self._threads = threads
+        self._session: Any = None
+        self._batches = Batches()
+        self._large_trees = has_large_trees(self.proto)
+        self._inputs: list[GraphInput] | None = None
+        self._owner = os.getpid()
+        if started is not None:
+            self._open(started)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_session": None, "proto": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ |= state
+        self.proto = safety.parse(self.content, self.name)
+
+    @classmethod
+    def load(
+        cls,
+        model: str | Path | bytes | onnx.ModelProto,
+        *,
+        threads: int | None = None,
+        sandbox: Limits | bool | None = None,
+    ) -> Self:
+        """Load a model from a path, bytes or a proto.
+
+        Parameters
+        ----------
+        model
+            Where it is.
+        threads
+            How many threads onnxruntime may use; by default all cores.
+        sandbox
+            Whether the model runs in a process of its own, within limits of memory and time, without network (see
+            `fairkit_onnx.sandbox.limits.Limits`). None: a file does, bytes and protos in memory do not. False is
+            for files that you trust; the report says so.
+
+        Raises
+        ------
+        ModelError
+            No such file; not an ONNX model; data outside its folder; an operator that onnxruntime lacks.
+        """
+        if isinstance(model, str | Path):
+            path = Path(model)
+            if path.is_dir():
+                raise ModelError(f"{str(path)!r} is a folder; give the .onnx file in it")
+            limits = _limits(True if sandbox is None else sandbox)
+            loaded = cls(safety.read_bytes(path), path.name, path.parent, threads, limits)
+        else:
+            content = model if isinstance(model, bytes) else model.SerializeToString()
+            loaded = cls(content, "model in memory", None, threads, _limits(sandbox or False))
+        if loaded.sandbox is None:
+            loaded.session  # noqa: B018 -- a model that cannot be run is refused here; in a sandbox at its first use
+        return loaded
+
+    def use_threads(self, threads: int) -> None:
+        """Let onnxruntime use so many threads, unless the session runs already."""
+        self._threads = threads
+
+    @property
+    def session(self) -> Any:
+        """The onnxruntime session, or what stands for it in another process."""
+        if self._session is None or self._owner != os.getpid():
+            started = _sandbox(self.sandbox, self._threads)
+            if started is None:
+                self._session = _start_session(
+                    self.content, self.name, self.folder, self.external, self._threads
+                )
+                self._owner = os.getpid()
+            else:
+                self._open(started)
+        return self._session
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        """What kept the model from doing harm, in words: a process of its own, limits; empty without a sandbox."""
+        return tuple(self._session.held) if self.sandbox is not None and self._session is not None else ()
+
+    @property
+    def remark(self) -> str | None:
+        """A sentence where a file runs without a sandbox; None otherwise."""
+        if self.sandbox is not None or self.folder is None:
+            return None
+        return (
+            "The model ran in the audit's own process, without a sandbox: it was said to be trusted, or this system "
+            "has none."
+        )
+
+    def _open(self, started: SandboxedSession) -> None:
+        started.open(self.content, self.name, self.folder if self.external else None)
+        self._session, self._owner = started, os.getpid()
+
+    @property
+    def inputs(self) -> list[GraphInput]:
+        """The graph's inputs."""
+        if self._inputs is None:
+            self._inputs = [
+                GraphInput(i.name, i.type, _shape(i.shape)) for i in self._described("get_inputs")
+            ]
+        return self._inputs
+
+    @property
+    def output_names(self) -> list[str]:
+        """The graph's outputs."""
+        return [name for name, _ in self.outputs]
+
+    @property
+    def outputs(self) -> list[tuple[str, str]]:
+        """The graph's outputs: names and onnxruntime's types."""
+        return [(output.name, output.type) for output in self._described("get_outputs")]
+
+    def _described(self, what: str) -> list[Any]:
+        try:
+            found: list[Any] = getattr(self.session, what)()
+        except RuntimeError as error:
+            raise ModelError(_session_message(error, self.name)) from error
+        return found
+
+    @property
+    def batch(self) -> int | None:
+        """The number of rows that the graph takes at once; None where it is free."""
+        return self.inputs[0].shape[0] if self.inputs and self.inputs[0].shape else None
+
+    def run(self, feeds: Mapping[str, NDArray[Any]], outputs: Sequence[str] | None = None) -> dict[str, Any]:
+        """Run the graph on arrays, in batches that fit in memory; a fixed size is met by cutting and padding.
+
+        Raises
+        ------
+        ModelError
+            The graph fails on these rows.
+        """
+        names = list(self.output_names if outputs is None else outputs)
+        fixed = self.batch
+        rows = len(next(iter(feeds.values())))
+        if fixed is None:
+            return dict(zip(names, self._run_arranged(names, feeds), strict=True))
+        parts = [self._run(names, _cut(feeds, start, fixed)) for start in range(0, rows, fixed)]
+        columns = zip(*parts, strict=True)
+        return {name: _join(values, rows) for name, values in zip(names, columns, strict=True)}
+
+    def _run_arranged(self, names: list[str], feeds: Mapping[str, NDArray[Any]]) -> list[Any]:
+        """Run a graph of large trees on each distinct row once, rows that are alike together."""
+        arranged = Arranged.of(feeds) if self._large_trees else None
+        if arranged is None:
+            return self._run_batches(names, feeds)
+        found = [arranged.restore(values) for values in self._run_batches(names, arranged.take(feeds))]
+        # an output that is not one value for each row is not understood here: the rows as they are
+        return found if all(values is not None for values in found) else self._run_batches(names, feeds)
+
+    def _run_batches(self, names: list[str], feeds: Mapping[str, NDArray[Any]]) -> list[Any]:
+        parts = self._batches.each(feeds, lambda some: self._run(names, some))
+        if len(parts) == 1:
+            return parts[0]
+        rows = len(next(iter(feeds.values())))
+        return [_join(values, rows) for values in zip(*parts, strict=True)]
+
+    def run_in_parts(
+        self, feeds: Mapping[str, NDArray[Any]], outputs: Sequence[str], size: int
+    ) -> dict[str, Any]:
+        """Run the graph on batches of so many rows, whatever size it would be given otherwise.
+
+        Raises
+        ------
+        ModelError
+            The graph fails on these rows.
+        """
+        names = list(outputs)
+        if self.batch is None and self.sandbox is not None:
+            return dict(zip(names, self._run(names, feeds, size), strict=True))
+        values = in_parts(lambda part: list(self.run(part, names).values()), feeds, size)
+        return dict(zip(names, values, strict=True))
+
+    def _run(self, names: list[str], feeds: Mapping[str, NDArray[Any]], size: int | None = None) -> list[Any]:
+        told = () if size is None else (size,)
+        try:
+            values: list[Any] = self.session.run(names, dict(feeds), *told)
+        except ModelError:
+            raise
+        except Exception as error:
+            raise ModelError(f"{self.name} fails on the data: {_first_line(error)}") from error
+        return values
+
+
+def _limits(sandbox: Limits | bool) -> Limits | None:
+    if isinstance(sandbox, bool):
+        return current() if sandbox else None
+    return sandbox
+
+
+def _sandbox(limits: Limits | None, threads: int | None) -> SandboxedSession | None:
+    """Start a process for a model; None where it needs none, or the system gives none."""
+    if limits is None:
+        return None
+    from fairkit_onnx.sandbox.client import SandboxedSession, available
+
+    return SandboxedSession(limits, threads) if available() else None
+
+
+def _start_session(
+    content: bytes, name: str, folder: Path | None, external: Sequence[Path], threads: int | None
+) -> Any:
+    try:
+        return open_session(folder / name if external and folder is not None else content, threads=threads)
+    except Exception as error:
+        raise ModelError(_session_message(error, name)) from error
+
+
+def _session_message(error: Exception, name: str) -> str:
+    text = _first_line(error)
+    if "is not a registered function/op" in text or "No Op registered" in text or "not a registered" in text:
+        return (
+            f"{name} uses an operator that onnxruntime does not know: {text}. "
+            "Export the model with standard operators, or with an opset that the installed onnxruntime has"
+        )
+    return f"onnxruntime refuses {name}: {text}. Check it with onnx.checker, or export it again"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0].strip() if str(error).strip() else type(error).__name__
+
+
+def _shape(dims: Sequence[Any]) -> tuple[int | None, ...]:
+    return tuple(dim if isinstance(dim, int) and dim > 0 else None for dim in dims)
+
+
+def _cut(feeds: Mapping[str, NDArray[Any]], start: int, size: int) -> dict[str, NDArray[Any]]:
+    """Take `size` rows from `start`, repeating the last row where there are fewer."""
+    places = np.minimum(np.arange(start, start + size), len(next(iter(feeds.values()))) - 1)
+    return {name: array[places] for name, array in feeds.items()}
+
+
+def _join(values: Sequence[Any], rows: int) -> Any:
+    if isinstance(values[0], list | Maps):
+        return [row for part in values for row in part][:rows]
+    return np.concatenate([np.atleast_1d(value) for value in values])[:rows]

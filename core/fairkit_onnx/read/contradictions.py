@@ -1,0 +1,215 @@
+"""What ends an audit, and what is only reported, where a graph's outputs say different things of the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.errors import ModelError
+from fairkit_onnx.read.nodes import ancestors
+from fairkit_onnx.read.rivals import ROUNDING, argmax_misses, compare_rival, crossed
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit.models.scorer import ModelOptions, Predictions
+    from fairkit_onnx.read.graph import Graph
+    from fairkit_onnx.read.outputs import GraphOutput, Reading
+    from fairkit_onnx.read.rivals import Rival
+
+
+@dataclass(slots=True)
+class Witness:
+    """Compares a graph's outputs with those that are audited, on the first rows and on every batch after them.
+
+    Attributes
+    ----------
+    name, settled
+        The model, and how the audited outputs are read.
+    others
+        Outputs that could hold decisions or scores and are not audited; those that the user overruled, and those
+        that cannot be compared, are left out after `examine`.
+    ours
+        Whether the decision is one of fairkit's own rules, which need not follow one threshold of the score.
+    """
+
+    name: str
+    settled: Reading
+    others: list[GraphOutput]
+    ours: bool
+    _bounds: list[float] = field(default_factory=lambda: [-np.inf, np.inf])
+    _follows: bool = True
+
+    def examine(
+        self,
+        model: Graph,
+        values: Mapping[str, Any],
+        found: Predictions,
+        drawn: NDArray[np.float64] | None,
+        options: ModelOptions,
+    ) -> list[str]:
+        """Compare on the first rows.
+
+        Returns
+        -------
+        list of str
+            Sentences for the report: what is audited, what says otherwise, what was not looked at.
+
+        Raises
+        ------
+        ModelError
+            Outputs contradict each other, and the user has not said which is served.
+        """
+        notes = self._score_and_label(model, values, found, options)
+        kept, silent = [], []
+        for output in self.others:
+            rival = compare_rival(output, values[output.name], self.settled, found, drawn)
+            if rival.rows is None:
+                silent.append(output.name)
+            elif not rival.rows:
+                kept.append(output)
+            elif _named(rival, options, self.settled):
+                notes.append(self._overruled(rival, _rows_of(found)))
+            else:
+                raise self._contradiction(rival, _rows_of(found))
+        self.others = kept
+        if silent:
+            shown = ", ".join(map(repr, silent))
+            notes.append(
+                f"Outputs that hold no decision or score that could be compared are not audited: {shown}."
+            )
+        return notes
+
+    def check(self, values: Mapping[str, Any], found: Predictions, drawn: NDArray[np.float64] | None) -> None:
+        """Compare on one more batch.
+
+        Raises
+        ------
+        ModelError
+            Outputs that agreed on the first rows contradict each other on these.
+        """
+        for output in self.others:
+            rival = compare_rival(output, values[output.name], self.settled, found, drawn)
+            if rival.rows:
+                raise self._contradiction(rival, _rows_of(found))
+        if self._one_threshold(found):
+            self._widen(found)
+            low, high = self._bounds
+            if low > high + ROUNDING:
+                raise self._no_threshold(1, _rows_of(found))
+
+    def _one_threshold(self, found: Predictions) -> bool:
+        """Whether decisions come from a label output that one threshold of the score must explain."""
+        plain = self.settled.task == "binary" and self.settled.cut is None and not self.ours
+        return plain and found.score is not None and self._follows
+
+    def _widen(self, found: Predictions) -> None:
+        assert found.score is not None and found.decision is not None  # noqa: PT018, S101 -- asked for
+        taken = found.decision >= 0.5
+        if taken.any():
+            self._bounds[1] = min(self._bounds[1], float(found.score[taken].min()))
+        if not taken.all():
+            self._bounds[0] = max(self._bounds[0], float(found.score[~taken].max()))
+
+    def _score_and_label(
+        self, model: Graph, values: Mapping[str, Any], found: Predictions, options: ModelOptions
+    ) -> list[str]:
+        """Compare the audited decisions with the audited scores."""
+        label, score = self.settled.label, self.settled.score
+        if label is None or score is None:
+            return []
+        if self.settled.task == "multiclass":
+            return self._classes(model, found, options)
+        if self.settled.cut is not None:  # the user's threshold decides; the label is told about
+            return self._unused_label(values, found)
+        return self._decisions(label.name, score.name, found, options)
+
+    def _decisions(self, label: str, score: str, found: Predictions, options: ModelOptions) -> list[str]:
+        if self.settled.task != "binary" or found.score is None or found.decision is None:
+            return []
+        rows = crossed(found.score, found.decision)[0] if self.settled.chance is None else 0
+        if rows and not self.ours and options.decision_output is None:
+            raise self._no_threshold(rows, len(found.score))
+        if rows:
+            self._follows = False  # the user has named this decision although no threshold explains it
+            told = f"On {rows:,} of the first {len(found.score):,} rows no threshold of {score!r} explains "
+            return [f"{told}the output {label!r}, which is audited as the decision."]
+        return []
+
+    def _unused_label(self, values: Mapping[str, Any], found: Predictions) -> list[str]:
+        label = self.settled.label
+        assert label is not None  # noqa: S101 -- asked for
+        rival = compare_rival(label, values[label.name], self.settled, found, None)
+        return [self._overruled(rival, _rows_of(found))] if rival.rows else []
+
+    def _classes(self, model: Graph, found: Predictions, options: ModelOptions) -> list[str]:
+        label, score = self.settled.label, self.settled.score
+        assert label is not None and score is not None  # noqa: PT018, S101 -- asked for
+        if found.probabilities is None or found.predicted is None:
+            return []
+        rows = argmax_misses(found.probabilities, found.predicted)
+        if not rows:
+            return []
+        of = f"On {rows:,} of the first {len(found.predicted):,} rows"
+        told = f"{of} the output {label.name!r} is not the class that {score.name!r} finds most probable"
+        if options.decision_output is None and not _one_classifier(model, label.name, score.name):
+            raise ModelError(
+                f"{self.name}: {told[0].lower()}{told[1:]}; say which is served: `decision_output={label.name}`"
+            )
+        return [f"{told}. The output {label.name!r} is audited."]
+
+    def _overruled(self, rival: Rival, rows: int) -> str:
+        what = "decides otherwise" if rival.decides else "gives another score"
+        return f"The output {rival.name!r} {what} on {rival.rows:,} of the first {rows:,} rows and is not audited."
+
+    def _contradiction(self, rival: Rival, rows: int) -> ModelError:
+        settled = self.settled
+        audited = settled.served["decision" if rival.decides else "score"] or settled.served["score"]
+        named = "decision_output" if rival.decides and settled.cut is None else "score_output"
+        other = "decision_output" if rival.decides else "score_output"
+        what = "decide otherwise" if rival.decides else "give other scores"
+        return ModelError(
+            f"{self.name} contradicts itself: the outputs {audited!r} and {rival.name!r} {what} on {rival.rows:,} of "
+            f"{rows:,} rows. Say which one is served: `{named}={audited}`{_and_cut(settled, named)}, or "
+            f"`{other}={rival.name}`"
+        )
+
+    def _no_threshold(self, rows: int, of: int) -> ModelError:
+        label, score = self.settled.label, self.settled.score
+        assert label is not None and score is not None  # noqa: PT018, S101 -- asked for
+        return ModelError(
+            f"{self.name} contradicts itself: on at least {rows:,} of {of:,} rows the output {label.name!r} decides "
+            f"otherwise than any threshold of the output {score.name!r}. Say which one is served: "
+            f"`decision_output={label.name}`, or `score_output={score.name}` with `threshold=0.5`"
+        )
+
+
+def _and_cut(settled: Reading, named: str) -> str:
+    return f" with `threshold={settled.cut:g}`" if settled.cut is not None and named == "score_output" else ""
+
+
+def _named(rival: Rival, options: ModelOptions, settled: Reading) -> bool:
+    """Whether the user has said what is served in place of the rival."""
+    by_score = options.score_output is not None
+    if not rival.decides or settled.cut is not None:
+        return by_score or options.threshold is not None
+    return options.decision_output is not None
+
+
+def _one_classifier(model: Graph, label: str, score: str) -> bool:
+    """Whether one support vector classifier gives both, which votes for the one and fits the other."""
+    graph = model.proto.graph
+    voters = [
+        {node.output[0] for node in ancestors(graph, [name]) if node.op_type == "SVMClassifier"}
+        for name in (label, score)
+    ]
+    return bool(voters[0] & voters[1])
+
+
+def _rows_of(found: Predictions) -> int:
+    return next(
+        len(values) for values in (found.decision, found.predicted, found.score) if values is not None
+    )

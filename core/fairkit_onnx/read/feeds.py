@@ -1,0 +1,272 @@
+"""From a table's columns to a graph's inputs: names are matched, types are checked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.data.lists import list_columns, shortened
+from fairkit.errors import DataError, ModelError
+from fairkit.models.renamed import check_renamed, no_column
+from fairkit_onnx.read.overflow import check_range
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+RANDOM_INPUT = "u"
+"""The input of a randomized model: a draw in [0, 1) that whoever deploys the model provides."""
+
+_DTYPES: Mapping[str, Any] = {
+    "tensor(float)": np.float32,
+    "tensor(double)": np.float64,
+    "tensor(float16)": np.float16,
+    "tensor(int64)": np.int64,
+    "tensor(int32)": np.int32,
+    "tensor(bool)": np.bool_,
+    "tensor(string)": np.object_,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GraphInput:
+    """One input of the graph, as onnxruntime describes it: dtype and shape (None where it is free)."""
+
+    name: str
+    kind: str
+    shape: tuple[int | None, ...]
+
+    @property
+    def width(self) -> int | None:
+        """The number of columns it takes; None where it is free."""
+        return 1 if len(self.shape) < 2 else self.shape[1]
+
+    @property
+    def dtype(self) -> Any:
+        """The numpy type that it takes.
+
+        Raises
+        ------
+        ModelError
+            A type that no table column has.
+        """
+        if self.kind not in _DTYPES:
+            raise ModelError(
+                f"the model's input {self.name!r} has the type {self.kind}; "
+                f"a table can feed {', '.join(sorted(_DTYPES))}"
+            )
+        return _DTYPES[self.kind]
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """An input and the columns that fill it, in order."""
+
+    input: GraphInput
+    columns: tuple[str, ...]
+
+    def build(self, columns: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+        """Make the input's array, shape [n, width] (or [n] where the graph wants a vector)."""
+        dtype = self.input.dtype
+        arrays = [_convert(columns[name], name, self.input, dtype) for name in self.columns]
+        if len(self.input.shape) == 1:
+            return arrays[0]
+        if len(arrays) == 1:
+            return arrays[0].reshape(-1, 1)
+        matrix = np.empty((len(arrays[0]), len(arrays)), dtype=dtype)
+        for place, array in enumerate(arrays):
+            matrix[:, place] = array
+        return matrix
+
+
+def match_inputs(
+    inputs: Sequence[GraphInput],
+    columns: Sequence[str],
+    features: Sequence[str],
+    *,
+    given: bool,
+    table: str,
+    rename: Mapping[str, str] | None = None,
+) -> tuple[list[Feed], list[str]]:
+    """Find the columns for every input.
+
+    An input of width one takes the column of its name, or failing that the only column whose name is the
+    same after every character outside [A-Za-z0-9_] became ``_``. What is left takes the features in order.
+
+    Parameters
+    ----------
+    inputs
+        The graph's inputs, without `RANDOM_INPUT`.
+    columns, features
+        The table's columns, and those that the model gets, in order.
+    given
+        Whether the user (or the model's metadata) named the features.
+    table
+        The table's name, for messages.
+    rename
+        By column, the model's name for it.
+
+    Returns
+    -------
+    list of Feed, list of str
+        One feed for every input, and sentences about what was guessed.
+
+    Raises
+    ------
+    DataError
+        A column is missing or ambiguous, or the number of features is not the model's.
+    """
+    lists = list_columns(columns)
+    check_renamed(rename, [graph_input.name for graph_input in inputs], [*columns, *lists])
+    renamed = {new: old for old, new in (rename or {}).items()}
+    feeds: dict[str, Feed] = {}
+    for graph_input in inputs:
+        # a lone input may hold all the features that were named, whatever it is called
+        whole = len(inputs) == 1 and given and graph_input.width in (None, len(features))
+        if graph_input.width in (1, None) and not whole:
+            column = renamed.get(graph_input.name) or _column_for(graph_input.name, columns)
+            if column is not None:
+                feeds[graph_input.name] = Feed(graph_input, (column,))
+    notes: list[str] = []
+    for graph_input in inputs:
+        if graph_input.name not in feeds:
+            name = renamed.get(graph_input.name) or _list_for(graph_input, inputs, lists, features, given)
+            if name in lists:
+                feeds[graph_input.name] = _list_feed(graph_input, lists[name], table)
+                if name != graph_input.name and graph_input.name not in renamed:
+                    notes.append(f"The input {graph_input.name!r} gets the lists of the column {name!r}.")
+    left = [graph_input for graph_input in inputs if graph_input.name not in feeds]
+    if left:
+        used = {column for feed in feeds.values() for column in feed.columns}
+        rest = [name for name in features if name not in used]
+        if sum(graph_input.width or 0 for graph_input in left) == len(features):
+            rest = list(features)  # a matrix may hold a column that is an input of its own too
+        feeds.update({feed.input.name: feed for feed in _fill(left, rest, columns, table, feeds)})
+        if not given:
+            notes.append(
+                f"The input {left[0].name!r} gets these columns in this order: {shortened(rest, most=6)}."
+            )
+    return [feeds[graph_input.name] for graph_input in inputs], notes
+
+
+def _list_for(
+    graph_input: GraphInput,
+    inputs: Sequence[GraphInput],
+    lists: Mapping[str, Sequence[str]],
+    features: Sequence[str],
+    given: bool,
+) -> str | None:
+    """Return the list column of the input's name; for a lone matrix that the features do not fit, the one that does."""
+    if given and len(inputs) == 1:
+        return None
+    if graph_input.name in lists:
+        return graph_input.name
+    fits = [name for name, columns in lists.items() if len(columns) == graph_input.width]
+    return fits[0] if len(inputs) == len(fits) == 1 and graph_input.width != len(features) else None
+
+
+def _list_feed(graph_input: GraphInput, columns: Sequence[str], table: str) -> Feed:
+    if graph_input.width not in (None, len(columns)):
+        raise DataError(
+            f"the model's input {graph_input.name!r} takes {graph_input.width} numbers, but the lists of {table} have "
+            f"{len(columns)} ({shortened(columns)}); give the embedding that the model was trained on, or name the "
+            "columns in order with `features`"
+        )
+    return Feed(graph_input, tuple(columns))
+
+
+def _column_for(name: str, columns: Sequence[str]) -> str | None:
+    if name in columns:
+        return name
+    near = [column for column in columns if _identifier(column) == _identifier(name)]
+    if len(near) > 1:
+        raise DataError(
+            f"the model's input {name!r} could be any of the columns {', '.join(map(repr, near))}; "
+            "rename all but one of them"
+        )
+    return near[0] if near else None
+
+
+def _identifier(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_]", "_", name)
+
+
+def _fill(
+    left: Sequence[GraphInput],
+    features: Sequence[str],
+    columns: Sequence[str],
+    table: str,
+    matched: Mapping[str, Feed],
+) -> list[Feed]:
+    """Assign to the unmatched inputs the features in order."""
+    narrow = [graph_input for graph_input in left if graph_input.width == 1]
+    if narrow and (matched or 1 < len(left) == len(narrow)):
+        used = {column for feed in matched.values() for column in feed.columns}
+        free = [column for column in columns if column not in used]
+        raise DataError(no_column(table, [graph_input.name for graph_input in narrow], columns, free))
+    widths = [graph_input.width for graph_input in left]
+    if widths.count(None) == 1:
+        widths[widths.index(None)] = len(features) - sum(width for width in widths if width is not None)
+    total = sum(width or 0 for width in widths)
+    if total != len(features) or None in widths:
+        shown = shortened(features)
+        raise DataError(
+            f"the model's input {left[0].name!r} takes {total} columns but gets {len(features)}: {shown}. "
+            "Name them in order with `features`, or leave some out with `drop`"
+        )
+    feeds, start = [], 0
+    for graph_input, width in zip(left, widths, strict=True):
+        end = start + (width or 0)
+        feeds.append(Feed(graph_input, tuple(features[start:end])))
+        start = end
+    return feeds
+
+
+def _convert(values: NDArray[Any], column: str, graph_input: GraphInput, dtype: Any) -> NDArray[Any]:
+    """Cast a column to what the input takes; refuse what would change its meaning."""
+    if dtype is np.object_:
+        return _as_text(values, column, graph_input)
+    if values.dtype.kind == "O":
+        values = _objects_as_numbers(values, column, graph_input)
+    if np.issubdtype(dtype, np.integer) and values.dtype.kind == "f":
+        odd = ~np.isfinite(values) | (values != np.floor(values))
+        if odd.any():
+            raise DataError(
+                f"the model's input {graph_input.name!r} takes whole numbers, but column {column!r} holds "
+                f"{int(odd.sum())} missing or fractional values in a batch of {len(values)} rows; fill or round them"
+            )
+    if np.issubdtype(dtype, np.floating) and values.dtype.kind in "if":
+        check_range(values, column, graph_input.name, dtype)
+    return values.astype(dtype, copy=False)
+
+
+def _as_text(values: NDArray[Any], column: str, graph_input: GraphInput) -> NDArray[Any]:
+    if values.dtype.kind == "f":
+        raise DataError(
+            f"the model's input {graph_input.name!r} takes text, but column {column!r} holds fractional numbers; "
+            "store the column as text, spelled as the model was trained"
+        )
+    if values.dtype.kind != "O":
+        return values.astype(str).astype(object)
+    missing = absent(values)
+    return np.where(missing, "", values) if missing.any() else values
+
+
+def _objects_as_numbers(values: NDArray[Any], column: str, graph_input: GraphInput) -> NDArray[Any]:
+    """Booleans with gaps become numbers; text is an error."""
+    kinds = {type(value) for value in values[:1000] if value is not None}
+    if kinds <= {bool, np.bool_}:
+        return np.array([np.nan if value is None else float(value) for value in values])
+    example = next((value for value in values if value is not None), "")
+    raise DataError(
+        f"the model's input {graph_input.name!r} takes numbers, but column {column!r} holds text ({example!r}); "
+        "encode it as the model was trained, or leave it out with `drop`"
+    )
+
+
+def absent(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Tell which cells of a text column are missing, shape [n]."""
+    return np.asarray(values == np.array(None, dtype=object), dtype=np.bool_)

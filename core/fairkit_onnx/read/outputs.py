@@ -1,0 +1,296 @@
+"""What a graph's outputs mean: probabilities, logits, labels, values, randomized decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from fairkit.data.roles import value_text
+from fairkit.errors import ModelError, did_you_mean
+from fairkit.models.scorer import ModelOptions, Predictions, ScoreKind, check_scores
+from fairkit_onnx.sandbox.wire import Maps
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit.data.task import Task
+
+SCORE, DECISION = "score", "decision"
+"""The outputs of a model of ours that hold the score and the decision."""
+DECISION_PROBABILITY = "decision_probability"
+"""The output of a randomized model that holds the chance of a favorable decision."""
+
+_SCORE_NAMES = (
+    "probabilities",
+    "probability",
+    "output_probability",
+    "score",
+    "scores",
+    "logits",
+    "logit",
+    "variable",
+)
+
+Shape = Literal["map", "matrix", "column", "label"]
+
+
+@dataclass(frozen=True, slots=True)
+class GraphOutput:
+    """One output of the graph: its name, onnxruntime's type, and its form in a first batch."""
+
+    name: str
+    shape: Shape
+    width: int
+
+
+def describe(name: str, kind: str, value: Any) -> GraphOutput | None:
+    """Tell an output's form from its type and its value on a first batch; None for what holds no prediction."""
+    if value is None:  # of a kind that does not leave the model's process
+        return None
+    if kind.startswith("seq(map"):
+        return GraphOutput(name, "map", len(value[0]))
+    array = np.asarray(value)
+    width = 1 if array.ndim < 2 else int(np.prod(array.shape[1:]))
+    if array.ndim > 2 and width > 1:
+        return None
+    if kind in ("tensor(float)", "tensor(double)", "tensor(float16)"):
+        return GraphOutput(name, "matrix" if width > 1 else "column", width)
+    if width == 1:
+        return GraphOutput(name, "label", 1)
+    return None
+
+
+def as_matrix(output: GraphOutput, value: Any) -> NDArray[Any]:
+    """Return an output's value as an array: [n, K] for maps and matrices, [n] for columns and labels."""
+    if output.shape == "map" and isinstance(value, Maps):
+        return value.matrix.astype(np.float64)
+    if output.shape == "map":
+        keys = list(value[0])
+        return np.array([[row[key] for key in keys] for row in value], dtype=np.float64)
+    array = np.asarray(value)
+    if output.shape == "matrix":
+        return array.reshape(len(array), -1).astype(np.float64)
+    flat = array.reshape(-1)
+    return flat.astype(np.float64) if output.shape == "column" else flat
+
+
+def choose_score_output(outputs: Sequence[GraphOutput], options: ModelOptions) -> GraphOutput | None:
+    """Find the output that holds scores; None where the model gives labels only.
+
+    Raises
+    ------
+    ModelError
+        The named output does not exist, or several could be meant.
+    """
+    by_name = {output.name: output for output in outputs}
+    if options.score_output is not None:
+        if options.score_output not in by_name:
+            hint = did_you_mean(options.score_output, by_name, what="outputs")
+            raise ModelError(f"the model has no output {options.score_output!r}. {hint}")
+        chosen = by_name[options.score_output]
+        if chosen.shape == "label" and options.task != "regression":
+            raise ModelError(
+                f"the output {chosen.name!r} holds labels, not scores; name it with `decision_output={chosen.name}`"
+            )
+        return None if chosen.shape == "label" else chosen
+    numeric = [output for output in outputs if output.shape != "label"]
+    for preferred in (
+        [output for output in numeric if output.shape == "map"],
+        [output for name in _SCORE_NAMES for output in numeric if output.name == name],
+        numeric,
+    ):
+        if len(preferred) == 1 or (preferred and preferred[0].name in _SCORE_NAMES):
+            return preferred[0]
+    if numeric:
+        names = ", ".join(output.name for output in numeric)
+        raise ModelError(
+            f"several outputs could hold the scores ({names}); say which with `score_output={numeric[0].name}`"
+        )
+    return None
+
+
+def guess_kind(
+    values: NDArray[np.float64], task: Task, options: ModelOptions
+) -> tuple[ScoreKind, str | None]:
+    """Tell probabilities from logits by the values of a first batch, and say so where it is a guess."""
+    if options.score_kind is not None:
+        return options.score_kind, None
+    if task == "regression":
+        return "value", None
+    within = bool(values.min() >= -1e-6 and values.max() <= 1 + 1e-6)
+    if values.ndim == 1:
+        if within:
+            return "probability", "The model's scores lie in [0, 1] and are read as probabilities."
+        return "logit", "The model's scores leave [0, 1] and are read as logits (`score_kind` overrides)."
+    if within and np.abs(values.sum(axis=1) - 1).max() < 1e-3:
+        return "probability", None
+    return "logit", "The model's scores do not sum to 1 and are read as logits (`score_kind` overrides)."
+
+
+def probabilities(values: NDArray[np.float64], kind: ScoreKind) -> NDArray[np.float64]:
+    """Apply the link: sigmoid for one logit [n], softmax for several [n, K].
+
+    Raises
+    ------
+    ModelError
+        Probabilities that leave [0, 1].
+    """
+    if kind == "logit" and values.ndim == 1:
+        return 0.5 * (1 + np.tanh(0.5 * values))
+    if kind == "logit":
+        shifted = np.exp(values - values.max(axis=1, keepdims=True))
+        return np.asarray(shifted / shifted.sum(axis=1, keepdims=True))
+    if values.min() < -1e-5 or values.max() > 1 + 1e-5:
+        raise ModelError(
+            f"the model's scores leave [0, 1] (they reach {values.min():.4g} and {values.max():.4g}) and are no "
+            "probabilities; if they are logits say so with `score_kind=logit`"
+        )
+    return np.clip(values, 0, 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """How to read the outputs of one model on one dataset, settled on a first batch.
+
+    Attributes
+    ----------
+    score, label
+        The outputs that hold scores and labels; None where there is none.
+    kind
+        What the scores are.
+    place
+        Binary with several score columns: the favorable label's column.
+    positive
+        Binary: what the label output gives for the favorable label.
+    class_places
+        Multi-class: for each score column, its index in the dataset's classes.
+    label_index
+        Multi-class: the dataset's class index for each value of the label output, as text.
+    chance
+        Binary, randomized: the output with the chance of a favorable decision, of which the label is one draw.
+    """
+
+    task: Task
+    score: GraphOutput | None
+    label: GraphOutput | None
+    kind: ScoreKind
+    threshold: float | None = None
+    place: int | None = None
+    positive: Any = None
+    class_places: tuple[int, ...] = ()
+    label_index: Mapping[str, int] | None = None
+    chance: GraphOutput | None = None
+
+    @property
+    def wanted(self) -> list[str]:
+        """The outputs that the graph must compute."""
+        return [output.name for output in (self.score, self.label, self.chance) if output is not None]
+
+    @property
+    def served(self) -> dict[str, Any]:
+        """The outputs that are audited, for reports: names, and the threshold where scores decide."""
+        told: dict[str, Any] = {
+            "score": None if self.score is None else self.score.name,
+            "decision": None if self.label is None or self.cut is not None else self.label.name,
+        }
+        if self.chance is not None and self.label is None:
+            told["decision"] = self.chance.name
+        return told | ({} if self.cut is None else {"threshold": self.cut})
+
+    @property
+    def cut(self) -> float | None:
+        """The score from which a binary decision is favorable; None where another output decides."""
+        if self.task != "binary" or self.score is None:
+            return None
+        if self.threshold is None and (self.label is not None or self.chance is not None):
+            return None
+        return 0.5 if self.threshold is None else self.threshold
+
+    def read(self, values: Mapping[str, Any]) -> Predictions:
+        """Turn raw outputs into predictions.
+
+        Raises
+        ------
+        ModelError
+            NaN scores, or scores that are not what they were taken for.
+        """
+        raw = None
+        if self.score is not None:
+            raw = as_matrix(self.score, values[self.score.name])
+            check_scores(raw, "scores")
+        label = None if self.label is None else as_matrix(self.label, values[self.label.name])
+        if self.task == "regression":
+            return Predictions(score=raw if raw is not None else _as_float(label))
+        if self.task == "multiclass":
+            return self._multiclass(raw, label)
+        return self._binary(raw, label, values)
+
+    def _chances(self, values: Any) -> NDArray[np.float64]:
+        chance = np.asarray(values, dtype=np.float64).reshape(-1)
+        check_scores(chance, "decision probabilities")
+        if chance.min() < -1e-6 or chance.max() > 1 + 1e-6:
+            raise ModelError(f"{DECISION_PROBABILITY} leaves [0, 1]")
+        chance = np.clip(chance, 0, 1)
+        return 1 - chance if self.place == 0 else chance
+
+    def _binary(
+        self, raw: NDArray[np.float64] | None, label: NDArray[Any] | None, values: Mapping[str, Any]
+    ) -> Predictions:
+        score = logits = None
+        if raw is not None:
+            proba = probabilities(raw, self.kind)
+            score = proba if proba.ndim == 1 else proba[:, self.place]
+            if self.kind == "logit":
+                logits = raw
+            if self.place == 0 and proba.ndim == 1:
+                score = 1 - score
+        if self.cut is not None:
+            assert score is not None  # noqa: S101 -- there is a cut where there is a score
+            decision = (score >= self.cut).astype(float)
+        elif self.chance is not None:
+            decision = self._chances(values[self.chance.name])
+        else:
+            assert label is not None  # noqa: S101 -- the reading has a score or a label
+            decision = equals(label, self.positive)
+        return Predictions(score=score, decision=decision, logits=logits)
+
+    def _multiclass(self, raw: NDArray[np.float64] | None, label: NDArray[Any] | None) -> Predictions:
+        proba = logits = predicted = None
+        if raw is not None:
+            order = np.argsort(self.class_places)
+            proba = probabilities(raw, self.kind)[:, order]
+            logits = raw[:, order] if self.kind == "logit" else None
+            predicted = proba.argmax(axis=1).astype(np.int64)
+        if label is not None and self.label_index is not None:
+            predicted = _index(label, self.label_index)
+        return Predictions(probabilities=proba, predicted=predicted, logits=logits)
+
+
+def _as_float(label: NDArray[Any] | None) -> NDArray[np.float64]:
+    values = np.asarray(label).astype(np.float64)
+    check_scores(values, "predictions")
+    return values
+
+
+def equals(label: NDArray[Any], positive: Any) -> NDArray[np.float64]:
+    """Return 1 where the label output is the value, else 0."""
+    if label.dtype.kind == "O":
+        return np.asarray(label == value_text(positive), dtype=np.float64)
+    return np.asarray(label.astype(float) == float(positive), dtype=np.float64)
+
+
+def _index(label: NDArray[Any], places: Mapping[str, int]) -> NDArray[np.int64]:
+    values, inverse = np.unique(label.astype(str) if label.dtype.kind == "O" else label, return_inverse=True)
+    codes = []
+    for value in values.tolist():
+        text = value_text(value)
+        if text not in places:
+            raise ModelError(
+                f"the model predicts the class {text!r}, which the data's label never has; "
+                f"the label's values are: {', '.join(places)}"
+            )
+        codes.append(places[text])
+    return np.asarray(codes, dtype=np.int64)[inverse]

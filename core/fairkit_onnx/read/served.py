@@ -1,0 +1,110 @@
+"""Which of a graph's outputs are audited: those that the user names, else those that the file itself declares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.errors import ModelError, did_you_mean
+from fairkit_onnx.read import outputs as reading
+from fairkit_onnx.read.members import MIXTURE_KEY
+from fairkit_onnx.read.outputs import DECISION, DECISION_PROBABILITY, SCORE, GraphOutput
+
+if TYPE_CHECKING:
+    import onnx
+
+    from fairkit.models.scorer import ModelOptions
+    from fairkit_onnx.read.graph import Graph
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """The outputs that an audit reads.
+
+    Attributes
+    ----------
+    score
+        Scores; None where there are none.
+    label
+        Decisions, or classes; None where decisions are made from scores.
+    chance
+        A randomized model's chance of the favorable decision, of which `label` is one draw.
+    """
+
+    score: GraphOutput | None
+    label: GraphOutput | None
+    chance: GraphOutput | None = None
+
+
+def is_ours(proto: onnx.ModelProto) -> bool:
+    """Tell whether the file has fairkit's own metadata, without which no model counts as randomized."""
+    from fairkit_onnx.read.safety import embedded_settings
+
+    return bool(embedded_settings(proto)) or any(entry.key == MIXTURE_KEY for entry in proto.metadata_props)
+
+
+def choose_served(
+    model: Graph, found: Sequence[GraphOutput], first: Mapping[str, Any], options: ModelOptions
+) -> Served:
+    """Find the outputs to audit.
+
+    Raises
+    ------
+    ModelError
+        The named output does not exist or cannot hold what it is said to hold, several could be meant, or
+        nothing in the file decides.
+    """
+    by_name = {output.name: output for output in found}
+    chance = by_name.get(DECISION_PROBABILITY) if is_ours(model.proto) and SCORE in by_name else None
+    if options.decision_output not in (None, DECISION, DECISION_PROBABILITY):
+        chance = None
+    if chance is None:
+        return Served(score=reading.choose_score_output(found, options), label=_label(found, first, options))
+    score = by_name[SCORE] if options.score_output is None else reading.choose_score_output(found, options)
+    if score is by_name[SCORE] and options.score_kind is None and not _within(first[SCORE]):
+        score = None  # no probabilities: metrics of scores have nothing to say about them
+    if options.threshold is not None:
+        return Served(score=score, label=None)
+    label = by_name.get(DECISION)
+    drawn = np.asarray(first[DECISION_PROBABILITY], dtype=np.float64)
+    if label is None and bool(((drawn > 0) & (drawn < 1)).any()):
+        raise ModelError(
+            f"{model.name} has chances of a favorable decision strictly between 0 and 1, but no output "
+            f"{DECISION!r} that draws by them; export it again"
+        )
+    return Served(score=score, label=label, chance=chance)
+
+
+def _within(values: Any) -> bool:
+    numbers = np.asarray(values, dtype=np.float64)
+    return bool(numbers.min() >= -1e-6 and numbers.max() <= 1 + 1e-6)
+
+
+def _label(
+    found: Sequence[GraphOutput], first: Mapping[str, Any], options: ModelOptions
+) -> GraphOutput | None:
+    if options.decision_output is None:
+        return next((output for output in found if output.shape == "label"), None)
+    by_name = {output.name: output for output in found}
+    name = options.decision_output
+    if name not in by_name:
+        hint = did_you_mean(name, by_name, what="outputs")
+        raise ModelError(f"the model has no output {name!r} that could hold decisions. {hint}")
+    chosen = by_name[name]
+    if chosen.shape == "label":
+        return chosen
+    if chosen.shape != "column" or not is_flag(first[name]):
+        raise ModelError(
+            f"the output {name!r} holds scores, not decisions; audit decisions made from it with "
+            f"`score_output={name}` with `threshold=0.5`"
+        )
+    return replace(chosen, shape="label")
+
+
+def is_flag(values: Any) -> bool:
+    """Tell whether numbers are zeros and ones only, so that they can be decisions."""
+    numbers = np.asarray(values)
+    return bool(np.isin(numbers, (0, 1)).all())

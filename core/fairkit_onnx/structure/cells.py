@@ -1,0 +1,356 @@
+"""From thresholds on encoded features to cells of raw columns: found by running the graph's own encoders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.errors import DataError
+from fairkit_onnx.structure.domain import Block, Listed, Numbers, value_text_of
+from fairkit_onnx.structure.ensemble import TWICE
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit_onnx.structure.ensemble import Ensemble
+
+    Matrix = NDArray[Any]
+    Encode = Callable[[Mapping[str, NDArray[Any]]], Matrix]
+
+MOST_CELLS = 20_000
+
+
+def make_blocks(
+    ensemble: Ensemble,
+    source: Sequence[str | None],
+    domains: Sequence[Numbers | Listed],
+    encode: Encode,
+    defaults: Mapping[str, Any],
+    kinds: Mapping[str, type],
+) -> tuple[list[Block], list[tuple[int, int]]]:
+    """Cut the domain into cells that no test tells apart, and read each test as a set of cells.
+
+    Parameters
+    ----------
+    ensemble
+        Whose tests.
+    source
+        By feature, the raw column that it is made of; None for a constant.
+    domains
+        What each block of columns may be; the columns that change are one `Listed`.
+    encode
+        Raw columns to the features, shape [n, d], by the graph itself.
+    defaults
+        A raw value for every column that is fed.
+    kinds
+        By column, the number type that the graph takes: of float32 or float64 columns every number is meant.
+
+    Returns
+    -------
+    list of Block
+        One for each domain.
+    list of tuple
+        By node of the ensemble: its block and the cells that go to `yes`, as bits; (-1, 0) for a leaf.
+
+    Raises
+    ------
+    DataError
+        A domain is empty.
+    """
+    of_column = {
+        column: place for place, one in enumerate(domains)
+        for column in (one.columns if isinstance(one, Listed) else (one.name,))
+    }  # fmt: skip
+    inner = np.flatnonzero(ensemble.mode > 0)
+    feature = ensemble.feature[inner]
+    bits = ensemble.threshold[inner].astype(np.float64).view(np.int64)
+    keys = np.stack([feature, bits, ensemble.mode[inner], ensemble.missing[inner]], axis=1)
+    tests, code = np.unique(keys, axis=0, return_inverse=True)
+    code = code.reshape(-1)
+    _, first = np.unique(code, return_index=True)
+    nodes = inner[first]  # one node for each test
+    numbers = [place for place, one in enumerate(domains) if isinstance(one, Numbers)]
+    block_of = np.array([of_column.get(source[int(f)] or "", -1) for f in tests[:, 0]], dtype=np.int64)
+    run = _Run(encode, defaults)
+    ends = _boundaries(ensemble, nodes, block_of, domains, run, kinds)
+    blocks = [
+        _number_block(one, ends[place], kinds[one.name]) if place in numbers else listed_block(one)  # type: ignore[arg-type]
+        for place, one in enumerate(domains)
+    ]
+    truth = _truths(ensemble, nodes, block_of, blocks, run)
+    for test, row in enumerate(truth):  # an equality is no cut: its block's boxes are sets of cells
+        place = int(block_of[test])
+        if place >= 0 and blocks[place].ordered and np.count_nonzero(row[1:] != row[:-1]) > 1:
+            blocks[place] = replace(blocks[place], ordered=False)
+    blocks, truth = _merged(blocks, block_of, truth)
+    sets = [_bits(row) for row in truth]
+    found = [(-1, 0)] * len(ensemble.mode)
+    for node, test in zip(inner.tolist(), code.tolist(), strict=True):
+        block = int(block_of[test])
+        # a constant feature: every box of any block goes to the one side
+        found[node] = (block, sets[test]) if block >= 0 else (0, -1 if truth[test][0] else 0)
+    return blocks, found
+
+
+class _Run:
+    """Encodes rows in which one block differs from the defaults."""
+
+    def __init__(self, encode: Encode, defaults: Mapping[str, Any]) -> None:
+        self._encode, self._defaults = encode, defaults
+
+    def __call__(self, rows: int, changed: Sequence[tuple[NDArray[np.int64], str, NDArray[Any]]]) -> Matrix:
+        columns: dict[str, NDArray[Any]] = {}
+        for name, value in self._defaults.items():
+            text = isinstance(value, str) or value is None
+            columns[name] = np.full(rows, value, dtype=object if text else type(value))
+        for places, name, values in changed:
+            if columns[name].dtype.kind not in "Of" and values.dtype.kind == "f":
+                columns[name] = columns[name].astype(np.float64)
+            columns[name][places] = values
+        return self._encode(columns)
+
+
+def _order(values: NDArray[np.float64], kind: type, whole: bool) -> NDArray[np.int64]:
+    """Number the values of a kind, so that the next value has the next number."""
+    if whole:
+        return values.astype(np.int64)
+    bits: NDArray[Any] = values.astype(kind)
+    raw = bits.view(np.int32 if kind is np.float32 else np.int64).astype(np.int64)
+    least = np.int64(np.iinfo(np.int32 if kind is np.float32 else np.int64).min)
+    return np.where(raw < 0, least - raw, raw)
+
+
+def _value(order: NDArray[np.int64], kind: type, whole: bool) -> NDArray[np.float64]:
+    """Return the values with these numbers."""
+    if whole:
+        return order.astype(np.float64)
+    integer = np.int32 if kind is np.float32 else np.int64
+    least = np.int64(np.iinfo(integer).min)
+    return np.where(order < 0, least - order, order).astype(integer).view(kind).astype(np.float64)
+
+
+def _boundaries(
+    ensemble: Ensemble,
+    nodes: NDArray[np.int64],
+    block_of: NDArray[np.int64],
+    domains: Sequence[Numbers | Listed],
+    run: _Run,
+    kinds: Mapping[str, type],
+) -> dict[int, NDArray[np.float64]]:
+    """Bisect, for every test of a number at once, the last number that goes to the side of the lowest one."""
+    ends: dict[int, NDArray[np.float64]] = {}
+    low: list[NDArray[np.int64]] = []
+    high, tests, owner, part = [], [], [], []
+    for place, one in enumerate(domains):
+        if not isinstance(one, Numbers):
+            continue
+        check_ends(one)
+        mine = np.flatnonzero(block_of == place)
+        twice = mine[np.isin(ensemble.mode[nodes[mine]], TWICE)]
+        part.append(np.concatenate([np.zeros(len(mine)), np.ones(len(twice)), np.full(len(twice), 2.0)]))
+        mine = np.concatenate([mine, twice, twice])
+        edge = _order(np.array([one.low, one.high]), kinds[one.name], one.whole)
+        tests.append(mine)
+        owner.append(np.full(len(mine), place))
+        low.append(np.full(len(mine), edge[0]))
+        high.append(np.full(len(mine), edge[1]))
+        ends[place] = np.array([one.high])
+    if not tests:
+        return ends
+    mine, place_of, parts = np.concatenate(tests), np.concatenate(owner), np.concatenate(part)
+    below, above = np.concatenate(low), np.concatenate(high)
+
+    def sides(order: NDArray[np.int64]) -> NDArray[np.bool_]:
+        values = np.empty(len(order))
+        for place in np.unique(place_of):
+            one, here = domains[place], place_of == place
+            assert isinstance(one, Numbers)  # noqa: S101 -- only these are bisected
+            values[here] = _value(order[here], kinds[one.name], one.whole)
+        pairs, back = np.unique(
+            np.stack([place_of.astype(float), values], axis=1), axis=0, return_inverse=True
+        )
+        changed = []
+        for place in np.unique(place_of):
+            rows = np.flatnonzero(pairs[:, 0] == place)
+            changed.append((rows, domains[place].name, pairs[rows, 1]))
+        matrix = run(len(pairs), changed)[back.reshape(-1)]
+        return _sides(ensemble, nodes[mine], matrix, parts)
+
+    if not len(mine):
+        return ends
+    start, last = sides(below), sides(above)
+    first, end = below.copy(), above.copy()  # first is on the side of the lowest, end is not
+    moving = start != last
+    while (moving & (end - first > 1)).any():
+        middle = np.where(moving, first // 2 + end // 2 + (first % 2 + end % 2) // 2, first)
+        same = sides(middle) == start
+        first, end = np.where(moving & same, middle, first), np.where(moving & ~same, middle, end)
+    for place, top in ends.items():
+        one = domains[place]
+        assert isinstance(one, Numbers)  # noqa: S101 -- only these have ends
+        here = moving & (place_of == place)
+        cuts = _value(np.unique(first[here]), kinds[one.name], one.whole)
+        ends[place] = np.unique(np.concatenate([cuts, top]))
+    return ends
+
+
+def _sides(
+    ensemble: Ensemble, nodes: NDArray[np.int64], matrix: Matrix, parts: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    """Tell for each test, in its own row of the matrix, whether the row goes to `yes`.
+
+    Where `parts` is 1, whether it is below the threshold, and where 2, whether it is at most that.
+    """
+    values = matrix[np.arange(len(nodes)), ensemble.feature[nodes]]
+    found = np.empty(len(nodes), dtype=np.bool_)
+    for mode in np.unique(ensemble.mode[nodes]):
+        here = np.flatnonzero(ensemble.mode[nodes] == mode)
+        found[here] = ensemble.compare(int(mode), values[here], ensemble.threshold[nodes[here]])
+    found |= np.isnan(values) & ensemble.missing[nodes]
+    level = np.where(ensemble.mode[nodes] == TWICE[-1], np.trunc(values), values)
+    found = np.where(parts == 1, level < ensemble.threshold[nodes], found)
+    return np.where(parts == 2, level <= ensemble.threshold[nodes], found)
+
+
+def _number_block(one: Numbers, ends: NDArray[np.float64], kind: type) -> Block:
+    """Cells from above one end to the next; a value of each that is easy to read."""
+    starts = np.concatenate([[-np.inf], ends[:-1]])
+    shown = [
+        _plain(max(start, one.low), start >= one.low, end, one.whole)
+        for start, end in zip(starts, ends, strict=True)
+    ]
+    values = np.array([*shown, *([np.nan] if one.missing else [])])
+    ends = np.array([*ends, *([np.nan] if one.missing else [])])
+    return Block(
+        name=one.name,
+        columns=(one.name,),
+        ordered=not one.missing,
+        values={one.name: values},
+        ends=ends,
+        low=one.low,
+        whole=one.whole,
+        single=kind is np.float32 and not one.whole,
+    )
+
+
+def _plain(low: float, beyond: bool, high: float, whole: bool) -> float:
+    """Return the number with the fewest digits in [low, high], or in (low, high] if `beyond`."""
+    if whole:
+        first = low + 1 if beyond else low
+        return float(np.floor((first + high) / 2))
+    middle = low / 2 + high / 2
+    for digits in range(1, 18):
+        value = float(f"{middle:.{digits}g}")
+        # what is fed is rounded to float32: it must stay inside too
+        rounded = float(np.float32(value))
+        if all((low < v if beyond else low <= v) and v <= high for v in (value, rounded)):
+            return value
+    return high
+
+
+def listed_block(one: Listed) -> Block:
+    """Return a cell for each of the listed values."""
+    if not one.values:
+        raise DataError(f"the domain of {one.name!r} is empty: no value was given")
+    values = {}
+    for place, column in enumerate(one.columns):
+        cells = [value[place] for value in one.values]
+        text = any(isinstance(cell, str) or cell is None for cell in cells)
+        values[column] = np.array(cells, dtype=object) if text else np.array(cells)
+    members = {tuple(map(value_text_of, value)): place for place, value in enumerate(one.values)}
+    choices = tuple(one.values[place] for place in members.values())
+    return Block(
+        name=one.name,
+        columns=one.columns,
+        ordered=False,
+        values=values,
+        members=members,
+        choices=choices,
+    )
+
+
+def _truths(
+    ensemble: Ensemble,
+    nodes: NDArray[np.int64],
+    block_of: NDArray[np.int64],
+    blocks: Sequence[Block],
+    run: _Run,
+) -> list[NDArray[np.bool_]]:
+    """Tell for each test which cells of its block go to `yes`."""
+    matrix, starts = _encoded(blocks, run)
+    found = []
+    for node, block in zip(nodes.tolist(), block_of.tolist(), strict=True):
+        rows = slice(starts[block], starts[block + 1]) if block >= 0 else slice(0, 1)
+        found.append(ensemble.goes_yes(node, matrix[rows, ensemble.feature[node]]))
+    return found
+
+
+def encode_rows(
+    blocks: Sequence[Block], encode: Encode, defaults: Mapping[str, Any]
+) -> tuple[Matrix, NDArray[np.int64]]:
+    """Return the features of every block's cells, the other columns at their defaults, and where each block begins."""
+    return _encoded(blocks, _Run(encode, defaults))
+
+
+def _encoded(blocks: Sequence[Block], run: _Run) -> tuple[Matrix, NDArray[np.int64]]:
+    starts = np.concatenate([[0], np.cumsum([block.size for block in blocks])]).astype(np.int64)
+    changed = [
+        (np.arange(start, start + block.size), column, block.values[column])
+        for start, block in zip(starts, blocks, strict=False)
+        for column in block.columns
+    ]
+    return run(int(starts[-1]), changed), starts
+
+
+def check_ends(one: Numbers) -> None:
+    """Refuse a domain of numbers that is empty or infinite.
+
+    Raises
+    ------
+    DataError
+        It is.
+    """
+    if not np.isfinite([one.low, one.high]).all():
+        raise DataError(f"the domain of {one.name!r} goes from {one.low} to {one.high}: give finite ends")
+    if not one.low <= one.high:
+        raise DataError(f"the domain of {one.name!r} is empty: {one.low:g} to {one.high:g}")
+
+
+def _merged(
+    blocks: Sequence[Block], block_of: NDArray[np.int64], truth: Sequence[NDArray[np.bool_]]
+) -> tuple[list[Block], list[NDArray[np.bool_]]]:
+    """Merge the listed values that every test sends the same way."""
+    made: list[Block] = []
+    changed = list(truth)
+    for place, block in enumerate(blocks):
+        if block.ends is not None:
+            made.append(block)
+            continue
+        mine = np.flatnonzero(block_of == place).tolist()
+        pattern = (
+            np.stack([truth[test] for test in mine]).T if len(mine) else np.zeros((block.size, 1), dtype=bool)
+        )
+        _, first, code = np.unique(pattern, axis=0, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        rank = np.argsort(order)[code.reshape(-1)]
+        first = first[order]
+        for test in mine:
+            changed[test] = truth[test][first]
+        made.append(
+            Block(
+                name=block.name,
+                columns=block.columns,
+                ordered=False,
+                values={name: values[first] for name, values in block.values.items()},
+                members={key: int(rank[cell]) for key, cell in block.members.items()},
+                choices=block.choices,
+            )
+        )
+    return made, changed
+
+
+def _bits(row: NDArray[np.bool_]) -> int:
+    return sum(1 << place for place in np.flatnonzero(row).tolist())

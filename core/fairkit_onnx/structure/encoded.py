@@ -1,0 +1,248 @@
+"""A model whose score follows from one sum over features: what lies before the sum, and what after it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.errors import ModelError, ParameterError
+from fairkit_onnx.file import OnnxFile
+from fairkit_onnx.read.feeds import RANDOM_INPUT
+from fairkit_onnx.read.nodes import ancestors
+from fairkit_onnx.structure.domain import Listed, Numbers
+from fairkit_onnx.structure.sources import Sources
+from fairkit_onnx.structure.tail import WIDE, Tail
+
+if TYPE_CHECKING:
+    import onnx
+    from numpy.typing import NDArray
+
+    from fairkit_onnx.read.scorer import OnnxScorer
+
+    Columns = Mapping[str, NDArray[Any]]
+
+
+_DRAWS = "all-inputs: the model draws its decisions; a deterministic model is asked"
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """What the features are made of.
+
+    Attributes
+    ----------
+    source
+        The raw column behind each feature; None: a constant.
+    listed
+        By column whose values are a list to the graph, those that an encoder names.
+    """
+
+    source: list[str | None]
+    listed: Mapping[str, list[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """A model whose score follows from one sum.
+
+    Attributes
+    ----------
+    scorer
+        It, bound to a table.
+    matrix
+        The tensor of the features.
+    tail
+        What follows the sum.
+    """
+
+    scorer: OnnxScorer
+    matrix: str
+    tail: Tail
+
+    @property
+    def width(self) -> int:
+        """The number of features that are read."""
+        raise NotImplementedError
+
+    @property
+    def band(self) -> float:
+        """How far from the threshold float32 may decide either way, as a Softmax may."""
+        return 0.0
+
+    def encoding(self, *, doubles: bool = False) -> Callable[[Columns], NDArray[Any]]:
+        """Return what makes the features of raw columns, shape [n, d], of float32: the graph itself.
+
+        With `doubles`, of float64 where the graph's are.
+        """
+        feeds = self.scorer.feeds
+        direct = next((feed for feed in feeds if feed.input.name == self.matrix), None)
+        if direct is not None:
+            feed = direct
+            kind = np.float64 if doubles and feed.input.kind == "tensor(double)" else np.float32
+            return lambda columns: np.asarray(feed.build(columns), dtype=kind).reshape(
+                len(columns[feed.columns[0]]), -1
+            )
+        encoder = self._open([self.matrix])
+
+        def encode(columns: Columns) -> NDArray[Any]:
+            arrays = {feed.input.name: feed.build(columns) for feed in feeds}
+            found = np.asarray(encoder.run(arrays, [self.matrix])[self.matrix])
+            kind = np.float64 if doubles and found.dtype == np.float64 else np.float32
+            return found.astype(kind, copy=False).reshape(len(found), -1)
+
+        return encode
+
+    def defaults(self, domains: Sequence[Numbers | Listed]) -> dict[str, Any]:
+        """Return a raw value of every column."""
+        found: dict[str, Any] = {}
+        for one in domains:
+            if isinstance(one, Numbers):
+                found[one.name] = float(one.low)
+            else:
+                found |= dict(zip(one.columns, one.values[0], strict=True)) if one.values else {}
+        return found
+
+    def _open(self, tensors: Sequence[str]) -> OnnxFile:
+        model = self.scorer.model
+        proto = up_to(model.proto, list(dict.fromkeys(tensors)))
+        return OnnxFile(proto.SerializeToString(), model.name, None, 1, getattr(model, "sandbox", None))
+
+    def sources(self, rows: Columns) -> Features:
+        """Follow the features back to the raw columns.
+
+        Parameters
+        ----------
+        rows
+            A few rows of the table.
+
+        Raises
+        ------
+        ModelError
+            A node before the score is not understood.
+        """
+        feeds = self.scorer.feeds
+        names = list(dict.fromkeys(column for feed in feeds for column in feed.columns))
+        inputs = {feed.input.name: [names.index(column) for column in feed.columns] for feed in feeds}
+
+        def run(tensors: Sequence[str]) -> dict[str, Any]:
+            if not tensors:
+                return {}
+            return self._open(tensors).run(
+                {feed.input.name: feed.build(rows) for feed in feeds}, list(tensors)
+            )
+
+        found = Sources(self.scorer.model.proto.graph, inputs, self.matrix, run)
+        places = found.of[self.matrix].tolist()
+        if self.width > len(places):
+            raise ModelError(
+                f"the score reads feature {self.width - 1}; the matrix {self.matrix!r} has {len(places)}"
+            )
+        return Features(
+            [names[place] if place >= 0 else None for place in places],
+            {names[place]: list(found.keys.get(place, ())) for place in found.listed},
+        )
+
+    def kinds(self) -> dict[str, type]:
+        """By column, the number type that the graph takes."""
+        doubles = {
+            c for feed in self.scorer.feeds if feed.input.kind == "tensor(double)" for c in feed.columns
+        }
+        return {column: np.float64 if column in doubles else np.float32 for column in self.scorer.columns}
+
+    def link(self, low: float, high: float) -> tuple[int, float | None, bool]:
+        """Return the direction in which sums are favorable, the threshold, and whether the link is logistic.
+
+        Parameters
+        ----------
+        low, high
+            Between which every sum lies.
+        """
+        keys = _keys(np.array([low, high], dtype=np.float32))
+        some = _between(int(keys[0]), int(keys[1]))
+        sums = _floats(some)
+        said = self.tail(sums)
+        if said.decision is not None and not np.isin(said.decision, (0.0, 1.0)).all():
+            raise ParameterError(_DRAWS)
+        direction = 1
+        for values in (said.decision, said.score):
+            if values is not None and values[-1] != values[0]:
+                direction = -1 if values[-1] < values[0] else 1
+        threshold = (
+            None if said.decision is None else self._threshold(direction, some, np.asarray(said.decision))
+        )
+        near = direction * sums[1:] - (threshold or 0.0)
+        for values, band in ((said.score, 0.0), (said.decision, self.band)):
+            if (
+                values is not None
+                and (np.diff(direction * values)[(np.abs(near) > band) | (band == 0.0)] < -1e-6).any()
+            ):
+                raise ModelError(
+                    f"{self.scorer.info.name}: the score does not keep the order of the sum of the trees"
+                )
+        logistic = said.score is not None and self.scorer.task == "binary"
+        if said.score is not None and logistic:
+            chance = 0.5 * (1.0 + np.tanh(0.5 * direction * sums))
+            logistic = bool(np.abs(said.score - chance).max() < 2e-6)
+        return direction, threshold, logistic
+
+    def _threshold(self, direction: int, some: NDArray[np.int64], decided: NDArray[np.float64]) -> float:
+        """Search the sum from which decisions change, over float32 numbers, many at once; infinite: they do not."""
+        if decided[0] == decided[-1]:
+            return -math.inf if decided[0] else math.inf
+        while True:
+            place = int(np.flatnonzero(decided != decided[0])[0])
+            first, last = int(some[place - 1]), int(some[place])
+            if last - first == 1:
+                break
+            some = _between(first, last)
+            decided = np.asarray(self.tail(_floats(some)).decision)
+        at = _floats(np.array([first, last]))
+        # upward: favorable from `last` on; downward: favorable up to `first`, and sums are negated
+        return float(at[1]) if direction > 0 else -float(at[0])
+
+
+def refuse_draws(scorer: OnnxScorer) -> None:
+    """Refuse a model whose decisions are drawn.
+
+    Raises
+    ------
+    ParameterError
+        They are: it has the input of a draw, or is a mixture.
+    """
+    drawn = scorer.reading.chance is not None and any(
+        one.name == RANDOM_INPUT for one in scorer.model.proto.graph.input
+    )
+    if drawn or scorer.shares is not None:
+        raise ParameterError(_DRAWS)
+
+
+def _between(first: int, last: int) -> NDArray[np.int64]:
+    """Return numbers from the first to the last, all of them or as many as are looked up at once."""
+    return np.unique(np.linspace(first, last, min(WIDE, last - first + 1)).astype(np.int64))
+
+
+def _keys(values: NDArray[np.float32]) -> NDArray[np.int64]:
+    raw = values.view(np.int32).astype(np.int64)
+    return np.where(raw < 0, np.int64(-(2**31)) - raw, raw)
+
+
+def _floats(keys: NDArray[np.int64]) -> NDArray[np.float64]:
+    raw = np.where(keys < 0, np.int64(-(2**31)) - keys, keys).astype(np.int32)
+    return raw.view(np.float32).astype(np.float64)
+
+
+def up_to(proto: onnx.ModelProto, tensors: Sequence[str]) -> onnx.ModelProto:
+    """Return the graph with some tensors as its outputs."""
+    import onnx
+
+    whole = onnx.ModelProto()
+    whole.CopyFrom(proto)
+    kept = ancestors(proto.graph, tensors)
+    del whole.graph.node[:], whole.graph.output[:], whole.graph.value_info[:]
+    whole.graph.node.extend(kept)
+    whole.graph.output.extend(onnx.ValueInfoProto(name=tensor) for tensor in tensors)
+    return whole

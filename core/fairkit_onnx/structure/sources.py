@@ -1,0 +1,189 @@
+"""Which raw column each feature of a matrix is made of, followed through the encoders of a graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.errors import ModelError
+from fairkit_onnx.read.nodes import ancestors
+from fairkit_onnx.structure.ensemble import attributes_of
+from fairkit_onnx.structure.tail import constant_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import onnx
+    from numpy.typing import NDArray
+
+    Places = NDArray[np.int64]
+
+CONSTANT = -1
+
+_EACH = frozenset({
+    "Identity", "Cast", "Scaler", "Imputer", "Binarizer", "IsNaN", "Not", "Clip", "LabelEncoder", "Neg", "Abs", "Log",
+    "Exp", "Sqrt", "Floor", "Ceil", "Round", "Sigmoid", "Tanh", "Relu", "CategoryMapper", "StringNormalizer",
+})  # fmt: skip
+_TOGETHER = frozenset({
+    "Add", "Sub", "Mul", "Div", "Pow", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Where", "Min",
+    "Max", "And", "Or",
+})  # fmt: skip
+MONOTONE = frozenset({
+    "Identity", "Cast", "Scaler", "Imputer", "IsNaN", "Clip", "Neg", "Log", "Exp", "Sqrt", "Floor", "Ceil", "Round",
+    "Sigmoid", "Tanh", "Relu", "Add", "Sub", "Mul", "Div", "Where", "Min", "Max", "Concat", "FeatureVectorizer",
+    "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Gather", "ArrayFeatureExtractor", "Slice", "Split", "Binarizer",
+    "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Not",
+})  # fmt: skip
+"""Operators that, with constants beside one column, keep the order of a column or turn it round."""
+
+
+class Sources:
+    """The raw columns behind every tensor of a graph's encoders.
+
+    Attributes
+    ----------
+    of
+        By tensor, the raw column of each of its columns, shape [w]; `CONSTANT` for none.
+    listed
+        Raw columns that pass an operator which treats their values as a list: codes, equalities.
+    keys
+        By such a column, the values that encoders name.
+    """
+
+    def __init__(
+        self,
+        graph: onnx.GraphProto,
+        inputs: Mapping[str, Sequence[int]],
+        tensor: str,
+        run: Callable[[Sequence[str]], Mapping[str, Any]],
+    ) -> None:
+        """Follow the columns.
+
+        Parameters
+        ----------
+        graph, tensor
+            Where to.
+        inputs
+            By graph input, the raw columns that fill it, by number.
+        run
+            Returns tensors by name for a few rows: for their shapes.
+
+        Raises
+        ------
+        ModelError
+            A node mixes columns, or is not understood; it is named.
+        """
+        self._graph = graph
+        self.of: dict[str, Places] = {
+            name: np.array(columns, dtype=np.int64) for name, columns in inputs.items()
+        }
+        self.listed: set[int] = set()
+        self.keys: dict[int, list[Any]] = {}
+        nodes = ancestors(graph, [tensor])
+        shapes = run([name for node in nodes for name in node.output if name])
+        for node in nodes:
+            self._follow(node, {name: np.asarray(value) for name, value in shapes.items()})
+
+    def _follow(self, node: onnx.NodeProto, values: Mapping[str, NDArray[Any]]) -> None:
+        told = [self.of.get(name) for name in node.input if name]
+        if all(one is None for one in told):
+            return  # made of constants
+        known = [one for one in told if one is not None]
+        kind = node.op_type
+        places = self._places(node, told, known, values)
+        if places is None:
+            raise ModelError(
+                f"the node {kind} {node.name or node.output[0]!r} before the score is not understood: encoders "
+                "are read that make each feature from one column, such as OneHotEncoder, LabelEncoder, Scaler, "
+                "Imputer, Cast and Concat"
+            )
+        mixing = kind in _TOGETHER and len(known) > 1 and not self._fills(node)
+        if kind not in MONOTONE or mixing:
+            mine = [int(one) for one in np.unique(np.concatenate(known)) if one >= 0]
+            self.listed |= set(mine)
+            if len(mine) == 1 and not self.keys.get(mine[0]):
+                self.keys[mine[0]] = _keys_of(node)
+        for output, columns in zip(node.output, places, strict=False):
+            self.of[output] = columns
+
+    def _places(  # noqa: PLR0911 -- one for each kind of operator
+        self,
+        node: onnx.NodeProto,
+        told: Sequence[Places | None],
+        known: Sequence[Places],
+        values: Mapping[str, NDArray[Any]],
+    ) -> list[Places] | None:
+        kind = node.op_type
+        width = _width(values[node.output[0]])
+        if kind in _EACH and len(known[0]) == width:
+            return [known[0]]
+        if kind in ("Concat", "FeatureVectorizer"):
+            parts = [self._of(name, values) for name in node.input]
+            return [np.concatenate(parts)] if sum(map(len, parts)) == width else None
+        if kind == "OneHotEncoder":
+            return [np.repeat(known[0], width // len(known[0]))]
+        if kind in ("Reshape", "Squeeze", "Unsqueeze", "Flatten") and len(known[0]) == width:
+            return [known[0]]
+        if kind in ("Gather", "ArrayFeatureExtractor"):
+            at = constant_of(self._graph, node.input[1])
+            axis = attributes_of(node).get("axis", 0) if kind == "Gather" else 1
+            fits = at is not None and axis in (1, -1) and told[0] is not None
+            return [known[0][np.asarray(at, dtype=np.int64).reshape(-1)]] if fits else None
+        if kind == "Split":
+            ends = np.cumsum([_width(values[name]) for name in node.output])
+            return list(np.split(known[0], ends[:-1])) if ends[-1] == len(known[0]) else None
+        if kind == "Slice" and told[0] is not None:
+            return self._sliced(node, known[0], width)
+        if kind in _TOGETHER:
+            return _together(known, width)
+        return None
+
+    def _fills(self, node: onnx.NodeProto) -> bool:
+        """Tell whether a node replaces missing numbers by a constant: on the others it keeps the order."""
+        if node.op_type != "Where" or constant_of(self._graph, node.input[1]) is None:
+            return False
+        return any(one.op_type == "IsNaN" and node.input[0] in one.output for one in self._graph.node)
+
+    def _of(self, name: str, values: Mapping[str, NDArray[Any]]) -> Places:
+        if name in self.of:
+            return self.of[name]
+        found = constant_of(self._graph, name)
+        size = _width(values[name]) if found is None else found.reshape(-1).shape[0]
+        return np.full(size, CONSTANT, dtype=np.int64)
+
+    def _sliced(self, node: onnx.NodeProto, columns: Places, width: int) -> list[Places] | None:
+        told = [constant_of(self._graph, name) for name in node.input[1:] if name]
+        numbers = [[int(value) for value in one.reshape(-1)] for one in told if one is not None]
+        if len(numbers) != len(node.input) - 1 or len(numbers) < 3 or numbers[2] not in ([1], [-1]):
+            return None
+        (start,), (end,) = numbers[:2]
+        step = numbers[3][0] if len(numbers) > 3 else 1
+        found = columns[slice(start, end, step)]
+        return [found] if len(found) == width else None
+
+
+def _together(known: Sequence[Places], width: int) -> list[Places] | None:
+    """Columns side by side: each has one raw column behind it, or none."""
+    found = np.full(width, CONSTANT, dtype=np.int64)
+    for one in known:
+        if len(one) not in (1, width):
+            return None
+        wide = np.broadcast_to(one, (width,))
+        if ((found >= 0) & (wide >= 0) & (found != wide)).any():
+            return None
+        found = np.maximum(found, wide)
+    return [found]
+
+
+def _keys_of(node: onnx.NodeProto) -> list[Any]:
+    """Return the values that an encoder names."""
+    told = attributes_of(node)
+    for name in ("keys_strings", "cats_strings", "keys_int64s", "cats_int64s", "keys_floats"):
+        if told.get(name):
+            return [key.decode("utf-8") if isinstance(key, bytes) else key for key in told[name]]
+    return []
+
+
+def _width(value: NDArray[Any]) -> int:
+    return 1 if value.ndim < 2 else int(np.prod(value.shape[1:]))

@@ -1,0 +1,288 @@
+"""The encoder of raw columns: one matrix of float32, computed alike in numpy and in an ONNX graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from fairkit.errors import DataError
+from fairkit_onnx.write.cells import MISSING_TEXT, UNSEEN, absent, as_float32, text_codes
+from fairkit_onnx.write.lists import add_list, runs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from fairkit.learners import TextMode
+    from fairkit_onnx.write.graph import GraphBuilder
+
+MAX_ONE_HOT = 255
+"""Of a text column with more values, the most frequent so many get a column of their own."""
+
+
+class Encoding(Protocol):
+    """Raw columns to one float32 matrix, alike in numpy and in a graph; `Encoder` is the usual one.
+
+    Attributes
+    ----------
+    names
+        The matrix's column names.
+    categorical
+        Places in the matrix that hold codes rather than numbers.
+    """
+
+    @property
+    def names(self) -> list[str]: ...  # noqa: D102 - see the class
+
+    @property
+    def categorical(self) -> list[int]: ...  # noqa: D102 - see the class
+
+    def transform(self, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
+        """Encode raw columns, each of shape [n], to shape [n, len(names)]."""
+        ...
+
+    def add_to(self, graph: GraphBuilder) -> str:
+        """Put the encoding into a graph; gives the matrix's name, shape [rows, len(names)]."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NumberColumn:
+    """A numeric column: ``(x - shift) * scale``, missing values first replaced by `fill` unless it is NaN.
+
+    With `indicator`, a second column is 1 where the value was missing.
+    """
+
+    name: str
+    shift: float = 0.0
+    scale: float = 1.0
+    fill: float = float("nan")
+    indicator: bool = False
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the columns that it becomes."""
+        return (self.name, f"{self.name} is missing") if self.indicator else (self.name,)
+
+    def transform(self, values: NDArray[Any]) -> NDArray[np.float32]:
+        """Encode in numpy, shape [n, len(outputs)]; every step is float32, as in the graph."""
+        raw = as_float32(values, self.name)
+        missing = np.isnan(raw)
+        filled = raw if np.isnan(self.fill) else np.where(missing, np.float32(self.fill), raw)
+        if (self.shift, self.scale) != (0.0, 1.0):
+            filled = (filled - np.float32(self.shift)) * np.float32(self.scale)
+        columns = [filled, missing.astype(np.float32)] if self.indicator else [filled]
+        return np.stack(columns, axis=1)
+
+    def add_to(self, graph: GraphBuilder) -> list[str]:
+        """Encode in the graph; gives values of shape [rows, 1]."""
+        raw = graph.input(self.name, "float")
+        outputs = [raw]
+        needs_missing = self.indicator or not np.isnan(self.fill)
+        missing = graph.node("IsNaN", [raw]) if needs_missing else ""
+        if not np.isnan(self.fill):
+            outputs[0] = graph.node("Where", [missing, graph.constant([[self.fill]]), raw])
+        if (self.shift, self.scale) != (0.0, 1.0):
+            shifted = graph.node("Sub", [outputs[0], graph.constant([[self.shift]])])
+            outputs[0] = graph.node("Mul", [shifted, graph.constant([[self.scale]])])
+        if self.indicator:
+            outputs.append(graph.node("Cast", [missing], to=1))
+        return outputs
+
+
+@dataclass(frozen=True, slots=True)
+class TextColumn:
+    """A text column: one code, or one column for each category. An unseen value is `UNSEEN`, or all zeros."""
+
+    name: str
+    categories: tuple[str, ...]
+    mode: TextMode
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the columns that it becomes."""
+        if self.mode == "ordinal":
+            return (self.name,)
+        return tuple(f"{self.name}={category}" for category in self.categories)
+
+    def transform(self, values: NDArray[Any]) -> NDArray[np.float32]:
+        """Encode in numpy, shape [n, len(outputs)]."""
+        codes = text_codes(values, self.categories).astype(np.float32)[:, None]
+        if self.mode == "ordinal":
+            return codes
+        places = np.arange(len(self.categories), dtype=np.float32)
+        one_hot: NDArray[np.float32] = np.equal(codes, places).astype(np.float32)
+        return one_hot
+
+    def add_to(self, graph: GraphBuilder) -> list[str]:
+        """Encode in the graph; gives values of shape [rows, len(outputs)] together."""
+        codes = graph.node(
+            "LabelEncoder",
+            [graph.input(self.name, "string")],
+            domain="ai.onnx.ml",
+            keys_strings=list(self.categories),
+            values_floats=[float(code) for code in range(len(self.categories))],
+            default_float=UNSEEN,
+        )
+        if self.mode == "ordinal":
+            return [codes]
+        places = graph.constant([np.arange(len(self.categories))])
+        return [graph.node("Cast", [graph.node("Equal", [codes, places])], to=1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Encoder:
+    """Raw columns to one float32 matrix."""
+
+    columns: tuple[NumberColumn | TextColumn, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """The matrix's column names."""
+        return [name for column in self.columns for name in column.outputs]
+
+    @property
+    def categorical(self) -> list[int]:
+        """Places in the matrix that hold codes rather than numbers."""
+        flags = [
+            isinstance(column, TextColumn) and column.mode == "ordinal"
+            for column in self.columns
+            for _ in column.outputs
+        ]
+        return [place for place, flag in enumerate(flags) if flag]
+
+    def transform(self, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
+        """Encode raw columns, each of shape [n], to shape [n, len(names)].
+
+        Raises
+        ------
+        DataError
+            A column holds text where training had numbers.
+        """
+        rows = len(columns[self.columns[0].name])
+        matrix = np.empty((rows, len(self.names)), dtype=np.float32)
+        place = 0
+        for column in self.columns:
+            encoded = column.transform(columns[column.name])
+            matrix[:, place : place + encoded.shape[1]] = encoded
+            place += encoded.shape[1]
+        return matrix
+
+    def add_to(self, graph: GraphBuilder) -> str:
+        """Put the encoder into a graph; gives the matrix's name, shape [rows, len(names)].
+
+        A list column is one input, `emb` of shape [rows, k] for the columns `emb[0]`, `emb[1]`, ...
+        """
+        parts: list[str] = []
+        for name, places in runs([column.name for column in self.columns]):
+            run = [self.columns[place] for place in places]
+            numbers = [one for one in run if isinstance(one, NumberColumn) and not one.indicator]
+            filled = {not np.isnan(one.fill) for one in numbers}
+            if name and len(numbers) == len(run) and len(filled) == 1:
+                told = np.array([[one.fill, one.shift, one.scale] for one in numbers], np.float32)
+                parts.append(add_list(graph, name, *told.T))
+            else:
+                parts += [part for column in run for part in column.add_to(graph)]
+        return parts[0] if len(parts) == 1 else graph.node("Concat", parts, axis=1)
+
+
+def fit_encoder(
+    columns: Mapping[str, NDArray[Any]],
+    features: Sequence[str],
+    *,
+    text: TextMode,
+    standardise: bool = False,
+    fill: bool = False,
+    weights: NDArray[np.float64] | None = None,
+) -> Encoder:
+    """Learn an encoder from training rows.
+
+    Parameters
+    ----------
+    columns
+        Raw columns, each of shape [n].
+    features
+        Which of them, in order.
+    text
+        ``ordinal`` for learners with categorical splits, ``onehot`` for the others. Missing text is a
+        category of its own where training has some.
+    standardise
+        Scale numbers to mean 0 and standard deviation 1 (constant columns are only shifted).
+    fill
+        Replace missing numbers by the mean and say so in a column of their own, for learners without NaN.
+    weights
+        For the means, shape [n].
+
+    Returns
+    -------
+    Encoder
+        Deterministic: categories are sorted.
+
+    Raises
+    ------
+    DataError
+        No features, infinite numbers, or a column of mixed text and numbers.
+    """
+    if not features:
+        raise DataError("there are no feature columns to learn from; name them with `features`")
+    fitted: list[NumberColumn | TextColumn] = []
+    for name in features:
+        values = columns[name]
+        if values.dtype.kind in "OUS" and not _is_bool(values):
+            fitted.append(TextColumn(name, _categories(values, text), text))
+        else:
+            fitted.append(_fit_number(name, values, standardise, fill, weights))
+    return Encoder(tuple(fitted))
+
+
+def _fit_number(
+    name: str, values: NDArray[Any], standardise: bool, fill: bool, weights: NDArray[np.float64] | None
+) -> NumberColumn:
+    raw = as_float32(values, name)
+    missing = np.isnan(raw)
+    infinite = int(np.isinf(raw).sum())
+    if infinite:
+        raise DataError(
+            f"feature {name!r} holds {infinite} infinite numbers (or numbers beyond 3.4e38); "
+            "replace them or leave the column out with `drop`"
+        )
+    if not (standardise or fill):
+        return NumberColumn(name)
+    known = raw[~missing].astype(np.float64)
+    kept = None if weights is None or not weights[~missing].sum() else weights[~missing]
+    mean = float(np.average(known, weights=kept)) if len(known) else 0.0
+    spread = float(np.sqrt(np.average((known - mean) ** 2, weights=kept))) if len(known) else 0.0
+    scale = 1 / spread if standardise and spread > 1e-12 * max(1.0, abs(mean)) else 1.0
+    return NumberColumn(
+        name,
+        shift=float(np.float32(mean)) if standardise else 0.0,
+        scale=float(np.float32(scale)),
+        fill=float(np.float32(mean)) if fill else float("nan"),
+        indicator=fill and bool(missing.any()),
+    )
+
+
+def _categories(values: NDArray[Any], mode: TextMode) -> tuple[str, ...]:
+    counts: dict[str, int] = {}
+    for value in values.tolist():
+        text = MISSING_TEXT if absent(value) else str(value)
+        counts[text] = counts.get(text, 0) + 1
+    if mode == "onehot" and len(counts) > MAX_ONE_HOT:
+        counts = dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:MAX_ONE_HOT])
+    return tuple(sorted(counts))
+
+
+def _is_bool(values: NDArray[Any]) -> bool:
+    return (
+        values.dtype.kind == "O"
+        and {type(value) for value in values[:1000].tolist()}
+        <= {
+            bool,
+            np.bool_,
+            type(None),
+        }
+        and any(value is not None for value in values[:1000].tolist())
+    )

@@ -1,0 +1,300 @@
+"""Estimators of other libraries: scored in memory, and added to a graph so that both give the same."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.errors import ModelError
+from fairkit_onnx.write import trees
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit.data.task import Task
+    from fairkit_onnx.write.graph import GraphBuilder
+
+_FORESTS = {"RandomForestClassifier", "ExtraTreesClassifier", "RandomForestRegressor", "ExtraTreesRegressor"}
+_TREES = {"DecisionTreeClassifier", "DecisionTreeRegressor", "ExtraTreeClassifier", "ExtraTreeRegressor"}
+_MLPS = {"MLPClassifier", "MLPRegressor"}
+_ACTIVATIONS = {"relu": "Relu", "tanh": "Tanh", "logistic": "Sigmoid"}
+_EXACT_ROWS = 65_536
+
+
+class GraphEstimator(ABC):
+    """An estimator that brings its own way into a graph, for libraries that fairkit does not know.
+
+    What it adds must give what `score` gives, up to single precision: every export is compared with the model in
+    memory.
+    """
+
+    @abstractmethod
+    def score(self, matrix: NDArray[np.float32], task: Task) -> NDArray[np.float64]:
+        """Return what `score_estimator` returns, for rows of shape [n, d]."""
+
+    @abstractmethod
+    def add_to(self, graph: GraphBuilder, matrix: str, task: Task, width: int) -> str:
+        """Add nodes that read the matrix [rows, width] and return the name of what `add_estimator` returns.
+
+        `GraphBuilder.inline` puts a graph of the library's own in place.
+        """
+
+
+def score_estimator(estimator: Any, matrix: NDArray[np.float32], task: Task) -> NDArray[np.float64]:
+    """Score rows in memory.
+
+    Parameters
+    ----------
+    estimator
+        A LightGBM or XGBoost booster or estimator, a scikit-learn estimator with string-free classes in
+        ascending order, a torch module that gives logits (one, or one for each class), or a `GraphEstimator`.
+    matrix
+        Shape [n, d], float32.
+    task
+        What the numbers mean.
+
+    Returns
+    -------
+    ndarray
+        Binary: the probability of the second class, shape [n]. Multiclass: probabilities, shape [n, k].
+        Regression: values, shape [n].
+    """
+    if isinstance(estimator, GraphEstimator):
+        return np.asarray(estimator.score(matrix, task), dtype=np.float64)
+    inner = _unwrapped(estimator)
+    library = _library(inner)
+    if library == "lightgbm":
+        return _linked(inner.predict(matrix, raw_score=True), task)
+    if library == "xgboost":
+        import xgboost
+
+        margins = inner.predict(xgboost.DMatrix(matrix), output_margin=True)
+        return _linked(margins.astype(np.float64), task)
+    if library == "torch":
+        return _linked(_torch_outputs(inner, matrix), task)
+    if task == "regression":
+        return np.asarray(inner.predict(matrix), dtype=np.float64).reshape(len(matrix))
+    proba = np.asarray(inner.predict_proba(matrix), dtype=np.float64)
+    return proba[:, 1] if task == "binary" else proba
+
+
+def add_estimator(graph: GraphBuilder, matrix: str, estimator: Any, task: Task, *, width: int) -> str:
+    """Add an estimator to a graph, to give what `score_estimator` gives.
+
+    Parameters
+    ----------
+    graph, matrix
+        Where, and the name of its float32 input of shape [rows, width].
+    estimator, task
+        As for `score_estimator`.
+    width
+        The number of encoded columns.
+
+    Returns
+    -------
+    str
+        The scores, shape [rows, 1], or [rows, k] in a multiclass task.
+
+    Raises
+    ------
+    ModelError
+        The estimator has no form in ONNX.
+    """
+    if isinstance(estimator, GraphEstimator):
+        return estimator.add_to(graph, matrix, task, width)
+    inner = _unwrapped(estimator)
+    library, kind = _library(inner), type(inner).__name__
+    if library == "lightgbm":
+        margin = _add_lightgbm(graph, matrix, inner)
+    elif library == "xgboost":
+        margin = _add_xgboost(graph, matrix, inner)
+    elif library == "torch":
+        margin = _add_torch(graph, matrix, inner, width)
+    elif kind in _MLPS and getattr(inner, "out_activation_", "") in ("logistic", "softmax", "identity"):
+        margin = _add_mlp(graph, matrix, inner)
+    elif _is_linear(inner, task):
+        margin = add_linear(graph, matrix, inner.coef_, inner.intercept_)
+    else:
+        forest = kind in _FORESTS | _TREES
+        found = (
+            _add_forest(graph, matrix, inner) if forest else _add_sklearn(graph, matrix, inner, task, width)
+        )
+        return _favorable(graph, found, task)
+    return add_link(graph, margin, task)
+
+
+def add_link(graph: GraphBuilder, margin: str, task: Task) -> str:
+    """Turn margins into scores: sigmoid in a binary task, softmax in a multiclass one."""
+    if task == "binary":
+        return graph.node("Sigmoid", [margin])
+    return graph.node("Softmax", [margin], axis=1) if task == "multiclass" else margin
+
+
+def add_linear(graph: GraphBuilder, matrix: str, coefficients: Any, intercept: Any) -> str:
+    """Add ``x @ coefficients.T + intercept``; coefficients have shape [k, d] or [d]."""
+    weights = np.atleast_2d(np.asarray(coefficients, dtype=float))
+    bias = np.broadcast_to(np.asarray(intercept, dtype=float).reshape(1, -1), (1, len(weights)))
+    product = graph.node("MatMul", [matrix, graph.constant(weights.T)])
+    return graph.node("Add", [product, graph.constant(bias)])
+
+
+def _library(estimator: Any) -> str:
+    if any(base.__module__.split(".")[0] == "torch" for base in type(estimator).__mro__):
+        return "torch"
+    return type(estimator).__module__.split(".")[0]
+
+
+def _unwrapped(estimator: Any) -> Any:
+    """LightGBM's and XGBoost's scikit-learn classes hold a booster."""
+    library = type(estimator).__module__.split(".")[0]
+    if library == "lightgbm" and hasattr(estimator, "booster_"):
+        return estimator.booster_
+    if library == "xgboost" and hasattr(estimator, "get_booster"):
+        return estimator.get_booster()
+    return estimator
+
+
+def _linked(margin: NDArray[np.float64], task: Task) -> NDArray[np.float64]:
+    if task == "regression":
+        return margin.reshape(len(margin))
+    if task == "binary" and margin.ndim == 2 and margin.shape[1] == 2:
+        margin = margin[:, 1] - margin[:, 0]
+    if task == "binary":
+        return 0.5 * (1 + np.tanh(0.5 * margin.reshape(len(margin))))
+    shifted = np.exp(margin - margin.max(axis=1, keepdims=True))
+    return np.asarray(shifted / shifted.sum(axis=1, keepdims=True))
+
+
+def _favorable(graph: GraphBuilder, probabilities: str, task: Task) -> str:
+    """Keep the second class's column in a binary task."""
+    if task != "binary":
+        return probabilities
+    return graph.node("Gather", [probabilities, graph.constant([1], np.int64)], axis=1)
+
+
+def _add_lightgbm(graph: GraphBuilder, matrix: str, booster: Any) -> str:
+    found = trees.lightgbm_trees(booster)
+    count = booster.num_model_per_iteration()
+    outputs = [place % count for place in range(len(found))]
+    return trees.add_ensemble(graph, matrix, found, outputs=outputs, base=[0.0] * count)
+
+
+def _add_xgboost(graph: GraphBuilder, matrix: str, booster: Any) -> str:
+    found, outputs, base = trees.xgboost_trees(booster)
+    count = max(outputs, default=0) + 1
+    return trees.add_ensemble(
+        graph, matrix, found, outputs=outputs, base=base if len(base) == count else base * count
+    )
+
+
+def _add_forest(graph: GraphBuilder, matrix: str, model: Any) -> str:
+    members = getattr(model, "estimators_", [model])
+    classifier = hasattr(model, "classes_")
+    found = trees.sklearn_trees(members, classifier=classifier, scale=1 / len(members))
+    count = len(model.classes_) if classifier else 1
+    return trees.add_ensemble(graph, matrix, found, base=[0.0] * count)
+
+
+def _add_mlp(graph: GraphBuilder, matrix: str, model: Any) -> str:
+    value = matrix
+    layers = list(zip(model.coefs_, model.intercepts_, strict=True))
+    for place, (weights, bias) in enumerate(layers):
+        value = add_linear(graph, value, weights.T, bias)
+        if place + 1 < len(layers) and model.activation != "identity":
+            value = graph.node(_ACTIVATIONS[model.activation], [value])
+    return value
+
+
+def _is_linear(model: Any, task: Task) -> bool:
+    if type(model).__module__.split(".")[0] != "sklearn" or not hasattr(model, "coef_"):
+        return False
+    if task == "regression":
+        return type(model).__name__ in (
+            "LinearRegression",
+            "Ridge",
+            "Lasso",
+            "ElasticNet",
+            "QuantileRegressor",
+        )
+    coefficients = np.atleast_2d(model.coef_)
+    return type(model).__name__ == "LogisticRegression" and (len(coefficients) == 1) == (task == "binary")
+
+
+def _add_sklearn(graph: GraphBuilder, matrix: str, model: Any, task: Task, width: int) -> str:
+    try:
+        from skl2onnx import to_onnx
+        from skl2onnx.common.data_types import FloatTensorType
+    except ImportError as error:
+        from fairkit.errors import MissingExtraError
+
+        raise MissingExtraError("skl2onnx", "sklearn") from error
+    from fairkit_onnx.write.graph import ML_OPSET, OPSET
+
+    options = {"zipmap": False} if task != "regression" else None
+    try:
+        proto = to_onnx(
+            model,
+            initial_types=[("X", FloatTensorType([None, width]))],
+            options=options,
+            target_opset={"": OPSET, "ai.onnx.ml": ML_OPSET},
+        )
+    except Exception as error:
+        raise ModelError(f"a {type(model).__name__} cannot be exported to ONNX: {error}") from error
+    outputs = graph.inline(proto, {"X": matrix})
+    return outputs["probabilities"] if task != "regression" else outputs[proto.graph.output[0].name]
+
+
+def _torch_outputs(module: Any, matrix: NDArray[np.float32]) -> NDArray[np.float64]:
+    import torch
+
+    training = module.training
+    module.eval()
+    with torch.no_grad():
+        device = next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
+        parts = [
+            module(torch.from_numpy(matrix[start : start + _EXACT_ROWS]).to(device)).cpu().numpy()
+            for start in range(0, len(matrix), _EXACT_ROWS)
+        ]
+    module.train(training)
+    return np.asarray(np.concatenate(parts), dtype=np.float64)
+
+
+def _add_torch(graph: GraphBuilder, matrix: str, module: Any, width: int) -> str:
+    """Add a module's logits; two of them become their difference."""
+    import io
+
+    import onnx
+    import torch
+
+    from fairkit_onnx.write.graph import OPSET
+
+    copy = module.cpu().eval()
+    example = torch.zeros(2, width)
+    with torch.no_grad():
+        shape = tuple(copy(example).shape)
+    if not shape or shape[0] != len(example) or len(shape) > 2:
+        raise ModelError(
+            f"the torch module gives shape {shape} for 2 rows; it must give [2], [2, 1] or [2, k]"
+        )
+    stream: Any = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            copy,
+            (example,),
+            stream,
+            input_names=["X"],
+            output_names=["Y"],
+            dynamic_axes={"X": {0: "rows"}, "Y": {0: "rows"}},
+            opset_version=OPSET,
+            dynamo=False,
+        )
+    inner = graph.inline(onnx.load_model_from_string(stream.getvalue()), {"X": matrix})["Y"]
+    if len(shape) == 1:
+        return graph.node("Reshape", [inner, graph.constant([-1, 1], np.int64)])
+    if shape[1] == 2:
+        return graph.node("MatMul", [inner, graph.constant([[-1.0], [1.0]])])
+    return inner

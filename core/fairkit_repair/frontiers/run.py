@@ -1,0 +1,334 @@
+"""Accuracy against fairness: train along parameters, audit every point, pick by rule, report on fresh rows."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fairkit import plugins
+from fairkit.auditing.prepare import Asked
+from fairkit.auditing.run import audit
+from fairkit.auditing.sense import is_constant
+from fairkit.data.loading import as_dataset
+from fairkit.data.table import Table
+from fairkit.engines.local import LocalEngine
+from fairkit.engines.opening import opened
+from fairkit.errors import ParameterError, did_you_mean
+from fairkit.models.scorer import ModelOptions
+from fairkit.progress import Progress, no_progress
+from fairkit.results.policy import Rule, judge
+from fairkit_onnx.model import OnnxModel
+from fairkit_repair.comparison import audit_beside
+from fairkit_repair.frontiers.choice import Choice, Judged, chance, pareto, pick
+from fairkit_repair.frontiers.record import Frontier
+from fairkit_repair.frontiers.schedule import Runner
+from fairkit_repair.frontiers.state import State
+from fairkit_repair.frontiers.sweeps import Sweep, is_whole
+from fairkit_repair.frontiers.training import BASELINE, Family, Rows, Setup
+from fairkit_repair.mitigation.alike import CONSTANT
+from fairkit_repair.mitigation.choose import find_mitigator
+from fairkit_repair.mitigation.repeats import check_repeats, drawn_anew
+from fairkit_repair.mitigation.split import split_dataset
+
+if TYPE_CHECKING:
+    from fairkit.data.dataset import Dataset
+    from fairkit.engines.base import Engine
+    from fairkit.results.comparisons import Change
+    from fairkit.results.findings import VerdictName
+    from fairkit.results.report import Report
+    from fairkit_repair.frontiers.points import Point
+
+
+AXES = {
+    "regression": ("statistical_parity_ks", "mean_squared_error"),
+    "ranking": ("exposure_difference", "ndcg"),
+}
+"""The disparity and the performance that are drawn where nothing is named, by task."""
+
+
+def frontier(
+    sweeps: Sequence[Sweep],
+    data: Dataset,
+    *,
+    test: Dataset | None = None,
+    holdout: float = 0.2,
+    performance: str | None = None,
+    disparity: str | None = None,
+    choice: Choice | None = None,
+    budget: int = 20,
+    learner: str | None = None,
+    seed: int = 0,
+    jobs: int | None = None,
+    threads: int | None = None,
+    parameters: Mapping[str, Mapping[str, Any]] | None = None,
+    confidence: float = 0.95,
+    repeats: int = 1,
+    state: str | Path | None = None,
+    progress: Progress = no_progress,
+    engine: Engine | str | None = None,
+    scheduler: str | None = None,
+) -> Frontier:
+    """Train along parameters and see what fairness costs.
+
+    Parameters
+    ----------
+    sweeps
+        Methods with the parameters to vary.
+    data
+        Rows to learn from; `holdout` of them are set aside to measure every point on (validation).
+    test
+        Rows for the chosen point only. Without them `holdout` of `data` are set aside first.
+    holdout
+        That share, in (0, 1).
+    performance
+        The metric of the vertical axis; by default accuracy, mean_squared_error in regression, ndcg of rankings.
+    disparity
+        ``METRIC`` or ``METRIC:COLUMN`` of the horizontal axis; by default demographic_parity_difference
+        (statistical_parity_ks in regression, exposure_difference of rankings) of the first sensitive column. A headline
+        of another auditor, such as
+        ``subgroup_difference``, is measured by that.
+    choice
+        How to pick.
+    budget
+        Points of each search.
+    learner
+        For methods that take one, and the baseline.
+    seed
+        For every random draw.
+    jobs
+        Points at a time; by default as many as there are cores.
+    threads
+        For each training; by default the cores are shared among the jobs.
+    parameters
+        Parameters by auditor: where `disparity` is not the group audit's, as ``subgroup_difference``, of the auditor
+        that measures it.
+    confidence
+        Of the intervals.
+    repeats
+        How often each point of the front is trained in all; after the first time on rows drawn anew with replacement,
+        with the next seed. That shows how far retraining moves a point, which no interval covers; `state` does not
+        keep it.
+    state
+        A file that keeps finished points: the same call goes on where it was stopped.
+    progress
+        Told how many points are finished.
+    engine
+        ``"dask"`` trains the points on a cluster, as many at a time as it has threads (see
+        `fairkit.engines.opening.opened`); None: in `jobs` processes of this machine.
+    scheduler
+        The cluster's address; None starts one on this machine.
+
+    Returns
+    -------
+    Frontier
+        Equal for equal inputs, however often it was interrupted.
+
+    Raises
+    ------
+    FairkitError
+        A plugin, a parameter, a metric or the data cannot be used.
+    KeyboardInterrupt
+        The user stopped it; finished points are in the state file.
+    """
+    as_dataset(data)
+    check_repeats(repeats)
+    if not sweeps:
+        raise ParameterError("name at least one method with `sweeps`")
+    for sweep in sweeps:
+        _check(sweep)
+    if jobs is not None and engine is not None:
+        raise ParameterError(
+            f"jobs={jobs} is for the processes of this machine, and an engine is named too: leave one of them out "
+            "(a cluster trains as many points at a time as it has threads)"
+        )
+    cores = os.cpu_count() or 1
+    processes = max(1, jobs or cores)
+    with opened(LocalEngine(processes) if engine is None else engine, scheduler) as running:
+        running.check(*plugins.needs_of(_plugins(sweeps)))
+        data.learn(running.total)
+        rest, held = (data, test) if test is not None else split_dataset(data, holdout, seed)
+        learning, validation = split_dataset(rest, holdout, seed + 1)
+        table = Table.from_dataset(learning)
+        own = own_auditor(disparity)
+        axes = _axes(table, data, performance, disparity, alone=own is not None)
+        setup = Setup(
+            table=table,
+            validation=Rows.of(validation),
+            seed=seed,
+            threads=threads or (max(1, cores // processes) if running.here else None),
+            learner=learner,
+            confidence=confidence,
+            auditors=plugins.DEFAULT_AUDITORS if own is None else (*plugins.DEFAULT_AUDITORS, own),
+            parameters={own: dict((parameters or {}).get(own, {}))} if own else {},
+        )
+        about = {
+            "train": learning.sha256,
+            "validation": validation.sha256,
+            "seed": seed,
+            "learner": learner,
+            "confidence": confidence,
+            "roles": str(table.roles),
+            "version": version("fairkit"),
+            **({"audited": {own: str(setup.parameters[own])}} if own else {}),
+        }
+        kept = State(None if state is None else Path(state), about)
+        runner = Runner(setup, kept, running, progress)
+        points = runner.everything(sweeps, budget, axes)
+        _check_axes(points, axes)
+        result = _result(running, points, axes, choice or Choice(), held, kept, setup, progress)
+        if repeats > 1:
+            again = _again(result, runner.setup, running, repeats, progress)
+            result = dataclasses.replace(result, repeats=again)
+        return result
+
+
+def _again(
+    result: Frontier, setup: Setup, engine: Engine, repeats: int, progress: Progress
+) -> dict[int, tuple[tuple[float, float], ...]]:
+    """Train the points of the front again; return by point its axes over the trainings, where they are known."""
+    places = sorted({*result.front, *([] if result.chosen is None else [result.chosen])})
+    jobs = [Family(((result.points[place].plugin, result.points[place].parameters),)) for place in places]
+    found: dict[int, list[tuple[float, float]]] = {place: [] for place in places}
+    for turn in range(repeats):
+        trained: Sequence[Point] = [result.points[place] for place in places]
+        if turn:
+            drawn = drawn_anew(setup.table, setup.seed + turn)
+            other = dataclasses.replace(setup, table=drawn, seed=setup.seed + turn)
+            trained = Runner(other, State(None, {}), engine, progress).points(jobs)
+        for place, point in zip(places, trained, strict=True):
+            axes = result.axes(point)
+            if axes is not None:
+                found[place].append((axes[0].value, axes[1].value))
+    return {place: tuple(values) for place, values in found.items()}
+
+
+def _plugins(sweeps: Sequence[Sweep]) -> list[plugins.Plugin]:
+    """Return the installed plugins that train."""
+    known = {found.name for found in plugins.find()}
+    return [plugins.load(sweep.plugin) for sweep in sweeps if sweep.plugin in known]
+
+
+def _check(sweep: Sweep) -> None:
+    """Find errors in names and values before anything is trained."""
+    method = find_mitigator(sweep.plugin)
+    for settings in sweep.settings():
+        method.with_values(settings)
+    for key, bounds in sweep.search.items():
+        for end in (bounds.low, bounds.high):
+            method.with_values(
+                dict(sweep.fixed) | {key: int(end) if is_whole(method.Parameters, key) else end}
+            )
+
+
+def own_auditor(disparity: str | None) -> str | None:
+    """Return the auditor that measures a disparity besides `group`, if it is not between the groups of a column."""
+    if disparity is None or ":" in disparity:
+        return None
+    from fairkit.plugins.headlines import auditor_of
+
+    names = {f"{metric.name}_difference" for metric in plugins.installed_metrics()[0]}
+    return None if disparity in names else auditor_of(disparity)
+
+
+def _axes(
+    table: Table, data: Dataset, performance: str | None, disparity: str | None, *, alone: bool
+) -> tuple[str, str]:
+    usual = AXES.get(table.task, ("demographic_parity_difference", "accuracy"))
+    flat, upright = disparity or usual[0], performance or usual[1]
+    if ":" in flat or alone:
+        return flat, upright
+    if not data.roles.sensitive:
+        raise ParameterError("a frontier needs a sensitive column; name it with `sensitive`")
+    return f"{flat}:{data.roles.sensitive[0].name}", upright
+
+
+def _check_axes(points: Sequence[Point], axes: tuple[str, str]) -> None:
+    known = {name for point in points for name in point.measures}
+    for name in axes:
+        if known and name not in known:
+            raise ParameterError(
+                f"no point has the metric {name!r}. {did_you_mean(name, known, what='metrics')}"
+            )
+
+
+def _tested(
+    engine: Engine, files: Sequence[bytes | None], held: Dataset, setup: Setup, progress: Progress
+) -> tuple[Report | None, tuple[Change, ...]]:
+    """Audit the chosen model on the test rows, beside the baseline where there is one."""
+    baseline, chosen = files
+    options = ModelOptions(task=setup.table.task)
+    if chosen is None:
+        return None, ()
+    best = OnnxModel(chosen, "chosen")
+    told: dict[str, Any] = {"confidence": setup.confidence, "seed": setup.seed}
+    if baseline is None:
+        told |= {"auditors": setup.auditors, "parameters": setup.parameters}
+        return audit(best, held, **told, options=options, progress=progress, engine=engine), ()
+    both = [OnnxModel(baseline, BASELINE), best]
+    asked = Asked.of(setup.auditors, setup.parameters, **told)
+    reports, comparison = audit_beside(engine, both, held, asked, [options, options], progress)
+    return reports[1], comparison.changes[0]
+
+
+def _result(
+    engine: Engine,
+    points: Sequence[Point],
+    axes: tuple[str, str],
+    choice: Choice,
+    held: Dataset,
+    kept: State,
+    setup: Setup,
+    progress: Progress,
+) -> Frontier:
+    rows = (len(setup.table), setup.validation.table.num_rows, held.learn(engine.total).rows)
+    judged = Judged(validation=rows[1], test=rows[2], confidence=setup.confidence)
+    chosen, remark = pick(points, axes, choice, judged)
+    model = None if chosen is None else kept.model(points[chosen])
+    report, changes = _tested(engine, [kept.model(points[0]), model], held, setup, progress)
+    verdict, reason = _judged(report, axes[0], choice)
+    constant = report is not None and is_constant(report)
+    failed = sum(point.status == "failed" for point in points)
+    notes = [*([CONSTANT] if constant else []), *([remark] if remark else [])]
+    if failed:
+        notes.append(f"{failed} of {len(points)} points failed; the others are shown.")
+    return Frontier(
+        performance=axes[1],
+        disparity=axes[0],
+        points=tuple(points),
+        front=tuple(pareto(points, axes)),
+        chosen=chosen,
+        rule=choice.told(),
+        test=report,
+        changes=changes,
+        model=model,
+        rows=rows,
+        limit=choice.limit,
+        chances=tuple(chance(point, axes[0], choice, judged) for point in points),
+        verdict=verdict,
+        reason=reason,
+        sure=not remark,
+        is_constant=constant,
+        confidence=setup.confidence,
+        seed=setup.seed,
+        notes=tuple(notes),
+    )
+
+
+def _judged(report: Report | None, axis: str, choice: Choice) -> tuple[VerdictName | None, str]:
+    """Judge the pick's disparity on the test rows by the limit, as an audit does."""
+    if report is None or choice.limit is None:
+        return None, ""
+    metric, _, column = axis.partition(":")
+    upward = report.find(metric, column or None).better == "higher"
+    rule = Rule(
+        metric=metric,
+        sensitive=column or None,
+        maximum=None if upward else choice.limit,
+        minimum=choice.limit if upward else None,
+    )
+    results, verdict = judge([rule], report.findings, confidence=report.confidence)
+    return verdict, results[0].reason

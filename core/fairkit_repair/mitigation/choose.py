@@ -1,0 +1,74 @@
+"""Which method, and which model it repairs: from names and files to objects, checked."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from fairkit import plugins
+from fairkit.errors import ParameterError, PluginError, did_you_mean
+from fairkit.mitigators import Mitigator
+from fairkit.parameters.declare import parse_parameters
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fairkit_onnx.model import OnnxModel
+
+
+def as_mitigator(plugin: str | type[Mitigator] | Mitigator, parameters: Mapping[str, Any]) -> Mitigator:
+    """Make a mitigator with checked parameters from a name, a class, or an instance (whose own they change).
+
+    Raises
+    ------
+    PluginError
+        No installed plugin of that name has a mitigator.
+    ParameterError
+        See `fairkit.parameters.parse_parameters`.
+    """
+    if isinstance(plugin, Mitigator):
+        if not parameters:
+            return plugin
+        fields = {
+            field.name: getattr(plugin.parameters, field.name)
+            for field in dataclasses.fields(plugin.parameters)
+        }
+        return type(plugin)(parse_parameters(plugin.Parameters, fields | dict(parameters), owner=plugin.name))
+    return find_mitigator(plugin).with_values(parameters)
+
+
+def find_mitigator(plugin: str | type[Mitigator]) -> type[Mitigator]:
+    """Return a mitigator's class by its plugin's name.
+
+    Raises
+    ------
+    PluginError
+        There is no such plugin, it does not load, or it mitigates nothing.
+    """
+    if not isinstance(plugin, str):
+        return plugin
+    loaded = plugins.load(plugin)
+    if not loaded.mitigators:
+        names = [row.found.name for row in plugins.explain_all() if "mitigator" in row.kinds]
+        hint = did_you_mean(plugin, names, what="mitigators")
+        raise PluginError(f"the plugin {plugin!r} has no mitigator. {hint}")
+    return loaded.mitigators[0]
+
+
+def base_model(method: Mitigator, model: Any) -> OnnxModel | None:
+    """Load the model that a method repairs; None for methods that train their own.
+
+    Raises
+    ------
+    ParameterError
+        A post-processing method without a model, or another one with one.
+    """
+    if method.stage == "post" and model is None:
+        raise ParameterError(f"{method.name} repairs a given model: name it with `model`")
+    if method.stage != "post" and model is not None:
+        raise ParameterError(f"{method.name} trains its own model: leave out `model`")
+    if model is None:
+        return None
+    from fairkit_onnx.model import OnnxModel
+
+    return model if isinstance(model, OnnxModel) else OnnxModel.load(model)

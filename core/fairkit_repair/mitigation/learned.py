@@ -1,0 +1,184 @@
+"""From rows to a file: fit, export with provenance, check the file beside the model, and serialise."""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fairkit import plugins
+from fairkit.data.table import Table
+from fairkit.errors import ParameterError
+from fairkit.mitigators import TrainsTogether
+from fairkit.parameters.declare import parameters_to_dict
+from fairkit.progress import no_progress
+from fairkit.support.timings import phase
+from fairkit_onnx.model import OnnxModel
+from fairkit_onnx.write.export import export_bytes
+from fairkit_repair.mitigation.split import split_dataset
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from fairkit.data.dataset import Dataset
+    from fairkit.data.task import Task
+    from fairkit.engines.base import Engine
+    from fairkit.fitted import FittedModel, Run
+    from fairkit.mitigators import Mitigator
+    from fairkit_onnx.sandbox.limits import Limits
+
+BEFORE, AFTER = "before", "after"
+"""What reports call the models."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learned:
+    """A fitted model, and what it is measured with.
+
+    Attributes
+    ----------
+    fitted, model, baseline
+        The model, its file, and the file of the model before.
+    table
+        The training rows.
+    test
+        Rows to audit on.
+    compared
+        Those of them on which before and after are compared row by row.
+    notes
+        What the user must know about this.
+    """
+
+    fitted: FittedModel
+    model: OnnxModel
+    baseline: OnnxModel
+    table: Table
+    test: Dataset
+    compared: Dataset
+    notes: tuple[str, ...] = ()
+
+
+def learn_here(
+    engine: Engine,
+    method: Mitigator,
+    data: Dataset,
+    test: Dataset | None,
+    holdout: float,
+    task: Task | None,
+    run: Run,
+    base: OnnxModel | None,
+) -> Learned:
+    """Hold rows out and train in this process; see `fairkit_repair.mitigation.run.mitigate` for the arguments.
+
+    Raises
+    ------
+    FairkitError
+        The data or the model cannot be used by this method.
+    """
+    data.learn(engine.total)
+    train_data, test_data = (data, test) if test is not None else split_dataset(data, holdout, run.seed)
+    train_data.learn(engine.total)
+    table = Table.from_dataset(train_data, task)
+    with training(method, table, run):
+        ((fitted, content),) = fit_files([method], table, run, base)
+    return Learned(
+        fitted=fitted,
+        model=OnnxModel(content, AFTER, sandbox=foreign(base)),
+        baseline=_baseline(method, table, run, base),
+        table=table,
+        test=test_data,
+        compared=test_data,
+    )
+
+
+def foreign(base: OnnxModel | None) -> Limits | None:
+    """Return the limits of a base model: what is repaired has its base's graph in it, and is as foreign."""
+    return None if base is None else base.sandbox
+
+
+@phase("train")
+def _baseline(method: Mitigator, table: Table, run: Run, base: OnnxModel | None) -> OnnxModel:
+    """Return the model before: the one that is repaired, or the same learner without mitigation."""
+    if base is not None:
+        return base if base.external else OnnxModel(base.content, BEFORE, sandbox=base.sandbox)
+    quiet = dataclasses.replace(run, progress=no_progress)
+    return OnnxModel(export_bytes(method.baseline(table, quiet), table), BEFORE)
+
+
+@contextmanager
+def training(method: Mitigator, table: Table, run: Run) -> Iterator[None]:
+    """Refuse what the method cannot use before anything is trained; what it raises is told with its name.
+
+    Raises
+    ------
+    ParameterError
+        The method is for other tasks, or cannot use the learner.
+    """
+    check_task(method, table)
+    method.learner(run)
+    with plugins.blame(plugins.owner_of(method.name), f"the method {method.name!r} trained its model"):
+        yield
+
+
+def fit_files(
+    methods: Sequence[Mitigator],
+    table: Table,
+    run: Run,
+    base: OnnxModel | None = None,
+    *,
+    checked: Table | None = None,
+) -> list[tuple[FittedModel, bytes]]:
+    """Fit methods of one class, together where they are several, and write each model's file.
+
+    Parameters
+    ----------
+    methods
+        They differ in parameters only.
+    table, run, base
+        As for `Mitigator.fit`.
+    checked
+        Rows on which the files are compared with the models; default: `table`.
+
+    Returns
+    -------
+    list of (model, file)
+    """
+    first, run = methods[0], run.on(len(table))
+    with phase("train"):
+        models: Sequence[FittedModel]
+        if len(methods) > 1 and isinstance(first, TrainsTogether):
+            models = first.fit_together(methods, table, run, validation=None, model=base)
+        else:
+            models = [method.fit(table, run, validation=None, model=base) for method in methods]
+    rows = table if checked is None else checked
+    return [
+        (model, export_bytes(model, rows, provenance(method, run, base)))
+        for model, method in zip(models, methods, strict=True)
+    ]
+
+
+def check_task(method: Mitigator, table: Table) -> None:
+    """Raise ParameterError where a method is for other tasks than this table's."""
+    if table.task not in method.tasks:
+        raise ParameterError(
+            f"{method.name} is for {' and '.join(method.tasks)} tasks, but the label "
+            f"{table.roles.label!r} makes this a {table.task} task"
+        )
+
+
+def provenance(method: Mitigator, run: Run, base: OnnxModel | None) -> dict[str, Any]:
+    """Return what the file says about how it was made."""
+    from importlib.metadata import version
+
+    learner = method.learner(run) if method.learners else None
+    return {
+        "mitigation": {
+            "plugin": method.name,
+            "parameters": parameters_to_dict(method.parameters),
+            "learner": learner,
+            "seed": run.seed,
+            "base_model": None if base is None else base.sha256,
+            "fairkit": version("fairkit"),
+        }
+    }

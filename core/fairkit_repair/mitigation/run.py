@@ -1,0 +1,352 @@
+"""From data to a mitigated model: split, fit, export, check, and audit before and after on held-out rows."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from fairkit.auditing.prepare import Asked
+from fairkit.auditing.run import audit
+from fairkit.data.loading import as_dataset
+from fairkit.data.roles import value_text
+from fairkit.data.table import Table
+from fairkit.engines.opening import opened
+from fairkit.fitted import Attaches, FittedModel, MeasuresItself, NamesAudits, Run
+from fairkit.mitigators import RepairsModels
+from fairkit.models.scorer import ModelOptions
+from fairkit.parameters.declare import parameters_to_dict
+from fairkit.plugins import DEFAULT_AUDITORS
+from fairkit.progress import no_progress
+from fairkit.results.plots import layered
+from fairkit.results.rendering import Shown
+from fairkit.support.files import check_writable, write_atomic
+from fairkit_onnx.model import OnnxModel
+from fairkit_onnx.read.safety import digest
+from fairkit_repair.comparison import audit_beside
+from fairkit_repair.mitigation.aftermath import is_randomized, record, sensitive_inputs
+from fairkit_repair.mitigation.alike import CONSTANT, below_majority, is_useless, treats_all_alike
+from fairkit_repair.mitigation.asked import check_policy
+from fairkit_repair.mitigation.choose import as_mitigator, base_model
+from fairkit_repair.mitigation.cluster import learn_spread
+from fairkit_repair.mitigation.learned import fit_files, foreign, learn_here, training
+from fairkit_repair.mitigation.repeats import Repeated, check_repeats, retrained
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import altair as alt
+
+    from fairkit.data.dataset import Dataset
+    from fairkit.data.task import Task
+    from fairkit.engines.base import Engine
+    from fairkit.mitigators import Mitigator
+    from fairkit.progress import Progress
+    from fairkit.results.comparisons import Change
+    from fairkit.results.policy import Rule
+    from fairkit.results.report import Report
+    from fairkit_repair.mitigation.learned import Learned
+    from fairkit_repair.searches import Search
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MitigationResult(Shown):
+    """A mitigated model with the audits before and after, on the same held-out rows.
+
+    Attributes
+    ----------
+    plugin, parameters
+        The method and all its parameters, defaults too, as plain values.
+    before, after
+        Reports on the held-out rows: of the same learner without mitigation (or of the given model), and of
+        the exported file.
+    onnx
+        The file's bytes; `after` has their digest.
+    baseline_onnx
+        The bytes of the model that `before` is about.
+    fitted
+        The model in memory.
+    train_rows, test_rows
+        How many rows each part has.
+    notes
+        What the user must know.
+    held_out
+        What the method itself measured on the held-out rows.
+    repeats
+        Group metrics over several trainings, where they were asked for.
+    is_constant
+        Whether the model decides all people alike; the command then ends with exit code 3.
+    is_useless
+        Whether no model would serve as well (`fairkit_repair.mitigation.alike.is_useless`); exit code 3, too.
+    search
+        What a search under a policy tried, where the method was found by one.
+    randomized
+        Whether some decisions of the file are drawn by chance.
+    reads
+        The sensitive columns that the file reads.
+    """
+
+    plugin: str
+    parameters: Mapping[str, Any]
+    before: Report
+    after: Report
+    onnx: bytes
+    baseline_onnx: bytes
+    fitted: FittedModel
+    train_rows: int
+    test_rows: int
+    changes: tuple[Change, ...] = ()
+    notes: tuple[str, ...] = ()
+    held_out: Mapping[str, Any] = field(default_factory=dict)
+    repeats: tuple[Repeated, ...] = ()
+    is_constant: bool = False
+    is_useless: bool = False
+    search: Search | None = None
+    randomized: bool = False
+    reads: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        """Return a line."""
+        verdict = f": {self.after.verdict}" if self.after.verdict else ""
+        return f"<MitigationResult of {self.plugin} on {self.test_rows:,} held-out rows{verdict}>"
+
+    def __str__(self) -> str:
+        """Return the line, and one for each number that is significantly better or worse."""
+        changed = [one for one in self.changes if one.group is None and one.outcome in ("better", "worse")]
+        return "\n".join([repr(self), *(str(one) for one in changed if "class" not in one.parameters)])
+
+    @property
+    def sha256(self) -> str:
+        """The digest of the file."""
+        return digest(self.onnx)
+
+    @property
+    def details(self) -> Mapping[str, Any]:
+        """What happened during training, and what the method measured since; plain JSON values."""
+        return dict(self.fitted.details) | dict(self.held_out)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the file, atomically, and beside it what the method attaches, such as a frontier's drawing.
+
+        Raises
+        ------
+        FairkitError
+            The folder does not exist or is not writable.
+        """
+        target = Path(path)
+        write_atomic(target, self.onnx)
+        attached = self.fitted.attachments(self.details) if isinstance(self.fitted, Attaches) else {}
+        for suffix, text in attached.items():
+            write_atomic(target.with_suffix(suffix), text.encode())
+        return target
+
+    def plot(self) -> alt.LayerChart:
+        """Return what changed on the held-out rows, with paired intervals, as an Altair chart.
+
+        Raises
+        ------
+        MissingExtraError
+            Altair is not installed.
+        """
+        return layered("mitigated", self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form, schema ``fairkit.mitigation/1``."""
+        return {
+            "schema": "fairkit.mitigation/1",
+            "plugin": self.plugin,
+            "parameters": dict(self.parameters),
+            "model": {"sha256": self.sha256, "bytes": len(self.onnx)},
+            "rows": {"train": self.train_rows, "test": self.test_rows},
+            "before": self.before.to_dict(),
+            "after": self.after.to_dict(),
+            "changes": [change.to_dict() for change in self.changes],
+            "details": dict(self.details),
+            "notes": list(self.notes),
+            "is_constant": self.is_constant,
+            "is_useless": self.is_useless,
+        } | self._more()
+
+    def _more(self) -> dict[str, Any]:
+        """Return what only some results have."""
+        found = record(self.randomized, self.reads, self.changes)
+        if self.repeats:
+            found["repeats"] = [one.to_dict() for one in self.repeats]
+        if self.search is not None:
+            found["search"] = self.search.to_dict()
+        return found
+
+
+def mitigate(
+    plugin: str | type[Mitigator] | Mitigator,
+    data: Dataset,
+    *,
+    test: Dataset | None = None,
+    holdout: float = 0.2,
+    model: Any = None,
+    learner: Any = None,
+    task: Task | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    policy: Sequence[Rule] = (),
+    confidence: float = 0.95,
+    repeats: int = 1,
+    output: str | Path | None = None,
+    progress: Progress = no_progress,
+    engine: Engine | str | None = None,
+    scheduler: str | None = None,
+    **parameters: Any,
+) -> MitigationResult:
+    """Train or repair a model so that it treats people more alike, and measure it before and after.
+
+    Parameters
+    ----------
+    plugin
+        The method's name, such as ``"fairgbm"``, or a mitigator (class).
+    data
+        Rows to learn from, from `fairkit.load_data`.
+    test
+        Rows to audit on. Without them a share of `data` is held out, drawn evenly from every group and class.
+    holdout
+        That share, in (0, 1).
+    model
+        The base model, for post-processing: a path, bytes, or `OnnxModel`.
+    learner
+        For methods that take one.
+    task
+        Default: told by the label.
+    seed
+        For every random draw.
+    threads
+        Default: one below 50,000 rows, else left to the libraries.
+    policy
+        Rules that the result is judged by (`after.verdict`).
+    confidence
+        Of the intervals.
+    repeats
+        How many models to train in all. Those after the first are trained on rows drawn anew with replacement, each
+        with the next seed; they show how far retraining moves the numbers, which no interval covers.
+    output
+        Where the result will be saved: checked before training, written at the end.
+    progress
+        Told about every round.
+    engine
+        ``"dask"`` trains and audits on a cluster, where the method can (see `fairkit.engines.opening.opened`).
+    scheduler
+        The cluster's address; None starts one on this machine.
+    **parameters
+        The method's own, as Python values or text.
+
+    Returns
+    -------
+    MitigationResult
+        Equal for equal inputs.
+
+    Raises
+    ------
+    FairkitError
+        The plugin, its parameters, the data or the model cannot be used.
+
+    Examples
+    --------
+    >>> data = fairkit.load_data("adult.parquet", label="income", favorable=">50K",
+    ...                          sensitive="sex")                                      # doctest: +SKIP
+    >>> fairkit.mitigate("fairgbm", data, constraint="equal_opportunity").save("fair.onnx")          # doctest: +SKIP
+    """
+    as_dataset(data)
+    if output is not None:
+        check_writable(Path(output))
+    check_policy(policy, data)
+    method = as_mitigator(plugin, parameters)
+    base = base_model(method, model)
+    run = Run(seed=seed, threads=threads, learner=learner, progress=progress)
+    with opened(engine, scheduler) as running:
+        check_repeats(repeats, here=running.here)
+        learn = learn_here if running.here else learn_spread
+        learned = learn(running, method, data, test, holdout, task, run, base)
+        result = measured(running, learned, method, policy, confidence, run)
+        if repeats > 1:
+            result = _repeated(running, result, learned, method, base, run, repeats, confidence)
+    if output is not None:
+        result.save(output)
+    return result
+
+
+def measured(
+    engine: Engine, learned: Learned, method: Mitigator, policy: Sequence[Rule], confidence: float, run: Run
+) -> MitigationResult:
+    """Audit before and after, and compare, in one pass over the held-out rows."""
+    fitted, table = learned.fitted, learned.table
+    classes = tuple(map(value_text, table.classes)) if table.task == "multiclass" else None
+    plain = ModelOptions(task=table.task, classes=classes)
+    held = _held_out(fitted, learned.compared, table, confidence)
+    with TemporaryDirectory() as folder:
+        auditors = fitted.audits(Path(folder)) if isinstance(fitted, NamesAudits) else {}
+        asked = Asked.of(
+            (*DEFAULT_AUDITORS, *auditors),
+            auditors,
+            policy=policy,
+            confidence=confidence,
+            seed=run.seed,
+        )
+        (before, after), comparison = audit_beside(
+            engine,
+            [learned.baseline, learned.model],
+            learned.test,
+            asked,
+            [method.model_options() if isinstance(method, RepairsModels) else plain, plain],
+            run.progress,
+            compared=learned.compared,
+        )
+    constant = treats_all_alike(fitted, table, after)
+    alarms = (CONSTANT,) if constant else below_majority(table, after)
+    return MitigationResult(
+        plugin=method.name,
+        parameters=parameters_to_dict(method.parameters),
+        before=before,
+        after=after,
+        onnx=learned.model.content,
+        baseline_onnx=learned.baseline.content,
+        fitted=fitted,
+        train_rows=len(table),
+        test_rows=before.data.rows,
+        changes=comparison.changes[0],
+        notes=(*alarms, *fitted.notes, *learned.notes, *held.pop("notes", ())),
+        held_out=held,
+        is_constant=constant,
+        is_useless=is_useless(table, after),
+        randomized=is_randomized(fitted, learned.model),
+        reads=sensitive_inputs(learned.model, table),
+    )
+
+
+def _repeated(
+    engine: Engine,
+    result: MitigationResult,
+    learned: Learned,
+    method: Mitigator,
+    base: OnnxModel | None,
+    run: Run,
+    repeats: int,
+    confidence: float,
+) -> MitigationResult:
+    """Train again on rows drawn anew, and audit on the same test rows."""
+
+    def train(table: Table, seed: int) -> Report:
+        quiet = dataclasses.replace(run, seed=seed, progress=no_progress)
+        with training(method, table, quiet):
+            ((_, content),) = fit_files([method], table, quiet, base)
+        again, options = OnnxModel(content, "again", sandbox=foreign(base)), ModelOptions(task=table.task)
+        return audit(again, learned.test, confidence=confidence, seed=seed, options=options, engine=engine)
+
+    found, notes = retrained(repeats, run.seed, learned.table, result.after, train)
+    return dataclasses.replace(result, repeats=found, notes=(*result.notes, *notes))
+
+
+def _held_out(fitted: FittedModel, data: Dataset, table: Table, confidence: float) -> dict[str, Any]:
+    """Return what the method measures on held-out rows; they are read into memory only where it does."""
+    if not isinstance(fitted, MeasuresItself):
+        return {}
+    return dict(fitted.held_out(Table.from_dataset(data, table.task), confidence))

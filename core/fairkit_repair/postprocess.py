@@ -1,0 +1,281 @@
+"""What post-processing methods share: scores of a base model by group in, one graph with a rule out."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+
+from fairkit.errors import DataError, ParameterError
+from fairkit.fitted import FittedModel, Prediction, Run
+from fairkit.mitigators import Mitigator
+from fairkit.models.scorer import ModelOptions
+from fairkit.parameters.declare import parameter
+from fairkit_onnx.read.feeds import RANDOM_INPUT
+from fairkit_onnx.read.outputs import DECISION_PROBABILITY, SCORE
+from fairkit_onnx.write.rules import GroupRule, learn_keys
+from fairkit_onnx.write.runtime import as_input
+from fairkit_repair.scored_rows import ScoredRows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import onnx
+    from numpy.typing import NDArray
+
+    from fairkit.data.table import Table
+    from fairkit.data.task import Task
+    from fairkit.mitigators import Stage
+    from fairkit_onnx.model import OnnxModel
+    from fairkit_onnx.write.base import BaseModel
+    from fairkit_onnx.write.rules import GroupKeys, Piece
+
+RULE_KEY = "fairkit.rule"
+"""The metadata entry that says in words and numbers what the appended rule is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solution:
+    """What a method learned.
+
+    Attributes
+    ----------
+    pieces, odds
+        See `fairkit_onnx.write.rules.GroupRule`: K + 1 rows, the last for the pooled population.
+    details
+        What happened, as plain JSON values.
+    notes
+        Sentences that the user must read.
+    """
+
+    pieces: tuple[tuple[Piece, ...], ...]
+    odds: tuple[float, ...] | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostParameters:
+    """Parameters of every post-processing method."""
+
+    sensitive: str | None = parameter(
+        None,
+        help="The sensitive column to work on, such as sex+race; default: all of them, crossed.",
+        former={"split": 1},
+    )
+    min_group: int = parameter(30, help="The least rows of a group to learn a rule from.", minimum=1)
+    small_groups: Literal["error", "pooled"] = parameter(
+        "error", help="What to do with a smaller group: stop, or give it the rule of the pooled population."
+    )
+    score_output: str | None = parameter(None, help="The model's output that holds the scores.")
+    score_kind: Literal["probability", "logit"] | None = parameter(
+        None, help="What the scores are; a score outside [0, 1] must be declared."
+    )
+    favorable_class: int | None = parameter(
+        None, help="Which column of the scores, from 0, is the favorable label's.", minimum=0
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleModel(FittedModel):
+    """A base model with a rule on top.
+
+    `predict` evaluates the rule in numpy on the scores of the base model; `to_onnx` appends it to the graph.
+    """
+
+    base: BaseModel
+    rule: GroupRule
+    details: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def predict(self, columns: Mapping[str, NDArray[Any]]) -> Prediction:
+        """Score rows given as raw columns."""
+        codes = self.rule.keys.codes(columns)
+        score = self.rule.adjust(self.base.scores(columns), codes).astype(np.float32).astype(np.float64)
+        chance = self.rule.probability(score, codes).astype(np.float32).astype(np.float64)
+        return Prediction(score=score, decision_probability=chance)
+
+    def feeds(self, columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Return the arrays for every input of the graph besides ``u``."""
+        feeds = self.base.feeds(columns)
+        for column in self.rule.keys.columns:
+            if column.name not in self.base.column_inputs:
+                kind = "tensor(string)" if column.is_text else "tensor(float)"
+                feeds[column.name] = as_input(columns[column.name], kind)
+        return feeds
+
+    def runner(self, proto: onnx.ModelProto) -> Callable[[Mapping[str, NDArray[Any]]], Mapping[str, Any]]:
+        """Return a function from raw columns to the outputs of the graph, with draws of 0."""
+        from fairkit_onnx.model import OnnxModel
+
+        loaded = OnnxModel.load(proto, sandbox=self.base.model.sandbox)
+        wanted = [SCORE, DECISION_PROBABILITY]
+
+        def run(columns: Mapping[str, NDArray[Any]]) -> Mapping[str, Any]:
+            feeds = self.feeds(columns)
+            rows = len(next(iter(feeds.values())))
+            return loaded.run(feeds | {RANDOM_INPUT: np.zeros((rows, 1), dtype=np.float32)}, wanted)
+
+        return run
+
+    def to_onnx(self) -> onnx.ModelProto:
+        """Return the base model's graph with the rule appended."""
+        proto = self.base.with_rule(self.rule)
+        kept = [entry for entry in proto.metadata_props if entry.key != RULE_KEY]
+        del proto.metadata_props[:]
+        proto.metadata_props.extend(kept)
+        text = json.dumps(self.rule.to_dict(), sort_keys=True, ensure_ascii=False, allow_nan=False)
+        proto.metadata_props.add(key=RULE_KEY, value=text)
+        return proto
+
+
+class PostProcessor(Mitigator):
+    """A method that puts a rule on the scores of a model that is not trained again.
+
+    A subclass gives `solve`; scores, groups, outcomes come to it as arrays, and everything about files is
+    done here. Its ``Parameters`` derive from `PostParameters`.
+    """
+
+    stage: ClassVar[Stage] = "post"
+    tasks: ClassVar[tuple[Task, ...]] = ("binary",)
+    Parameters = PostParameters  # type: ignore[assignment]
+
+    @abstractmethod
+    def solve(self, rows: ScoredRows, validation: ScoredRows | None, run: Run) -> Solution:
+        """Learn the rule.
+
+        Parameters
+        ----------
+        rows
+            To learn from; every group has at least `min_group` rows.
+        validation
+            To choose by; None: split some off where needed.
+        run
+            Seed and progress.
+        """
+
+    def fit(
+        self, table: Table, run: Run, *, validation: Table | None = None, model: OnnxModel | None = None
+    ) -> RuleModel:
+        """Score the rows, code the groups, solve, and wrap the rule.
+
+        Raises
+        ------
+        ParameterError
+            There is no base model.
+        DataError
+            A group has too few rows, or the task is not binary.
+        ModelError
+            The model gives no usable score.
+        """
+        if model is None:
+            raise ParameterError(f"{self.name} repairs a model: name its file with `model`")
+        if table.task != "binary":
+            raise DataError(f"{table.name}: {self.name} works on binary outcomes; name the favorable label")
+        self.learner(run)
+        from fairkit_onnx.write.base import BaseModel
+
+        base = BaseModel(model, table, self.model_options())
+        held = None if validation is None else (base.scores(validation.columns), validation)
+        return self._on(base, base.scores(table.columns), table, run, held)
+
+    def fit_scores(self, scores: NDArray[np.float64], table: Table, run: Run, model: OnnxModel) -> RuleModel:
+        """Learn the rule from given scores of the rows, such as out-of-fold ones, and put it on a model.
+
+        Parameters
+        ----------
+        scores
+            Probabilities of the favorable label, shape [n], in [0, 1].
+        table, run
+            The rows, the seed and progress.
+        model
+            Whose scores the rule will decide by.
+        """
+        from fairkit_onnx.write.base import BaseModel
+
+        return self._on(BaseModel(model, table, self.model_options()), scores, table, run, None)
+
+    def _on(
+        self,
+        base: BaseModel,
+        scores: NDArray[np.float64],
+        table: Table,
+        run: Run,
+        held: tuple[NDArray[np.float64], Table] | None,
+    ) -> RuleModel:
+        rule, solution = self.learn(scores, table, run, held)
+        return RuleModel(
+            base=base,
+            rule=rule,
+            details={"base_model": base.model.sha256, "rule": rule.to_dict(), **solution.details},
+            notes=(*base.notes, *solution.notes),
+        )
+
+    def learn(
+        self,
+        scores: NDArray[np.float64],
+        table: Table,
+        run: Run,
+        validation: tuple[NDArray[np.float64], Table] | None = None,
+    ) -> tuple[GroupRule, Solution]:
+        """Learn the rule from scores in [0, 1] of the table's rows, shape [n].
+
+        Raises
+        ------
+        DataError
+            A group has too few rows.
+        """
+        keys, notes = self._keys(table)
+        held = None if validation is None else _scored(validation[0], keys, validation[1])
+        solution = self.solve(_scored(scores, keys, table), held, run)
+        rule = GroupRule(keys=keys, pieces=solution.pieces, odds=solution.odds)
+        return rule, dataclasses.replace(solution, notes=(*notes, *solution.notes))
+
+    def model_options(self) -> ModelOptions:
+        """Return what the parameters say about the base model's outputs."""
+        chosen = self.parameters
+        return ModelOptions(
+            task="binary",
+            score_output=chosen.score_output,
+            score_kind=chosen.score_kind,
+            favorable_class=chosen.favorable_class,
+        )
+
+    def _keys(self, table: Table) -> tuple[GroupKeys, tuple[str, ...]]:
+        """Refuse groups that are too small for a rule, or leave them to the pooled one."""
+        groups = table.only_groups(self.parameters.sensitive)
+        keys, sizes, least = learn_keys(table.columns, groups), groups.sizes(), self.parameters.min_group
+        small = [
+            f"{name} ({size} rows)" for name, size in zip(groups.names, sizes, strict=True) if size < least
+        ]
+        if not small:
+            return keys, ()
+        if self.parameters.small_groups == "error":
+            raise DataError(
+                f"{table.name}: {_listed(small)}: fewer than min_group={least} rows to learn a rule from; "
+                "merge groups, add rows, lower the parameter `min_group=N`, or give them the rule of the pooled "
+                "population with the parameter `small_groups=pooled`"
+            )
+        if (sizes >= least).sum() < 2:
+            raise DataError(f"{table.name}: fewer than two groups have min_group={least} rows; lower it")
+        told = f"These groups are too small and get the pooled rule: {_listed(small)}."
+        return keys.keep((sizes >= least).tolist()), (told,)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def _scored(scores: NDArray[np.float64], keys: GroupKeys, table: Table) -> ScoredRows:
+    return ScoredRows(
+        scores=scores,
+        codes=keys.codes(table.columns),
+        names=keys.names,
+        favorable=table.target,
+        weights=table.weights,
+        cells=keys.cells,
+    )

@@ -1,0 +1,111 @@
+"""What pre-processing methods share: the rows or their encoding are changed, then any learner is trained on them."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from fairkit.learners import INSTALLED
+from fairkit.mitigators import Mitigator
+from fairkit.parameters.declare import parameter
+from fairkit_repair.learners import fit_learner
+
+if TYPE_CHECKING:
+    from fairkit.data.table import Table
+    from fairkit.fitted import FittedModel, Run
+    from fairkit.mitigators import Stage
+    from fairkit_onnx.write.encode import Encoding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreParameters:
+    """Parameters of every pre-processing method."""
+
+    settings: Mapping[str, Any] = parameter(
+        {}, help="Parameters of the learner's library, such as settings.max_depth=4."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What the learner is trained on.
+
+    Attributes
+    ----------
+    table
+        The rows, with the labels and weights that the method wants.
+    encoder
+        How raw columns become numbers, at prediction too; None for what suits the learner.
+    details
+        What happened, as plain JSON values.
+    notes
+        Sentences that the user must read.
+    """
+
+    table: Table
+    encoder: Encoding | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+class PreProcessor(Mitigator):
+    """A method that changes what a learner is trained on; subclasses say how in `prepare`.
+
+    A complete one, which leaves out the rows whose weight is zero::
+
+        from __future__ import annotations
+
+        import fairkit
+        from fairkit.data.table import Table
+        from fairkit.fitted import Run
+        from fairkit_repair.preprocess import Prepared, PreProcessor
+
+
+        class OnlyWeighed(PreProcessor):
+            \"\"\"Train on the rows that have a weight.\"\"\"
+
+            name = "only-weighed"
+
+            def prepare(self, table: Table, run: Run) -> Prepared:
+                return Prepared(table=table.take(table.row_weights() > 0))
+
+
+        @fairkit.hookimpl
+        def fairkit_mitigators() -> list[type[fairkit.Mitigator]]:
+            return [OnlyWeighed]
+
+    A method with parameters of its own derives its ``Parameters`` from `PreParameters`.
+    """
+
+    stage: ClassVar[Stage] = "pre"
+    learners: ClassVar[tuple[str, ...]] = ("lightgbm", "xgboost", "logistic", "forest", "mlp", INSTALLED)
+    Parameters = PreParameters  # type: ignore[assignment]
+
+    @abstractmethod
+    def prepare(self, table: Table, run: Run) -> Prepared:
+        """Return what the learner is trained on.
+
+        Raises
+        ------
+        FairkitError
+            The rows cannot be used by this method; the message says why.
+        """
+
+    def fit(self, table: Table, run: Run, **_: object) -> FittedModel:
+        """Prepare the rows, and train the learner on them."""
+        prepared = self.prepare(table, run)
+        model = fit_learner(
+            self.learner(run),
+            prepared.table,
+            run,
+            settings=self.parameters.settings,
+            encoder=prepared.encoder,
+        )
+        return dataclasses.replace(model, details=prepared.details, notes=prepared.notes)
+
+    def baseline(self, table: Table, run: Run) -> FittedModel:
+        """Train the learner on the rows as they are."""
+        return fit_learner(self.learner(run), table, run, settings=self.parameters.settings)

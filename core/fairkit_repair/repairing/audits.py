@@ -1,0 +1,296 @@
+"""The chance that predictions pass a policy where no formula of rates does: audits of rows that are drawn again.
+
+The rows that a model did not see are weighted by a Bayesian bootstrap, as many as the test has are drawn from them (of
+rankings: whole queries), and the auditor `group` and `judge` make the verdict that they make of real rows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit import plugins
+from fairkit.auditing.prepare import Asked
+from fairkit.auditors import AuditContext
+from fairkit.capabilities import constraint_of
+from fairkit.models.scorer import Predictions
+from fairkit.results.policy import judge
+from fairkit_repair.repairing.cells import REFITTED
+from fairkit_repair.repairing.chance import LEAST, Prediction
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from fairkit.data.batch import Batch
+    from fairkit.data.dataset import Dataset
+    from fairkit.data.table import Table
+    from fairkit.data.task import Task
+    from fairkit.metrics import Metric
+    from fairkit.results.findings import Finding
+    from fairkit.results.policy import Rule
+    from fairkit_repair.repairing.cells import Planned
+
+    Array = NDArray[np.float64]
+
+DRAWS = 120
+"""Audits that are drawn: a chance of .95 has a standard error of .02."""
+_FIRST = 24
+"""Where none of so many passes, no more are drawn."""
+PERFORMANCE = {"multiclass": "accuracy", "regression": "r2_score", "ranking": "ndcg"}
+"""The number that the pick is the best by."""
+_ODDS = ("equalized_odds", "gap_max", "gap_rms", "class_gap")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByAudits:
+    """Predicts the verdict on planned rows from predictions of the calibration rows.
+
+    Attributes
+    ----------
+    table, batch
+        The calibration rows, as methods and as auditors are given them.
+    context, whole, auditor
+        What the auditor `group` is given for a verdict, the same with the performance, and the auditor.
+    rules
+        The policy.
+    planned
+        Who the test rows are; of rankings only the number of queries counts.
+    scored
+        Whether a rule is on probabilities of classes; else they are not totalled.
+    queries
+        The test rows' queries; 0 where they are no rankings.
+    """
+
+    table: Table
+    batch: Batch
+    context: AuditContext
+    whole: AuditContext
+    auditor: Any
+    rules: Sequence[Rule]
+    planned: Planned
+    scored: bool = True
+    queries: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        data: Dataset,
+        table: Table,
+        planned: Planned,
+        rules: Sequence[Rule],
+        queries: int,
+        confidence: float,
+    ) -> ByAudits:
+        """Prepare the audits of a dataset whose rows are those of the table."""
+        asked = Asked.of(plugins.DEFAULT_AUDITORS, {}, policy=rules, confidence=confidence)
+        performance = PERFORMANCE[table.task]
+        wanted = [one for one in asked.metrics if one.name == performance or _is_of(one, rules)]
+        distances = any(rule.metric.startswith("statistical_parity") for rule in rules)
+        scorer: Any = SimpleNamespace(task=table.task, classes=table.classes, columns=(), info=None)
+        whole = AuditContext(dataset=data, scorer=scorer, metrics=wanted, confidence=confidence)
+        ruled = [metric for metric in wanted if _is_of(metric, rules)]
+        return cls(
+            table=table,
+            batch=data.read(()),
+            context=dataclasses.replace(whole, metrics=ruled),
+            whole=whole,
+            auditor=asked.auditors[0],
+            rules=rules,
+            planned=planned,
+            scored=distances or any("score" in one.needs for one in ruled),
+            queries=queries,
+        )
+
+    @property
+    def rows(self) -> int:
+        """How many rows the test has; of rankings, queries."""
+        return self.queries or int(self.planned.sizes.sum())
+
+    def scaled(self, factor: float) -> ByAudits:
+        """Return the same for so many times the test rows."""
+        return dataclasses.replace(
+            self, planned=self.planned.scaled(factor), queries=round(self.queries * factor)
+        )
+
+    def some(self, keep: NDArray[np.bool_]) -> ByAudits:
+        """Return the same from some of the calibration rows."""
+        planned = dataclasses.replace(
+            self.planned,
+            atoms=self.planned.atoms[keep],
+            outcome=self.planned.outcome[keep],
+            weights=None if self.planned.weights is None else self.planned.weights[keep],
+        )
+        return dataclasses.replace(
+            self, table=self.table.take(keep), batch=_taken(self.batch, np.flatnonzero(keep)), planned=planned
+        )
+
+    def predict(
+        self, said: Array, rng: np.random.Generator, draws: int | None = None, *, known: bool = False
+    ) -> Prediction:
+        """Predict the verdict from values or scores, shape [n], or probabilities of the classes, shape [n, K].
+
+        See `fairkit_repair.repairing.chance.predict` for the other arguments.
+        """
+        findings = self._findings(np.arange(len(self.table)), said, None, self.whole)
+        passed = 0
+        drawn = 0
+        for place in range(draws or DRAWS):
+            if place == _FIRST and passed == 0:
+                break
+            rows, queries = self._draw(rng, known=known)
+            passed += self._verdict(self._findings(rows, said, queries, self.context)) == "pass"
+            drawn += 1
+        values = {}
+        for rule in self.rules:
+            numbers = [one for one in findings if one.metric == rule.metric and one.value is not None]
+            numbers = [one for one in numbers if rule.sensitive in (None, one.sensitive)]
+            for name in dict.fromkeys(one.sensitive for one in numbers):
+                mine = [float(one.value or 0.0) for one in numbers if one.sensitive == name]
+                label = rule.metric if name is None else f"{rule.metric}:{name}"
+                values[label] = max(mine) if rule.maximum is not None else min(mine)
+        return Prediction(
+            chance=passed / drawn,
+            chances={},
+            values=values,
+            accuracy=_performance(findings, self.table.task),
+        )
+
+    def _verdict(self, findings: Sequence[Finding]) -> str:
+        return str(judge(self.rules, findings, confidence=self.context.confidence)[1])
+
+    def _draw(
+        self, rng: np.random.Generator, *, known: bool
+    ) -> tuple[NDArray[np.int64], NDArray[np.uint64] | None]:
+        """Draw test rows from the calibration rows, and number their queries."""
+        if self.table.queries is None:
+            parts = []
+            for atom, size in enumerate(self.planned.sizes.tolist()):
+                own = np.flatnonzero(self.planned.atoms == atom)
+                parts.append(_some(own, size, rng, known=known))
+            return np.concatenate(parts), None
+        order = np.argsort(self.table.queries, kind="stable")
+        sizes = np.bincount(self.table.queries)
+        starts = np.cumsum(sizes) - sizes
+        drawn = _some(np.arange(len(sizes)), self.queries, rng, known=known)
+        number = np.repeat(np.arange(len(drawn)), sizes[drawn])
+        inner = np.arange(len(number)) - np.repeat(np.cumsum(sizes[drawn]) - sizes[drawn], sizes[drawn])
+        return order[starts[drawn][number] + inner], number.astype(np.uint64)
+
+    def _findings(
+        self,
+        rows: NDArray[np.int64],
+        said: Array,
+        queries: NDArray[np.uint64] | None,
+        context: AuditContext,
+    ) -> list[Finding]:
+        batch = _taken(self.batch, rows)
+        if queries is not None:
+            batch = dataclasses.replace(batch, queries=queries)
+        own = said[rows]
+        if self.table.task == "multiclass":
+            told = Predictions(probabilities=own if self.scored else None, predicted=own.argmax(axis=1))
+        else:
+            told = Predictions(score=own)
+        return list(self.auditor.findings(self.auditor.measure(batch, told, context), context))
+
+    def equal(self, said: Array) -> Array | None:
+        """Return predictions without any disparity under the rules; None where nobody knows what these would be.
+
+        Of rankings: scores at random; else the predictions of others, of the same outcome where rules are on errors.
+        """
+        rng = np.random.default_rng(17)
+        constraints = {constraint_of(rule.metric) for rule in self.between()}
+        if self.table.task == "ranking":
+            return rng.random(len(said)) if constraints <= {"exposure", "top_k_rate"} else None
+        if constraints <= {"demographic_parity", "statistical_parity"}:
+            return np.asarray(said[rng.permutation(len(said))])
+        if self.table.task == "regression":
+            residual = said - self.table.target
+            return np.asarray(self.table.target + residual[rng.permutation(len(said))])
+        mixed = said.copy()
+        for value in np.unique(self.table.target):
+            own = np.flatnonzero(self.table.target == value)
+            mixed[own] = said[rng.permutation(own)]
+        return mixed
+
+    def between(self) -> list[Rule]:
+        """Return the rules on disparities."""
+        return [
+            rule
+            for rule in self.rules
+            if rule.metric.endswith(("_difference", "_ratio")) or rule.metric == "statistical_parity_ks"
+        ]
+
+    def small(self) -> tuple[str, ...]:
+        """Return the groups with too few test rows for any verdict."""
+        if self.queries:
+            return ()
+        return tuple(
+            f"{name} ({size} rows)"
+            for split in dict.fromkeys(
+                rule.sensitive for rule in self.rules if rule.sensitive in self.planned.names
+            )
+            for name, size in zip(
+                self.planned.names[str(split)], self.planned.group_sizes(str(split)), strict=True
+            )
+            if size < LEAST
+        )
+
+
+def _is_of(metric: type[Metric], rules: Sequence[Rule]) -> bool:
+    """Return whether a rule is on a metric, or on what is made of it."""
+    names = [metric.name, *([metric.alias] if metric.alias else [])]
+    odds = metric.name in ("true_positive_rate", "false_positive_rate")
+    return any(
+        any(rule.metric.startswith(name) for name in names) or (odds and rule.metric.startswith(_ODDS))
+        for rule in rules
+    )
+
+
+def _performance(findings: Sequence[Finding], task: Task) -> float:
+    return next(
+        (
+            float(one.value)
+            for one in findings
+            if one.metric == PERFORMANCE[task] and one.sensitive is None and one.value is not None
+        ),
+        0.0,
+    )
+
+
+def _some(
+    places: NDArray[np.int64], size: int, rng: np.random.Generator, *, known: bool
+) -> NDArray[np.int64]:
+    """Draw so many of the places with replacement, first how much each counts."""
+    if known or not len(places):
+        return rng.choice(places, size) if size and len(places) else places[:0]
+    weights = rng.standard_gamma(1 / REFITTED, size=len(places))
+    ends = np.cumsum(weights)
+    at = np.searchsorted(ends, rng.random(size) * ends[-1], side="right")
+    return np.asarray(places[np.minimum(at, len(places) - 1)])
+
+
+def _taken(batch: Batch, rows: NDArray[np.int64]) -> Batch:
+    """Return rows by their places, some perhaps several times; columns without a role stay behind."""
+
+    def own(values: Any) -> Any:
+        return None if values is None else values[rows]
+
+    return dataclasses.replace(
+        batch,
+        rows=batch.rows[rows],
+        groups={name: codes[rows] for name, codes in batch.groups.items()},
+        label=own(batch.label),
+        favorable=own(batch.favorable),
+        weights=own(batch.weights),
+        strata={name: codes[rows] for name, codes in batch.strata.items()},
+        clusters=own(batch.clusters),
+        probabilities={name: shares[rows] for name, shares in batch.probabilities.items()},
+        queries=own(batch.queries),
+    )

@@ -1,0 +1,204 @@
+"""What a search can try: methods that can meet the policy, with the parameters that are worth trying."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from fairkit import plugins
+from fairkit.capabilities import Capability
+from fairkit.errors import FairkitError, ParameterError
+from fairkit.learners import INSTALLED, LEARNERS
+from fairkit.mitigators import Mitigator
+from fairkit.parameters.declare import parameter, parse_parameters
+from fairkit_repair.learners import fit_learner
+from fairkit_repair.mitigation.choose import find_mitigator
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fairkit.data.table import Table
+    from fairkit.data.task import Task
+    from fairkit.fitted import FittedModel, Run
+    from fairkit_repair.repairing.chance import Limited, Wanted
+
+UNCONSTRAINED = "unconstrained"
+_SETTINGS = 12
+
+
+class PlainLearner(Mitigator):
+    """The learner without any mitigation, with settings of its library."""
+
+    name = UNCONSTRAINED
+    stage = "in"
+    tasks = ("binary", "multiclass", "regression", "ranking")
+    learners = (*LEARNERS, INSTALLED)
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Parameters:
+        """See `PlainLearner`."""
+
+        settings: Mapping[str, Any] = parameter({}, help="Parameters of the learner's library.")
+
+    capabilities: ClassVar[tuple[Capability, ...]] = (Capability(constraints=("none",)),)
+
+    def fit(self, table: Table, run: Run, **_: object) -> FittedModel:
+        """Train the learner."""
+        return fit_learner(self.learner(run), table, run, settings=self.parameters.settings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A method with parameters, what its model is like, and what it costs in trainings; `fixed` were the user's."""
+
+    method: Mitigator
+    given: Mapping[str, Any]
+    capability: Capability
+    family: str = ""
+    fixed: frozenset[str] = frozenset()
+
+    @property
+    def trainings(self) -> float:
+        """About how many trainings of the plain learner a fit takes."""
+        return self.capability.trainings
+
+
+def unconstrained(settings: Mapping[str, Any] | None = None) -> Candidate:
+    """Return the learner as it is."""
+    values = {"settings": dict(settings)} if settings else {}
+    method = PlainLearner(parse_parameters(PlainLearner.Parameters, values, owner=UNCONSTRAINED))
+    return Candidate(
+        method=method, given=dict(settings or {}), capability=PlainLearner.capabilities[0], family="settings"
+    )
+
+
+def candidates(
+    limits: Sequence[Limited | Wanted],
+    methods: Sequence[str] | None,
+    fixed: Mapping[str, Mapping[str, Any]],
+    rate: float,
+    task: Task = "binary",
+) -> tuple[list[Candidate], dict[str, str]]:
+    """List what can meet at least one of the limits on disparities, cheap methods first.
+
+    Parameters
+    ----------
+    limits
+        The policy's.
+    methods
+        Names to choose from; None: all that are installed.
+    fixed
+        By method, parameters that the user gave.
+    rate
+        About how large the constrained rates are: a limit on a ratio becomes one on a difference by it.
+    task
+        What the models must be for.
+
+    Returns
+    -------
+    list of Candidate, dict
+        And why named methods, or methods for other constraints, are not among them.
+
+    Raises
+    ------
+    FairkitError
+        A named method is unknown, can meet none of the limits, or does not take its parameters.
+    """
+    found: list[Candidate] = []
+    without: dict[str, str] = {}
+    for name in methods if methods is not None else _installed():
+        cls = find_mitigator(name)
+        if task not in cls.tasks:
+            if methods is not None:
+                raise ParameterError(
+                    f"the method {name!r} is for {' and '.join(cls.tasks)} tasks; this is {task}"
+                )
+            continue
+        own = _of(cls, limits, fixed.get(cls.name, {}), rate, strict=methods is not None)
+        found += own
+        if not own and methods is not None:
+            wanted = ", ".join(one.label for one in limits)
+            raise ParameterError(
+                f"the method {name!r} does not say that it can meet {wanted}; leave it out of `methods`, or "
+                "run it by itself without a policy"
+            )
+        if not own and cls.capabilities:
+            names = dict.fromkeys(c for one in cls.capabilities for c in one.constraints)
+            without[cls.name] = f"meets {', '.join(names)} only"
+    found.sort(key=lambda one: one.trainings)
+    return found, without
+
+
+def _installed() -> list[str]:
+    names = []
+    for row in plugins.explain_all():
+        if "mitigator" in row.kinds and row.reason is None:
+            names += [row.found.name]
+    return names
+
+
+def _of(
+    cls: type[Mitigator],
+    limits: Sequence[Limited | Wanted],
+    fixed: Mapping[str, Any],
+    rate: float,
+    *,
+    strict: bool,
+) -> list[Candidate]:
+    found: list[Candidate] = []
+    for capability in cls.capabilities:
+        met = [one for one in limits if one.split is not None and capability.meets(one.rule.metric)]
+        chosen = {key: value for key, value in capability.settings.items() if key not in fixed}
+        clash = any(
+            str(fixed[key]) != str(value) for key, value in capability.settings.items() if key in fixed
+        )
+        if not met or clash:
+            continue
+        limit = min(_difference(one, rate) for one in met)
+        family = f"{cls.name} {sorted(chosen.items())} {capability.randomized}"
+        for settings in capability.tries(limit):
+            values = {**settings, **fixed}
+            try:
+                method = cls.with_values(values)
+            except FairkitError:
+                if strict:
+                    raise
+                continue
+            one = Candidate(
+                method=method, given=values, capability=capability, family=family, fixed=frozenset(fixed)
+            )
+            if all(str(one.given) != str(other.given) for other in found if other.family == family):
+                found.append(one)
+    return found
+
+
+def _difference(one: Limited | Wanted, rate: float) -> float:
+    """Return the limit as one on a difference."""
+    return max(0.0, rate * (1 - one.at) if one.is_ratio else one.at)
+
+
+def learner_settings(learner: str, seed: int) -> list[dict[str, Any]]:
+    """Draw settings of a learner, for the search of models that are as accurate and less unequal."""
+    rng = np.random.default_rng([seed, 11])
+    if learner == "lightgbm":
+        return [
+            {
+                "num_leaves": int(rng.choice([4, 7, 15, 31, 63])),
+                "learning_rate": float(rng.choice([0.03, 0.06, 0.1, 0.2])),
+                "n_estimators": int(rng.choice([50, 100, 200])),
+                "min_child_samples": int(rng.choice([5, 20, 100, 300])),
+                "feature_fraction": float(rng.choice([0.4, 0.7, 1.0])),
+            }
+            for _ in range(_SETTINGS)
+        ]
+    if learner == "xgboost":
+        return [
+            {"max_depth": int(rng.choice([2, 3, 4, 6, 8])), "eta": float(rng.choice([0.03, 0.1, 0.3]))}
+            for _ in range(_SETTINGS // 2)
+        ]
+    if learner == "logistic":
+        return [{"C": c} for c in (0.001, 0.01, 0.1, 10.0)]
+    return []

@@ -1,0 +1,262 @@
+"""The chance that decisions will pass a policy: audits that were not made yet, judged as audits are judged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from fairkit.errors import PolicyError
+from fairkit.planning.draws import Limit, some_of
+from fairkit.planning.run import installed, limit_of
+from fairkit.planning.targets import Target, target_of
+from fairkit_repair.repairing.cells import Cells
+from fairkit_repair.repairing.missing import furthest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from fairkit.results.policy import Rule
+    from fairkit.totals.sums import CellSums
+    from fairkit_repair.repairing.cells import Planned
+
+    Array = NDArray[np.float64]
+
+DRAWS = 600
+"""Audits that are drawn: a chance of .95 has a standard error of .009."""
+LEAST = 30
+"""The smallest group that an audit accepts (`group.min_group`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limited:
+    """One limit: what it is on, between the groups of which split, and at which confidence it is judged."""
+
+    rule: Rule
+    target: Target
+    split: str | None
+    limit: Limit
+    confidence: float
+
+    @property
+    def is_ratio(self) -> bool:
+        """Whether it is on a ratio."""
+        return self.target.kind == "ratio"
+
+    @property
+    def at(self) -> float:
+        """The limit."""
+        return self.limit.at
+
+    @property
+    def label(self) -> str:
+        """``demographic_parity_difference:sex``."""
+        return self.rule.metric if self.split is None else f"{self.rule.metric}:{self.split}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A limit of a policy on other numbers than rates: what methods are looked for by."""
+
+    rule: Rule
+    split: str | None
+
+    @property
+    def is_ratio(self) -> bool:
+        """Whether it is on a ratio."""
+        return self.rule.metric.endswith("_ratio")
+
+    @property
+    def at(self) -> float:
+        """The limit."""
+        return float(self.rule.maximum if self.rule.maximum is not None else self.rule.minimum or 0.0)
+
+    @property
+    def label(self) -> str:
+        """``statistical_parity_ks:sex``."""
+        return self.rule.metric if self.split is None else f"{self.rule.metric}:{self.split}"
+
+
+def wanted_of(rules: Sequence[Rule], splits: Sequence[str]) -> list[Wanted]:
+    """Return the limits of a policy on any numbers; a rule without a column is one limit for each split."""
+    return [
+        Wanted(rule=rule, split=split)
+        for rule in rules
+        for split in ([rule.sensitive] if rule.sensitive is not None else splits)
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """What an audit of the planned size will find.
+
+    Attributes
+    ----------
+    chance
+        That every limit is kept by the whole interval: the verdict is *pass*.
+    chances
+        Of each limit by itself, by its label.
+    values
+        The number under each limit, as it is on the calibration rows.
+    accuracy
+        On the calibration rows.
+    rate
+        The rate of everybody there that the first limit between groups is on; None where there is no such limit.
+    """
+
+    chance: float
+    chances: Mapping[str, float]
+    values: Mapping[str, float]
+    accuracy: float
+    rate: float | None = None
+
+
+class Forecast(Protocol):
+    """Predicts what an audit of the planned rows will find: from rates, or from audits of rows drawn again."""
+
+    def predict(
+        self, said: Array, rng: np.random.Generator, draws: int | None = None, *, known: bool = False
+    ) -> Prediction:
+        """Predict from what models that did not see the calibration rows say of them."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByRates:
+    """Predicts verdicts on binary decisions, whose policy is on numbers that are made of rates: see `predict`."""
+
+    planned: Planned
+    limits: Sequence[Limited]
+
+    def predict(
+        self, said: Array, rng: np.random.Generator, draws: int | None = None, *, known: bool = False
+    ) -> Prediction:
+        """Predict from probabilities of the favorable decision, shape [n]."""
+        return predict(self.planned, said, self.limits, rng, draws or DRAWS, known=known)
+
+
+def limits_of(rules: Sequence[Rule], splits: Sequence[str], confidence: float) -> list[Limited]:
+    """Return the limits of a policy; a rule without a column is one limit for each split.
+
+    Raises
+    ------
+    PolicyError
+        A rule is on a number that is not made of rates.
+    """
+    metrics = installed()
+    found = []
+    for rule in rules:
+        try:
+            target = target_of(rule.metric, metrics)
+        except PolicyError as error:
+            raise PolicyError(
+                f"a search predicts verdicts on numbers that are made of rates. {error}"
+            ) from error
+        over = [rule.sensitive] if rule.sensitive is not None else list(splits)
+        for split in [None] if target.kind == "level" else over:
+            found.append(
+                Limited(rule=rule, target=target, split=split, limit=limit_of(rule), confidence=confidence)
+            )
+    return found
+
+
+def predict(
+    planned: Planned,
+    chance: Array,
+    limits: Sequence[Limited],
+    rng: np.random.Generator,
+    draws: int = DRAWS,
+    *,
+    known: bool = False,
+) -> Prediction:
+    """Predict the verdict on the planned rows from decisions on the calibration rows.
+
+    Rates are drawn from what the calibration rows say of them, then totals of the planned size, and every drawn audit
+    is judged by the functions that judge audits; all limits on the same draw, so that their dependence counts.
+
+    Parameters
+    ----------
+    planned
+        The rows to be judged on.
+    chance
+        Probabilities of the favorable decision on the calibration rows, from models that did not see them, shape [n].
+    limits
+        The policy's.
+    rng, draws
+        How many audits are drawn, and from what.
+    known
+        Whether the rates on the calibration rows are the true ones.
+    """
+    cells = Cells.of(planned, chance)
+    counts = cells.draw(planned, rng, draws, known=known)
+    passed = np.ones(draws, dtype=bool)
+    chances, values = {}, {}
+    for one in limits:
+        kept = _kept(cells, counts, planned, one, rng)
+        passed &= kept
+        chances[one.label] = float(kept.mean())
+        values[one.label] = _value(cells, planned, one)
+    right = np.where(cells.outcome > 0, cells.chance, 1 - cells.chance)
+    accuracy = float(np.average(right, weights=cells.mass))
+    between = next((one for one in limits if one.split is not None), None)
+    rate = None if between is None else _level(cells, planned, between)
+    return Prediction(
+        chance=float(passed.mean()), chances=chances, values=values, accuracy=accuracy, rate=rate
+    )
+
+
+def _kept(
+    cells: Cells, counts: Array, planned: Planned, one: Limited, rng: np.random.Generator
+) -> NDArray[np.bool_]:
+    """Return which drawn audits keep a limit with the whole interval, shape [draws]."""
+    totals = cells.totals(counts, planned, one.split)
+    groups = len(totals.count) // len(counts)
+    estimates = [rate().estimate(totals, rng) for rate in one.target.rates]
+    enough = (totals.count >= LEAST).reshape(-1, groups).all(axis=1)
+    for estimate in estimates:
+        usable = np.isfinite(estimate.values)
+        if estimate.sizes is not None:
+            usable &= np.round(estimate.sizes, 6) >= LEAST
+        enough &= usable.reshape(-1, groups).all(axis=1)
+    far = _furthest(cells, totals, planned, one, len(counts))
+    kept = np.zeros(len(counts), dtype=bool)
+    for draw in np.flatnonzero(enough):
+        part = slice(draw * groups, (draw + 1) * groups)
+        low, high = one.target.interval([some_of(estimate, part) for estimate in estimates], one.confidence)
+        if far is not None:
+            value = one.target.value(np.stack([estimate.values[part] for estimate in estimates]))
+            low, high = min(low, far[draw] - (value - low)), max(high, far[draw] + (high - value))
+        kept[draw] = one.limit.verdict(low, high) == "pass"
+    return kept
+
+
+def _furthest(cells: Cells, totals: CellSums, planned: Planned, one: Limited, draws: int) -> Array | None:
+    """Return how far the number can be from its limit whatever the groups of missing values are, shape [draws].
+
+    Their rows are like everybody's. None where there are few of them, or no bound is known.
+    """
+    missing = planned.missing.get(one.split or "", 0)
+    if not missing:
+        return None
+    everybody = cells.totals(cells.count[None, :], planned, None).first[0]
+    without = missing * everybody / everybody.sum()
+    return furthest(one.target, totals.first.reshape(draws, -1, 4), without)
+
+
+def _level(cells: Cells, planned: Planned, one: Limited) -> float:
+    """Return the rate of everybody on the calibration rows; NaN where nobody is counted."""
+    totals = cells.totals(cells.mass[None, :], planned, None)
+    with np.errstate(all="ignore"):
+        return float(one.target.rates[0]().compute(totals.first)[0])
+
+
+def _value(cells: Cells, planned: Planned, one: Limited) -> float:
+    """Return the number on the calibration rows."""
+    totals = cells.totals(cells.mass[None, :], planned, one.split)
+    with np.errstate(all="ignore"):
+        rates = np.stack([rate().compute(totals.first) for rate in one.target.rates])
+    known = rates[:, np.isfinite(rates).all(axis=0)]
+    return one.target.value(known) if known.size else float("nan")

@@ -1,0 +1,212 @@
+"""Measure a candidate on rows that its model did not see, and train the picked one on all of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit import plugins
+from fairkit.mitigators import TrainsTogether
+from fairkit_onnx.model import OnnxModel
+from fairkit_onnx.write.export import export_bytes
+from fairkit_repair.learners import fit_learner
+from fairkit_repair.mitigation.learned import check_task
+from fairkit_repair.postprocess import PostProcessor
+from fairkit_repair.repairing.candidates import PlainLearner
+from fairkit_repair.repairing.folds import out_of_fold, out_of_folds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from fairkit.data.table import Table
+    from fairkit.fitted import FittedModel, Run
+    from fairkit.mitigators import Mitigator
+
+    Array = NDArray[np.float64]
+
+
+RESTLESS = 8.0
+"""Standard errors between the accuracy by halves of the rows and by all from which a rule is not the same one."""
+
+
+class OutOfTimeError(KeyboardInterrupt):
+    """The budget ended during a fit: methods let it pass as they let Ctrl-C pass."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """What candidates are measured with.
+
+    Attributes
+    ----------
+    table
+        The training rows, with the groups of the policy only.
+    fold
+        The fold of each row, for what trains; shape [n].
+    half
+        The half of each row, for rules on scores; shape [n].
+    base
+        The model without mitigation, trained on all rows, or the given one.
+    fitted
+        The same in memory; None where it was given.
+    scores, decisions
+        Of models that did not see the row (of the given model); see `fairkit_repair.repairing.folds.said`.
+    run
+        Seed, threads, learner; its progress raises `OutOfTimeError` when the budget ends.
+    known, bases
+        By method and parameters, what `measure` returned; by fold, bases of rankings.
+    """
+
+    table: Table
+    fold: NDArray[np.int64]
+    half: NDArray[np.int64]
+    base: OnnxModel
+    fitted: FittedModel | None
+    scores: Array
+    decisions: Array
+    run: Run
+    known: dict[str, Array] = field(default_factory=dict)
+    bases: dict[int, OnnxModel] = field(default_factory=dict)
+
+    def measure(self, method: Mitigator, family: Sequence[Mitigator] = ()) -> Array:
+        """Return what models that did not see a row say of it (see `fairkit_repair.repairing.folds.said`).
+
+        Parameters
+        ----------
+        method
+            What to measure.
+        family
+            Methods that differ from it in one parameter: they are measured too where it trains them together.
+        """
+        if not self.is_known(method):
+            with self._blamed(method):
+                self._measure(method, [method, *(one for one in family if one is not method)])
+        return self.known[_key(method)]
+
+    def is_known(self, method: Mitigator) -> bool:
+        """Return whether a method was measured already."""
+        return _key(method) in self.known
+
+    def _measure(self, method: Mitigator, family: Sequence[Mitigator]) -> None:
+        if isinstance(method, PlainLearner) and not method.parameters.settings:
+            found = [self.decisions]
+        elif isinstance(method, PostProcessor):
+            found = [self._by_rules(method)]
+        elif method.stage == "post" and self.fitted is not None and self.table.task == "ranking":
+            found = [self._on_their_own_bases(method)]
+        elif method.stage == "post":
+            found = [self._by_halves(method)]
+        elif len(family) > 1 and isinstance(method, TrainsTogether):
+            run = run_of(method, self.run)
+            found = out_of_folds(
+                self.table, self.fold, lambda part: method.fit_together(family, part, run), len(family)
+            )
+        else:
+            found = [out_of_fold(self.table, self.fold, self._trainer(method))]
+        for one, chance in zip(family, found, strict=False):
+            self.known[_key(one)] = chance
+
+    def fit(self, method: Mitigator, run: Run) -> FittedModel | None:
+        """Train on all rows; rules learn from the out-of-fold scores. None: the given model as it is."""
+        if isinstance(method, PlainLearner) and not method.parameters.settings:
+            return self.fitted
+        run = run_of(method, run)
+        with self._blamed(method):
+            if isinstance(method, PostProcessor):
+                return method.fit_scores(self.scores, self.table, run, self.base)
+            return method.fit(self.table, run, model=self.base if method.stage == "post" else None)
+
+    def restless(self, method: Mitigator, chance: Array) -> str:
+        """Say where a rule that is learned from all rows decides quite otherwise than those of the halves; else "".
+
+        Parameters
+        ----------
+        method
+            Only rules on scores are looked at: they are learned again within moments.
+        chance
+            What `measure` returned.
+        """
+        if not isinstance(method, PostProcessor):
+            return ""
+        table = self.table
+        rule, _ = method.learn(self.scores, table, run_of(method, self.run))
+        codes = rule.keys.codes(table.columns)
+        whole = rule.probability(rule.adjust(self.scores, codes), codes)
+        one, two = (
+            float(np.average(np.where(table.target > 0, h, 1 - h), weights=table.weights))
+            for h in (chance, whole)
+        )
+        weights = table.row_weights()
+        error = np.sqrt(0.25 * (weights**2).sum()) / weights.sum()
+        if abs(one - two) <= RESTLESS * error:
+            return ""
+        return f"its rule depends on which rows it is learned from: accuracy {one:.3f} by halves, {two:.3f} by all"
+
+    def _by_rules(self, method: PostProcessor) -> Array:
+        chance = np.empty(len(self.table))
+        for place in (0, 1):
+            inside = self.half == place
+            held = self.table.take(inside)
+            rule, _ = method.learn(self.scores[~inside], self.table.take(~inside), run_of(method, self.run))
+            codes = rule.keys.codes(held.columns)
+            chance[inside] = rule.probability(rule.adjust(self.scores[inside], codes), codes)
+        return chance
+
+    def _by_halves(self, method: Mitigator) -> Array:
+        """Measure a repair that needs a model, not scores: on the base's scores of rows that it was trained on."""
+        chance = np.empty(len(self.table))
+        for place in (0, 1):
+            inside = self.half == place
+            held = self.table.take(inside)
+            repaired = method.fit(self.table.take(~inside), run_of(method, self.run), model=self.base)
+            found = repaired.predict(held.columns)
+            chance[inside] = found.score if found.decision_probability is None else found.decision_probability
+        return chance
+
+    def _on_their_own_bases(self, method: Mitigator) -> Array:
+        """Measure a repair that needs a model on a base for each fold, which did not see it."""
+        found = np.empty(len(self.table))
+        for place in range(int(self.fold.max()) + 1):
+            inside = self.fold == place
+            part = self.table.take(~inside)
+            if place not in self.bases:
+                plain = fit_learner(PlainLearner().learner(self.run), part, self.run)
+                self.bases[place] = OnnxModel(export_bytes(plain, part), "base")
+            repaired = method.fit(part, run_of(method, self.run), model=self.bases[place])
+            found[inside] = repaired.predict(self.table.take(inside).columns).score
+        return found
+
+    def _trainer(self, method: Mitigator) -> Callable[[Table], FittedModel]:
+        return lambda part: method.fit(part, run_of(method, self.run))
+
+    def _blamed(self, method: Mitigator) -> Any:
+        check_task(method, self.table)
+        method.learner(run_of(method, self.run))
+        return plugins.blame(plugins.owner_of(method.name), f"the method {method.name!r} was tried")
+
+
+def _key(method: Mitigator) -> str:
+    return f"{method.name} {method.parameters}"
+
+
+def run_of(method: Mitigator, run: Run) -> Run:
+    """Return the run for a method: the learner is the base's, and goes to methods that take one."""
+    return run if method.learners else dataclasses.replace(run, learner=None)
+
+
+def restricted(table: Table, splits: list[str]) -> Table:
+    """Return the table with some of its splits: methods work on those of the policy."""
+    return dataclasses.replace(table, groups={name: table.groups[name] for name in splits})
+
+
+def without_sensitive(table: Table) -> Table:
+    """Return the table without sensitive columns among its features."""
+    hidden = {column for split in table.roles.sensitive for column in split.columns}
+    features = tuple(name for name in table.features if name not in hidden)
+    roles = dataclasses.replace(table.roles, features=features)
+    return dataclasses.replace(table, features=features, roles=roles)

@@ -1,0 +1,240 @@
+"""Before a search: the rows, who will be judged, what the test rows can show, and a base with scores of its rows."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.data.table import Table
+from fairkit.errors import DataError, ParameterError
+from fairkit.fitted import FittedModel, Prediction
+from fairkit.progress import no_progress
+from fairkit_onnx.model import OnnxModel
+from fairkit_onnx.write.export import export_bytes
+from fairkit_repair.learners import check_target, fit_learner
+from fairkit_repair.mitigation.learned import BEFORE
+from fairkit_repair.mitigation.split import split_dataset
+from fairkit_repair.repairing.audits import ByAudits
+from fairkit_repair.repairing.candidates import PlainLearner
+from fairkit_repair.repairing.cells import Planned
+from fairkit_repair.repairing.chance import ByRates, Limited
+from fairkit_repair.repairing.evaluate import Bench, restricted, without_sensitive
+from fairkit_repair.repairing.folds import FOLDS, folds_of, learner_scores, said
+from fairkit_repair.repairing.leaks import check_leak
+from fairkit_repair.repairing.missing import missing_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import onnx
+    from numpy.typing import NDArray
+
+    from fairkit.data.dataset import Dataset
+    from fairkit.engines.base import Engine
+    from fairkit.fitted import Run
+    from fairkit.results.policy import Rule
+    from fairkit_onnx.write.base import BaseModel
+    from fairkit_repair.repairing.chance import Wanted
+    from fairkit_repair.repairing.searching import Clock
+
+    Array = NDArray[np.float64]
+
+_LEAST_OF_CLASS = 4 * FOLDS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What a search is made on.
+
+    Attributes
+    ----------
+    table
+        The training rows, with the groups of the policy.
+    test
+        The test rows.
+    forecast
+        Predicts verdicts on them.
+    unseen
+        Groups of test rows that no training row has, with their sizes.
+    """
+
+    table: Table
+    test: Dataset
+    forecast: ByRates | ByAudits
+    unseen: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenModel(FittedModel):
+    """A model that was given, and that nothing was changed in."""
+
+    model: OnnxModel
+    table: Table
+    details: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ("No alternative was better: the file is the given model.",)
+
+    def predict(self, columns: Mapping[str, NDArray[Any]]) -> Prediction:
+        """Score rows given as raw columns; decisions are those of the threshold 0.5."""
+        scores = base_of(self.model, self.table).scores(columns)
+        if self.table.task == "ranking":
+            return Prediction(score=scores)
+        return Prediction(score=scores, decision_probability=(scores >= 0.5).astype(np.float64))
+
+    def to_onnx(self) -> onnx.ModelProto:
+        """Return the given graph."""
+        return self.model.proto
+
+
+def prepare(
+    engine: Engine,
+    data: Dataset,
+    test: Dataset | None,
+    holdout: float,
+    seed: int,
+    limits: Sequence[Limited | Wanted],
+    rules: Sequence[Rule],
+    confidence: float,
+    *,
+    blind: bool,
+) -> Prepared:
+    """Read the rows, and say what verdicts on the test rows are predicted by."""
+    table, held, train, test_data = _read(engine, data, test, holdout, seed, blind=blind)
+    _check_classes(table)
+    splits = list(dict.fromkeys(one.split for one in limits if one.split is not None))
+    table = restricted(table, splits)
+    planned = _planned(table, held, splits)
+    rated = [one for one in limits if isinstance(one, Limited)]
+    forecast: ByRates | ByAudits
+    if table.task == "binary":
+        planned = dataclasses.replace(planned, missing=missing_of(test_data.profile, splits))
+        forecast = ByRates(planned=planned, limits=rated)
+    else:
+        queries = 0 if held.queries is None else int(held.queries.max()) + 1
+        forecast = ByAudits.of(train, table, planned, rules, queries, confidence)
+    return Prepared(table=table, test=test_data, forecast=forecast, unseen=_unseen(table, held, splits))
+
+
+def _read(
+    engine: Engine, data: Dataset, test: Dataset | None, holdout: float, seed: int, *, blind: bool
+) -> tuple[Table, Table, Dataset, Dataset]:
+    """Return the training rows, the test rows, and both as datasets."""
+    data.learn(engine.total)
+    if test is not None:
+        test.learn(engine.total)
+    train_data, test_data = (data, test) if test is not None else split_dataset(data, holdout, seed)
+    if test is not None and test.sha256 == data.sha256:
+        raise DataError("the test rows are the training rows: give other rows in `test`, or leave it out")
+    train_data.learn(engine.total)
+    table = Table.from_dataset(train_data)
+    check_target(table)
+    held = Table.from_dataset(test_data)
+    if test is not None:
+        check_leak(table, held)
+    return (without_sensitive(table) if blind else table), held, train_data, test_data
+
+
+def _planned(table: Table, held: Table, splits: list[str]) -> Planned:
+    """Return who the test rows are, in the training rows' groups."""
+    codes = {}
+    for name in splits:
+        mine, other = table.groups[name].names, held.groups[name]
+        places = np.array([mine.index(one) if one in mine else len(mine) for one in other.names], np.int64)
+        codes[name] = places[other.codes]
+    groups = {name: table.groups[name] for name in splits}
+    return Planned.of(groups, table.target, table.weights, codes, len(held))
+
+
+def _check_classes(table: Table) -> None:
+    """Refuse classes that a fold's training rows may lack.
+
+    Raises
+    ------
+    DataError
+        A class has too few rows.
+    """
+    if table.task != "multiclass":
+        return
+    sizes = np.bincount(table.target.astype(np.int64), minlength=len(table.classes))
+    if sizes.min() < _LEAST_OF_CLASS:
+        raise DataError(
+            f"{table.name}: the class {table.classes[int(sizes.argmin())]!r} has {int(sizes.min())} training rows, and "
+            f"a search needs {_LEAST_OF_CLASS} for scores outside training; merge classes, or add rows"
+        )
+
+
+def _unseen(table: Table, held: Table, splits: Sequence[str]) -> tuple[str, ...]:
+    found = []
+    for split in splits:
+        groups = held.groups[split]
+        for name, size in zip(groups.names, groups.sizes().tolist(), strict=True):
+            if size and name not in table.groups[split].names:
+                found.append(f"{name} ({size} rows)")
+    return tuple(found)
+
+
+def check_base(base: OnnxModel | None, table: Table, *, blind: bool) -> None:
+    """Refuse a given model that reads the group where none may.
+
+    Raises
+    ------
+    ParameterError
+        It has a sensitive column among its inputs.
+    """
+    if base is None or not blind:
+        return
+    hidden = {column for split in table.roles.sensitive for column in split.columns}
+    read = sorted(hidden & {entry.name for entry in base.inputs})
+    if read:
+        raise ParameterError(
+            f"the given model reads {', '.join(map(repr, read))}, so that it cannot decide without the group: "
+            "leave out `blind`, or give another `model`"
+        )
+
+
+def learner_of(run: Run) -> str:
+    """Return the learner that trains the base."""
+    return PlainLearner().learner(run)
+
+
+def base_of(model: OnnxModel, table: Table) -> BaseModel:
+    """Return a given model, bound to the rows."""
+    from fairkit.models.scorer import ModelOptions
+    from fairkit_onnx.write.base import BaseModel
+
+    graded = table.task == "ranking" and table.roles.favorable is None
+    return BaseModel(model, table, ModelOptions(task="regression" if graded else "binary"))
+
+
+def base_scores(model: OnnxModel, table: Table) -> Array:
+    """Return a given model's scores of the rows, shape [n]."""
+    return base_of(model, table).scores(table.columns)
+
+
+def make_bench(table: Table, base: OnnxModel | None, run: Run, clock: Clock) -> Bench:
+    """Train the base on all rows and score every row by models that did not see it."""
+    half = folds_of(table, 2, run.seed + 1)
+    fold = folds_of(table, FOLDS, run.seed)
+    quiet = dataclasses.replace(run, progress=no_progress)
+    fitted: FittedModel | None = None
+    begun = time.monotonic()
+    if base is None:
+        run.progress("training the model without mitigation", 0, 1)
+        fitted = fit_learner(learner_of(run), table, quiet)
+        clock.training = time.monotonic() - begun
+        base = OnnxModel(export_bytes(fitted, table), BEFORE)
+        scores, decisions = learner_scores(table, fold, learner_of(run), quiet)
+    else:
+        scores = base_scores(base, table)
+        decisions = said(Prediction(score=scores), table.task)
+        fit_learner(learner_of(run), table.take(half == 0), quiet)
+        clock.training = 2 * (time.monotonic() - begun)
+    watched = dataclasses.replace(run, progress=clock.watched(no_progress))
+    return Bench(
+        table=table, fold=fold, half=half, base=base, fitted=fitted, scores=scores, decisions=decisions,
+        run=watched,
+    )  # fmt: skip

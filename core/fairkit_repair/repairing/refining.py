@@ -1,0 +1,262 @@
+"""The pick, and what is tried beside what was tried: tolerances in between, and rates that are known better."""
+
+from __future__ import annotations
+
+import dataclasses
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any
+
+from fairkit.errors import ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from fairkit_repair.repairing.candidates import Candidate
+    from fairkit_repair.searches import Alternative
+
+ALIKE = "the same decisions for everybody, of which no verdict is made"
+_REFINED = 4
+_MOVED = 8
+_CONFIRMED = 6
+_NEAR = 0.05
+_ALIKE = 0.05
+"""Chances are predicted to about so much."""
+_BEHIND = 0.15
+"""A rule that is so much less sure is moved all the same, where it is more accurate."""
+_MOVE = 0.03
+_SPARE = 0.01
+"""A chance is predicted to about so much: what is nearer to `sure` is often below it when it is predicted anew."""
+_EDGE = 0.03
+_NORMAL = NormalDist()
+
+
+def refine(
+    result: list[Alternative],
+    queue: list[Candidate],
+    sure: float,
+    measure: Callable[[Candidate, bool], Alternative],
+    left: Callable[[], float],
+) -> None:
+    """Measure more of what costs no training, and append it: see `_walk` and `_closer`.
+
+    Parameters
+    ----------
+    result, queue
+        What was measured and tried, in the same order.
+    sure
+        The chance that is asked for.
+    measure
+        Measures a candidate; with true from more draws.
+    left
+        Tells the seconds that are left.
+    """
+    if not any(may_be_picked(one) for one in result):
+        return
+
+    def measured(one: Candidate, *, closely: bool = False) -> Alternative:
+        queue.append(one)
+        result.append(measure(one, closely))
+        return result[-1]
+
+    best, aim = _best_sure(result, sure), min(sure + _SPARE, 0.5 * (1 + sure))
+    for start, chance, rate in _starts(result, queue, best):
+        walked = _walk(start, chance, rate, (aim, best), lambda one: measured(one, closely=True), left)
+        best = max(best, walked)
+    for _ in range(_REFINED):
+        closer = _closer(result, queue, sure)
+        if closer is None or left() < 0:
+            break
+        measured(closer)
+
+
+def _starts(
+    result: Sequence[Alternative], queue: Sequence[Candidate], least: float
+) -> list[tuple[Candidate, float | None, float]]:
+    """Return rules whose groups' rates are worth moving, with their chance and rate.
+
+    There are none where what is sure enough has an accuracy, `least`, that moving could not reach. The last is the most
+    accurate one among the surest; before it come those with a method's steadier settings, of unknown chance.
+    """
+    usable = [
+        place
+        for place, one in enumerate(result)
+        if may_be_picked(one) and one.rate is not None
+        and queue[place].capability.level not in (None, *queue[place].fixed)
+        and one.parameters.get(queue[place].capability.dial or "") == 0
+        and queue[place].trainings == 0
+    ]  # fmt: skip
+    if not usable:
+        return []
+    most = max(result[place].chance or 0.0 for place in usable)
+    near = [place for place in usable if (result[place].chance or 0.0) >= most - _BEHIND]
+    best = max(near, key=lambda place: result[place].accuracy or 0.0)
+    if (result[best].accuracy or 0.0) <= least:
+        return []
+    rate = result[best].rate or 0.0
+    found: list[tuple[Candidate, float | None, float]] = []
+    for family in dict.fromkeys(queue[place].family for place in usable):
+        one = next(queue[place] for place in usable if queue[place].family == family)
+        found += [
+            (_changed(one, settings), None, rate)
+            for settings in one.capability.steadier
+            if not settings.keys() & one.fixed
+        ]
+    return [*found, (queue[best], result[best].chance or 0.0, rate)]
+
+
+def _best_sure(result: Sequence[Alternative], sure: float) -> float:
+    """Return the highest accuracy of what is sure enough; 0 where nothing is."""
+    known = [one.accuracy or 0.0 for one in result if may_be_picked(one) and (one.chance or 0.0) >= sure]
+    return max(known, default=0.0)
+
+
+def _walk(
+    start: Candidate,
+    chance: float | None,
+    rate: float,
+    wanted: tuple[float, float],
+    measured: Callable[[Candidate], Alternative],
+    left: Callable[[], float],
+) -> float:
+    """Move the groups' common rate away from one half until the rule is sure enough, then halve the last step.
+
+    The variance of a rate p is at most p (1 - p) over its rows: two groups of which .8 are accepted are known to be
+    equal with fewer rows than two of which .6 are, and near the best rate accuracy changes little. Decisions that are
+    drawn by chance for more people vary less still: an audit measures their probability.
+
+    Parameters
+    ----------
+    start
+        The rule.
+    chance
+        Its chance of passing; None where it was not measured.
+    rate
+        Where to begin.
+    wanted
+        The chance to reach, and an accuracy below which it is not worth while.
+    measured
+        Measures a candidate, and keeps it.
+    left
+        Tells the seconds that are left.
+
+    Returns
+    -------
+    float
+        The highest accuracy of what was sure enough; 0 where nothing was.
+    """
+    level, (aim, least) = start.capability.level or "", wanted
+    away, best = 1.0 if rate >= 0.5 else -1.0, 0.0
+    steps: dict[float, float] = {} if chance is None else {0.0: chance}
+    for _ in range(_MOVED):
+        step = _next_step(steps, aim)
+        if step is None or not _EDGE <= rate + away * step <= 1 - _EDGE or left() < 0:
+            break
+        found = measured(_changed(start, {level: round(rate + away * step, 4)}))
+        if not may_be_picked(found):
+            break
+        steps[step] = found.chance or 0.0
+        if steps[step] >= aim:
+            best = max(best, found.accuracy or 0.0)
+        elif (found.accuracy or 0.0) < max(best, least):
+            break
+    return best
+
+
+def _next_step(steps: Mapping[float, float], sure: float) -> float | None:
+    """Return one step further, or between the last unsure step and the first sure one; None where it is found."""
+    if not steps:
+        return 0.0
+    enough = min((step for step, chance in steps.items() if chance >= sure), default=None)
+    if enough is None:
+        return max(steps) + _MOVE
+    below = max((step for step in steps if step < enough), default=enough)
+    return None if enough - below < _MOVE * 0.4 else 0.5 * (below + enough)
+
+
+def _changed(one: Candidate, settings: Mapping[str, Any]) -> Candidate:
+    given = {**one.given, **settings}
+    return dataclasses.replace(one, given=given, method=type(one.method).with_values(given))
+
+
+def confirm(result: list[Alternative], sure: float, again: Callable[[int], float]) -> int:
+    """Return the place of the pick, with its chance predicted anew: the best of many looks better than it is.
+
+    Parameters
+    ----------
+    result
+        What was measured; chances of picks are replaced.
+    sure
+        The chance that is asked for.
+    again
+        Predicts the chance of the one at a place, from more and other draws.
+    """
+    looked: set[int] = set()
+    place = pick(result, sure)
+    while place not in looked and len(looked) < _CONFIRMED:
+        looked.add(place)
+        if result[place].chance:
+            result[place] = dataclasses.replace(result[place], chance=again(place))
+        place = pick(result, sure)
+    return place
+
+
+def _closer(result: Sequence[Alternative], queue: Sequence[Candidate], sure: float) -> Candidate | None:
+    """Return the pick, if it costs no training, with its dial nearer to where the chance falls below `sure`."""
+    place = pick(result, sure)
+    one, dial = queue[place], queue[place].capability.dial
+    here = result[place].chance or 0.0
+    moved = one.capability.level in one.given
+    if moved or one.trainings > 0 or dial is None or not one.capability.of_limit or here < sure:
+        return None
+    looser = [
+        (other.given[dial], found.chance or 0.0)
+        for other, found in zip(queue, result, strict=True)
+        if other.family == one.family and found.status != "left out" and other.given[dial] > one.given[dial]
+    ]
+    if not looser:
+        return None
+    at, there = min(looser)
+    high, low, wanted = (_NORMAL.inv_cdf(min(max(p, 0.002), 0.998)) for p in (here, there, sure))
+    share = min(max((high - wanted) / max(high - low, 1e-9), 0.2), 0.8)
+    value = round(one.given[dial] + share * (at - one.given[dial]), 4)
+    if (
+        min(value - one.given[dial], at - value) < _NEAR * (at - one.given[dial])
+        or at - one.given[dial] < 1e-3
+    ):
+        return None
+    return _changed(one, {dial: value})
+
+
+def pick(alternatives: Sequence[Alternative], sure: float) -> int:
+    """Return the place of the most accurate alternative whose chance is at least `sure`.
+
+    Where there is none, it is the surest, and of those whose chance is as good up to `_ALIKE`, the most accurate; where
+    none has any chance, the one whose numbers are nearest to keeping the limits.
+    """
+    known = {
+        place: (one.chance, one.accuracy or 0.0)
+        for place, one in enumerate(alternatives)
+        if may_be_picked(one) and one.chance is not None and one.reason != ALIKE
+    }
+    if not known:  # a constant model is handed out only where there is nothing else, and is called one
+        known = {place: (0.0, 0.0) for place, one in enumerate(alternatives) if one.reason == ALIKE}
+    if not known:
+        why = next((one.reason for one in reversed(alternatives) if one.reason), "")
+        raise ParameterError(f"no alternative could be measured: {why}")
+    surest = max(chance for chance, _ in known.values())
+    if surest < _ALIKE:
+        return max(known, key=lambda place: (known[place][0], -_excess(alternatives[place])))
+    enough = sure if surest >= sure else surest - _ALIKE
+    return max(
+        (place for place, (chance, _) in known.items() if chance >= enough),
+        key=lambda place: (known[place][1], -place),
+    )
+
+
+def may_be_picked(one: Alternative) -> bool:
+    """Return whether an alternative was measured and may be handed out."""
+    return one.status != "left out" and one.chance is not None
+
+
+def _excess(one: Alternative) -> float:
+    return max((abs(value) for value in one.values.values()), default=0.0)

@@ -1,0 +1,287 @@
+"""`fairkit.repair`: from a policy to the most accurate model that will surely pass it."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.data.loading import as_dataset
+from fairkit.data.task import choose_task
+from fairkit.engines.opening import opened
+from fairkit.errors import DataError, ParameterError, PolicyError
+from fairkit.fitted import Run
+from fairkit.progress import no_progress
+from fairkit.support.files import check_writable
+from fairkit_onnx.model import OnnxModel
+from fairkit_onnx.read.safety import embedded_settings, parse, read_bytes
+from fairkit_onnx.write.export import export_bytes
+from fairkit_repair.mitigation.asked import check_policy
+from fairkit_repair.mitigation.learned import AFTER, BEFORE, Learned, foreign, provenance
+from fairkit_repair.mitigation.run import MitigationResult, measured
+from fairkit_repair.repairing.audits import PERFORMANCE, ByAudits
+from fairkit_repair.repairing.candidates import candidates
+from fairkit_repair.repairing.chance import limits_of, wanted_of
+from fairkit_repair.repairing.evaluate import run_of
+from fairkit_repair.repairing.notes import notes_of
+from fairkit_repair.repairing.pilots import check_power
+from fairkit_repair.repairing.preparing import (
+    GivenModel,
+    check_base,
+    learner_of,
+    make_bench,
+    prepare,
+)
+from fairkit_repair.repairing.refining import confirm
+from fairkit_repair.repairing.searching import CLOSELY, Asked, Clock, search
+from fairkit_repair.searches import Search
+
+if TYPE_CHECKING:
+    from fairkit.data.dataset import Dataset
+    from fairkit.data.task import Task
+    from fairkit.engines.base import Engine
+    from fairkit.progress import Progress
+    from fairkit.results.policy import Rule
+    from fairkit_repair.repairing.candidates import Candidate
+    from fairkit_repair.repairing.chance import Limited, Wanted
+    from fairkit_repair.repairing.evaluate import Bench
+
+SURE, BUDGET = 0.95, 5.0
+"""The chance of passing that is asked for; minutes."""
+_MORE_AUDITS = 300
+"""Audits by which the pick's chance is predicted anew where rows are drawn again."""
+
+
+def repair(
+    data: Dataset,
+    policy: Sequence[Rule],
+    *,
+    test: Dataset | None = None,
+    holdout: float = 0.2,
+    model: Any = None,
+    learner: str | None = None,
+    methods: Sequence[str] | None = None,
+    parameters: Mapping[str, Mapping[str, Any]] | None = None,
+    sure: float = SURE,
+    budget: float = BUDGET,
+    blind: bool = False,
+    deterministic: bool = False,
+    anyway: bool = False,
+    unconstrained: bool = True,
+    seed: int = 0,
+    threads: int | None = None,
+    confidence: float = 0.95,
+    output: str | Path | None = None,
+    progress: Progress = no_progress,
+) -> MitigationResult:
+    """Search the most accurate model that will surely pass a policy, and audit it once on test rows.
+
+    For every alternative the chance of passing is predicted from rows that its model did not see: rates are drawn from
+    what these rows say, then totals of the test rows' number, and the verdict's own function judges each drawn audit,
+    all rules together. The most accurate alternative with a chance of at least `sure` is trained on all rows, exported,
+    and looked at on the test rows once.
+
+    Parameters
+    ----------
+    data
+        Rows to learn from, from `fairkit.load_data`.
+    policy
+        Rules; in binary tasks on rates and their disparities, else on any number of the auditor `group`.
+    test
+        Rows for the one look. Without them `holdout` of `data` are held out, evenly from every group and class.
+    holdout
+        That share, in (0, 1).
+    model
+        A model to repair; None trains `learner`.
+    learner
+        What trains; by default lightgbm.
+    methods
+        Names of the methods to try; None: all installed ones that can meet the policy.
+    parameters
+        By method, parameters to hold fixed.
+    sure
+        The chance of passing to reach, in (0, 1).
+    budget
+        Minutes that the search may take. What is cheap is tried first; a fit that the budget ends is left out.
+    blind
+        Take models only that decide without the group; sensitive columns are no features then.
+    deterministic
+        Take models only that draw no decision by chance.
+    anyway
+        Go on where even a model without any disparity would pass with a chance below one half.
+    unconstrained
+        Whether the model without mitigation may be the pick.
+    seed
+        For every random draw.
+    threads
+        Default: one below 50,000 rows, else left to the libraries.
+    confidence
+        Of the intervals.
+    output
+        Where the result will be saved: checked before training, written at the end.
+    progress
+        Told what is tried.
+
+    Returns
+    -------
+    MitigationResult
+        With `search`; `after.verdict` is the audit's. Equal for equal inputs, while the budget does not end the search.
+
+    Raises
+    ------
+    PowerError
+        The test rows cannot decide the policy.
+    FairkitError
+        The policy, the methods, the data or the model cannot be used.
+
+    Examples
+    --------
+    >>> rule = fairkit.Rule(metric="demographic_parity_difference", sensitive="sex", maximum=0.05)
+    >>> result = fairkit.repair(data, [rule], test=test)                              # doctest: +SKIP
+    >>> result.after.verdict, result.search.choice.name                               # doctest: +SKIP
+    ('pass', 'threshold-optimizer (constraint = demographic_parity, tolerance = 0.02)')
+    """
+    as_dataset(data)
+    if output is not None:
+        check_writable(Path(output))
+    _check(policy, sure, budget)
+    check_policy(policy, data)
+    task = choose_task(data, None)
+    _check_model(task, model)
+    limits = _limits(policy, task, [split.name for split in data.roles.sensitive], confidence)
+    fixed = parameters or {}
+    _check_methods(candidates(limits, methods, fixed, 0.5, task)[0], policy, data, task)
+    begun = time.monotonic()
+    run = Run(seed=seed, threads=threads, learner=learner, progress=progress)
+    learner_of(run)
+    with opened(None, None) as engine:
+        ready = prepare(engine, data, test, holdout, seed, limits, policy, confidence, blind=blind)
+        table, forecast = ready.table, ready.forecast
+        run = run.on(len(table))
+        base = None if model is None else OnnxModel.load(model)
+        check_base(base, table, blind=blind)
+        power = check_power(ready, base, run, anyway=anyway)
+        clock = Clock(ends=begun + 60 * budget)
+        bench = make_bench(table, base, run, clock)
+        found, _ = candidates(limits, methods, fixed, _rate(bench), task)
+        asked = Asked(
+            sure=sure, blind=blind, deterministic=deterministic, named=methods is not None,
+            unconstrained=unconstrained,
+            learner=learner or "lightgbm",
+        )  # fmt: skip
+        alternatives, queue = search(bench, forecast, found, asked, clock, progress)
+
+        def again(place: int) -> float:
+            said = bench.measure(queue[place].method)
+            more = _MORE_AUDITS if isinstance(forecast, ByAudits) else CLOSELY
+            return forecast.predict(said, np.random.default_rng([seed, 9]), more).chance
+
+        place = confirm(alternatives, sure, again)
+        alternatives[place] = dataclasses.replace(alternatives[place], status="picked")
+        told = Search(
+            rules=tuple(policy), sure=sure, budget=budget, power=power, alternatives=tuple(alternatives),
+            picked=place, calibration_rows=len(table), seconds=time.monotonic() - begun,
+            looks=_looks(output, ready.test.sha256), test_sha256=ready.test.sha256, blind=blind,
+            deterministic=deterministic, performance=PERFORMANCE.get(task, "accuracy"),
+        )  # fmt: skip
+        result = _finished(engine, bench, queue[place].method, ready.test, told, run, confidence)
+    if output is not None:
+        result.save(output)
+    return result
+
+
+def _check(policy: Sequence[Rule], sure: float, budget: float) -> None:
+    if not policy:
+        raise PolicyError("a search needs a policy: give at least one rule")
+    if not 0 < sure < 1:
+        raise ParameterError(f"`sure` is a chance above 0 and below 1, not {sure}")
+    if not budget > 0:
+        raise ParameterError(f"`budget` is a number of minutes above 0, not {budget}")
+
+
+def _limits(
+    policy: Sequence[Rule], task: Task, splits: Sequence[str], confidence: float
+) -> list[Limited | Wanted]:
+    """Return the limits that methods are looked for by; of binary tasks also how their verdicts are made."""
+    if task == "binary":
+        return [*limits_of(policy, splits, confidence)]
+    return [*wanted_of(policy, splits)]
+
+
+def _check_model(task: Task, model: Any) -> None:
+    """Refuse a given model where no method repairs one."""
+    if model is not None and task in ("multiclass", "regression"):
+        raise ParameterError(
+            f"methods for {task} tasks train their own models: leave out `model`, and name what trains with `learner`"
+        )
+
+
+def _check_methods(found: Sequence[Candidate], policy: Sequence[Rule], data: Dataset, task: Task) -> None:
+    """Refuse other tasks than binary ones where no installed method can meet the policy.
+
+    Raises
+    ------
+    DataError
+        There is none.
+    """
+    if task != "binary" and not found:
+        asked = ", ".join(rule.metric for rule in policy)
+        raise DataError(
+            f"{data.name}: no installed method says that it can meet {asked} in a {task} task (`fairkit plugins "
+            "show NAME` says what a method can meet)"
+        )
+
+
+def _rate(bench: Bench) -> float:
+    """Return about how large constrained rates are; where decisions are no rates, one half."""
+    return float(np.average(bench.decisions)) if bench.table.task == "binary" else 0.5
+
+
+def _looks(output: str | Path | None, test: str) -> int:
+    """Return how often these test rows were looked at for the file that is there, this time included."""
+    if output is None or not Path(output).is_file():
+        return 1
+    try:
+        told = embedded_settings(parse(read_bytes(Path(output)), str(output)))["mitigation"]["search"]
+        return int(told["looks"]) + 1 if told["test_sha256"] == test else 1
+    except Exception:
+        return 1
+
+
+def _finished(
+    engine: Engine,
+    bench: Bench,
+    method: Any,
+    test: Dataset,
+    told: Search,
+    run: Run,
+    confidence: float,
+) -> MitigationResult:
+    """Train the pick on all rows, export it, and look at the test rows."""
+    run.progress("training the pick", 0, 1)
+    fitted = bench.fit(method, dataclasses.replace(run, progress=no_progress))
+    if fitted is None:
+        fitted, content = GivenModel(model=bench.base, table=bench.table), bench.base.content
+    else:
+        about = provenance(method, run_of(method, run), bench.base if method.stage == "post" else None)
+        about["mitigation"]["search"] = told.summary()
+        content = export_bytes(fitted, bench.table, about)
+    given = bench.fitted is None
+    base = bench.base
+    if not base.external:
+        base = OnnxModel(base.content, BEFORE, sandbox=base.sandbox)
+    learned = Learned(
+        fitted=fitted,
+        model=OnnxModel(content, AFTER, sandbox=foreign(bench.base) if given else None),
+        baseline=base,
+        table=bench.table,
+        test=test,
+        compared=test,
+        notes=notes_of(told, test, given=given, binary=bench.table.task == "binary"),
+    )
+    result = measured(engine, learned, method, told.rules, confidence, run)
+    return dataclasses.replace(result, search=told)

@@ -1,0 +1,255 @@
+"""The search: candidates, cheap first, until the budget ends; the best so far is always at hand."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from dataclasses import dataclass, field
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fairkit.errors import FairkitError
+from fairkit_repair.repairing.candidates import learner_settings, unconstrained
+from fairkit_repair.repairing.chance import ByRates
+from fairkit_repair.repairing.evaluate import OutOfTimeError
+from fairkit_repair.repairing.folds import FOLDS
+from fairkit_repair.repairing.refining import ALIKE, refine
+from fairkit_repair.searches import Alternative
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from fairkit.mitigators import Mitigator
+    from fairkit.progress import Progress
+    from fairkit_repair.repairing.candidates import Candidate
+    from fairkit_repair.repairing.chance import Forecast
+    from fairkit_repair.repairing.evaluate import Bench
+
+    Array = NDArray[np.float64]
+
+CLOSELY = 2_400
+"""Audits that are drawn where the chance decides how far to go: one of .95 has a standard error of .004."""
+_HOPELESS = 0.05
+_Z = NormalDist().inv_cdf(0.975)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What the user asked of a search: see `fairkit_repair.repairing.run.repair`."""
+
+    sure: float
+    blind: bool
+    deterministic: bool
+    named: bool
+    unconstrained: bool
+    learner: str
+
+
+@dataclass(slots=True)
+class Clock:
+    """The budget: when it ends, and what a training takes."""
+
+    ends: float
+    training: float = 0.0
+    started: float = field(default_factory=time.monotonic)
+
+    def left(self) -> float:
+        """Return the seconds that are left."""
+        return self.ends - time.monotonic()
+
+    def watched(self, progress: Progress) -> Progress:
+        """Return a progress that raises `OutOfTimeError` when the budget has ended."""
+
+        def report(doing: str, done: int, total: int, **values: float) -> None:
+            progress(doing, done, total, **values)
+            if self.left() < 0:
+                raise OutOfTimeError
+
+        return report
+
+
+def search(
+    bench: Bench,
+    forecast: Forecast,
+    found: Sequence[Candidate],
+    asked: Asked,
+    clock: Clock,
+    progress: Progress,
+) -> tuple[list[Alternative], list[Candidate]]:
+    """Measure candidates, cheap first.
+
+    Returns
+    -------
+    list of Alternative, list of Candidate
+        In the same order; the first is the model without mitigation, which is always measured.
+    """
+    queue = [unconstrained(), *found]
+    if asked.blind and not asked.named:
+        # as cheap as one training: before methods that take many
+        tries = [unconstrained(one) for one in learner_settings(asked.learner, bench.run.seed)]
+        place = sum(one.trainings <= 1 for one in queue)
+        queue[place:place] = tries
+    result: list[Alternative] = []
+    best: dict[str, list[float]] = {}
+    right = RightBy(forecast)
+    for place, one in enumerate(queue):
+        progress("searching", place, len(queue))
+        why = _left_out(one, result, best, asked, clock, ready=bench.is_known(one.method) or place == 0)
+        if why:
+            result.append(_blank(one, why))
+            continue
+        measured = _measured(bench, forecast, right, one, _family(one, queue))
+        if place == 0 and not asked.unconstrained:
+            measured = dataclasses.replace(measured, status="left out", reason="a method was asked for")
+        elif one.capability.randomized and asked.deterministic:
+            measured = dataclasses.replace(measured, status="left out", reason="it draws decisions by chance")
+        elif measured.chance is not None and measured.status == "tried":
+            best.setdefault(one.family, []).append(measured.chance)
+        result.append(measured)
+
+    def measure(one: Candidate, closely: bool) -> Alternative:
+        return _measured(bench, forecast, right, one, draws=CLOSELY if closely else None)
+
+    refine(result, queue, asked.sure, measure, clock.left)
+    progress("searching", len(queue), len(queue))
+    return result, queue
+
+
+def _left_out(
+    one: Candidate,
+    result: Sequence[Alternative],
+    best: dict[str, list[float]],
+    asked: Asked,
+    clock: Clock,
+    *,
+    ready: bool,
+) -> str:
+    """Return why a candidate is not measured; empty where it is."""
+    if ready:
+        return ""
+    seconds = one.trainings * clock.training * (FOLDS + 1)
+    reasons = {
+        "it reads the group to decide": asked.blind and one.capability.reads_group,
+        "it draws decisions by chance": asked.deterministic
+        and one.capability.randomized
+        and one.trainings > 0,
+        f"about {max(seconds, 1):,.0f} s, more than the budget has left": seconds > clock.left(),
+    }
+    return next((why for why, holds in reasons.items() if holds), "") or _hopeless(one, result, best, asked)
+
+
+def _hopeless(
+    one: Candidate, result: Sequence[Alternative], best: dict[str, list[float]], asked: Asked
+) -> str:
+    """Return why a candidate need not be measured, after what others came to; empty where it should be."""
+    sure = [other for other in result if other.status != "left out" and (other.chance or 0.0) >= asked.sure]
+    if one.trainings > 0 and sure and not (asked.blind or asked.named):
+        return "a cheaper method is sure enough"
+    chances = best.get(one.family, [])
+    if one.family != "settings" and chances:
+        if len(chances) == 1 and chances[0] < _HOPELESS:
+            return "its strictest setting does not pass"
+        if max(chances) >= asked.sure and chances[-1] < _HOPELESS:
+            return "a stricter setting does not pass"
+    return ""
+
+
+def _family(one: Candidate, queue: Sequence[Candidate]) -> list[Mitigator]:
+    """Return the methods that can be trained together with one: those of its family, apart in its dial."""
+    if one.capability.dial not in getattr(one.method, "together", ()):
+        return []
+    return [other.method for other in queue if other.family == one.family]
+
+
+class RightBy:
+    """How likely each row's decision is right, by alternative: accuracy against the first one's, row by row."""
+
+    def __init__(self, forecast: Forecast) -> None:
+        self._planned = forecast.planned if isinstance(forecast, ByRates) else None
+        self._first: Array | None = None
+
+    def change(self, chance: Array) -> tuple[float, float, float] | None:
+        """Return the change of accuracy with its 95 % interval; None where outcomes are not two.
+
+        Parameters
+        ----------
+        chance
+            Probabilities of the favorable decision, shape [n].
+        """
+        if self._planned is None or chance.ndim != 1:
+            return None
+        own = np.where(self._planned.outcome > 0, chance, 1.0 - chance)
+        if self._first is None:
+            self._first = own
+        return paired_change(own, self._first, self._planned.weights)
+
+
+def paired_change(one: Array, other: Array, weights: Array | None) -> tuple[float, float, float]:
+    """Return the mean difference of two numbers of the same rows, and the ends of its 95 % interval.
+
+    Parameters
+    ----------
+    one, other
+        Shape [n].
+    weights
+        Shape [n]; None where all rows count the same.
+    """
+    apart = one - other
+    weight = np.ones_like(apart) if weights is None else weights
+    mean = float(np.average(apart, weights=weight))
+    error = float(np.sqrt((weight**2 * (apart - mean) ** 2).sum()) / weight.sum())
+    return mean, mean - _Z * error, mean + _Z * error
+
+
+def _measured(
+    bench: Bench,
+    forecast: Forecast,
+    right: RightBy,
+    one: Candidate,
+    family: Sequence[Mitigator] = (),
+    draws: int | None = None,
+) -> Alternative:
+    begun = time.monotonic()
+    try:
+        chance = bench.measure(one.method, family)
+    except FairkitError as error:
+        return _blank(one, str(error), time.monotonic() - begun)
+    except OutOfTimeError:
+        return _blank(one, "the budget ended during its training", time.monotonic() - begun)
+    told = forecast.predict(chance, np.random.default_rng([bench.run.seed, 5]), draws)
+    binary = bench.table.task == "binary"
+    drawn = binary and bool(((chance > 0) & (chance < 1)).any())
+    decisions = chance.argmax(axis=1) if chance.ndim == 2 else chance
+    alike = len(np.unique(decisions)) == 1
+    restless = "" if alike or told.chance < _HOPELESS else bench.restless(one.method, chance)
+    return Alternative(
+        method=one.method.name,
+        parameters=one.given,
+        randomized=drawn,
+        reads_group=one.capability.reads_group,
+        accuracy=told.accuracy,
+        values=told.values,
+        chance=0.0 if alike else told.chance,
+        chances={} if alike else told.chances,
+        rate=told.rate,
+        change=None if alike else right.change(chance),
+        seconds=time.monotonic() - begun,
+        status="left out" if restless else "tried",
+        reason=ALIKE if alike else restless,
+    )
+
+
+def _blank(one: Candidate, why: str, seconds: float = 0.0) -> Alternative:
+    return Alternative(
+        method=one.method.name,
+        parameters=one.given,
+        randomized=one.capability.randomized,
+        reads_group=one.capability.reads_group,
+        seconds=seconds,
+        status="left out",
+        reason=why,
+    )

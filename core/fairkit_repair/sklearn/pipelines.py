@@ -1,0 +1,263 @@
+"""A scikit-learn pipeline as one ONNX file over the raw columns, whatever it ends in."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.errors import MissingExtraError, ModelError, ParameterError
+from fairkit_onnx.session import open_session
+from fairkit_onnx.write.estimators import add_estimator
+from fairkit_onnx.write.export import PARITY, add_outputs, embed_settings
+from fairkit_onnx.write.graph import ML_OPSET, OPSET, GraphBuilder
+from fairkit_onnx.write.runtime import run_columns
+from fairkit_repair.sklearn.base import written
+from fairkit_repair.sklearn.columns import frame_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import onnx
+    from numpy.typing import NDArray
+
+    from fairkit.data.task import Task
+    from fairkit_onnx.write.graph import ElementType
+
+_CHECKED_ROWS = 4_096
+_NAMES = {1: "float", 7: "int64", 8: "string"}
+
+
+def to_onnx(pipeline: Any, X: Any, path: str | Path | None = None) -> bytes:
+    """Return a fitted pipeline, or a single estimator, as one ONNX file's bytes; each column of X is an input.
+
+    The steps before the last are converted by skl2onnx. The last may be any estimator of `fairkit.mitigator`, a
+    LightGBM, XGBoost or CatBoost model, or a scikit-learn one. The outputs are those of fairkit's own files: ``score``,
+    ``decision_probability`` and ``decision``; ``probabilities`` with more classes than two; ``score`` alone in
+    regression.
+
+    Parameters
+    ----------
+    pipeline
+        Fitted.
+    X
+        Rows as it was fitted on, shape [n, d]: their columns give the inputs' names and types, and on the first of them
+        the file is compared with the pipeline.
+    path
+        Where to write the file besides.
+
+    Raises
+    ------
+    ModelError
+        A step has no form in ONNX, or the file differs from the pipeline by more than 1e-5.
+    MissingExtraError
+        scikit-learn or skl2onnx is not installed.
+    """
+    steps = [
+        step for _, step in getattr(pipeline, "steps", [("", pipeline)]) if step not in (None, "passthrough")
+    ]
+    columns = frame_columns(X)
+    if not steps or not columns:
+        raise ParameterError("there is nothing to export: the pipeline has no steps, or X has no columns")
+    *before, last = steps
+    if not before and hasattr(last, "model_") and hasattr(last, "to_onnx"):
+        return bytes(last.to_onnx(path))
+    task = _task(last)
+    kinds = {name: _kind(values) for name, values in columns.items()}
+    # some converters mix double and single precision in one operator: then all numbers are single
+    plain: dict[str, ElementType] = {
+        name: "float" if kind == "double" else kind for name, kind in kinds.items()
+    }
+    for place, tried in enumerate((kinds, plain)):
+        try:
+            proto = _graph(before, last, task, tried, X)
+            embed_settings(proto, _settings(last, task, list(columns)))
+            _check(proto, pipeline, X, columns, task)
+        except ModelError:
+            if place == 1 or tried == plain:
+                raise
+        else:
+            break
+    return written(proto, path)
+
+
+def _graph(
+    before: Sequence[Any], last: Any, task: Task, kinds: Mapping[str, ElementType], X: Any
+) -> onnx.ModelProto:
+    """Return the whole graph, with inputs of these kinds."""
+    graph = GraphBuilder()
+    inputs = {name: graph.input(name, kind) for name, kind in kinds.items()}
+    if not before:
+        _add_others(graph, last, _side_by_side(graph, inputs, kinds), len(inputs), task)
+        return graph.build()
+    matrix = _prepared(graph, before, kinds, inputs)
+    if hasattr(last, "model_") and hasattr(last, "to_onnx"):
+        _add_ours(graph, last, matrix)
+    else:
+        _add_others(graph, last, matrix, np.asarray(_transformed(before, X)).shape[1], task)
+    return graph.build()
+
+
+def _settings(last: Any, task: Task, features: list[str]) -> dict[str, Any]:
+    """Return what the file says of its data, as the files of `fairkit mitigate` do."""
+    classes = getattr(last, "classes_", ())
+    classes = [value.item() if isinstance(value, np.generic) else value for value in classes]
+    return {
+        "schema": "fairkit.model/1",
+        "label": "y",
+        "favorable": classes[-1] if task == "binary" else None,
+        "sensitive": [],
+        "features": features,
+        "task": task,
+        "classes": classes,
+    }
+
+
+def _kind(values: NDArray[Any]) -> ElementType:
+    if values.dtype.kind in "OUS":
+        return "string"
+    if values.dtype.kind in "iu":
+        return "int64"
+    # rounded to single precision before the encoders, a number may cross a tree's threshold
+    return "double" if values.dtype == np.float64 else "float"
+
+
+def _task(last: Any) -> Task:
+    classes = getattr(last, "classes_", None)
+    if classes is None or getattr(last, "_estimator_type", "") == "regressor":
+        return "regression"
+    return "binary" if len(classes) == 2 else "multiclass"
+
+
+def _transformed(before: Sequence[Any], X: Any) -> Any:
+    rows = X[:2]
+    for step in before:
+        rows = step.transform(rows)
+    return rows.toarray() if hasattr(rows, "toarray") else rows
+
+
+def _prepared(
+    graph: GraphBuilder,
+    before: Sequence[Any],
+    kinds: Mapping[str, ElementType],
+    inputs: Mapping[str, str],
+) -> str:
+    """Add the steps before the last; return the name of what they give, shape [rows, d]."""
+    try:
+        from skl2onnx import convert_sklearn
+        from skl2onnx.common import data_types
+
+        from sklearn.pipeline import Pipeline
+    except ImportError as error:
+        raise MissingExtraError("skl2onnx", "sklearn") from error
+    tensors = {
+        "float": data_types.FloatTensorType,
+        "double": data_types.DoubleTensorType,
+        "int64": data_types.Int64TensorType,
+        "string": data_types.StringTensorType,
+    }
+    types = [(name, tensors[kind]([None, 1])) for name, kind in kinds.items()]
+    chain = Pipeline([(f"step{place}", step) for place, step in enumerate(before)])
+    try:
+        proto = convert_sklearn(chain, initial_types=types, target_opset={"": OPSET, "ai.onnx.ml": ML_OPSET})
+    except Exception as error:  # whatever a converter raises
+        raise ModelError(
+            f"the steps before the last have no form in ONNX: {str(error).splitlines()[0]}"
+        ) from error
+    outputs = graph.inline(proto, {name: inputs[name] for name, _ in types})
+    return graph.cast(outputs[proto.graph.output[0].name], np.float32)
+
+
+def _side_by_side(graph: GraphBuilder, inputs: Mapping[str, str], kinds: Mapping[str, ElementType]) -> str:
+    texts = [name for name, kind in kinds.items() if kind == "string"]
+    if texts:
+        raise ModelError(
+            f"the estimator takes numbers, and the column {texts[0]!r} is text; put an encoder before it"
+        )
+    return graph.node("Concat", [graph.cast(name, np.float32) for name in inputs.values()], axis=1)
+
+
+def _add_ours(graph: GraphBuilder, last: Any, matrix: str) -> None:
+    """Add a method of fairkit: its file has an input for each column that it was fitted on."""
+    import onnx
+
+    proto = onnx.load_from_string(last.to_onnx())
+    names = [
+        str(name)
+        for name in getattr(last, "feature_names_in_", [f"x{i}" for i in range(last.n_features_in_)])
+    ]
+    feeds: dict[str, str] = {}
+    for entry in proto.graph.input:
+        if entry.name not in names:
+            feeds[entry.name] = graph.input(entry.name, "float")
+        else:
+            place = graph.constant([names.index(entry.name)], np.int64)
+            column = graph.node("Gather", [matrix, place], axis=1)
+            feeds[entry.name] = graph.node("Cast", [column], to=entry.type.tensor_type.elem_type)
+    given = graph.inline(proto, feeds)
+    for output in proto.graph.output:
+        kind: Any = _NAMES[output.type.tensor_type.elem_type]
+        shape = output.type.tensor_type.shape.dim
+        graph.output(output.name, given[output.name], kind, shape[1].dim_value or None)
+
+
+def _add_others(graph: GraphBuilder, last: Any, matrix: str, width: int, task: Task) -> None:
+    if type(last).__module__.partition(".")[0] == "catboost":
+        scores = _add_catboost(graph, last, matrix, task)
+    else:
+        scores = add_estimator(graph, matrix, last, task, width=width)
+    add_outputs(graph, scores, task)
+
+
+def _add_catboost(graph: GraphBuilder, model: Any, matrix: str, task: Task) -> str:
+    """Add CatBoost's own graph, without the map that it makes of its probabilities."""
+    import onnx
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "model.onnx"
+        try:
+            model.save_model(str(file), format="onnx")
+        except Exception as error:  # CatBoost's own kind
+            raise ModelError(f"CatBoost does not export this model: {str(error).splitlines()[0]}") from error
+        proto = onnx.load(str(file))
+    wanted = proto.graph.output[0].name
+    for node in [node for node in proto.graph.node if node.op_type == "ZipMap"]:
+        wanted = node.input[0]
+        proto.graph.node.remove(node)
+    del proto.graph.output[:]
+    proto.graph.output.append(onnx.ValueInfoProto(name=wanted))
+    scores = graph.inline(proto, {proto.graph.input[0].name: matrix})[wanted]
+    if task == "binary":
+        return graph.node("Gather", [scores, graph.constant([1], np.int64)], axis=1)
+    return graph.reshape(scores, (-1, 1)) if task == "regression" else scores
+
+
+def _check(
+    proto: onnx.ModelProto, pipeline: Any, X: Any, columns: Mapping[str, NDArray[Any]], task: Task
+) -> None:
+    """Compare the file with the pipeline on the first rows."""
+    rows = X[:_CHECKED_ROWS]
+    try:
+        session = open_session(proto)
+        found = run_columns(session, {name: cells[:_CHECKED_ROWS] for name, cells in columns.items()})
+    except Exception as error:  # onnxruntime's own kinds
+        raise ModelError(
+            f"onnxruntime does not run the exported file: {str(error).splitlines()[0]}"
+        ) from error
+    if task == "regression":
+        expected = np.asarray(pipeline.predict(rows), dtype=np.float64)
+        scale = max(1.0, float(np.abs(expected).max()))
+    else:
+        expected, scale = np.asarray(pipeline.predict_proba(rows), dtype=np.float64), 1.0
+        expected = expected[:, 1] if task == "binary" else expected
+    got = found.get("score", found.get("probabilities"))
+    assert got is not None  # noqa: S101 -- add_outputs declared one of them
+    worst = float(np.abs(got.reshape(expected.shape) - expected).max()) / scale
+    if not worst <= PARITY:
+        raise ModelError(
+            f"the exported file differs from the pipeline by up to {worst:.2g} (allowed: {PARITY:g}); nothing was "
+            "written. A step that rounds, or that reads numbers as text, does so otherwise in ONNX; XGBoost takes the "
+            "zeros of sparse matrices for missing values: let the encoders give dense ones (sparse_threshold=0)"
+        )

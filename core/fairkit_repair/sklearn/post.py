@@ -1,0 +1,212 @@
+"""Post-processing methods as scikit-learn estimators, around an ONNX model or a fitted classifier."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.data.roles import Roles, Sensitive
+from fairkit.data.table import Groups, Table, intersect
+from fairkit.errors import DataError, MissingExtraError, ParameterError
+from fairkit.fitted import Run
+from fairkit_repair.postprocess import PostProcessor, RuleModel
+from fairkit_repair.sklearn.base import Face, face, written
+from fairkit_repair.sklearn.columns import (
+    frame_columns,
+    group_codes,
+    raw_column,
+    sensitive_matrix,
+    sensitive_names,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit_onnx.write.rules import GroupRule
+
+
+def post_estimator(method: type[PostProcessor]) -> type[Any]:
+    """Return a scikit-learn classifier class that repairs the decisions of a given model.
+
+    Parameters
+    ----------
+    method
+        A post-processing method.
+
+    Returns
+    -------
+    type
+        Its keyword arguments are ``model`` (an ONNX file's path, bytes or `OnnxModel`, or a fitted classifier
+        with ``predict_proba``), the method's parameters, and ``random_state``. ``fit`` and the predictions take
+        ``sensitive_features``: a series or data frame, shape [n] or [n, k].
+
+    Examples
+    --------
+    >>> Fair = fairkit.mitigator("rto")                                                # doctest: +SKIP
+    >>> fair = Fair(model=forest, gamma=0.05).fit(X, y, sensitive_features=sex)        # doctest: +SKIP
+    >>> fair.decision_probability(X, sensitive_features=sex)                           # doctest: +SKIP
+    """
+    try:
+        from sklearn.base import BaseEstimator, ClassifierMixin
+    except ImportError as error:
+        raise MissingExtraError("scikit-learn", "sklearn") from error
+    bases = (_PostEstimator, ClassifierMixin, BaseEstimator)
+    return face(method, bases, before={"model": None}, after={"random_state": 0})
+
+
+class _PostEstimator(Face):
+    """Binary classification; the second class, in sorted order, is the favorable one."""
+
+    restores = staticmethod(post_estimator)
+    model: Any
+    random_state: int | None
+
+    def fit(self, X: Any, y: Any, *, sensitive_features: Any, sample_weight: Any = None) -> Any:
+        """Learn the rule; the model is not trained.
+
+        Parameters
+        ----------
+        X
+            What the model takes: a data frame or matrix, shape [n, d]. Rows that it was not trained on.
+        y
+            Labels of two values, shape [n]; the larger one is the favorable.
+        sensitive_features
+            Shape [n] or [n, k]: several columns are crossed.
+        sample_weight
+            Shape [n], nonnegative.
+        """
+        self.classes_, codes = np.unique(np.asarray(y), return_inverse=True)
+        if len(self.classes_) != 2:
+            raise DataError(f"y has {len(self.classes_)} values; {self._method.name} works on two")
+        table = self._table(X, codes.astype(np.float64), sensitive_features, sample_weight)
+        method, run = self._made(), Run(seed=int(self.random_state or 0))
+        if self._is_classifier():
+            self.rule_, solution = method.learn(self._classifier_scores(X), table, run)
+            self.fitted_, self.details_, self.notes_ = None, dict(solution.details), solution.notes
+        else:
+            self.fitted_ = method.fit(table, run, model=self._onnx_model())
+            self.rule_, self.details_ = self.fitted_.rule, dict(self.fitted_.details)
+            self.notes_ = self.fitted_.notes
+        self.n_features_in_ = len(frame_columns(X))
+        return self
+
+    def decision_probability(self, X: Any, *, sensitive_features: Any) -> NDArray[np.float64]:
+        """Return the chance of the favorable decision, shape [n]."""
+        return self._predict(X, sensitive_features)[1]
+
+    def predict_proba(self, X: Any, *, sensitive_features: Any) -> NDArray[np.float64]:
+        """Return the chances of the two decisions, shape [n, 2]; the second is `decision_probability`."""
+        chance = self.decision_probability(X, sensitive_features=sensitive_features)
+        return np.column_stack([1.0 - chance, chance])
+
+    def predict(self, X: Any, *, sensitive_features: Any, u: Any = None) -> NDArray[Any]:
+        """Decide by chance: favorable where u < `decision_probability`.
+
+        Parameters
+        ----------
+        X, sensitive_features
+            As for `fit`; values of the sensitive columns that it did not see get the pooled rule.
+        u
+            Draws in [0, 1), shape [n]; by default from `random_state`.
+        """
+        chance = self.decision_probability(X, sensitive_features=sensitive_features)
+        draws = np.random.default_rng(int(self.random_state or 0)).random(len(chance)) if u is None else u
+        decided: NDArray[Any] = self.classes_[(np.asarray(draws) < chance).astype(int)]
+        return decided
+
+    def to_onnx(self, path: str | Path | None = None) -> bytes:
+        """Return the model with the rule as one ONNX file's bytes, written to a path if one is given.
+
+        Raises
+        ------
+        ParameterError
+            The model is a classifier in memory: export it first, and give that file as ``model``.
+        """
+        self._check_fitted()
+        if not isinstance(self.fitted_, RuleModel):
+            raise ParameterError(
+                f"{type(self).__name__} was put on a classifier in memory, which has no graph to append the rule "
+                "to; export the classifier to ONNX and give that file as model"
+            )
+        return written(self.fitted_.to_onnx(), path)
+
+    def onnx_parser(self) -> Any:
+        """Say to skl2onnx that a pipeline cannot hold it.
+
+        Raises
+        ------
+        ParameterError
+            Always: no step of a pipeline passes the groups on.
+        """
+        raise ParameterError(
+            f"{type(self).__name__} reads `sensitive_features` when it predicts, and a pipeline's file has no input "
+            "for them; export it by itself: estimator.to_onnx(path)"
+        )
+
+    def _predict(self, X: Any, sensitive: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        self._check_fitted()
+        columns = frame_columns(X) | self._sensitive_columns(sensitive, len(X))
+        if self.fitted_ is not None:
+            found = self.fitted_.predict(columns)
+            chance = found.decision_probability
+            return found.score, np.zeros(0) if chance is None else chance
+        rule: GroupRule = self.rule_
+        codes = rule.keys.codes(columns)
+        score = rule.adjust(self._classifier_scores(X), codes)
+        return score, rule.probability(score, codes)
+
+    def _check_fitted(self) -> None:
+        from sklearn.utils.validation import check_is_fitted
+
+        check_is_fitted(self, "rule_")
+
+    def _is_classifier(self) -> bool:
+        if self.model is None:
+            raise ParameterError(
+                f"{self._method.name} repairs a model: give model=, an ONNX file or a fitted classifier"
+            )
+        return hasattr(self.model, "predict_proba")
+
+    def _onnx_model(self) -> Any:
+        from fairkit_onnx.model import OnnxModel
+
+        return self.model if isinstance(self.model, OnnxModel) else OnnxModel.load(self.model)
+
+    def _classifier_scores(self, X: Any) -> NDArray[np.float64]:
+        scores = np.asarray(self.model.predict_proba(X), dtype=np.float64)[:, 1]
+        if not np.isfinite(scores).all() or scores.min() < 0 or scores.max() > 1:
+            raise DataError("the classifier's predict_proba gives numbers outside [0, 1], or NaN")
+        return scores
+
+    def _table(self, X: Any, target: NDArray[np.float64], sensitive: Any, weights: Any) -> Table:
+        features = frame_columns(X)
+        if len(target) != len(X):
+            raise DataError(f"y has {len(target)} rows, X has {len(X)}")
+        self.sensitive_names_ = sensitive_names(sensitive)
+        own = self._sensitive_columns(sensitive, len(target))
+        splits = {name: _one_group(name, values) for name, values in own.items()}
+        crossed = intersect(splits) if len(splits) > 1 else next(iter(splits.values()))
+        return Table(
+            columns=features | own,
+            features=tuple(features),
+            target=target,
+            groups={"+".join(own): crossed},
+            weights=None if weights is None else np.asarray(weights, dtype=np.float64),
+            classes=tuple(self.classes_.tolist()),
+            roles=Roles(label="y", favorable=self.classes_.tolist()[-1]),
+            name="X",
+        )
+
+    def _sensitive_columns(self, sensitive: Any, rows: int) -> dict[str, NDArray[Any]]:
+        matrix = sensitive_matrix(sensitive, rows)
+        if matrix.shape[1] != len(self.sensitive_names_):
+            raise DataError(
+                f"sensitive_features has {matrix.shape[1]} columns, but {len(self.sensitive_names_)} when it was fitted"
+            )
+        return {name: raw_column(matrix[:, place]) for place, name in enumerate(self.sensitive_names_)}
+
+
+def _one_group(name: str, values: NDArray[Any]) -> Groups:
+    return Groups(Sensitive((name,), (None,)), *group_codes(values))

@@ -1,0 +1,185 @@
+"""The fair metric: how far apart are two people in what should matter?"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from fairkit.errors import DataError
+from fairkit.support.files import write_atomic
+from fairkit_similarity.encode import Columns, Encoder, Floats
+
+SCHEMA = "fairkit.metric/1"
+
+GRID = 2.0**30
+"""Coordinates are rounded to multiples of 1 / GRID: rows that the metric cannot tell apart become equal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FairMetric:
+    """A squared distance between people: d²(x, x') = ‖z - z'‖² with z = encode(x) · matrix.
+
+    Make one with the learners of `fairkit_similarity.learn`. Zero means that the metric sees no
+    difference that should matter; the unit is that of the encoded features (numbers have standard deviation 1
+    and two different categories of one column are √2 apart), squared.
+
+    Attributes
+    ----------
+    encoder
+        Raw columns to features.
+    matrix
+        Shape (features, k): Σ = matrix · matrixᵀ.
+    description
+        What made it: ``kind`` and that learner's settings. Plain JSON values.
+    """
+
+    encoder: Encoder
+    matrix: Floats
+    description: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def projecting(cls, encoder: Encoder, directions: Floats, description: Mapping[str, Any]) -> Self:
+        """Ignore some directions: Σ = I - P, with P the projector on their span.
+
+        Parameters
+        ----------
+        encoder
+            Raw columns to features.
+        directions
+            Shape (r, features): the rows of A.
+        description
+            What made them.
+
+        Raises
+        ------
+        DataError
+            Nothing is left: the directions span all features.
+        """
+        _, size, axes = np.linalg.svd(np.atleast_2d(directions), full_matrices=True)
+        rank = int((size > 1e-10 * max(size.max(initial=0.0), 1e-300)).sum())
+        kept = axes[rank:].T
+        if not kept.shape[1]:
+            raise DataError(
+                f"the sensitive subspace takes all {len(encoder.features)} encoded feature(s): the fair metric "
+                "has no direction left. Give the metric more columns, or fewer sensitive ones"
+            )
+        return cls(encoder=encoder, matrix=_clean(kept), description=description)
+
+    @classmethod
+    def of_sigma(cls, encoder: Encoder, sigma: Floats, description: Mapping[str, Any]) -> Self:
+        """Use d² = (x - x')ᵀ Σ (x - x').
+
+        Raises
+        ------
+        DataError
+            Σ has the wrong shape, is not symmetric, not positive semidefinite, or zero.
+        """
+        size = len(encoder.features)
+        sigma = np.asarray(sigma, dtype=np.float64)
+        if sigma.shape != (size, size) or not np.isfinite(sigma).all():
+            raise DataError(
+                f"sigma has the shape {sigma.shape}; {size} features need ({size}, {size}), all finite"
+            )
+        largest = float(np.abs(sigma).max(initial=0.0))
+        if largest == 0.0:
+            raise DataError("sigma is zero: the fair metric has no direction left")
+        if not np.allclose(sigma, sigma.T, rtol=0.0, atol=1e-10 * largest):
+            raise DataError("sigma is not symmetric")
+        value, axes = np.linalg.eigh((sigma + sigma.T) / 2.0)
+        if value[0] < -1e-10 * largest * size:
+            raise DataError(f"sigma has the eigenvalue {value[0]:.3g}: a squared distance needs none below 0")
+        kept = value > 1e-14 * largest
+        return cls(
+            encoder=encoder, matrix=_clean(axes[:, kept] * np.sqrt(value[kept])), description=description
+        )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The raw columns that it reads."""
+        return self.encoder.names
+
+    def transform(self, columns: Columns) -> Floats:
+        """Return z for n rows, shape (n, k).
+
+        Raises
+        ------
+        DataError
+            A column is missing or of the wrong kind.
+        """
+        return self.project(self.encoder.encode(columns))
+
+    def project(self, features: Floats) -> Floats:
+        """Return z for rows that are encoded already."""
+        z: Floats = features @ self.matrix
+        z *= GRID  # in place: each new array of this size costs more time than the arithmetic
+        np.rint(z, out=z)
+        z /= GRID
+        z += 0.0
+        return z
+
+    @property
+    def sha256(self) -> str:
+        """The digest of the encoder, the matrix and the description."""
+        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values; numbers survive the way there and back to the last bit."""
+        return {
+            "schema": SCHEMA,
+            "description": dict(self.description),
+            "encoder": self.encoder.to_dict(),
+            "matrix": self.matrix.tolist(),
+        }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` gave.
+
+        Raises
+        ------
+        DataError
+            It is not a fair metric, or its matrix does not fit its encoder.
+        """
+        if not isinstance(record, Mapping) or record.get("schema") != SCHEMA:
+            raise DataError(f"not a fair metric: its schema is not {SCHEMA!r}")
+        try:
+            encoder = Encoder.from_dict(record["encoder"])
+            matrix = np.array(record["matrix"], dtype=np.float64)
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(f"not a fair metric: {type(error).__name__} {error}") from error
+        if matrix.ndim != 2 or len(matrix) != len(encoder.features) or not np.isfinite(matrix).all():
+            raise DataError(
+                f"the fair metric's matrix of shape {matrix.shape} does not fit its {len(encoder.features)} features"
+            )
+        return cls(encoder=encoder, matrix=matrix, description=dict(record.get("description", {})))
+
+    def save(self, path: str | Path) -> None:
+        """Write a JSON file."""
+        write_atomic(Path(path), json.dumps(self.to_dict(), indent=1, sort_keys=True) + "\n")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read what `save` wrote.
+
+        Raises
+        ------
+        DataError
+            There is no such file, or it holds no fair metric.
+        """
+        try:
+            return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
+        except OSError as error:
+            raise DataError(f"the fair metric {str(path)!r} cannot be read: {error.strerror}") from error
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise DataError(f"{str(path)!r} is not a fair metric: it is not JSON ({error})") from error
+
+
+def _clean(matrix: Floats) -> Floats:
+    """Make rounding noise zero, so that an ignored feature changes no bit of z."""
+    return np.ascontiguousarray(np.where(np.abs(matrix) < 1e-12, 0.0, matrix))

@@ -1,0 +1,387 @@
+"""Branch and bound for  max_i R_i - η ‖z_i - z_j‖²: exact, parallel over the queries j.
+
+A node is left alone when the largest reward below it, less η times a lower bound of the squared
+distance from the query to its box, is not above the best row found so far. Sixteen neighbouring queries
+descend together: a box is loaded once for all of them and held against all of them in vector registers,
+and is left alone when none of them needs it. The first candidates are the caller's guesses (a query's own row,
+and the last answers of all sixteen) and the answers of the sixteen queries before.
+
+Rewards come in two kinds, with the same search:
+
+- *losses*: K vectors v^k over the rows; a query of label k has R_i = v^k_i. A lane's bound is the largest
+  v^k below it.
+- *outputs*: every row has K outputs h_i, a query has a target t_j, and R_i is the mean over the outputs of
+  (h_i - t_j)² or |h_i - t_j|. A lane's bound follows from the range of the outputs below it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+
+from fairkit_similarity.search.tree import FANOUT, WIDTH, Floats, Ints, Singles, SupportTree
+
+LOSSES, SQUARED, ABSOLUTE = 0, 1, 2
+"""Kinds of rewards."""
+
+GROUP = 16
+"""Queries that descend together: two registers of eight single-precision lanes."""
+
+CHUNK = 4
+"""Consecutive groups that one task answers; the answers do not depend on the number of threads."""
+
+FAST = {"reassoc", "contract", "nsz"}
+"""Sums may be reordered and contracted; infinities and NaN keep their meaning (they mark empty lanes)."""
+
+
+@numba.njit(cache=True)
+def lane_maxima(values: Floats, order: Ints, first: Ints) -> Floats:
+    """Return for each lane the largest value below it, for each of K loss vectors.
+
+    Parameters
+    ----------
+    values
+        Shape (K, n), by row.
+    order, first
+        The tree's.
+
+    Returns
+    -------
+    array of shape (K, lanes); empty lanes hold -inf.
+    """
+    out = np.full((values.shape[0], first[-1]), -np.inf)
+    for k in range(values.shape[0]):
+        for place in range(len(order)):
+            out[k, place] = values[k, order[place]]
+        for level in range(1, len(first) - 1):
+            below = first[level - 1]
+            for child in range((first[level] - below) // FANOUT):
+                lane = below + child * FANOUT
+                out[k, first[level] + child] = out[k, lane : lane + FANOUT].max()
+    return out
+
+
+@numba.njit(cache=True)
+def lane_ranges(outputs: Floats, order: Ints, first: Ints) -> tuple[Floats, Floats]:
+    """Return for each lane the smallest and largest of every output below it.
+
+    `outputs` has shape (n, K), by row; both results have shape (lanes, K). Empty lanes hold (inf, -inf).
+    """
+    low = np.full((first[-1], outputs.shape[1]), np.inf)
+    high = np.full((first[-1], outputs.shape[1]), -np.inf)
+    for place in range(len(order)):
+        low[place] = outputs[order[place]]
+        high[place] = outputs[order[place]]
+    for level in range(1, len(first) - 1):
+        below = first[level - 1]
+        for child in range((first[level] - below) // FANOUT):
+            for lane in range(below + child * FANOUT, below + (child + 1) * FANOUT):
+                for k in range(outputs.shape[1]):
+                    at = first[level] + child
+                    low[at, k] = min(low[at, k], low[lane, k])
+                    high[at, k] = max(high[at, k], high[lane, k])
+    return low, high
+
+
+@numba.njit(cache=True, fastmath=FAST, error_model="numpy")
+def squared_gap(z: Floats, i: int, asked: Floats, j: int) -> Any:
+    """Return the squared distance of row i of `z` and row j of `asked`."""
+    total = 0.0
+    for c in range(z.shape[1]):
+        total += (z[i, c] - asked[j, c]) ** 2
+    return total
+
+
+@numba.njit(cache=True, fastmath=FAST, error_model="numpy")
+def _reward(kind: int, low: Floats, high: Floats, at: int, label: int, target: Floats, g: int) -> Any:
+    """Bound the reward of a lane for query g from above; exact for rows."""
+    if kind == LOSSES:
+        return low[label, at]
+    total = 0.0
+    for k in range(target.shape[0]):
+        gap = max(high[at, k] - target[k, g], target[k, g] - low[at, k])
+        total += gap * gap if kind == SQUARED else gap
+    return total / target.shape[0] if low[at, 0] <= high[at, 0] else -np.inf
+
+
+@numba.njit(cache=True, fastmath=FAST, error_model="numpy")
+def _block_bounds(  # noqa: PLR0912 -- one compiled loop
+    rows: bool,
+    centre: Singles,
+    begin: int,
+    half: Singles,
+    leaves: int,
+    reach: Any,
+    x: Singles,
+    price: float,
+    kind: int,
+    low: Floats,
+    high: Floats,
+    label: int,
+    target: Floats,
+    least: float,
+    best: Floats,
+    bound: Floats,
+    hope: Floats,
+) -> int:
+    """Bound what a block's sixteen lanes are worth to the sixteen queries: reward less price · squared distance.
+
+    The distance to a box is Σ max(|centre - x| - half, 0)². For a row, whose half-widths are the slack s, it is
+    ‖centre - x‖² - reach · ‖centre - x‖: not more if reach ≥ 2 ‖s‖, by Cauchy's inequality.
+
+    Writes `bound`, shape (FANOUT, GROUP), and `hope`, shape (FANOUT,): Σ_g max(bound - best, 0), 0 where no
+    query needs the lane. `least` is the smallest of `best`. One call for a block: a call for each lane takes longer
+    than its work.
+    """
+    zero = np.float32(0.0)
+    seen = 0
+    for t in range(FANOUT):
+        left = 0.0
+        if kind == LOSSES:
+            worth = low[label, begin + t]
+            if worth > least:
+                left = 1.0
+                for g in range(GROUP):
+                    bound[t, g] = worth
+        elif low[begin + t, 0] <= high[begin + t, 0]:
+            for g in range(GROUP):
+                bound[t, g] = 0.0
+            for k in range(target.shape[0]):
+                bottom, top = low[begin + t, k], high[begin + t, k]
+                for g in range(GROUP):
+                    gap = max(top - target[k, g], target[k, g] - bottom)
+                    bound[t, g] += (gap * gap if kind == SQUARED else gap) / target.shape[0]
+            for g in range(GROUP):
+                over = bound[t, g] - best[g]
+                left += over if over > 0.0 else 0.0
+        if left > 0.0:
+            seen += 1
+            left = 0.0
+            if rows:
+                for g in range(GROUP):
+                    total = zero
+                    for c in range(WIDTH):
+                        gap = centre[begin + t, c] - x[c, g]
+                        total += gap * gap
+                    total -= reach * np.sqrt(total)
+                    bound[t, g] -= price * np.float64(total)
+                    over = bound[t, g] - best[g]
+                    left += over if over > 0.0 else 0.0
+            else:
+                for g in range(GROUP):
+                    total = zero
+                    for c in range(WIDTH):
+                        gap = abs(centre[begin + t, c] - x[c, g]) - half[begin - leaves + t, c]
+                        gap = gap if gap > zero else zero
+                        total += gap * gap
+                    bound[t, g] -= price * np.float64(total)
+                    over = bound[t, g] - best[g]
+                    left += over if over > 0.0 else 0.0
+        hope[t] = left
+    return seen
+
+
+def search(
+    tree: SupportTree,
+    kind: int,
+    low: Floats,
+    high: Floats,
+    eta: float,
+    asked: Floats,
+    asked_centre: Singles,
+    own: Ints,
+    label: Ints,
+    target: Floats,
+    guess: Ints,
+    floor: Floats,
+) -> tuple[Ints, Floats, Floats, int]:
+    """Answer all queries.
+
+    Parameters
+    ----------
+    tree
+        The support's.
+    kind, low, high
+        `LOSSES` with `lane_maxima` (twice), or `SQUARED` or `ABSOLUTE` with `lane_ranges`.
+    eta
+        η ≥ 0.
+    asked, asked_centre
+        Coordinates of the rows that queries stand for, and the same rounded as the tree's centres: the tree's own
+        `z` and `centre`, or those of rows that are not in it.
+    own
+        Shape (m,): each query's row in `asked`; best in an order in which neighbours are alike, and by label.
+    label
+        Shape (m,): each query's loss vector (losses).
+    target
+        Shape (m, K): each query's target (outputs); otherwise of shape (m, 0).
+    guess
+        Shape (m, 2): places that are likely the answer, or -1.
+    floor
+        Shape (m,): only rows worth more than this are looked for; -inf for all.
+
+    Returns
+    -------
+    place : array of shape (m,)
+        The best row's place; -1 where none is worth more than the floor.
+    reward, cost : arrays of shape (m,)
+        Its R_i and squared distance.
+    looks : int
+        Distances and box bounds computed.
+    """
+    cuts = np.flatnonzero(np.diff(label)) + 1
+    ends = np.append(cuts, len(label))
+    starts = np.append(0, cuts)[: len(ends)]
+    groups = [np.arange(start, end, GROUP) for start, end in zip(starts, ends, strict=True)]
+    begins = np.append(np.concatenate(groups), len(label))
+    place, reward, cost, looks = _search(
+        tree.z,
+        tree.centre,
+        tree.half,
+        tree.first,
+        1.0 - tree.shrink,
+        np.float32(2.125 * np.sqrt((tree.slack.astype(np.float64) ** 2).sum())),
+        kind,
+        low,
+        high,
+        eta,
+        asked,
+        asked_centre,
+        own,
+        label,
+        np.ascontiguousarray(target.T),
+        guess,
+        floor,
+        begins,
+    )
+    return place, reward, cost, int(looks)
+
+
+@numba.njit(cache=True, parallel=True, fastmath=FAST, error_model="numpy")
+def _search(  # noqa: PLR0912, PLR0915 -- one compiled loop; calls with arrays cost more than the work they would do
+    z: Floats,
+    centre: Singles,
+    half: Singles,
+    first: Ints,
+    shrink: float,
+    reach: Any,
+    kind: int,
+    low: Floats,
+    high: Floats,
+    eta: float,
+    asked: Floats,
+    asked_centre: Singles,
+    own: Ints,
+    label: Ints,
+    target: Floats,
+    guess: Ints,
+    floor: Floats,
+    begins: Ints,
+) -> tuple[Ints, Floats, Floats, int]:
+    """Answer all groups; group b holds the queries begins[b] ... begins[b + 1] - 1, all of one label."""
+    m = len(own)
+    leaves, top, price = first[1], len(first) - 2, eta * shrink
+    place, looks = np.full(m, -1), np.zeros(m, np.int64)
+    reward, cost = np.zeros(m), np.zeros(m)
+    groups = len(begins) - 1
+    chunks = -(-groups // CHUNK)
+    # Neighbouring chunks cost about the same: a stride deals costly regions out to all threads.
+    stride = 1
+    while stride * stride < chunks:
+        stride += 1
+    for r in numba.prange(stride * stride):
+        chunk = (r % stride) * stride + r // stride
+        room = FANOUT * 20
+        stack, level, lane = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
+        urgency, bound = np.empty(room), np.empty((room, GROUP))
+        child, hope, best = np.empty((FANOUT, GROUP)), np.empty(FANOUT), np.empty(GROUP)
+        x, aim = np.zeros((WIDTH, GROUP), np.float32), np.zeros((target.shape[0], GROUP))
+        last_begin, last_end = 0, 0
+        for group in range(chunk * CHUNK, min((chunk + 1) * CHUNK, groups)):
+            begin_q, end_q, seen = begins[group], begins[group + 1], 0
+            count = end_q - begin_q
+            k = label[begin_q]
+            for g in range(GROUP):
+                q = min(begin_q + g, end_q - 1)
+                for c in range(WIDTH):
+                    x[c, g] = asked_centre[own[q], c]
+                for c in range(target.shape[0]):
+                    aim[c, g] = target[c, q]
+                best[g] = floor[q] if g < count else np.inf
+            for g in range(count):
+                q, tried = begin_q + g, -1
+                for s in range(-1, count + last_end - last_begin):
+                    if s < 0:
+                        start = guess[q, 0]
+                    elif s < count:
+                        start = guess[begin_q + s, 1]
+                    else:
+                        start = place[last_begin + s - count]
+                    if start >= 0 and start != tried:
+                        tried = start
+                        worth = _reward(kind, low, high, start, k, aim, g)
+                        if worth > best[g]:
+                            far = squared_gap(z, start, asked, own[q])
+                            if worth - eta * far > best[g]:
+                                best[g] = worth - eta * far
+                                place[q], reward[q], cost[q] = start, worth, far
+            size = 1
+            stack[0], level[0] = first[top], top
+            bound[0, :] = np.inf
+            while size > 0:
+                size -= 1
+                needed = 0
+                for g in range(GROUP):
+                    needed += bound[size, g] > best[g]
+                if needed == 0:
+                    continue
+                begin, at_level, base = stack[size], level[size], size
+                least = best.min()
+                seen += _block_bounds(
+                    at_level == 0,
+                    centre,
+                    begin,
+                    half,
+                    leaves,
+                    reach,
+                    x,
+                    price,
+                    kind,
+                    low,
+                    high,
+                    k,
+                    aim,
+                    least,
+                    best,
+                    child,
+                    hope,
+                )
+                if at_level == 0:
+                    for t in range(FANOUT):
+                        if hope[t] > 0.0:
+                            for g in range(count):
+                                if child[t, g] > best[g]:
+                                    far = squared_gap(z, begin + t, asked, own[begin_q + g])
+                                    worth = _reward(kind, low, high, begin + t, k, aim, g)
+                                    if worth - eta * far > best[g]:
+                                        q = begin_q + g
+                                        best[g] = worth - eta * far
+                                        place[q], reward[q], cost[q] = begin + t, worth, far
+                    continue
+                for t in range(FANOUT):
+                    if hope[t] > 0.0:
+                        at = size
+                        while at > base and urgency[at - 1] > hope[t]:
+                            urgency[at], stack[at], lane[at] = urgency[at - 1], stack[at - 1], lane[at - 1]
+                            at -= 1
+                        urgency[at], lane[at] = hope[t], t
+                        stack[at] = first[at_level - 1] + (begin + t - first[at_level]) * FANOUT
+                        size += 1
+                for at in range(base, size):
+                    level[at] = at_level - 1
+                    for g in range(GROUP):
+                        bound[at, g] = child[lane[at], g]
+            looks[begin_q] = seen * count
+            last_begin, last_end = begin_q, end_q
+    return place, reward, cost, looks.sum()

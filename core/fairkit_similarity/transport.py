@@ -1,0 +1,313 @@
+"""Exact restricted transport: how much larger can the mean reward get when people may move a distance ε?
+
+    L(ε) = max over Π ≥ 0, Πᵀ1 = w, <C, Π> ≤ ε  of  Σ_ij R_ij Π_ij,      C_ij = ‖z_i - z_j‖²       (BuDRO eq. 2.8)
+
+`Support` is the geometry: made once for the rows' coordinates. `Support.losses` and `Support.outputs` put a
+reward on it and give a `Transport`, whose `solve` and `curve` answer for one or several ε. Memory is O(n d).
+
+    support = Support(metric.transform(columns))
+    for losses in boosting_rounds:                       # (K, n): the loss of each row under each label
+        problem = support.losses(losses, labels, eta=eta)
+        solution = problem.solve(0.4, eta=eta)
+        eta = solution.eta                               # a warm start; the answer is exact with any
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+
+from fairkit.errors import DataError
+from fairkit.support.timings import phase
+from fairkit_similarity.search.descent import ABSOLUTE, LOSSES, SQUARED, lane_maxima, lane_ranges, search
+from fairkit_similarity.search.dual import Lines
+from fairkit_similarity.search.duplicates import group_maxima, same_rows
+from fairkit_similarity.search.problem import Problem, Solution
+from fairkit_similarity.search.tree import Floats, Ints, SupportTree, bounding_coordinates, build_tree
+
+__all__ = ["Solution", "Support", "Transport"]
+
+LARGEST = 1e15
+"""Coordinates beyond this are refused: their squares have no room in single precision."""
+
+KINDS = {"losses": LOSSES, "squared": SQUARED, "absolute": ABSOLUTE}
+
+
+class Support:
+    """The rows that mass can move to, and the distances between them.
+
+    Parameters
+    ----------
+    z
+        Shape (n, d), finite: coordinates whose squared Euclidean distance is the fair distance.
+
+    Raises
+    ------
+    DataError
+        z has no rows, or a number in it is not finite.
+    """
+
+    @phase("search")
+    def __init__(self, z: Floats) -> None:
+        self.z: Floats = np.ascontiguousarray(z, dtype=np.float64)
+        check_coordinates(self.z)
+        self.group, self.first = same_rows(self.z)
+
+    @phase("search")
+    def part(self, rows: Ints) -> Self:
+        """Return the support of some of the rows, by their numbers: what was found out about all is used again."""
+        made = object.__new__(type(self))
+        made.z = self.z[rows]
+        numbers, first, group = np.unique(self.group[rows], return_index=True, return_inverse=True)
+        appearing = np.argsort(first)
+        made.group, made.first = np.argsort(appearing)[group], first[appearing]
+        made.bounding = self.bounding[numbers[appearing]]
+        return made
+
+    @cached_property
+    def places(self) -> Floats:
+        """The distinct rows of z."""
+        return self.z if len(self.first) == len(self.z) else self.z[self.first]
+
+    @cached_property
+    def bounding(self) -> Floats:
+        """The coordinates of `places` that box bounds look at."""
+        return bounding_coordinates(self.places)
+
+    @phase("search")
+    def losses(
+        self,
+        values: Floats,
+        labels: Ints,
+        *,
+        rows: Ints | None = None,
+        weights: Floats | None = None,
+        eta: float | None = None,
+    ) -> Transport:
+        """Make the problem R_ij = v^{y_j}_i of a performance gap.
+
+        Parameters
+        ----------
+        values
+            Shape (K, n), finite: the loss of each row under each label.
+        labels
+            Shape (n,): each row's own label, 0 ... K - 1.
+        rows
+            Shape (m,): the rows j that are asked, repeats allowed; all by default. The support stays whole.
+        weights
+            Shape (m,): nonnegative weights of these rows; equal by default. They are scaled to sum 1.
+        eta
+            About which η to expect: the tree is fitted to it. The answer does not depend on it.
+        """
+        values = finite(np.atleast_2d(np.asarray(values, dtype=np.float64)), "loss")
+        labels = np.asarray(labels, dtype=np.int64)
+        if values.shape[1] != len(self.z) or labels.shape != (len(self.z),):
+            raise DataError(
+                f"losses of shape {values.shape} and labels of shape {labels.shape} do not fit {len(self.z)} rows"
+            )
+        best, row = group_maxima(values, self.group, len(self.first))
+        asked, mass = _asked(len(self.z), rows, weights)
+        code = labels[asked] * len(self.first) + self.group[asked]
+        weight: Floats = np.bincount(code, weights=mass, minlength=best.size).astype(np.float64)
+        present = np.bincount(code, minlength=best.size) > 0
+        number = np.cumsum(present) - 1
+        classes = np.flatnonzero(present)
+        return Transport(
+            z=self.places,
+            bounding=self.bounding,
+            kind=LOSSES,
+            values=best,
+            where=classes % len(self.first),
+            label=classes // len(self.first),
+            target=np.zeros((len(classes), 0)),
+            weights=weight[classes],
+            asked=asked,
+            mass=mass,
+            query=number[code],
+            row=row,
+            own=values[labels[asked], asked],
+            eta=eta,
+        )
+
+    @phase("search")
+    def outputs(
+        self,
+        values: Floats,
+        targets: Floats | None = None,
+        *,
+        kind: str = "squared",
+        rows: Ints | None = None,
+        weights: Floats | None = None,
+        eta: float | None = None,
+    ) -> Transport:
+        """Make the problem R_ij = mean_k (h_ik - t_jk)², or of absolute differences.
+
+        Parameters
+        ----------
+        values
+            Shape (n, K), finite: the outputs h of each row.
+        targets
+            Shape (n, K): what row j's outputs are compared with: the true values (a regression's performance
+            gap), or by default the row's own outputs (distributional individual fairness).
+        kind
+            ``squared`` or ``absolute``.
+        rows, weights, eta
+            As for `losses`.
+        """
+        values = finite(np.ascontiguousarray(values, dtype=np.float64).reshape(len(values), -1), "output")
+        target = values if targets is None else np.ascontiguousarray(targets, dtype=np.float64)
+        target = finite(target.reshape(len(target), -1), "target")
+        if values.shape != target.shape or len(values) != len(self.z):
+            raise DataError(
+                f"outputs of shape {values.shape} and targets of shape {target.shape} do not fit {len(self.z)} rows"
+            )
+        asked, mass = _asked(len(self.z), rows, weights)
+        gap = np.abs(values[asked] - target[asked])
+        return Transport(
+            z=self.z,
+            bounding=self.bounding if len(self.first) == len(self.z) else self.bounding[self.group],
+            kind=KINDS[kind],
+            values=values,
+            where=asked,
+            label=np.zeros(len(asked), np.int64),
+            target=target[asked],
+            weights=mass,
+            asked=asked,
+            mass=mass,
+            query=np.arange(len(asked)),
+            row=np.arange(len(self.z))[None, :],
+            own=(gap**2 if kind == "squared" else gap).mean(axis=1),
+            eta=eta,
+        )
+
+
+def check_coordinates(z: Floats) -> None:
+    """Refuse coordinates that no distance can be taken of.
+
+    Raises
+    ------
+    DataError
+        There are none, one is not finite, or beyond `LARGEST`.
+    """
+    if z.ndim != 2 or not len(z):
+        raise DataError(f"the support has the shape {z.shape}: at least one row of coordinates is needed")
+    if not np.isfinite(z).all():
+        row, column = np.argwhere(~np.isfinite(z))[0]
+        raise DataError(f"coordinate {column} of row {row} is {z[row, column]}, not a finite number")
+    if max(z.max(initial=0.0), -z.min(initial=0.0)) > LARGEST:
+        column = int(np.abs(z).max(axis=0).argmax())
+        raise DataError(f"coordinate {column} reaches beyond {LARGEST:g}: scale the column, or leave it out")
+
+
+def finite(values: Floats, what: str) -> Floats:
+    if not np.isfinite(values).all():
+        count = int((~np.isfinite(values)).sum())
+        raise DataError(f"{count} {what} value(s) are not finite numbers; clip or drop them")
+    return values
+
+
+def _asked(n: int, rows: Ints | None, weights: Floats | None) -> tuple[Ints, Floats]:
+    asked = np.arange(n) if rows is None else np.asarray(rows, dtype=np.int64)
+    if not len(asked):
+        raise DataError("no row is asked: give at least one")
+    mass = np.ones(len(asked)) if weights is None else np.asarray(weights, dtype=np.float64)
+    if mass.shape != asked.shape or not (np.isfinite(mass).all() and (mass >= 0).all() and mass.sum() > 0):
+        raise DataError("weights must be one nonnegative finite number for each row, not all zero")
+    return asked, mass / mass.sum()
+
+
+class Transport(Problem):
+    """A reward on a support in memory. Made by `Support.losses` and `Support.outputs`.
+
+    Attributes
+    ----------
+    target
+        The targets of each query class.
+    row
+        Shape (K, places): the row that stands for a place under a label, the first with the largest loss.
+    """
+
+    def __init__(
+        self,
+        *,
+        z: Floats,
+        bounding: Floats,
+        kind: int,
+        values: Floats,
+        where: Ints,
+        label: Ints,
+        target: Floats,
+        weights: Floats,
+        asked: Ints,
+        mass: Floats,
+        query: Ints,
+        row: Ints,
+        own: Floats,
+        eta: float | None,
+    ) -> None:
+        self.z, self.bounding, self.kind, self.values = z, bounding, kind, values
+        self.where, self.label, self.target, self.weights = where, label, target, weights
+        self.asked, self.mass, self.query, self.row, self.own = asked, mass, query, row, own
+        self.looks = 0
+        extra = self._by_label()
+        self._fit(guess_scale(bounding, extra) if eta is None else eta)
+
+    def _by_label(self) -> Floats:
+        """The rewards in the shape (vectors, places)."""
+        return self.values if self.kind == LOSSES else np.ascontiguousarray(self.values.T)
+
+    def _fit(self, scale: float) -> None:
+        """See `Problem._fit`."""
+        self.scale = scale
+        self.tree: SupportTree = build_tree(self.z, self.bounding, self._by_label(), scale)
+        order, first = self.tree.order, self.tree.first
+        if self.kind == LOSSES:
+            self._low = self._high = lane_maxima(self.values, order, first)
+        else:
+            self._low, self._high = lane_ranges(self.values, order, first)
+        self._sequence = np.lexsort((self.tree.place[self.where], self.label))
+        self._rank = np.empty_like(self._sequence)
+        self._rank[self._sequence] = np.arange(len(self._sequence))
+
+    def answers(self, eta: float, queries: Ints, guess: Ints) -> Lines:
+        """See `Problem.answers`; an answer is a place."""
+        order = np.argsort(self._rank[queries], kind="stable")
+        chosen = queries[order]
+        tree = self.tree
+        own = tree.place[self.where[chosen]]
+        place, reward, cost, looks = search(
+            tree,
+            self.kind,
+            self._low,
+            self._high,
+            float(eta),
+            tree.z,
+            tree.centre,
+            own,
+            self.label[chosen],
+            self.target[chosen],
+            np.stack([own, tree.place[guess[order]]], axis=1),
+            np.full(len(own), -np.inf),
+        )
+        self.looks += int(looks)
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        return Lines(answer=tree.order[place][back], reward=reward[back], cost=cost[back])
+
+    def row_of(self, label: Ints, answer: Ints) -> Ints:
+        """Return the rows that answers stand for."""
+        rows: Ints = self.row[label, answer]
+        return rows
+
+    def staying(self) -> Lines:
+        """See `Problem.staying`."""
+        reward = self.values[self.label, self.where] if self.kind == LOSSES else self.own
+        return Lines(answer=self.where, reward=reward, cost=np.zeros(len(self.where)))
+
+
+def guess_scale(bounding: Floats, extra: Floats) -> float:
+    """Guess η: the rewards' spread over the places' spread."""
+    spread = float(bounding.var(axis=0).sum())
+    return float(extra.std(axis=1).mean()) / spread if spread > 0.0 else 1.0

@@ -1,0 +1,265 @@
+"""Checks on auditors: partial results merge, findings are whole, nothing is changed or left behind."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.auditors import AuditContext, Auditor
+from fairkit.data.dataset import BATCH_ROWS, Dataset
+from fairkit.engines.local import Here
+from fairkit.errors import ModelError
+from fairkit.models.scorer import ModelOptions, Predictions
+from fairkit.parameters.declare import parse_parameters
+from fairkit.results.findings import Finding
+from fairkit_testing.leftovers import nothing_left_behind
+from fairkit_testing.require import only_fairkit_errors, require
+from fairkit_testing.samples import COLUMNS, NUMBERS, Task, sample_data, sample_model
+
+if TYPE_CHECKING:
+    from fairkit.data.batch import Batch
+
+_TASKS: tuple[Task, ...] = ("binary", "regression", "multiclass")
+
+
+class Audited:
+    """An auditor with its settings, and what it finds on the sample data.
+
+    Parameters
+    ----------
+    auditor
+        The class.
+    settings
+        Its parameters.
+    """
+
+    def __init__(self, auditor: type[Auditor], settings: Mapping[str, Any]) -> None:
+        self.cls = auditor
+        self.settings = dict(settings)
+        self._by_trees: set[Task] = set()
+
+    def make(self) -> Auditor:
+        """Make the auditor."""
+        return self.cls(parse_parameters(self.cls.Parameters, self.settings, owner=self.cls.name))
+
+    @property
+    def tasks(self) -> list[Task]:
+        """The tasks that it is for."""
+        return [task for task in _TASKS if task in self.cls.tasks]
+
+    def context(self, data: Dataset, task: Task) -> AuditContext:
+        """Bind the sample model to a dataset: the linear one, or where the auditor cannot read it that of trees."""
+        from fairkit import plugins
+        from fairkit_onnx.model import OnnxModel
+
+        content = sample_model(task, trees=task in self._by_trees)
+        scorer = OnnxModel(content, "sample model").bind(data, ModelOptions(task=task))
+        return AuditContext(dataset=data, scorer=scorer, metrics=plugins.load("group").metrics, seed=1)
+
+    @functools.cached_property
+    def found(self) -> dict[Task, tuple[Finding, ...]]:
+        """The findings on each task's sample data."""
+        found = {}
+        for task in self.tasks:
+            try:
+                found[task] = tuple(self.run(task))
+            except ModelError:
+                self._by_trees.add(task)
+                found[task] = tuple(self.run(task))
+        return found
+
+    def run(self, task: Task, *, rows: int = BATCH_ROWS, backwards: bool = False) -> list[Finding]:
+        """Audit in batches of some size, added up in order or backwards."""
+        auditor, context = self.make(), self.context(sample_data(task), task)
+        parts = [auditor.measure(batch, said, context) for batch, said in _batches(auditor, context, rows)]
+        total = functools.reduce(lambda one, other: one + other, reversed(parts) if backwards else parts)
+        return auditor.findings(Here((total,)) if auditor.spread else total, context)
+
+
+def check_auditor_findings(audited: Audited) -> None:
+    """There are findings; each number lies in its interval, or the notes say why it has none; JSON keeps them."""
+    for task, found in audited.found.items():
+        require(
+            isinstance(found, tuple) and all(isinstance(one, Finding) for one in found),
+            f"{task}: findings gives {type(found).__name__} of other things than fairkit.Finding",
+        )
+        require(
+            found, f"{task}: there is no finding; if there is nothing to say, say so in a finding's notes"
+        )
+        for finding in found:
+            _check_finding(audited, task, finding)
+
+
+def _check_finding(audited: Audited, task: Task, finding: Finding) -> None:
+    where = f"{task}: the finding {finding.metric!r}"
+    require(finding.auditor == audited.cls.name, f"{where} says auditor={finding.auditor!r}; give self.name")
+    if finding.value is None or not math.isfinite(finding.value):
+        require(finding.notes or finding.inconclusive, f"{where} has no value, and no note says why")
+    elif finding.interval is None:
+        require(finding.notes, f"{where} has no interval, and no note says why")
+    else:
+        low, high = finding.interval
+        slack = 1e-9 * max(1.0, abs(finding.value))
+        require(
+            low - slack <= finding.value <= high + slack,
+            f"{where}: the value {finding.value} is outside its interval {finding.interval}",
+        )
+    require(0 < finding.confidence < 1, f"{where}: confidence={finding.confidence}; give context.confidence")
+    for note in finding.notes:
+        require(isinstance(note, str) and note.strip(), f"{where} has an empty note")
+    try:
+        text = json.dumps(finding.to_dict(), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        require(False, f"{where} does not go into JSON ({error}); evidence and parameters are plain values")
+    again = Finding.from_dict(json.loads(text)).to_dict()
+    require(again == json.loads(text), f"{where} does not survive the way to JSON and back")
+
+
+def check_auditor_merges(audited: Audited) -> None:
+    """Small batches, added up in any order, return the findings of one large batch."""
+    for task, found in audited.found.items():
+        _same(found, audited.run(task, rows=97), f"{task}: batches of 97 rows differ from one batch")
+        _same(
+            found,
+            audited.run(task, rows=97, backwards=True),
+            f"{task}: batches added up backwards differ from one batch",
+        )
+
+
+def check_auditor_deterministic(audited: Audited) -> None:
+    """Two runs with one seed give equal findings: every draw comes from context.rng."""
+    for task, found in audited.found.items():
+        again = audited.run(task)
+        require(
+            [one.to_dict() for one in found] == [one.to_dict() for one in again],
+            f"{task}: two runs with one seed differ; draw only from context.rng(purpose)",
+        )
+
+
+def check_auditor_inputs_unchanged(audited: Audited) -> None:
+    """The batch and the predictions stay as they are: other auditors look at them too."""
+    for task in audited.found:
+        auditor, context = audited.make(), audited.context(sample_data(task), task)
+        for batch, said in _batches(auditor, context, BATCH_ROWS):
+            before = {name: np.array(values) for name, values in _arrays(batch, said).items()}
+            auditor.measure(batch, said, context)
+            for name, values in _arrays(batch, said).items():
+                require(_equal(before[name], values), f"{task}: {name} was changed; work on a copy")
+
+
+def check_auditor_errors(audited: Audited) -> None:
+    """Data without groups, a group of one row, a model without scores: audited, or refused with a FairkitError."""
+    from fairkit.data.loading import load_data
+
+    for task in audited.found:
+        plain = sample_data(task, sensitive=())
+        with only_fairkit_errors(f"{task}: data without sensitive columns was audited"):
+            _run_on(audited, plain, task)
+        batch = sample_data(task, rows=40).read(COLUMNS)
+        columns = {name: batch.column(name) for name in (*COLUMNS, "good")}
+        columns["sex"] = np.array(["male"] + ["female"] * 39, dtype=object)
+        tiny = load_data(
+            columns,
+            label="good",
+            favorable="yes" if task == "binary" else None,
+            sensitive="sex",
+            name="40 rows, one of them male",
+        )
+        with only_fairkit_errors(f"{task}: data with a group of one row was audited"):
+            _run_on(audited, tiny, task)
+        if task != "regression":
+            with only_fairkit_errors(
+                f"{task}: a model without scores was audited (predictions.score is None)"
+            ):
+                _finish(audited.make(), audited.context(sample_data(task), task), scores=False)
+
+
+def check_auditor_leaves_nothing(audited: Audited) -> None:
+    """An audit writes no file, also when Ctrl-C ends it."""
+
+    def interrupted(doing: str, done: int, total: int, **values: float) -> None:
+        raise KeyboardInterrupt
+
+    for task in audited.found:
+        with nothing_left_behind(f"{task}: an audit"):
+            audited.run(task)
+        data = sample_data(task)
+        context = audited.context(data, task)
+        stopped = AuditContext(
+            dataset=data, scorer=context.scorer, metrics=context.metrics, seed=1, progress=interrupted
+        )
+        with nothing_left_behind(f"{task}: an audit that Ctrl-C ended"), _interrupts():
+            _finish(audited.make(), stopped)
+
+
+def _run_on(audited: Audited, data: Dataset, task: Task) -> None:
+    _finish(audited.make(), audited.context(data, task))
+
+
+def _finish(auditor: Auditor, context: AuditContext, *, scores: bool = True) -> None:
+    pairs = _batches(auditor, context, BATCH_ROWS)
+    if not scores:
+        pairs = ((batch, replace(said, score=None, probabilities=None, logits=None)) for batch, said in pairs)
+    parts = [auditor.measure(batch, said, context) for batch, said in pairs]
+    total = functools.reduce(lambda one, other: one + other, parts)
+    auditor.findings(Here((total,)) if auditor.spread else total, context)
+
+
+@contextmanager
+def _interrupts() -> Iterator[None]:
+    """Let the interrupt out of a method that reports progress pass; a quick one may report none."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        return
+
+
+def _batches(auditor: Auditor, context: AuditContext, rows: int) -> Iterator[tuple[Batch, Predictions]]:
+    columns = list(dict.fromkeys([*context.scorer.columns, *auditor.columns(context)]))
+    auditor.begin(context)
+    for batch in context.dataset.batches(columns, rows):
+        yield batch, context.scorer.predict(batch.columns(context.scorer.columns))
+
+
+def _arrays(batch: Batch, said: Predictions) -> dict[str, Any]:
+    names = ("score", "decision", "probabilities", "predicted", "logits")
+    found = {f"predictions.{name}": getattr(said, name) for name in names}
+    found |= {f"batch.groups[{name!r}]": codes for name, codes in batch.groups.items()}
+    found |= {f"batch.{name}": getattr(batch, name) for name in ("rows", "label", "favorable", "weights")}
+    found |= {f"batch.column({name!r})": batch.column(name) for name in NUMBERS}
+    return {name: values for name, values in found.items() if values is not None}
+
+
+def _equal(one: Any, two: Any) -> bool:
+    return np.array_equal(one, two, equal_nan=one.dtype.kind == "f")
+
+
+def _same(found: Sequence[Finding], other: Sequence[Finding], message: str) -> None:
+    for one, two in zip(found, other, strict=False):
+        require((one.metric, one.sensitive) == (two.metric, two.sensitive), f"{message}: other findings")
+        numbers = [
+            [math.nan if number is None else number for number in (f.value, *(f.interval or (None, None)))]
+            for f in (one, two)
+        ]
+        require(
+            np.allclose(numbers[0], numbers[1], rtol=1e-6, atol=1e-9, equal_nan=True),
+            f"{message}: {one.metric} on {one.sensitive} is {numbers[0]} and {numbers[1]}",
+        )
+    require(len(found) == len(other), f"{message}: {len(found)} and {len(other)} findings")
+
+
+CHECKS = (
+    check_auditor_findings,
+    check_auditor_merges,
+    check_auditor_deterministic,
+    check_auditor_inputs_unchanged,
+    check_auditor_errors,
+    check_auditor_leaves_nothing,
+)

@@ -1,0 +1,258 @@
+"""Checks on metrics: sums merge, values stay in the declared range, the better direction is the better one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairkit.metrics import Mean
+from fairkit.statistics import Contributions, Moments, Rows
+from fairkit_testing.require import ContractError, require
+
+if TYPE_CHECKING:
+    from fairkit.metrics import Metric
+
+Floats = NDArray[np.float64]
+GROUPS = 4
+_Z = 1.959963984540054
+
+
+def check_metric_declares(cls: type[Metric]) -> None:
+    """Direction, range, needs, tasks and comparisons are among those that fairkit knows."""
+    require(cls.better in ("lower", "higher", "none"), f"better={cls.better!r}; it is lower, higher or none")
+    low, high = cls.range
+    require(low < high, f"range={cls.range}: the smallest value comes first")
+    for name, known in (
+        ("needs", {"decision", "score"}),
+        ("tasks", {"binary", "multiclass", "regression", "ranking"}),
+        ("between", {"difference", "ratio", "extreme"}),
+    ):
+        given = set(getattr(cls, name))
+        require(given <= known, f"{name} holds {sorted(given - known)}; known are {sorted(known)}")
+    require(cls.tasks, "tasks is empty: the metric would never be measured")
+
+
+def check_metric_shapes(cls: type[Metric]) -> None:
+    """`contributions` has a line for each row, and `compute` takes sums with any axes before the last."""
+    metric = cls()
+    if not isinstance(metric.statistic, Contributions | Moments):
+        return
+    for rows, groups in _designs(cls):
+        given = metric.per_row(rows) if isinstance(metric, Mean) else metric.contributions(rows)
+        parts = np.asarray(given)
+        wanted = (len(groups),) if isinstance(metric, Mean) else (len(groups), "m")
+        what, hint = (
+            ("per_row", "one number for each row; fairkit makes the mean")
+            if isinstance(metric, Mean)
+            else ("contributions", "np.column_stack([...]) makes columns of arrays")
+        )
+        require(
+            parts.ndim == len(wanted) and len(parts) == len(groups),
+            f"{what} gives shape {parts.shape} for {len(groups)} rows; it must be "
+            f"({', '.join(map(str, wanted))}{',' * (len(wanted) == 1)}): {hint}",
+        )
+        sums = metric.contributions(rows).sum(axis=0)
+        for lead in ((), (3,), (5, 3)):
+            many = np.broadcast_to(sums, (*lead, len(sums)))
+            hint = (
+                f"sums of shape {many.shape} must give shape {lead}; take the last axis, as in sums[..., 0]"
+            )
+            try:
+                with np.errstate(all="ignore"):
+                    shape = np.shape(metric.compute(many))
+            except Exception as error:
+                raise ContractError(f"compute raises {type(error).__name__}: {error}; {hint}") from error
+            require(shape == lead, f"compute gives shape {shape}; {hint}")
+
+
+def check_metric_needs(cls: type[Metric]) -> None:
+    """The metric reads no more of decisions and scores than `needs` names: a model may give only those."""
+    for rows, groups in _designs(cls):
+        decision, score = (
+            getattr(rows, name) if name in cls.needs else None for name in ("decision", "score")
+        )
+        if decision is rows.decision and score is rows.score:
+            continue
+        missing = sorted({"decision", "score"} - set(cls.needs))
+        # what this raises is no matter of needs
+        cls().estimate(_total(cls, rows, groups), np.random.default_rng(0))
+        try:
+            total = _total(cls, Rows(outcome=rows.outcome, decision=decision, score=score), groups)
+            cls().estimate(total, np.random.default_rng(0))
+        except Exception as error:
+            raise ContractError(
+                f"needs={set(cls.needs) or '{}'}, but without {' and '.join(missing)} it raises "
+                f"{type(error).__name__}: {error}; name in `needs` what it reads of rows"
+            ) from error
+
+
+def check_metric_merges(cls: type[Metric]) -> None:
+    """Totals of parts add up to the total of the whole, in any order; pooled groups are one group."""
+    for rows, groups in _designs(cls):
+        whole = _total(cls, rows, groups)
+        order = np.random.default_rng(1).permutation(len(groups))
+        parts = np.array_split(order, 3)
+        merged = _total(cls, _take(rows, parts[2]), groups[parts[2]])
+        for part in parts[:2]:
+            merged = merged + _total(cls, _take(rows, part), groups[part])
+        _same(cls, whole, merged, "three parts in another order, added up, differ from the whole")
+        single = _total(cls, rows, np.zeros_like(groups), 1)
+        _same(cls, whole.pooled(), single, "all groups pooled differ from one group of everybody")
+
+
+def check_metric_range(cls: type[Metric]) -> None:
+    """Values and interval ends lie in the declared range, and each value in its interval; NaN where undefined."""
+    low, high = cls.range
+    slack = 1e-9 * max([1.0, *(abs(end) for end in (low, high) if math.isfinite(end))])
+    for rows, groups in _designs(cls):
+        estimate = cls().estimate(_total(cls, rows, groups), np.random.default_rng(0))
+        values = np.asarray(estimate.values, dtype=float)
+        require(values.shape == (GROUPS,), f"values have shape {values.shape} for {GROUPS} groups")
+        known = values[~np.isnan(values)]
+        require(
+            not np.isinf(known).any(),
+            f"a value is infinite ({known}); where the metric is undefined it is NaN",
+        )
+        require(
+            ((known >= low - slack) & (known <= high + slack)).all(),
+            f"values {known} leave the declared range {cls.range}",
+        )
+        lower, upper = (np.asarray(end, dtype=float) for end in estimate.limits(_Z))
+        good = ~np.isnan(values) & ~np.isnan(lower) & ~np.isnan(upper)
+        require(
+            (
+                (lower[good] <= values[good] + slack)
+                & (values[good] <= upper[good] + slack)
+                & (lower[good] >= low - slack)
+                & (upper[good] <= high + slack)
+            ).all(),
+            f"intervals {lower} to {upper} do not hold the values {values}, or leave the range {cls.range}",
+        )
+
+
+def check_metric_direction(cls: type[Metric]) -> None:
+    """The declared better direction is that of a perfect model over one that is wrong for everybody."""
+    if cls.better == "none" or not {"binary", "regression"} & set(cls.tasks):
+        return
+    rng = np.random.default_rng(2)
+    outcome = np.tile([0.0, 1.0], 200) if "binary" in cls.tasks else rng.normal(size=400)
+    groups = np.zeros(400, dtype=np.int64)
+    worse = 1.0 - outcome if "binary" in cls.tasks else -outcome + 1.0
+    values = []
+    for predicted in (outcome, worse):
+        score = np.clip(predicted, 0.01, 0.99) if "binary" in cls.tasks else predicted
+        decision = predicted if "binary" in cls.tasks else None
+        rows = Rows(outcome=outcome, decision=decision, score=score)
+        values.append(float(cls().estimate(_total(cls, rows, groups, 1), rng).values[0]))
+    perfect, wrong = values
+    if math.isnan(perfect) or math.isnan(wrong):
+        return
+    right = perfect >= wrong if cls.better == "higher" else perfect <= wrong
+    require(
+        right,
+        f"better={cls.better!r}, but a perfect model has {perfect:.4g} and one that is always wrong {wrong:.4g}",
+    )
+
+
+def check_metric_weights(cls: type[Metric]) -> None:
+    """A row of weight 2 is worth two rows."""
+    rng = np.random.default_rng(3)
+    for rows, groups in _designs(cls):
+        times = rng.integers(1, 4, len(groups))
+        weighted = Rows(
+            outcome=rows.outcome, decision=rows.decision, score=rows.score, weights=times.astype(float)
+        )
+        copies = np.repeat(np.arange(len(groups)), times)
+        one = cls().estimate(_total(cls, weighted, groups), np.random.default_rng(0)).values
+        two = (
+            cls().estimate(_total(cls, _take(rows, copies), groups[copies]), np.random.default_rng(0)).values
+        )
+        require(
+            np.allclose(one, two, rtol=1e-9, atol=1e-12, equal_nan=True),
+            f"weights 1, 2, 3 give {one}, as many copies of the rows {two}",
+        )
+
+
+def check_metric_deterministic(cls: type[Metric]) -> None:
+    """The same totals and seed give the same value and interval, to the last bit."""
+    for rows, groups in _designs(cls):
+        found = []
+        for _ in range(2):
+            estimate = cls().estimate(_total(cls, rows, groups), np.random.default_rng(5))
+            found.append([np.asarray(part) for part in (estimate.values, *estimate.limits(_Z))])
+        require(
+            all(np.array_equal(a, b, equal_nan=True) for a, b in zip(*found, strict=True)),
+            "two runs with one seed differ: draw only from the generator that `estimate` is given",
+        )
+
+
+def check_metric_inputs_unchanged(cls: type[Metric]) -> None:
+    """The arrays that a metric is given stay as they are."""
+    for rows, groups in _designs(cls):
+        before = {name: _copy(getattr(rows, name)) for name in ("outcome", "decision", "score")}
+        cls().estimate(_total(cls, rows, groups), np.random.default_rng(0))
+        for name, old in before.items():
+            require(
+                old is None or np.array_equal(old, getattr(rows, name)),
+                f"rows.{name} was changed; work on a copy",
+            )
+
+
+def _designs(cls: type[Metric]) -> Iterator[tuple[Rows, NDArray[np.int64]]]:
+    """Return rows of ordinary and of extreme kinds: soft and hard decisions, one-sided groups, tiny groups."""
+    rng = np.random.default_rng(0)
+    groups = np.concatenate([np.zeros(60), np.ones(30), np.full(9, 2), [3]]).astype(np.int64)
+    n = len(groups)
+    if "binary" in cls.tasks:
+        score = np.round(rng.random(n), 3)
+        outcome = (rng.random(n) < score).astype(float)
+        yield Rows(outcome=outcome, decision=(score >= 0.5).astype(float), score=score), groups
+        yield Rows(outcome=outcome, decision=rng.random(n), score=score), groups
+        one_sided = np.where(groups == 1, 1.0, outcome)
+        yield Rows(outcome=one_sided, decision=np.where(groups == 2, 0.0, one_sided), score=score), groups
+        zeros = np.zeros(n)
+        yield Rows(outcome=1.0 - zeros, decision=zeros, score=zeros), groups
+    if "regression" in cls.tasks and "decision" not in cls.needs:
+        target = rng.normal(size=n)
+        yield Rows(outcome=target, score=target + rng.normal(size=n)), groups
+        yield Rows(outcome=np.ones(n), score=np.ones(n)), groups
+
+
+def _total(cls: type[Metric], rows: Rows, groups: NDArray[np.int64], count: int = GROUPS) -> Any:
+    return cls().statistic.collect(rows, groups, count)
+
+
+def _take(rows: Rows, index: NDArray[np.int64]) -> Rows:
+    return Rows(
+        outcome=rows.outcome[index],
+        decision=None if rows.decision is None else rows.decision[index],
+        score=None if rows.score is None else rows.score[index],
+    )
+
+
+def _copy(values: Floats | None) -> Floats | None:
+    return None if values is None else values.copy()
+
+
+def _same(cls: type[Metric], one: Any, two: Any, message: str) -> None:
+    first, second = (cls().estimate(total, np.random.default_rng(0)).values for total in (one, two))
+    require(
+        np.allclose(first, second, rtol=1e-9, atol=1e-12, equal_nan=True), f"{message}: {first} and {second}"
+    )
+
+
+CHECKS = (
+    check_metric_declares,
+    check_metric_needs,
+    check_metric_shapes,
+    check_metric_merges,
+    check_metric_range,
+    check_metric_direction,
+    check_metric_weights,
+    check_metric_deterministic,
+    check_metric_inputs_unchanged,
+)

@@ -1,0 +1,134 @@
+"""Small data sets made by formula, and models on them, for the checks of plugins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fairkit.data.loading import load_data
+from fairkit.data.task import Task
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit.data.dataset import Dataset
+    from fairkit_onnx.write.trees import Tree
+
+__all__ = ["COLUMNS", "FAVORABLE", "NUMBERS", "Task", "sample_data", "sample_model"]
+
+FAVORABLE = "yes"
+NUMBERS = ("age", "income", "hours", "tenure", "debt")
+COLUMNS = ("sex", "race", *NUMBERS, "job")
+"""The columns of the sample data besides its label."""
+_TYPICAL = (44.0, 33.0, 39.0, 6.0, 0.4)
+_SLOPES = (0.03, 0.08, 0.05, 0.04, -0.9)
+
+
+def sample_data(
+    task: Task = "binary", *, rows: int = 600, seed: int = 0, sensitive: tuple[str, ...] = ("sex", "race")
+) -> Dataset:
+    """Draw people whose outcome depends on what they do and on who they are.
+
+    Parameters
+    ----------
+    task
+        The label ``good`` is ``yes`` or ``no``; one of ``high``, ``low``, ``middle``; a number; or, of rankings, a
+        grade from 0 to 3, beside queries of ten people each in the column ``opening``.
+    rows, seed
+        How many, and which draw.
+    sensitive
+        Names among ``sex`` and ``race``.
+
+    Returns
+    -------
+    Dataset
+        Text: ``sex``, ``race`` (three values), ``job`` (some missing). Numbers: ``age`` (whole), ``income``
+        (some missing), ``hours``, ``tenure``, ``debt``. Women and two of
+        the races have the favorable outcome less often than their numbers would say.
+    """
+    rng = np.random.default_rng([seed, rows])
+    sex = np.array(["female", "male"], dtype=object)[(rng.random(rows) < 0.55).astype(int)]
+    race = np.array(["A", "B", "C"], dtype=object)[rng.choice(3, rows, p=[0.6, 0.25, 0.15])]
+    job = np.array(["clerk", "maker", "seller"], dtype=object)[rng.choice(3, rows, p=[0.4, 0.35, 0.25])]
+    age = rng.integers(18, 70, rows)
+    income = np.round(20 + 8 * (sex == "male") + 0.2 * age + 6 * rng.standard_normal(rows), 2)
+    hours = np.round(38 + 3 * (job == "maker") + 4 * rng.standard_normal(rows), 1)
+    tenure = np.round(6 + 2 * (sex == "male") + 3 * rng.standard_normal(rows), 1)
+    debt = np.round(0.4 + 0.05 * (race != "A") + 0.2 * rng.standard_normal(rows), 3)
+    numbers = np.column_stack([age, income, hours, tenure, debt])
+    index = (numbers - _TYPICAL) @ np.array(_SLOPES) + 0.8 * (sex == "male") - 0.6 * (race != "A")
+    index += 0.7 * rng.standard_normal(rows)
+    income[rng.random(rows) < 0.05] = np.nan
+    job[rng.random(rows) < 0.05] = None
+    values = (sex, race, age, income, hours, tenure, debt, job)
+    columns: dict[str, NDArray[np.generic]] = dict(zip(COLUMNS, values, strict=True))
+    columns["good"] = _label(task, index)
+    if task == "ranking":
+        columns["opening"] = np.arange(rows) // 10
+    return load_data(
+        columns,
+        label="good",
+        query="opening" if task == "ranking" else None,
+        favorable=FAVORABLE if task == "binary" else None,
+        sensitive=list(sensitive),
+        name=f"{rows} sample rows",
+    )
+
+
+def sample_model(task: Task = "binary", *, trees: bool = False) -> bytes:
+    """Return an ONNX model on the sample data: a linear index of its numbers, its jobs and of being male.
+
+    It has one output, ``score`` (multiclass: ``probabilities``), and says nothing about the data: roles come with
+    the data. A missing number is taken as typical. With `trees` each column counts by one test instead of its value.
+    """
+    from fairkit_onnx.write.encode import Encoder, NumberColumn, TextColumn
+    from fairkit_onnx.write.estimators import add_linear, add_link
+    from fairkit_onnx.write.graph import GraphBuilder
+    from fairkit_onnx.write.trees import add_ensemble
+
+    numbers = [NumberColumn(name, shift=at, fill=at) for name, at in zip(NUMBERS, _TYPICAL, strict=True)]
+    texts = [
+        TextColumn("sex", ("male",), "onehot"),
+        TextColumn("job", ("clerk", "maker", "seller"), "onehot"),
+    ]
+    encoder = Encoder((*numbers, *texts))
+    slopes = np.array([*_SLOPES, 0.8, 0.1, -0.1, 0.0])
+    bases = [-0.2]
+    if task == "multiclass":
+        slopes, bases = np.stack([slopes, -slopes, 0 * slopes]), [-0.3, -0.3, 0.3]
+    graph = GraphBuilder()
+    matrix = encoder.add_to(graph)
+    if trees:
+        margin = add_ensemble(graph, matrix, _stumps(np.atleast_2d(slopes)), base=bases)
+    else:
+        margin = add_linear(graph, matrix, slopes, bases)
+    if task == "multiclass":
+        graph.output("probabilities", add_link(graph, margin, task), width=None)
+    else:
+        graph.output("score", add_link(graph, margin, "regression" if task == "ranking" else task))
+    return bytes(graph.build().SerializeToString(deterministic=True))
+
+
+def _stumps(slopes: NDArray[np.float64]) -> list[Tree]:
+    """Return for each feature a tree of one test; a leaf has a weight of every output, slopes of shape [outputs, d]."""
+    from fairkit_onnx.write.trees import Node
+
+    signs = np.where(slopes < 0, -1.0, 1.0) * (slopes != 0)
+    found = []
+    for place, weights in enumerate((signs * np.sqrt(np.abs(slopes))).T):
+        cut = 0.0 if place < len(NUMBERS) else 0.5
+        leaves = [Node("LEAF", weights=tuple((side * weights).tolist())) for side in (-0.5, 0.5)]
+        found.append([Node("BRANCH_LEQ", feature=place, value=cut, yes=1, no=2), *leaves])
+    return found
+
+
+def _label(task: Task, index: NDArray[np.float64]) -> NDArray[np.generic]:
+    if task == "regression":
+        return np.round(index, 4)
+    if task == "ranking":
+        return np.digitize(index, [-0.4, 0.2, 0.8])
+    if task == "multiclass":
+        names = np.array(["low", "middle", "high"], dtype=object)
+        return np.asarray(names[(index > -0.4).astype(int) + (index > 0.4)])
+    return np.where(index > 0.2, FAVORABLE, "no").astype(object)

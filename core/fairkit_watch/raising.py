@@ -1,0 +1,57 @@
+"""Which alarms of the counts were not raised before: once per change, not at every look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from fairkit_watch import alarms as alarming
+from fairkit_watch import look as looking
+from fairkit_watch.alarms import Alarm
+from fairkit_watch.book import raised
+
+if TYPE_CHECKING:
+    import datetime
+
+    from fairkit_watch.book import Book
+    from fairkit_watch.judging import Judge
+    from fairkit_watch.totals import Daily
+
+
+def unraised(book: Book, judge: Judge, data: Daily, today: datetime.date | None) -> Iterator[Alarm]:
+    """Yield the alarms of the counts that the log does not have; with `today` also that no data came."""
+    before = raised(book.alarms)
+    changed = [alarm for alarm, _ in alarming.changes(judge, data)]
+    seen: dict[tuple[str, str], int] = {}
+    for alarm in (*changed, *alarming.shares(judge, data)):
+        key = alarm.level, alarm.subject
+        seen[key] = seen.get(key, 0) + 1
+        if seen[key] > before.get(key, 0):
+            yield alarm
+    yield from _fails(book, judge, data)
+    late = alarming.late(data.days, today) if today is not None else None
+    if late is not None and ("late", late.subject) not in before:
+        yield late
+
+
+def _fails(book: Book, judge: Judge, data: Daily) -> Iterator[Alarm]:
+    """Yield rules that fail now and did not since they last passed; note those that pass again."""
+    state: dict[str, bool] = {}
+    for record in book.records:
+        if record["kind"] == "alarm" and record["alarm"]["level"] == "fail":
+            state[record["alarm"]["subject"]] = True
+        elif record["kind"] == "passed":
+            state[record["subject"]] = False
+    for question, one in zip(judge.questions, looking.rule_looks(judge, data, weeks=False), strict=True):
+        subject = question.subject
+        if one.verdict == "fail" and not state.get(subject):
+            evidence = {
+                "value": one.value,
+                "interval": None if one.interval is None else list(one.interval),
+                "limit": one.limit,
+                "since": data.days[0],
+                "confidence": book.settings.confidence,
+            }
+            yield Alarm(level="fail", subject=subject, day=data.days[-1], text=one.reason, evidence=evidence)
+        elif one.verdict == "pass" and state.get(subject):
+            book.append({"kind": "passed", "subject": subject})

@@ -1,0 +1,277 @@
+"""A watch: a folder with settings and a log, to which decisions are added and that may be looked at at any time."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import hashlib
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fairkit.data.sources import open_source
+from fairkit.errors import DataError, ParameterError
+from fairkit.sources.known import is_address
+from fairkit_watch.book import today as clock_day
+from fairkit_watch.counting import Counter
+from fairkit_watch.labels import read_labels
+from fairkit_watch.merging import merge
+from fairkit_watch.opened import Opened
+from fairkit_watch.raising import unraised
+from fairkit_watch.results import Added
+from fairkit_watch.settings import canonical, read_day
+
+if TYPE_CHECKING:
+    from fairkit.data.source import Source
+    from fairkit_watch.alarms import Alarm
+    from fairkit_watch.log import Record
+
+
+class Watch(Opened):
+    """Decisions over time, with statements that hold at every look.
+
+    Open one with `Watch.create` or `Watch.open`, and use it in a ``with`` block: one process writes at a time.
+
+    Examples
+    --------
+    >>> import fairkit
+    >>> rules = [fairkit.Rule.parse("demographic_parity_difference:sex=0.1", "max")]
+    >>> table = {"decision": ["approved", "denied"], "sex": ["f", "m"]}
+    >>> with fairkit.Watch.create("watch", rules, decision="decision", favorable="approved", sensitive=["sex"]) as w:
+    ...     added = w.add(table, day="2026-11-21")
+    ...     look = w.look()
+    >>> look.verdict
+    'undecided'
+    """
+
+    def add(
+        self,
+        data: Any,
+        *,
+        day: str | None = None,
+        batch: str | None = None,
+        today: datetime.date | None = None,
+        alarms: bool = True,
+    ) -> Added:
+        """Add decisions.
+
+        Parameters
+        ----------
+        data
+            A path, a data frame, an Arrow table or a dict of arrays.
+        day
+            The column of the day, or one day for all rows; else that of the settings, else a day in the file's name.
+        batch
+            The name of these decisions: a name counts once. By default the file's name; tables in memory get a number.
+        today
+            The day of the look; by default the clock's. Later days are refused.
+        alarms
+            False leaves the search for alarms to the next call.
+
+        Returns
+        -------
+        Added
+            When this returns, the decisions are on the disk.
+
+        Raises
+        ------
+        StateError
+            The batch was added before.
+        FairkitError
+            The table cannot be used, or cannot be written; nothing was counted.
+        """
+        source = open_source(data)
+        path = _file_of(data)
+        name = (
+            batch or (None if path is None else path.name) or f"{self.book.writer}/{len(self.book.records)}"
+        )
+        digest = None if path is None else file_digest(path)
+        now = today or clock_day()
+        told = day or self._day(source, path)
+        self.book.refuse_bytes(name, digest)
+        counted = Counter(self.settings, labels=self._labels).count(
+            source, told, lambda one: self._check_day(one, now)
+        )
+        fingerprint = hashlib.sha256(canonical(counted.increments)).hexdigest()
+        self.book.refuse_counts(
+            name, digest, fingerprint, counted.rows, named=batch is not None or path is None
+        )
+        record: Record = {
+            "kind": "add",
+            "batch": name,
+            "sha256": digest,
+            "counts": fingerprint,
+            "rows": counted.rows,
+            "days": counted.increments,
+        }
+        if any(counted.ungrouped.values()):
+            record["ungrouped"] = counted.ungrouped
+        if counted.pending:
+            record["pending"] = self._cohorts.keep(counted.pending, source.name)
+        self._append(record)
+        closed = self._closed(now)
+        new = self.new_alarms() if alarms else ()
+        days = tuple(sorted(counted.increments))
+        return Added(batch=name, rows=counted.rows, days=days, closed=closed, alarms=new)
+
+    def label(
+        self,
+        data: Any,
+        *,
+        id: str | None = None,
+        label: str | None = None,
+        batch: str | None = None,
+        today: datetime.date | None = None,
+        alarms: bool = True,
+    ) -> Added:
+        """Add outcomes of decisions that were added before, by id.
+
+        Parameters
+        ----------
+        data
+            As for `add`.
+        id, label
+            Its columns; by default those of the settings.
+        batch, today, alarms
+            As for `add`.
+
+        Returns
+        -------
+        Added
+            `rows` met a decision; `unknown` did not: their cohort closed, or the id is wrong.
+
+        Raises
+        ------
+        FairkitError
+            The table cannot be used, or this watch awaits no labels.
+        """
+        columns = self.settings.columns
+        if not self._labels or self.settings.horizon == 0:
+            raise ParameterError(
+                "this watch awaits no labels: its rules need none, or its horizon is 0 and they come with the decisions"
+            )
+        source = open_source(data)
+        path = _file_of(data)
+        name = (
+            batch or (None if path is None else path.name) or f"{self.book.writer}/{len(self.book.records)}"
+        )
+        digest = None if path is None else file_digest(path)
+        self.book.refuse_bytes(name, digest)
+        found = read_labels(source, id or str(columns.id), label or str(columns.label), columns.favorable)
+        inside = self._cohorts.known(found.column("id").combine_chunks())
+        known = found.filter(inside)
+        unknown = found.num_rows - known.num_rows
+        record: Record = {
+            "kind": "labels",
+            "batch": name,
+            "sha256": digest,
+            "rows": known.num_rows,
+            "unknown": unknown,
+        }
+        if known.num_rows:
+            record["labels"] = self._cohorts.keep_labels(known)
+        self._append(record)
+        closed = self._closed(today or clock_day())
+        new = self.new_alarms() if alarms and closed else ()
+        return Added(batch=name, rows=known.num_rows, unknown=unknown, closed=closed, alarms=new)
+
+    def merge(self, other: str | Path, *, alarms: bool = True) -> Added:
+        """Add what another folder with the same settings counted; records that are here already are passed over.
+
+        Parameters
+        ----------
+        other
+            The folder of another writer. It is not changed, and may be merged again later.
+        alarms
+            As for `add`.
+
+        Raises
+        ------
+        StateError
+            It has other settings, or a batch of one name with other counts.
+        """
+        with Watch.open(other, write=False) as theirs:
+            rows, days = merge(self.book, theirs.book)
+        self._data = None
+        new = self.new_alarms() if alarms else ()
+        return Added(batch=str(other), rows=rows, days=tuple(sorted(days)), alarms=new)
+
+    def new_alarms(self, today: datetime.date | None = None) -> tuple[Alarm, ...]:
+        """Find alarms that were not raised before, write them down, and return them.
+
+        Parameters
+        ----------
+        today
+            Given, days without data up to it are alarming too.
+        """
+        found = []
+        for alarm in unraised(self.book, self.judge, self.data, today):
+            numbered = replace(alarm, number=len(self.alarms) + 1)
+            self.book.append({"kind": "alarm", "alarm": numbered.to_dict()})
+            found.append(numbered)
+        return tuple(found)
+
+    def delivered(self, alarm: Alarm, where: str) -> None:
+        """Write down that an alarm reached a place, so that it is not sent there again."""
+        self._append({"kind": "delivered", "number": alarm.number, "where": where})
+
+    def undelivered(self, where: str) -> tuple[Alarm, ...]:
+        """Return the alarms that were raised and did not reach a place yet."""
+        sent = {
+            one["number"] for one in self.book.records if one["kind"] == "delivered" and one["where"] == where
+        }
+        return tuple(alarm for alarm in self.alarms if alarm.number not in sent)
+
+    # ---- inside
+
+    def _append(self, record: Record) -> None:
+        self.book.append(record)
+        self._data = None
+
+    def _closed(self, today: datetime.date) -> tuple[str, ...]:
+        days = self._cohorts.close(today)
+        self._data = None
+        return days
+
+    def _day(self, source: Source, path: Path | None) -> str | None:
+        own = self.settings.columns.day
+        if own is not None and own in source.columns:
+            return own
+        for start in range(len(path.name) if path else 0):
+            with contextlib.suppress(ParameterError):
+                text = path.name[start : start + 10] if path else ""
+                if len(text) == 10 and text[4] == "-":
+                    return read_day(text).isoformat()
+        hint = f"; the column {own!r} is not there" if own else ""
+        raise DataError(
+            f"{source.name}: which day are these decisions of? Name the column or the day with `day`, or put "
+            "the day into "
+            f"the file's name, as in decisions-2026-11-21.parquet{hint}"
+        )
+
+    def _check_day(self, day: str, now: datetime.date) -> None:
+        since = self.settings.since
+        if since is not None and day < since:
+            raise DataError(
+                f"there are decisions of {day}, before this watch began ({since}); leave them out"
+            )
+        if day > (now + datetime.timedelta(1)).isoformat():
+            raise DataError(
+                f"there are decisions of {day}, but today is {now}; correct the days, or the clock of this machine"
+            )
+
+
+def _file_of(data: Any) -> Path | None:
+    """Return the file that a batch is; None for tables in memory and for addresses."""
+    if isinstance(data, str) and is_address(data):
+        return None
+    return Path(data) if isinstance(data, str | os.PathLike) else None
+
+
+def file_digest(path: Path) -> str | None:
+    """Return the SHA-256 of a file's bytes; None for folders and globs."""
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

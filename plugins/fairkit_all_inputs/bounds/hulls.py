@@ -1,0 +1,232 @@
+"""The loops of a distance that weighs columns together: ‖Σ_b (p + t m_b)‖² for one choice of each block.
+
+`cost` is what `fairkit_all_inputs.bounds.nearness` makes: by block its choices, each a cell, a vector p and an
+interval of the number t. `on` tells which choices a box has, `low` and `high` how far their numbers go.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+
+SWEEPS = 25
+"""Rounds over the blocks in a search for the nearest point."""
+PARTS = 400
+"""Into so many parts one point's whole numbers and values are split to find whether it is near."""
+
+
+@numba.njit(cache=True, nogil=True)
+def inside(box: Any, block: Any, cell: Any, place: Any, words: Any) -> Any:
+    """Tell whether a cell of a block is in a box."""
+    at = place[block]
+    if words[block] == 0:
+        return box[at] <= cell <= box[at + 1]
+    return (box[at + cell // 63] >> (cell % 63)) & 1 != 0
+
+
+@numba.njit(cache=True, nogil=True)
+def opened(box: Any, place: Any, words: Any, cost: Any) -> Any:
+    """Tell which choices a box has, shape [choices]."""
+    start, cell = cost[2], cost[3]
+    on = np.zeros(len(cell), np.bool_)
+    for b in range(len(words)):
+        for q in range(start[b], start[b + 1]):
+            on[q] = inside(box, b, cell[q], place, words)
+    return on
+
+
+@numba.njit(cache=True, nogil=True)
+def _begin(on: Any, low: Any, high: Any, cost: Any, at: Any, sum_: Any, taken: Any, moved: Any) -> Any:
+    """Take each block's choice that is nearest on its own; tell whether every block has one."""
+    start, vector, best, points, axes = cost[2], cost[4], cost[7], cost[9], cost[10]
+    for b in range(len(taken)):
+        taken[b], moved[b], least = -1, 0.0, np.inf
+        for q in range(start[b], start[b + 1]):
+            if on[q] and best[q, 0] < least:
+                taken[b], least = q, best[q, 0]
+                moved[b] = min(max(best[q, 1], low[q]), high[q])
+        if taken[b] < 0:
+            if start[b] < start[b + 1]:
+                return False
+            continue
+        for j in range(len(sum_)):
+            at[b, j] = points[j, vector[taken[b]]] + moved[b] * axes[j, b]
+            sum_[j] += at[b, j]
+    return True
+
+
+@numba.njit(cache=True, nogil=True)
+def hull_far(  # noqa: PLR0912 -- one compiled loop
+    on: Any, low: Any, high: Any, cost: Any, near: Any
+) -> Any:
+    """Look for a half-space that parts the hull from the ball: ‖r‖ >= u·r for every u of the length 1.
+
+    Frank-Wolfe steps, block by block, towards the hull's point nearest to zero; each round tries the direction of where
+    it is.
+    """
+    start, vector, points, axes, limits = cost[2], cost[4], cost[9], cost[10], cost[11]
+    allowance, blocks, width = limits[0], len(start) - 1, points.shape[0]
+    at, sum_ = np.zeros((blocks, width)), np.zeros(width)
+    along, turned = np.empty(points.shape[1]), np.empty(blocks)
+    towards, moves = np.empty(blocks, np.int64), np.empty(blocks)
+    if not _begin(on, low, high, cost, at, sum_, towards, moves):
+        return True
+    before = np.inf
+    for _ in range(SWEEPS):
+        size = 0.0
+        for j in range(width):
+            size += sum_[j] * sum_[j]
+        if size <= near + allowance or size >= before * (1.0 - 1e-6):
+            return False
+        before = size
+        along[:] = 0.0
+        turned[:] = 0.0
+        for j in range(width):
+            for v in range(len(along)):
+                along[v] += sum_[j] * points[j, v]
+            for b in range(blocks):
+                turned[b] += sum_[j] * axes[j, b]
+        total = 0.0
+        for b in range(blocks):
+            least = np.inf
+            for q in range(start[b], start[b + 1]):
+                if on[q]:
+                    t = low[q] if turned[b] >= 0.0 else high[q]
+                    value = along[vector[q]] + t * turned[b]
+                    if value < least:
+                        least, towards[b], moves[b] = value, q, t
+            if start[b] < start[b + 1]:
+                total += least
+        if total > 0.0 and total * total > (near + allowance) * size * (1.0 + 1e-12):
+            return True
+        for b in range(blocks):
+            if start[b] == start[b + 1]:
+                continue
+            slope = length = 0.0
+            v, t = vector[towards[b]], moves[b]
+            for j in range(width):
+                step = points[j, v] + t * axes[j, b] - at[b, j]
+                slope += sum_[j] * step
+                length += step * step
+            if slope >= 0.0 or length <= 0.0:
+                continue
+            share = min(1.0, -slope / length)
+            for j in range(width):
+                step = share * (points[j, v] + t * axes[j, b] - at[b, j])
+                at[b, j] += step
+                sum_[j] += step
+    return False
+
+
+@numba.njit(cache=True, nogil=True)
+def nearest(  # noqa: PLR0912 -- one compiled loop
+    on: Any, low: Any, high: Any, cost: Any, near: Any, taken: Any, moved: Any
+) -> Any:
+    """Search a point that is near, one block after the other; return its squared distance.
+
+    `taken` and `moved` take each block's choice (-1: none is told) and its number. First numbers move freely in their
+    intervals, then by whole steps where they are whole.
+    """
+    start, vector, best, steps, points, axes, square = (
+        cost[2], cost[4], cost[7], cost[8], cost[9], cost[10], cost[12],
+    )  # fmt: skip
+    blocks, width = len(start) - 1, points.shape[0]
+    at, sum_ = np.zeros((blocks, width)), np.zeros(width)
+    if not _begin(on, low, high, cost, at, sum_, taken, moved):
+        return np.inf
+    size = 0.0
+    for whole in range(2):
+        for sweep in range(SWEEPS):
+            before = size if sweep else np.inf
+            size = 0.0
+            for j in range(width):
+                size += sum_[j] * sum_[j]
+            if ((whole == 0 or sweep) and size <= near) or size >= before * (1.0 - 1e-7):
+                break
+            for b in range(blocks):
+                if taken[b] < 0:
+                    continue
+                chosen, move, least, turned = -1, 0.0, np.inf, 0.0
+                for j in range(width):
+                    sum_[j] -= at[b, j]
+                    turned += sum_[j] * axes[j, b]
+                for q in range(start[b], start[b + 1]):
+                    if not on[q]:
+                        continue
+                    v = vector[q]
+                    along = own = 0.0
+                    for j in range(width):
+                        along += (2.0 * sum_[j] + points[j, v]) * points[j, v]
+                        own += points[j, v] * axes[j, b]
+                    t = low[q]
+                    if high[q] > low[q]:
+                        lowest = -(turned + own) / square[b] if square[b] > 0.0 else best[q, 1]
+                        t = min(max(lowest, low[q]), high[q])
+                        if whole and steps[b] > 0.0:
+                            t = min(low[q] + steps[b] * np.rint((t - low[q]) / steps[b]), high[q])
+                    value = along + t * (2.0 * (turned + own) + t * square[b])
+                    if value < least:
+                        chosen, move, least = q, t, value
+                taken[b], moved[b] = chosen, move
+                for j in range(width):
+                    at[b, j] = points[j, vector[chosen]] + move * axes[j, b]
+                    sum_[j] += at[b, j]
+    size = 0.0
+    for j in range(width):
+        size += sum_[j] * sum_[j]
+    return size
+
+
+@numba.njit(cache=True, nogil=True)
+def holds(  # noqa: PLR0912 -- one compiled loop
+    on: Any, low: Any, high: Any, cost: Any, near: Any, taken: Any, moved: Any
+) -> Any:
+    """Split whole numbers and values until it is known whether something is near.
+
+    Returns
+    -------
+    int
+        1: it is, as `taken` and `moved` say; -1: it is proved that nothing is; 0: not known.
+    """
+    start, steps, limits = cost[2], cost[8], cost[11]
+    ons, ends = [on.copy()], [np.stack((low, high))]
+    unknown = 0
+    for _ in range(PARTS):
+        if not ons:
+            return 0 if unknown else -1
+        here, end = ons.pop(), ends.pop()
+        if hull_far(here, end[0], end[1], cost, near):
+            continue
+        if nearest(here, end[0], end[1], cost, limits[1], taken, moved) <= limits[1]:
+            return 1
+        widest, block, choice = 0.0, -1, -1
+        for b in range(len(start) - 1):
+            count, last = 0, -1
+            for q in range(start[b], start[b + 1]):
+                if here[q]:
+                    count, last = count + 1, q
+            if count > 1:
+                widest, block, choice = np.inf, b, -1
+            elif count == 1 and steps[b] > 0.0 and end[1, last] - end[0, last] > max(widest, 0.5 * steps[b]):
+                widest, block, choice = end[1, last] - end[0, last], b, last
+        if block < 0:
+            unknown += 1
+            continue
+        other, its = here.copy(), end.copy()
+        if choice >= 0:
+            below = np.floor((end[1, choice] - end[0, choice]) / (2.0 * steps[block]) + 1e-6) * steps[block]
+            its[0, choice] = end[0, choice] + below + steps[block]
+            end[1, choice] = end[0, choice] + below
+        else:
+            side = False
+            for q in range(start[block], start[block + 1]):
+                if here[q]:
+                    here[q], other[q] = side, not side
+                    side = not side
+        ons.append(other)
+        ends.append(its)
+        ons.append(here)
+        ends.append(end)
+    return 0

@@ -1,0 +1,238 @@
+"""Reading a bound ONNX model as trees over cells of its raw columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.errors import ModelError
+from fairkit_all_inputs.bounds.problem import Problem
+from fairkit_onnx.read.nodes import ancestors
+from fairkit_onnx.structure.cells import make_blocks
+from fairkit_onnx.structure.encoded import Encoded, refuse_draws
+from fairkit_onnx.structure.ensemble import NEWER, TREES, classes_of, floats_of, read_ensemble, told_of
+from fairkit_onnx.structure.tail import Tail, check_monotone, constant_of, tail_nodes
+
+if TYPE_CHECKING:
+    import onnx
+    from numpy.typing import NDArray
+
+    from fairkit_onnx.read.scorer import OnnxScorer
+    from fairkit_onnx.structure.domain import Listed, Numbers
+    from fairkit_onnx.structure.encoded import Features
+    from fairkit_onnx.structure.ensemble import Ensemble
+
+    Columns = Mapping[str, NDArray[Any]]
+
+UNIT = 2.0**-24
+"""Half a unit in the last place of float32, relative."""
+_ADDS = frozenset({"Add", "Sum"})
+_KEEPS = frozenset({"Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten"})
+
+
+@dataclass(frozen=True, eq=False)
+class TreeModel(Encoded):
+    """A model whose score follows from a sum of trees.
+
+    Attributes
+    ----------
+    ensemble
+        All its trees.
+    """
+
+    ensemble: Ensemble
+
+    @property
+    def width(self) -> int:
+        """The number of features that are read."""
+        return int(self.ensemble.feature[self.ensemble.mode > 0].max(initial=-1)) + 1
+
+    @property
+    def rounding(self) -> float:
+        """By how much a float32 sum of the leaves, in any order, may differ from their sum."""
+        terms = len(self.ensemble.roots) + 4
+        return float(1.01 * terms * UNIT * self.ensemble.terms + self.ensemble.uneven)
+
+    def problem(self, domains: Sequence[Numbers | Listed], changing: int, features: Features) -> Problem:
+        """Return the model over the cells of a domain.
+
+        Parameters
+        ----------
+        domains, changing
+            One for each block of columns, and which of them changes.
+        features
+            From `sources`.
+
+        Raises
+        ------
+        ModelError
+            What precedes or follows the trees is not understood.
+        DataError
+            A domain is empty or infinite.
+        """
+        source = features.source
+        encode, defaults = self.encoding(doubles=True), self.defaults(domains)
+        blocks, tests = make_blocks(self.ensemble, source, domains, encode, defaults, self.kinds())
+        direction, threshold, logistic = self.link(*self.reach())
+        ensemble = self.ensemble
+        return Problem(
+            blocks=blocks,
+            changing=changing,
+            tests=tests,
+            yes=ensemble.yes.tolist(),
+            no=ensemble.no.tolist(),
+            value=(direction * ensemble.value).tolist(),
+            roots=ensemble.roots.tolist(),
+            base=direction * ensemble.base,
+            rounding=self.rounding,
+            threshold=threshold,
+            logistic=logistic,
+        )
+
+    def reach(self) -> tuple[float, float]:
+        """Return numbers between which every sum lies."""
+        ensemble = self.ensemble
+        sides = np.array([_ends(ensemble, root) for root in ensemble.roots.tolist()]).reshape(-1, 2)
+        reach = self.rounding + 1e-6
+        ends = ensemble.base + sides[:, 0].sum(), ensemble.base + sides[:, 1].sum()
+        lowest = (
+            ends[0] - reach if ensemble.value.min() < 0 or ensemble.base < 0 else max(ends[0] - reach, 0.0)
+        )
+        # shares of classes: what rounding adds to 1 is no probability, and is decided as 1 is
+        shares = lowest >= 0 and ends[1] <= 1.0 + 1e-5
+        return float(lowest), min(1.0, float(ends[1] + reach)) if shares else float(ends[1] + reach)
+
+
+def _ends(ensemble: Ensemble, root: int) -> tuple[float, float]:
+    """Return the smallest and the largest value of a tree."""
+    waiting, seen, values = [root], {root}, []
+    while waiting:
+        node = waiting.pop()
+        if ensemble.mode[node] == 0:
+            values.append(float(ensemble.value[node]))
+            continue
+        children = {int(ensemble.yes[node]), int(ensemble.no[node])} - seen
+        seen |= children
+        waiting += children
+    return min(values), max(values)
+
+
+def read_trees(scorer: OnnxScorer) -> TreeModel | None:
+    """Read a bound model whose score is a sum of trees; None where it has no trees.
+
+    Raises
+    ------
+    ModelError
+        There are trees, and something between them and the score that is not understood; the node is named.
+    ParameterError
+        The model's decisions are drawn.
+    """
+    reading, proto = scorer.reading, scorer.model.proto
+    refuse_draws(scorer)
+    wanted = reading.wanted
+    nodes = ancestors(proto.graph, wanted)
+    trees = [node for node in nodes if node.op_type in TREES]
+    if not trees:
+        return None
+    if len(trees) == 1 and (
+        trees[0].op_type == TREES[0] or told_of(trees[0]).get("post_transform", b"NONE") != b"NONE"
+    ):
+        return _single(scorer, trees[0])
+    return _summed(scorer, trees)
+
+
+def _single(scorer: OnnxScorer, node: onnx.NodeProto) -> TreeModel:
+    ensemble = read_ensemble(node)
+    told = told_of(node)
+    start: dict[str, tuple[int, ...]] = {}
+    if node.op_type == TREES[0]:
+        start = {node.output[0]: (0,), node.output[1]: (-1, 1)}
+        if classes_of(told) < 2:
+            start[node.output[1]] = (1,)
+    else:
+        start = {node.output[0]: (1,)}
+    graph, wanted = scorer.model.proto.graph, scorer.reading.wanted
+    check_monotone(graph, tail_nodes(graph, wanted, list(node.output)), start, wanted)
+    if node.op_type == NEWER:
+        raise ModelError(
+            f"the node TreeEnsemble {node.name or node.output[0]!r} has the post_transform "
+            f"{told['post_transform'].decode()}, which onnxruntime leaves out for one target; write the link as a node "
+            "after it, such as Sigmoid"
+        )
+    weights = floats_of(told, "class_weights" if node.op_type == TREES[0] else "target_weights")
+    tail = Tail(scorer=scorer, cut=node, negative=bool((weights < 0).any()))
+    return TreeModel(scorer, node.input[0], tail, ensemble)
+
+
+def _summed(scorer: OnnxScorer, trees: Sequence[onnx.NodeProto]) -> TreeModel:
+    """Read regressors that are added up, and constants beside them."""
+    graph, wanted = scorer.model.proto.graph, scorer.reading.wanted
+    odd = next((node for node in trees if node.op_type == TREES[0]), None)
+    if odd is not None:
+        raise ModelError(
+            f"the node {odd.op_type} {odd.name or odd.output[0]!r} is one of {len(trees)} ensembles; of several, "
+            "TreeEnsembleRegressor nodes that are added up are read"
+        )
+    parts = {node.output[0]: read_ensemble(node) for node in trees}
+    owners = {node.output[0]: [node] for node in trees}
+    offset = dict.fromkeys(parts, 0.0)
+    for node in ancestors(graph, wanted):
+        inputs = [name for name in node.input if name]
+        summed = [name for name in inputs if name in owners]
+        if not summed or (node.op_type not in _ADDS | _KEEPS):
+            continue
+        constants = [constant_of(graph, name) for name in inputs if name not in owners]
+        if node.op_type in _KEEPS:
+            owners[node.output[0]], offset[node.output[0]] = owners[summed[0]], offset[summed[0]]
+        elif all(one is not None and one.size == 1 for one in constants):
+            owners[node.output[0]] = [owner for name in summed for owner in owners[name]]
+            offset[node.output[0]] = sum(offset[name] for name in summed) + sum(
+                float(one.reshape(-1)[0]) for one in constants if one is not None
+            )
+    cut = next(
+        (
+            name
+            for name, owned in reversed(owners.items())
+            if len({id(o) for o in owned}) == len(owned) == len(trees)
+        ),
+        None,
+    )
+    matrices = {node.input[0] for node in trees}
+    if cut is None or len(matrices) > 1:
+        shown = ", ".join(sorted(matrices))
+        raise ModelError(
+            f"{len(trees)} ensembles do not add up to one number of one matrix of features ({shown}); nodes "
+            "Add or Sum over TreeEnsembleRegressor are read"
+        )
+    check_monotone(graph, tail_nodes(graph, wanted, [cut]), {cut: (1,)}, wanted)
+    joined = _joined([parts[node.output[0]] for node in owners[cut]], offset[cut])
+    told = [told_of(node) for node in trees if node.op_type == NEWER]
+    double = any("nodes_values_as_tensor" in one for one in told)
+    tail = Tail(scorer=scorer, cut=cut, double=double)
+    return TreeModel(scorer, trees[0].input[0], tail, joined)
+
+
+def _joined(parts: Sequence[Ensemble], offset: float) -> Ensemble:
+    """Put ensembles into one."""
+    starts = np.cumsum([0, *(len(part.mode) for part in parts)])
+    moved = [
+        replace(
+            part,
+            yes=np.where(part.yes >= 0, part.yes + start, -1),
+            no=np.where(part.no >= 0, part.no + start, -1),
+            roots=part.roots + start,
+        )
+        for part, start in zip(parts, starts, strict=False)
+    ]
+    names = ("mode", "feature", "threshold", "missing", "yes", "no", "value", "roots")
+    arrays = {name: np.concatenate([getattr(part, name) for part in moved]) for name in names}
+    return replace(
+        parts[0],
+        **arrays,
+        base=sum(part.base for part in parts) + offset,
+        uneven=0.0,
+        terms=sum(part.terms for part in parts) + abs(offset),
+    )

@@ -1,0 +1,262 @@
+"""Upper bounds of a network's sums, and of their difference at two values of what changes, in many boxes at once.
+
+Each layer's sums are bounded by lines, followed back to the features (CROWN, Zhang et al. 2018). Differences of the two
+runs are followed back on their own wherever that is tighter: they begin as constants (differential verification,
+Paulsen et al. 2020).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fairkit_all_inputs.bounds.networks.aims import Aim, chance
+from fairkit_all_inputs.bounds.networks.differences import Planes, planes
+from fairkit_all_inputs.bounds.networks.held import by_layer, hold, unsettled
+from fairkit_all_inputs.bounds.networks.mixtures import better_of, bounded
+from fairkit_all_inputs.bounds.networks.programme import small, solved
+from fairkit_all_inputs.bounds.networks.relaxed import Lines, Ranges, difference_lines, lines
+from fairkit_all_inputs.bounds.networks.rounding import rounding
+from fairkit_all_inputs.bounds.networks.vertices import Vertices, value, vertices
+from fairkit_all_inputs.bounds.problem import CHANCE, FLIP, SCORE
+from fairkit_onnx.structure.networks.layers import Layer, applied
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit_all_inputs.bounds.networks.boxes import Opened
+
+    Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bounds:
+    """What is known of a box for a pair of values, shape [B] each.
+
+    Attributes
+    ----------
+    first
+        At least the sum at the first value.
+    least, most
+        Ends of the sum at the second value.
+    gap
+        At least the difference, the first less the second, or what `aim` asks for.
+    error
+        How far the runtime's sums may be off, each.
+    still
+        Whether both runs take the same numbers from some layer on: then the runtime's sums are equal.
+    empty
+        Whether no input of the box has the signs of its split units.
+    weights
+        By which a corner of the box is chosen in which the difference may be large, shape [B, d].
+    influence
+        How much would be gained where each feature is known better, per unit, shape [B, d].
+    units
+        How much a split of each unit would change, first those of the one run, then of the other, shape [B, 2 · units];
+        negative where that is no use, as where its sum has one sign.
+    sums, rates
+        By layer, the weights of both runs' sums, and those of the outputs, from which the bound follows.
+    points
+        Inputs in which the difference may be large, by a cell of each block, shape [any, blocks].
+    """
+
+    first: Floats
+    least: Floats
+    most: Floats
+    gap: Floats
+    error: Floats
+    still: NDArray[np.bool_]
+    empty: NDArray[np.bool_]
+    weights: Floats
+    influence: Floats
+    units: Floats
+    sums: Sequence[tuple[Floats, Floats]]
+    rates: tuple[Floats, Floats]
+    points: NDArray[np.int64]
+
+
+def bounds(
+    layers: Sequence[Layer],
+    opened: Opened,
+    sides: tuple[Floats, Floats],
+    whole: bool,
+    held: NDArray[np.int8] | None = None,
+    aim: Aim | None = None,
+    target: float = np.inf,
+) -> Bounds:
+    """Bound boxes for a pair of values.
+
+    Parameters
+    ----------
+    layers
+        The last has one sum.
+    opened
+        The boxes.
+    sides
+        What the changing block adds to the features at either value, shape [d].
+    whole
+        Whether the sums themselves are wanted, and not the difference only.
+    held
+        Units whose sums have one sign by a split: 1, -1, or 0 for the others, in the order of `Bounds.units`.
+    aim
+        The objective that `gap` bounds; default: the difference.
+    target
+        Boxes with a larger bound of the difference are bounded by a linear programme, where the network is small.
+    """
+    signs = None if held is None else by_layer(layers, held.astype(np.float64))
+    found = _ranges(layers, opened, sides, signs)
+    last = layers[-1]
+    depth = len(layers) - 1
+    start = last.weights[None, :, :]
+    nothing = np.zeros(len(opened.low))
+    first, most, least = nothing, nothing, nothing
+    if whole:
+        first = _followed(layers, found.lines[0], depth, start, opened, sides[0])[:, 0] + last.bias[0]
+        most = _followed(layers, found.lines[1], depth, start, opened, sides[1])[:, 0] + last.bias[0]
+        least = last.bias[0] - _followed(layers, found.lines[1], depth, -start, opened, sides[1])[:, 0]
+    aim = aim or Aim(SCORE, 0.0)
+    some = _planes(layers, found)
+    got = bounded(layers, found.lines, some, Aim(SCORE, 0.0) if aim.kind == CHANCE else aim, opened, sides)
+    points, reached = None, np.zeros(len(opened.low), dtype=np.bool_)
+    if aim.kind != FLIP and small(layers):
+        above = (
+            got.most if aim.kind == SCORE else chance(first, least, most, np.minimum(got.most, first - least))
+        )
+        points, reached = solved(
+            layers, corners(layers, found), got, opened, sides, (above > target) & ~found.empty
+        )
+    drops = (
+        value(layers, corners(layers, found), opened, sides, got.sums, got.rates)[1]
+        if points is not None
+        else None
+    )
+    if aim.kind == CHANCE:
+        lowest = last.bias[0] - _followed(layers, found.lines[0], depth, -start, opened, sides[0])[:, 0]
+        aim = replace(aim, ends=(np.minimum(lowest, first), first, np.minimum(least, most), most))
+        got.most = chance(first, least, most, np.minimum(got.most, first - least))
+        got = better_of(got, bounded(layers, found.lines, some, aim, opened, sides))
+    error, still = rounding(layers, found, opened, sides)
+    return Bounds(
+        first=first,
+        least=least,
+        most=most,
+        gap=np.minimum(got.most, first - least) if whole and aim.kind == SCORE else got.most,
+        error=error,
+        still=still,
+        empty=np.asarray(found.empty),
+        weights=got.shared,
+        influence=_influence(layers, found, got.lost),
+        units=np.where(reached[:, None], -1.0, unsettled(layers, found, drops)),
+        sums=got.sums,
+        rates=got.rates,
+        points=np.zeros((0, len(opened.cells.features)), dtype=np.int64) if points is None else points,
+    )
+
+
+def corners(layers: Sequence[Layer], found: Ranges) -> list[Vertices]:
+    """Return the vertices of each hidden layer's units."""
+    return [vertices(layer, ends) for layer, ends in zip(layers[:-1], _ends(found), strict=True)]
+
+
+def _ends(found: Ranges) -> list[list[Floats]]:
+    """Return by layer the least and the most of both runs' sums, and of their difference, shape [B, n] each."""
+    shapes = [one.shape for one in found.least[0]]
+    some = (found.least[0], found.most[0], found.least[1], found.most[1], found.low, found.high)
+    return [[np.broadcast_to(one[place], shape) for one in some] for place, shape in enumerate(shapes)]
+
+
+def _ranges(
+    layers: Sequence[Layer],
+    opened: Opened,
+    sides: tuple[Floats, Floats],
+    signs: Sequence[tuple[Floats, Floats]] | None = None,
+) -> Ranges:
+    """Bound every hidden layer's sums, in order."""
+    found = Ranges(([], []), ([], []), [], [], ([], []), [], np.zeros(len(opened.low), dtype=np.bool_))
+    for depth, layer in enumerate(layers[:-1]):
+        start = layer.weights[None, :, :]
+        for run in (0, 1):
+            most = _followed(layers, found.lines[run], depth, start, opened, sides[run]) + layer.bias
+            least = layer.bias - _followed(layers, found.lines[run], depth, -start, opened, sides[run])
+            if depth:
+                values = [
+                    applied(layers[depth - 1].kind, ends[run][-1]) for ends in (found.least, found.most)
+                ]
+                plus, minus = np.maximum(layer.weights, 0.0), np.minimum(layer.weights, 0.0)
+                most = np.minimum(most, values[1] @ plus.T + values[0] @ minus.T + layer.bias)
+                least = np.maximum(least, values[0] @ plus.T + values[1] @ minus.T + layer.bias)
+            most = np.maximum(most, least)  # they may cross by the last digit
+            found.least[run].append(least)
+            found.most[run].append(most)
+        high = _differing(layers, found.differences, depth, start, sides)
+        low = -_differing(layers, found.differences, depth, -start, sides)
+        high = np.minimum(high, found.most[0][-1] - found.least[1][-1])
+        low = np.maximum(low, found.least[0][-1] - found.most[1][-1])
+        found.low.append(low)
+        found.high.append(np.maximum(high, low))
+        if signs is not None:
+            hold(found, signs[depth])
+        for run in (0, 1):
+            found.lines[run].append(lines(layer.kind, found.least[run][-1], found.most[run][-1]))
+        low, high = found.low[-1], found.high[-1]
+        least, most = (
+            np.minimum(found.least[0][-1], found.least[1][-1]),
+            np.maximum(found.most[0][-1], found.most[1][-1]),
+        )
+        found.differences.append(difference_lines(layer.kind, least, most, low, high))
+    return found
+
+
+def _back(weights: Floats, line: Lines) -> tuple[Floats, Floats]:
+    """Replace a layer's values by lines of its sums: weights of these and what is added, for an upper bound."""
+    plus, minus = np.maximum(weights, 0.0), np.minimum(weights, 0.0)
+    made = plus * line.high[:, None, :] + minus * line.low[:, None, :]
+    more = plus @ line.high_at[:, :, None] + minus @ line.low_at[:, :, None]
+    return made, more[:, :, 0]
+
+
+def _followed(
+    layers: Sequence[Layer], some: Sequence[Lines], depth: int, weights: Floats, opened: Opened, side: Floats
+) -> Floats:
+    """Return the largest weighted sums of the values before layer `depth`, shape [B, n]."""
+    total: Floats = np.zeros((len(opened.low), weights.shape[1]))
+    for place in range(depth - 1, -1, -1):
+        weights, more = _back(weights, some[place])
+        total = total + more + weights @ layers[place].bias
+        weights = weights @ layers[place].weights
+    return np.asarray(total + weights @ side + opened.most(weights))
+
+
+def _differing(
+    layers: Sequence[Layer], some: Sequence[Lines], depth: int, weights: Floats, sides: tuple[Floats, Floats]
+) -> Floats:
+    """Return the largest weighted sums of the values' differences before layer `depth`, shape [B or 1, n]."""
+    total: Floats = np.zeros((1, weights.shape[1]))
+    for place in range(depth - 1, -1, -1):
+        weights, more = _back(weights, some[place])
+        total = total + more
+        weights = weights @ layers[place].weights
+    return np.asarray(total + weights @ (sides[0] - sides[1]))
+
+
+def _planes(layers: Sequence[Layer], found: Ranges) -> list[Planes]:
+    """Return the planes of each hidden layer."""
+    return [
+        planes(layer.kind, found.lines[0][place], found.lines[1][place], found.differences[place], ends)
+        for place, (layer, ends) in enumerate(zip(layers[:-1], _ends(found), strict=True))
+    ]
+
+
+def _influence(layers: Sequence[Layer], found: Ranges, lost: Sequence[Floats]) -> Floats:
+    """Share what units lose among the features, by how much each moves a unit's sum."""
+    weights: Floats = np.zeros((1, len(layers[-2].bias) if len(layers) > 1 else layers[0].weights.shape[1]))
+    for place in range(len(layers) - 2, -1, -1):
+        one, two = found.lines[0][place], found.lines[1][place]
+        width = found.most[0][place] - found.least[0][place]
+        moved = weights * np.maximum(one.high, two.high) if place < len(layers) - 2 else 0.0
+        weights = moved + lost[place] / np.maximum(width, 1e-12)
+        weights = weights @ np.abs(layers[place].weights)
+    return np.asarray(weights)

@@ -1,0 +1,187 @@
+"""The search for a witness: inputs at the ends of cells, moved one column at a time to where an objective is best."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit_all_inputs.bounds.networks.aims import objective
+from fairkit_onnx.structure.networks.layers import applied, output
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit_all_inputs.bounds.networks.problem import NetworkProblem
+
+    Floats = NDArray[np.float64]
+    Cells = NDArray[np.int64]
+    Tops = NDArray[np.bool_]
+
+TRIES = 24
+"""Cells of a block at which a climb looks, besides the neighbours."""
+MANY = 2_000
+"""Inputs that are drawn."""
+FEW = 48
+"""Climbs at most, from the best of them."""
+WORK = 2e10
+"""Multiplications that climbs from drawn inputs may take, about."""
+ROUNDS = 6
+FLAT = 0.05
+"""Sums that are so small may change their sign when an input is moved to the best of its linear piece."""
+
+
+class Climber:
+    """The best input that was seen for one pair of values.
+
+    Parameters
+    ----------
+    problem, kind, pair
+        The question.
+    costs, near
+        By block, the distance that each of its cells adds, and how much is allowed.
+    shown
+        By block, the features of each cell at the values that a witness would have; None: at the cells' ends.
+    best
+        Inputs up to this are of no interest.
+    """
+
+    def __init__(
+        self,
+        problem: NetworkProblem,
+        kind: int,
+        pair: tuple[int, int],
+        costs: Mapping[int, Floats],
+        near: float,
+        shown: Sequence[Floats] | None,
+        best: float,
+    ) -> None:
+        self.problem, self.kind, self.pair = problem, kind, pair
+        self.costs, self.near, self.shown, self.best = costs, near, shown, best
+        self.sides = problem.sides(pair)
+        self.point: tuple[int, ...] = ()
+        self.top = np.zeros(len(problem.layout.sizes), dtype=np.bool_)
+        self.values: dict[str, Any] = {}
+
+    def worth(self, chosen: Cells, top: Tops) -> Floats:
+        """Return the objective of inputs given by cells and their ends, shape [n]; too far: minus infinity."""
+        features = self._features(chosen, top)
+        cost = sum((cost[chosen[:, block]] for block, cost in self.costs.items()), np.zeros(len(chosen)))
+        first, second = (output(self.problem.layers, features + side) for side in self.sides)
+        threshold = self.problem.threshold if self.problem.threshold is not None else 0.0
+        return np.where(cost <= self.near, objective(self.kind, first, second, threshold), -np.inf)
+
+    def look(self, chosen: Cells, top: Tops) -> bool:
+        """Look at inputs, and climb from the best where it is better than all before; tell whether it is."""
+        worth = self.worth(chosen, top)
+        place = int(worth.argmax())
+        if worth[place] <= self.best:
+            return False
+        self._keep(worth[place], chosen[place], top[place])
+        self.climb(chosen[[place]], top[[place]])
+        return True
+
+    def signs(self) -> NDArray[np.int8]:
+        """Return the signs of both runs' sums at the best input, 0 near a sign's change, shape [1, 2 · units]."""
+        chosen = np.array(self.point, dtype=np.int64)[None, :]
+        found: tuple[list[Floats], list[Floats]] = ([], [])
+        for side, some in zip(self.sides, found, strict=True):
+            values = self._features(chosen, self.top[None, :]) + side
+            for layer in self.problem.layers[:-1]:
+                sums = values @ layer.weights.T + layer.bias
+                small = FLAT * (1.0 + np.abs(sums).mean())
+                some.append(np.where(np.abs(sums) < small, 0.0, np.sign(sums)))
+                values = applied(layer.kind, sums)
+        return np.concatenate([*found[0], *found[1]], axis=1).astype(np.int8)
+
+    def scatter(self, enough: float) -> None:
+        """Climb from the best of many inputs, the same ones always."""
+        rng = np.random.default_rng(0)
+        sizes = self.problem.layout.sizes
+        chosen = rng.integers(0, sizes, size=(MANY, len(sizes)))
+        top = rng.random(chosen.shape) < 0.5
+        best = np.argsort(-self.worth(chosen, top), kind="stable")
+        one = sum(layer.weights.size for layer in self.problem.layers) * 4.0 * TRIES * len(sizes) * 3
+        some = best[: int(np.clip(WORK / one, 4, FEW))]
+        self.climb(chosen[some], top[some], enough)
+
+    def climb(self, chosen: Cells, top: Tops | None = None, enough: float = np.inf) -> None:
+        """Move one block at a time from points, shape [S, blocks], to where the objective is best."""
+        cells = self.problem.cells
+        chosen, count = chosen.copy(), len(chosen)
+        top = np.zeros(chosen.shape, dtype=np.bool_) if top is None else top.copy()
+        reached, rows = self.worth(chosen, top), np.arange(count)
+        for _ in range(ROUNDS):
+            before = reached.copy()
+            for block in [*cells.ranges, *cells.lists]:
+                tried = self._tries(chosen[:, block], int(self.problem.layout.sizes[block]))
+                ends = (False,) if self.shown is not None or block in cells.lists else (False, True)
+                wide = tried.shape[1] * len(ends)
+                many, tops = np.repeat(chosen, wide, axis=0), np.repeat(top, wide, axis=0)
+                many[:, block] = np.tile(tried, (1, len(ends))).reshape(-1)
+                tops[:, block] = np.tile(np.repeat(ends, tried.shape[1]), count)
+                worth = self.worth(many, tops).reshape(count, wide)
+                place = worth.argmax(axis=1)
+                better = worth[rows, place] > reached
+                moved = (rows * wide + place)[better]
+                chosen[better], top[better] = many[moved], tops[moved]
+                reached = np.maximum(reached, worth[rows, place])
+                if reached.max() > enough:
+                    break
+            still = reached > before
+            if not still.any() or reached.max() > enough:
+                break
+        place = int(reached.argmax())
+        self._keep(float(reached[place]), chosen[place], top[place])
+
+    def _tries(self, now: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+        """Return cells to try for each point, shape [S, tries]: some of all, and those beside where it is."""
+        some = np.unique(np.linspace(0, size - 1, min(size, TRIES)).astype(np.int64))
+        if size <= TRIES:
+            return np.repeat(some[None, :], len(now), axis=0)
+        beside = now[:, None] + np.array([-16, -8, -4, -2, -1, 0, 1, 2, 4, 8, 16])
+        return np.concatenate(
+            [np.repeat(some[None, :], len(now), axis=0), np.clip(beside, 0, size - 1)], axis=1
+        )
+
+    def _keep(self, worth: float, chosen: NDArray[np.int64], top: NDArray[np.bool_]) -> None:
+        if worth <= self.best:
+            return
+        self.best, self.top = float(worth), top
+        cells = chosen.tolist()
+        cells[self.problem.changing] = self.pair[0]
+        self.point, self.values = tuple(cells), {}
+        for block, cell in enumerate(cells):
+            if block != self.problem.changing:
+                self.values |= self.problem.value(block, cell, bool(top[block]))
+
+    def _features(self, chosen: Cells, top: Tops) -> Floats:
+        cells = self.problem.cells
+        found = np.repeat(cells.fixed[None, :], len(chosen), axis=0)
+        for block, mine in enumerate(cells.features):
+            if block == cells.changing:
+                found[:, mine] = 0.0
+                continue
+            at = chosen[:, block]
+            if self.shown is not None:
+                found[:, mine] = self.shown[block][at]
+                continue
+            found[:, mine] = np.where(top[:, block, None], cells.last[block][at], cells.first[block][at])
+        return found
+
+    def nearer(self, chosen: Cells, masks: Mapping[int, NDArray[np.bool_]]) -> Cells:
+        """Move the blocks that cost most to their cheapest cells, until the distance is small enough."""
+        rows = np.arange(len(chosen))
+        cheap, own = chosen.copy(), np.zeros(chosen.shape)
+        least = np.zeros(len(chosen))
+        for block, cost in self.costs.items():
+            values = np.where(masks[block], cost, np.inf)
+            cheap[:, block] = values.argmin(axis=1)
+            own[:, block] = cost[chosen[:, block]] - values[rows, cheap[:, block]]
+            least += values[rows, cheap[:, block]]
+        order = np.argsort(own, axis=1, kind="stable")
+        total = np.cumsum(np.take_along_axis(own, order, axis=1), axis=1) + least[:, None]
+        fits = np.zeros(chosen.shape, dtype=np.bool_)
+        np.put_along_axis(fits, order, total <= self.near, axis=1)
+        return np.where(fits, chosen, cheap)

@@ -1,0 +1,208 @@
+"""A question about a network over cells: two values of what changes, and the features of every cell."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit_all_inputs.bounds.networks.aims import Aim
+from fairkit_all_inputs.bounds.networks.bounds import Bounds, bounds
+from fairkit_all_inputs.bounds.problem import CHANCE, FLIP, SCORE, plain
+from fairkit_onnx.structure.networks.layers import Layer, output
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit_all_inputs.bounds.forest import Layout
+    from fairkit_all_inputs.bounds.networks.boxes import Cells
+    from fairkit_onnx.structure.domain import Block
+
+    Floats = NDArray[np.float64]
+
+SLACK = 1e-9
+"""What float64 may lose in a bound, relative to the sum's size: far more than it does."""
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkProblem:
+    """A network over the cells of blocks, one of which changes.
+
+    Attributes
+    ----------
+    blocks
+        The blocks, the changing one among them.
+    cells
+        Their features.
+    layers
+        The network; larger sums are more favorable.
+    encode
+        Raw columns to features, shape [n, d].
+    threshold
+        The decision is favorable where the runtime's sum is at least this; None: there is no decision.
+    logistic
+        Whether the score is the logistic function of the sum.
+    band
+        How far from the threshold the runtime may decide either way.
+    """
+
+    blocks: Sequence[Block]
+    cells: Cells
+    layers: Sequence[Layer]
+    encode: Callable[[Mapping[str, NDArray[Any]]], NDArray[np.float32]]
+    threshold: float | None
+    logistic: bool = False
+    band: float = 0.0
+    points: bool = False
+
+    @property
+    def changing(self) -> int:
+        """The number of the changing block."""
+        return self.cells.changing
+
+    @property
+    def layout(self) -> Layout:
+        """How boxes are written."""
+        return self.cells.layout
+
+    @cached_property
+    def pairs(self) -> list[tuple[int, int]]:
+        """The ordered pairs of cells of the changing block."""
+        places = range(self.blocks[self.changing].size)
+        return [(first, second) for first in places for second in places if first != second]
+
+    @cached_property
+    def touching(self) -> bool:
+        """Whether any unit reads what the changing block makes."""
+        mine = self.cells.features[self.changing]
+        values = self.cells.first[self.changing]
+        moving = mine[(values != values[:1]).any(axis=0)]
+        return bool((self.layers[0].spread[:, moving] > 0).any())
+
+    @cached_property
+    def root(self) -> NDArray[np.int64]:
+        """The box of everything, shape [1, width]."""
+        return self.layout.pack(self.layout.full)[None, :]
+
+    @cached_property
+    def rounding(self) -> float:
+        """By how much the runtime's sum may differ from the exact one, anywhere."""
+        opened = self.cells.opened(self.root)
+        return max(
+            (
+                float(bounds(self.layers, opened, self.sides(pair), whole=False).error[0])
+                for pair in self.pairs
+            ),
+            default=0.0,
+        )
+
+    def sides(self, pair: tuple[int, int]) -> tuple[Floats, Floats]:
+        """Return what the changing block adds to the features at each of two cells."""
+        return self.cells.side(pair[0]), self.cells.side(pair[1])
+
+    def sums_of(self, columns: Mapping[str, NDArray[Any]], points: NDArray[np.int64]) -> Floats:
+        """Return the sums at raw values, shape [n], whichever cells they are in."""
+        del points
+        return output(self.layers, np.asarray(self.encode(columns), dtype=np.float64))
+
+    def sums(self, points: NDArray[np.int64]) -> Floats:
+        """Return the sums at the smallest values of cells, shape [n] for points [n, B]."""
+        features = np.repeat(self.cells.fixed[None, :], len(points), axis=0)
+        for block, mine in enumerate(self.cells.features):
+            features[:, mine] = self.cells.first[block][points[:, block]]
+        return output(self.layers, features)
+
+    def value(self, block: int, cell: int, top: bool) -> dict[str, Any]:
+        """Return the raw values of a block at an end of a cell."""
+        one = self.blocks[block]
+        if one.ends is None:
+            return {name: plain(values[cell]) for name, values in one.values.items()}
+        number = one.ends[cell] if top else self.starts(block)[cell]
+        return {one.columns[0]: plain(number)}
+
+    def starts(self, block: int) -> Floats:
+        """Return the smallest number of each cell of a block."""
+        return starts_of(self.blocks[block])
+
+    def raw(self, point: Sequence[int]) -> dict[str, Any]:
+        """Return raw values of a point, by column."""
+        return {
+            column: plain(block.values[column][cell])
+            for block, cell in zip(self.blocks, point, strict=True)
+            for column in block.columns
+        }
+
+    @cached_property
+    def sha256(self) -> str:
+        """The digest of all that a proof is about."""
+        found = hashlib.sha256()
+        for layer in self.layers:
+            for name in Layer.__slots__:
+                found.update(np.ascontiguousarray(getattr(layer, name)).tobytes())
+        for some in (self.cells.first, self.cells.last, self.cells.features):
+            for array in some:
+                found.update(str(array.shape).encode() + np.ascontiguousarray(array).tobytes())
+        found.update(repr((self.changing, self.threshold, self.logistic)).encode())
+        return found.hexdigest()
+
+    @cached_property
+    def units(self) -> int:
+        """How many hidden units there are."""
+        return sum(len(layer.bias) for layer in self.layers[:-1])
+
+    @cached_property
+    def last(self) -> Floats:
+        """What makes a unit of the last hidden layer come first, shape [2 · units]."""
+        layers = [
+            np.full(len(layer.bias), place == len(self.layers) - 2)
+            for place, layer in enumerate(self.layers[:-1])
+        ]
+        return np.tile(np.concatenate([np.zeros(0), *layers]), 2) * 1e6
+
+    def bound(
+        self,
+        kind: int,
+        pair: tuple[int, int],
+        packed: NDArray[np.int64],
+        held: NDArray[np.int8],
+        target: float,
+    ) -> tuple[Floats, Floats, Bounds]:
+        """Bound an objective in boxes; `held` and `target` are those of `bounds`.
+
+        Returns
+        -------
+        tuple
+            The bound (of a flip with rounding), what rounding adds to it, and what `bounds` says.
+        """
+        split = bool(held.any())
+        aim = Aim(kind, self.threshold if self.threshold is not None else 0.0)
+        opened, sides = self.cells.opened(packed), self.sides(pair)
+        found = bounds(self.layers, opened, sides, kind != SCORE, held if split else None, aim, target)
+        size = np.abs(found.gap) + np.maximum(np.abs(found.least), np.abs(found.first))
+        error = found.error + SLACK * (1.0 + size) + (self.band if kind == FLIP else 0.0)
+        most, extra = found.gap, 2.0 * error
+        if kind == FLIP:
+            most = np.minimum(most, np.minimum(found.first - aim.threshold, aim.threshold - found.least))
+            most, extra = most + error, np.zeros(len(most))
+        elif kind == CHANCE:
+            extra = 0.5 * error + 1e-6
+        most = np.where(found.still, -np.inf if kind == FLIP else np.minimum(most, 0.0), most)
+        return np.where(found.empty, -np.inf, most), np.where(found.still, 0.0, extra), found
+
+
+def starts_of(block: Block) -> Floats:
+    """Return the smallest number of each cell of a block of numbers; NaN for the missing one."""
+    assert block.ends is not None  # noqa: S101 -- a block of numbers
+    known = block.ends[~np.isnan(block.ends)]
+    if block.whole:
+        above = known[:-1] + 1
+    elif block.single:
+        above = np.nextafter(known[:-1].astype(np.float32), np.float32(np.inf)).astype(np.float64)
+    else:
+        above = np.nextafter(known[:-1], np.inf)
+    missing = [np.nan] * (len(block.ends) - len(known))
+    return np.array([block.low, *above, *missing])

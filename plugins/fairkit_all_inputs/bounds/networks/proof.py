@@ -1,0 +1,159 @@
+"""The check of a network's proof log: the bounds of its closed boxes, computed anew, without a search."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.errors import DataError
+from fairkit_all_inputs.bounds.forest import BITS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit_all_inputs.bounds.networks.problem import NetworkProblem
+    from fairkit_all_inputs.bounds.proof import Log
+    from fairkit_all_inputs.bounds.regions import Splits
+    from fairkit_all_inputs.bounds.searching import Answer
+
+AT_ONCE = 256
+
+
+def log_of_network(problem: NetworkProblem, answer: Answer) -> Log:
+    """Return the splits that prove the upper bound of an answer: those of `fairkit_all_inputs.bounds.proof`, and units.
+
+    ``["u", number]`` is a unit's: first its sum is at most zero, then at least zero. Numbers are those of
+    `fairkit_all_inputs.bounds.networks.bounds.Bounds.units`.
+    """
+    return {
+        f"{first},{second}": _preorder(problem, splits, answer.upper)
+        for (first, second), splits in answer.splits.items()
+    }
+
+
+def _preorder(problem: NetworkProblem, splits: Splits, upper: float) -> list[Any]:
+    words, blocks = problem.layout.words, len(problem.layout.sizes)
+    found: list[Any] = []
+    waiting = [0]
+    while waiting:
+        item = waiting.pop()
+        block, key, child = splits.split[item].tolist()
+        if block < 0 or splits.bounds[item] <= upper:
+            found.append(0)
+            continue
+        if block >= blocks:
+            found.append(["u", block - blocks])
+        elif words[block]:
+            bits = sum(int(splits.masks[item, w]) << (BITS * w) for w in range(int(words[block])))
+            found.append([block, f"{bits:x}"])
+        else:
+            found.append([block, key])
+        waiting += [child + 1, child]
+    return found
+
+
+def boxes_of(problem: NetworkProblem, entries: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
+    """Return the closed boxes of a pair's log that hold a cell of each block, and the signs of their split units.
+
+    Their shapes are [n, width of the layout] and [n, 2 · units].
+
+    Raises
+    ------
+    DataError
+        The splits do not tile the domain, or are no splits.
+    """
+    waiting = [(problem.root[0].copy(), np.zeros(2 * problem.units, dtype=np.int8))]
+    boxes, signs = [], []
+    for entry in entries:
+        if not waiting:
+            raise DataError("the proof log goes on after its last box")
+        box, held = waiting.pop()
+        if entry == 0:
+            if _filled(problem, box):
+                boxes.append(box)
+                signs.append(held)
+            continue
+        block, key = entry if isinstance(entry, list) and len(entry) == 2 else (-1, 0)
+        if block == "u":
+            one, other = (box, held.copy()), (box.copy(), held.copy())
+            _split_unit(problem, key, one[1], other[1])
+            waiting += [other, one]
+        else:
+            halves = _halves(problem, block, key, box)
+            waiting += [(halves[1], held), (halves[0], held.copy())]
+    if waiting:
+        raise DataError(f"the proof log leaves {len(waiting)} boxes open")
+    return (
+        np.array(boxes, dtype=np.int64).reshape(len(boxes), problem.layout.width),
+        np.array(signs, dtype=np.int8).reshape(len(boxes), 2 * problem.units),
+    )
+
+
+def _split_unit(
+    problem: NetworkProblem, number: Any, below: NDArray[np.int8], above: NDArray[np.int8]
+) -> None:
+    """Split a unit by the sign of its sum."""
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 2 * problem.units:
+        raise DataError(f"the proof log splits the unit {number!r}, and there are {2 * problem.units}")
+    if below[number]:
+        raise DataError(f"the proof log splits the unit {number!r} twice")
+    below[number], above[number] = -1, 1
+
+
+def _halves(
+    problem: NetworkProblem, block: Any, key: Any, box: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    layout = problem.layout
+    if isinstance(block, bool) or not isinstance(block, int) or not 0 <= block < len(layout.sizes):
+        raise DataError(f"the proof log has the entry {[block, key]!r}, which is no split")
+    at, words = int(layout.place[block]), int(layout.words[block])
+    one, other = box.copy(), box.copy()
+    if words == 0:
+        if not isinstance(key, int):
+            raise DataError(f"the proof log has the entry {[block, key]!r}, which is no split of a range")
+        one[at + 1], other[at] = min(one[at + 1], key - 1), max(other[at], key)
+        return one, other
+    if not isinstance(key, str):
+        raise DataError(f"the proof log has the entry {[block, key]!r}, which is no split of a set")
+    try:
+        cells = int(key, 16)
+    except ValueError as error:
+        raise DataError(
+            f"the proof log has the entry {[block, key]!r}, which is no split of a set"
+        ) from error
+    for word in range(words):
+        mask = cells >> (BITS * word) & ((1 << BITS) - 1)
+        one[at + word] &= mask
+        other[at + word] &= ~mask
+    return one, other
+
+
+def _filled(problem: NetworkProblem, box: NDArray[np.int64]) -> bool:
+    return all(problem.cells.mask(box[None, :], block).any() for block in range(len(problem.blocks)))
+
+
+def proved_network(problem: NetworkProblem, kind: int, log: Log, claim: float = -np.inf) -> float:
+    """Return the upper bound that a log proves, over all pairs, with rounding.
+
+    Boxes with a bound above the claim are bounded by a linear programme, too, as in the search.
+
+    Raises
+    ------
+    DataError
+        It does not cover every pair and every input.
+    """
+    expected = {f"{first},{second}" for first, second in problem.pairs}
+    if set(log) != expected:
+        raise DataError(
+            f"the proof log is about {len(set(log))} pairs of values, and there are {len(expected)}"
+        )
+    upper = -np.inf
+    for pair in problem.pairs:
+        boxes, held = boxes_of(problem, log[f"{pair[0]},{pair[1]}"])
+        for first in range(0, len(boxes), AT_ONCE):
+            some = slice(first, first + AT_ONCE)
+            most, extra, _ = problem.bound(kind, pair, boxes[some], held[some], claim)
+            upper = max(upper, float((most + extra).max()))
+    return upper

@@ -1,0 +1,33 @@
+"""Models behind an address: scored by the Open Inference Protocol, version 2 (KServe, Triton, MLServer)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import fairkit
+from fairkit.models.sources import ModelSource
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fairkit_endpoint.model import EndpointModel
+
+
+class Endpoint(ModelSource):
+    """Models that a server scores: ``url``, ``model``, ``version``, ``timeout`` and ``rate``."""
+
+    name = "endpoint"
+
+    @classmethod
+    def open(cls, record: Mapping[str, Any]) -> EndpointModel:
+        """Open a model on a server; see `fairkit_endpoint.client.EndpointSettings`."""
+        from fairkit_endpoint.client import EndpointSettings
+        from fairkit_endpoint.model import EndpointModel
+
+        return EndpointModel(EndpointSettings(**record))
+
+
+@fairkit.hookimpl
+def fairkit_model_sources() -> list[type[ModelSource]]:
+    """Return the source of models behind servers."""
+    return [Endpoint]

@@ -1,0 +1,35 @@
+"""What laws and house rules ask of an audit: packs as TOML, the tables that they name, and their rendering."""
+
+from __future__ import annotations
+
+from importlib import resources
+
+import fairkit
+from fairkit.packs import Pack, PackFormat
+from fairkit_laws.format import Toml
+
+LAWS = ("ecoa", "eu-ai-act", "nyc-ll144", "ugesp")
+
+
+class _Law(Pack):
+    """A law's pack among the files of this package."""
+
+    @classmethod
+    def text(cls) -> str:
+        """Return the file's text."""
+        return resources.files("fairkit_laws").joinpath("laws", f"{cls.name}.toml").read_text("utf-8")
+
+
+@fairkit.hookimpl
+def fairkit_packs() -> list[type[Pack]]:
+    """Return one pack for each law."""
+    return [
+        type(f"Law{number}", (_Law,), {"name": name, "__doc__": f"The pack {name}.", "__module__": __name__})
+        for number, name in enumerate(LAWS)
+    ]
+
+
+@fairkit.hookimpl
+def fairkit_pack_formats() -> list[type[PackFormat]]:
+    """Return the format of all packs."""
+    return [Toml]

@@ -1,0 +1,151 @@
+"""The file of a pack: title, source and date, the facts that a person fills in, and the items in the law's order."""
+
+from __future__ import annotations
+
+import datetime
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from fairkit.errors import ConfigError, did_you_mean
+from fairkit.packs import Fact, Item, PackFile
+from fairkit_laws.tables import BUILDERS
+
+_KINDS = ("text", "date", "flag")
+
+
+class PackError(ConfigError):
+    """A pack, or a file of facts, that cannot be used."""
+
+
+AUDIT_KEYS = ("intersections", "reference", "scores")
+
+
+def read_pack(name: str, text: str) -> PackFile:
+    """Read a pack's TOML.
+
+    Raises
+    ------
+    PackError
+        A key is missing, unknown or of another kind; the message says which.
+    """
+    try:
+        record = tomllib.loads(text)
+    except ValueError as error:
+        raise PackError(f"the pack {name!r} is not valid TOML: {error}") from error
+    where = f"the pack {name!r}"
+    _keys(record, PackFile, where, out=("name",))
+    facts = tuple(_made(Fact, one, f"{where}, a fact") for one in _tables(record.pop("facts", []), where))
+    items = tuple(_item(one, where) for one in _tables(record.pop("items", []), where))
+    audit = record.pop("audit", {})
+    if not isinstance(audit, Mapping) or set(audit) - set(AUDIT_KEYS):
+        raise PackError(f"{where}: [audit] has the keys {', '.join(AUDIT_KEYS)}, and no other")
+    known = {fact.key for fact in facts}
+    for item in items:
+        for key in item.facts:
+            if key not in known:
+                hint = did_you_mean(key, known, what="facts")
+                raise PackError(f"{where}: {item.clause} names the fact {key!r}. {hint}")
+        if item.table is not None and item.table not in BUILDERS:
+            hint = did_you_mean(item.table, BUILDERS, what="tables")
+            raise PackError(f"{where}: {item.clause} names the table {item.table!r}. {hint}")
+    if not items:
+        raise PackError(f"{where} has no [[items]]: what does the law ask?")
+    _check_facts(facts, where)
+    checked = record.pop("checked", None)
+    if type(checked) is not datetime.date:
+        raise PackError(f"{where}: checked is a date without quotes, as in checked = 2026-01-31")
+    made: PackFile = _made(
+        PackFile,
+        record | {"name": name, "checked": checked, "items": items, "facts": facts, "audit": audit},
+        where,
+    )
+    return made
+
+
+def _check_facts(facts: Sequence[Fact], where: str) -> None:
+    if any(fact.kind not in _KINDS for fact in facts):
+        raise PackError(f"{where}: a fact's kind is {', '.join(_KINDS)}")
+    flags = [fact.key for fact in facts if fact.kind == "flag"]
+    for fact in facts:
+        if fact.required_with is not None and fact.required_with not in flags:
+            hint = did_you_mean(fact.required_with, flags, what="flags")
+            raise PackError(f"{where}: {fact.key} is required_with {fact.required_with!r}. {hint}")
+
+
+def _item(record: Mapping[str, Any], where: str) -> Item:
+    own = {key: value for key, value in record.items() if key != "options"}
+    if not isinstance(own.get("facts", []), list):
+        raise PackError(f"{where}: facts of an item is a list of keys")
+    made = _made(Item, own | {"facts": tuple(own.get("facts", ()))}, f"{where}, an item")
+    options = record.get("options", {})
+    if not isinstance(options, Mapping):
+        raise PackError(f"{where}: options of an item is a table")
+    return Item(**{each.name: getattr(made, each.name) for each in fields(Item)} | {"options": dict(options)})
+
+
+def _tables(value: Any, where: str) -> Sequence[Mapping[str, Any]]:
+    if not isinstance(value, list) or not all(isinstance(one, Mapping) for one in value):
+        raise PackError(f"{where}: [[facts]] and [[items]] are lists of tables")
+    return value
+
+
+def _keys(record: Mapping[str, Any], cls: type, where: str, out: Sequence[str] = ()) -> None:
+    known = {each.name for each in fields(cls)} - set(out)
+    for key in record:
+        if key not in known:
+            raise PackError(f"{where} has no key {key!r}. {did_you_mean(key, known, what='keys')}")
+
+
+def _made(cls: Any, record: Mapping[str, Any], where: str) -> Any:
+    _keys(record, cls, where)
+    texts = {each.name for each in fields(cls) if each.type in ("str", "str | None", "FactKind")}
+    for key in texts & set(record):
+        if not isinstance(record[key], str) or not record[key].strip():
+            raise PackError(f"{where}: {key} takes a text, not {record[key]!r}")
+    if not isinstance(record.get("required", True), bool):
+        raise PackError(f"{where}: required is true or false")
+    try:
+        return cls(**record)
+    except TypeError as error:
+        missing = str(error).partition(": ")[2] or str(error)
+        raise PackError(f"{where} lacks {missing}") from None
+
+
+def read_facts(pack: PackFile, record: Mapping[str, Any]) -> dict[str, str | bool]:
+    """Check a person's facts against a pack: texts, dates as 2026-01-31, flags.
+
+    Raises
+    ------
+    PackError
+        A key is unknown, or a value of another kind.
+    """
+    known = {fact.key: fact for fact in pack.facts}
+    found: dict[str, str | bool] = {}
+    for key, value in record.items():
+        if key not in known:
+            raise PackError(
+                f"the pack {pack.name!r} has no fact {key!r}. {did_you_mean(key, known, what='facts')}"
+            )
+        kind = known[key].kind
+        if kind == "flag" and isinstance(value, bool):
+            found[key] = value
+        elif kind == "date" and (day := _date(value)) is not None:
+            found[key] = day
+        elif kind == "text" and isinstance(value, str):
+            if value.strip():
+                found[key] = value
+        else:
+            takes = {"flag": "true or false", "date": "a date as 2026-01-31", "text": "a text"}[kind]
+            raise PackError(f"the fact {key!r} takes {takes}, not {value!r}")
+    return found
+
+
+def _date(value: Any) -> str | None:
+    if type(value) is datetime.date:
+        return value.isoformat()
+    try:
+        return datetime.date.fromisoformat(value).isoformat()
+    except (TypeError, ValueError):
+        return None

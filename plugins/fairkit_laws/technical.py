@@ -1,0 +1,212 @@
+"""What technical documentation asks of an audit: data, performance, groups, limits, mitigation, evidence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from fairkit.packs import Cell, Column, PackTable
+from fairkit_laws.context import Context, NotAnsweredError
+
+_VALUE = (Column("value", "number"), Column("from", "number"), Column("to", "number"))
+
+
+def _ends(pair: tuple[float, float] | None) -> tuple[Cell, Cell]:
+    return (None, None) if pair is None else pair
+
+
+def _listed(title: str, pairs: list[tuple[str, Cell]]) -> PackTable:
+    return PackTable(title=title, columns=(Column("what"), Column("stated")), rows=tuple(pairs))
+
+
+def performance(context: Context) -> list[PackTable]:
+    """Return the metrics over all rows."""
+    rows = tuple(
+        (one.metric, one.value, *_ends(one.interval))
+        for one in context.report.findings
+        if one.sensitive is None
+        and one.value is not None
+        and "class" not in one.parameters
+        and not one.within
+    )
+    if not rows:
+        raise NotAnsweredError("nothing was measured over all rows")
+    level = f"{context.report.confidence:.0%} intervals"
+    return [PackTable(title=f"Over all rows, {level}", columns=(Column("metric"), *_VALUE), rows=rows)]
+
+
+_OF_GROUPS = (
+    "selection_rate",
+    "true_positive_rate",
+    "false_positive_rate",
+    "accuracy",
+    "mean_absolute_error",
+)
+
+
+def groups(context: Context) -> list[PackTable]:
+    """Return the metrics in each group."""
+    rows = [
+        (sensitive, group.group, group.rows, metric, group.value, *_ends(group.interval))
+        for sensitive in context.report.data.groups
+        for metric in _OF_GROUPS
+        if (found := context.between(f"{metric}_difference", sensitive)) is not None
+        for group in found.groups
+    ]
+    if not rows:
+        raise NotAnsweredError("nothing was measured in groups")
+    columns = (Column("column"), Column("group"), Column("people", "count"), Column("metric"), *_VALUE)
+    return [PackTable(title="In each group", columns=columns, rows=tuple(rows))]
+
+
+def disparities(context: Context) -> list[PackTable]:
+    """Return every difference and ratio between groups under the field's own names."""
+    named = ("demographic_parity", "equal_opportunity", "equalized_odds", "statistical_parity")
+    rows = tuple(
+        (one.metric, one.place, one.value, *_ends(one.interval))
+        for one in context.report.findings
+        if one.sensitive is not None and one.value is not None and one.metric.startswith(named)
+        and "class" not in one.parameters
+    )  # fmt: skip
+    if not rows:
+        raise NotAnsweredError("no disparities were measured")
+    columns = (Column("metric"), Column("between groups of"), *_VALUE)
+    return [PackTable(title="Disparities", columns=columns, rows=rows)]
+
+
+def policy(context: Context) -> list[PackTable]:
+    """Return the limits that were set, and what became of each."""
+    rules = context.report.policy
+    if not rules:
+        raise NotAnsweredError("no limit was set: `fairkit certify --max METRIC:COLUMN=X` sets one")
+    rows = tuple(
+        (
+            rule.metric, rule.place or "all rows", "at most" if rule.maximum is not None else "at least",
+            rule.maximum if rule.maximum is not None else rule.minimum, rule.verdict, rule.reason,
+        )
+        for rule in rules
+    )  # fmt: skip
+    columns = (
+        Column("metric"), Column("on"), Column("limit"), Column("number", "number"), Column("verdict"),
+        Column("reason"),
+    )  # fmt: skip
+    return [PackTable(title="Limits", columns=columns, rows=rows)]
+
+
+def data_sheet(context: Context) -> list[PackTable]:
+    """Return the table's identity, its columns, and the sizes of its groups."""
+    data = context.report.data
+    told: list[tuple[str, Cell]] = [
+        ("name", data.name), ("SHA-256 of the content", data.sha256), ("rows used", data.rows),
+        ("rows left out", data.dropped_rows), ("outcome", data.label), ("favorable outcome", data.favorable),
+    ]  # fmt: skip
+    if data.period:
+        told.append(("period", f"{data.period['from']} to {data.period['to']}, by {data.period['column']}"))
+    sizes = tuple((name, group, rows) for name, each in data.groups.items() for group, rows in each.items())
+    sizes += tuple((name, "(unknown)", rows) for name, rows in data.missing.items())
+    tables = [
+        _listed("The table", told),
+        PackTable(
+            title="Groups", columns=(Column("column"), Column("group"), Column("people", "count")), rows=sizes
+        ),
+    ]
+    if data.columns:
+        rows = tuple((str(one["name"]), str(one["type"]), int(one["missing"])) for one in data.columns)
+        columns = (Column("column"), Column("type"), Column("missing cells", "count"))
+        more = (f"{data.more_columns:,} more columns.",) if data.more_columns else ()
+        tables.append(PackTable(title="Columns", columns=columns, rows=rows, notes=more))
+    return tables
+
+
+def mitigation(context: Context) -> list[PackTable]:
+    """Return which method made the model, as its file says."""
+    told = context.certificate.get("mitigation")
+    if not isinstance(told, Mapping):
+        raise NotAnsweredError(
+            "the model's file names no mitigation; if there was none, say why none was needed"
+        )
+    base = told.get("base")
+    pairs: list[tuple[str, Cell]] = [("method", str(told.get("plugin")))]
+    pairs += [(f"parameter {key}", _text(value)) for key, value in dict(told.get("parameters") or {}).items()]
+    pairs.append(
+        ("model before", str(base.get("sha256")) if isinstance(base, Mapping) else "none: trained anew")
+    )
+    return [_listed("What made the model", pairs)]
+
+
+def alternatives(context: Context) -> list[PackTable]:
+    """Return what the search that made the model tried, as its file says."""
+    told = context.certificate.get("mitigation")
+    search = told.get("search") if isinstance(told, Mapping) else None
+    if not isinstance(search, Mapping):
+        raise NotAnsweredError(
+            "no search is recorded: `fairkit mitigate` with a policy tries alternatives and writes into the model what "
+            "it tried; `fairkit frontier` draws accuracy against disparity"
+        )
+    pairs: list[tuple[str, Cell]] = [
+        ("alternatives considered", _text(search.get("considered"))),
+        ("alternatives measured on rows that training did not see", _text(search.get("searched"))),
+        *_as_good(search),
+        ("predicted chance that the chosen one passes", _text(search.get("chance"))),
+        ("chance that was asked for", _text(search.get("sure"))),
+        ("looks at the test rows", _text(search.get("looks"))),
+        ("limits", "; ".join(_text(rule) for rule in search.get("policy") or ())),
+    ]
+    return [_listed("Search for less discriminatory alternatives", pairs)]
+
+
+def _as_good(search: Mapping[str, object]) -> list[tuple[str, Cell]]:
+    """Return how many alternatives were as accurate within noise, and which of them has the least disparity."""
+    if search.get("as_good") is None:
+        return [("as accurate as the model without mitigation, within noise", "not recorded by this version")]
+    told: list[tuple[str, Cell]] = [
+        (
+            "as accurate as the model without mitigation, within noise (paired 95 % interval)",
+            _text(search["as_good"]),
+        )
+    ]
+    least = search.get("least_disparity")
+    if isinstance(least, Mapping):
+        values = least.get("values")
+        numbers = values.items() if isinstance(values, Mapping) else ()
+        shown = ", ".join(f"{name} {value:.4g}" for name, value in numbers)
+        told.append(("of these, the least disparity", f"{least.get('name')}: {shown}"))
+    return told
+
+
+def evidence(context: Context) -> list[PackTable]:
+    """Return what identifies the evidence: digests, keys, time, software."""
+    stated, report = context.certificate, context.report
+    made = report.environment
+    if not stated:
+        raise NotAnsweredError("the audit is not signed: make a certificate with `fairkit certify`")
+    software = ", ".join(f"{one['name']} {one['version']}" for one in report.environment.get("plugins", ()))
+    at = stated.get("proven_at")
+    proven = [("signature was there, proven by a timestamp, at", str(at))] if at else []
+    pairs: list[tuple[str, Cell]] = [
+        ("SHA-256 of the certificate", str(stated["sha256"])),
+        ("audited (as the signer says)", str(stated["audited_at"])),
+        *proven, ("signed by the keys", ", ".join(stated["keyids"])), ("model", report.model.name),
+        ("SHA-256 of the model", report.model.sha256 or "no model file was seen"),
+        ("SHA-256 of the table", report.data.sha256),
+        ("software", f"fairkit {made.get('fairkit')}, Python {made.get('python')}; {software}"),
+    ]  # fmt: skip
+    return [_listed("Evidence", pairs)]
+
+
+def settings(context: Context) -> list[PackTable]:
+    """Return the settings that repeat the audit."""
+    stated = context.certificate.get("settings")
+    if not isinstance(stated, Mapping):
+        raise NotAnsweredError("the audit is not signed: make a certificate with `fairkit certify`")
+    pairs: list[tuple[str, Cell]] = []
+    for key, value in stated.items():
+        inner = value.items() if isinstance(value, Mapping) else [("", value)]
+        pairs += [
+            (f"{key} {name}".strip(), _text(one)) for name, one in inner if one not in (None, [], {}, "")
+        ]
+    return [_listed("Settings", pairs)]
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,33 @@
+"""fairkit inside MLflow: models that it keeps, an evaluator, and a receiver of webhooks that watches over aliases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import fairkit
+from fairkit.models.sources import ModelSource
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fairkit_mlflow.tracked import Tracked
+
+
+class TrackedModels(ModelSource):
+    """Models that MLflow keeps: ``uri`` (models:/NAME@ALIAS), ``folder`` for the download, ``server``."""
+
+    name = "mlflow"
+
+    @classmethod
+    def open(cls, record: Mapping[str, Any]) -> Tracked:
+        """Download a model, to be added to a registry; see `fairkit_mlflow.tracked.fetched`."""
+        from fairkit_mlflow.tracked import fetched
+
+        return fetched(record["uri"], Path(record["folder"]), server=record.get("server"))
+
+
+@fairkit.hookimpl
+def fairkit_model_sources() -> list[type[ModelSource]]:
+    """Return the source of models that MLflow keeps."""
+    return [TrackedModels]

@@ -1,0 +1,108 @@
+"""How many groups it is in effect: the largest of all standardised differences under a multiplier bootstrap.
+
+Groups overlap, so that α/G is too careful. With ξ standard normal for each row of the denominator D, the process
+Z_G = Σ_G ξ / n_G - Σ_D ξ / n_D has the correlations that differences have where all rates are equal, and standard error
+√(1/n_G - 1/n_D). The quantile c of max |Z_G| over its standard error depends on overlaps, not on the number of rows.
+Each limit is then exact at α' = 2 Φ(-c): exact tails, Gaussian dependence (the studentised bootstrap has neither).
+"""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fairkit_subgroups.searching import kernels
+from fairkit_subgroups.searching.measures import STATES
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit_subgroups.searching.measures import Measure
+    from fairkit_subgroups.searching.search import Search
+    from fairkit_subgroups.searching.tables import Kept
+
+    Array = NDArray[np.float64]
+
+REPLICATES, LANES = 400, 16
+MOST_ROWS = 50_000
+_NORMAL = NormalDist()
+
+
+def level(search: Search, maxima: Array, wrong: float) -> float:
+    """Return α' from draws of the largest statistic: never below wrong / G.
+
+    Parameters
+    ----------
+    search
+        What it is a level for.
+    maxima
+        Of `draws`, shape [R].
+    wrong
+        How often any limit may be wrong.
+    """
+    place = min(math.ceil((1 - wrong) * (len(maxima) + 1)), len(maxima)) - 1
+    critical = float(np.sort(maxima)[place])
+    return max(2 * _NORMAL.cdf(-critical), wrong / max(search.groups, 1))
+
+
+def draws(search: Search, kept: Kept, seed: int) -> Array:
+    """Draw the largest standardised difference over all groups, shape [R].
+
+    Parameters
+    ----------
+    search
+        All groups.
+    kept
+        Rows in cells, of the same layers; the `MOST_ROWS` with the smallest hashes are used.
+    seed
+        Of the draws.
+    """
+    if len(kept.keys) > MOST_ROWS:
+        kept = kept.take(np.argpartition(kept.keys, MOST_ROWS)[:MOST_ROWS])
+    kept = kept.take(np.argsort(kept.keys))
+    inside = _denominator(search.measure, kept)
+    kept = kept.take(np.flatnonzero(inside))
+    rng = np.random.default_rng([seed, *b"subgroups"])
+    compared = search.measure.kind != "residual"
+    found = [
+        _largest(search, kept, rng.standard_normal((len(kept.keys), LANES)), compared)
+        for _ in range(REPLICATES // LANES)
+    ]
+    return np.concatenate(found)
+
+
+def _denominator(measure: Measure, kept: Kept) -> NDArray[np.bool_]:
+    over = np.array(measure.over, dtype=bool)
+    if over.all():
+        return np.ones(len(kept.keys), dtype=bool)
+    if STATES in kept.values:
+        return np.asarray(over[kept.values[STATES]])
+    soft = kept.values[measure.statistic(soft=True)]  # rows by outcome stand at 0 and 6
+    return np.asarray(np.where(soft[:, 6] > 0, over[2], over[0]))
+
+
+def _largest(search: Search, kept: Kept, noise: Array, compared: bool) -> Array:
+    family = search.family
+    values = np.concatenate([np.ones((len(noise), 1)), noise], axis=1)
+    most = np.zeros(LANES)
+    for layer in range(len(search.laid)):
+        rows = np.flatnonzero(kept.layer == layer)
+        tables = np.zeros((family.cells, LANES + 1))
+        for start in range(0, len(rows), kernels.CHUNK):
+            some = rows[start : start + kernels.CHUNK]
+            codes = np.ascontiguousarray(kept.codes[:, some])
+            kernels.count_sums(codes, values[some], family.sizes, family.offsets, tables)
+        laid = family.laid_out(tables)
+        whole = values[rows].sum(axis=0)
+        for table, place in enumerate(family.places):
+            if not search.counts[layer][table]:
+                continue
+            real, _ = search.boxes(layer, table)
+            block = np.ascontiguousarray(laid[:, place.start : place.stop].reshape(-1, *place.shape))
+            sums = kernels.boxes(block, place.runs[1], place.runs[2])
+            limits = search.rows, search.least, search.totals[layer][1]
+            kernels.largest_statistics(sums, real, place.runs[0], whole, compared, *limits, most)
+    return most

@@ -1,0 +1,88 @@
+"""The page of a watch in a browser: three days, three years, hostile names, nothing at all."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from fairkit import Rule, Watch
+from fairkit_cli.main import app
+from fairkit_watch.settings import Reference
+
+DPD = "demographic_parity_difference:sex"
+FIRST = datetime.date(2021, 3, 1)
+
+
+def filled(folder: Any, days: int, drift: int, names: tuple[str, str] = ("female", "male")) -> None:
+    """A watch of so many days, of which some are missing; its records are written at once."""
+    reference = Reference(numbers={DPD: (0.04, 0.01, 0.07)})
+    policy = [Rule.parse(f"{DPD}=0.1", "max"), Rule.parse("selection_rate=0.3", "min")]
+    more = {"groups": {"sex": names}, "reference": reference, "model": "credit@3", "alias": "production"}
+    rng = np.random.default_rng(1)
+    with Watch.create(folder, policy, decision="decision", sensitive=["sex"], **more) as watch:
+        told = {}
+        for t in range(days):
+            if 10 <= t < 14:
+                continue
+            women = int(rng.binomial(600, 0.45))
+            men = 600 - women
+            yes = rng.binomial(women, 0.45), rng.binomial(men, 0.48 + (0.15 if t >= drift else 0))
+            own = {n: {"d": [int(m - y), int(y)]} for n, m, y in zip(names, (women, men), yes, strict=True)}
+            told[(FIRST + datetime.timedelta(t)).isoformat()] = {
+                "": {"": {"d": [int(600 - sum(yes)), int(sum(yes))]}},
+                "sex": own,
+            }
+        counts = hashlib.sha256(json.dumps(told).encode()).hexdigest()
+        watch.book.append(
+            {"kind": "add", "batch": "all", "counts": counts, "rows": 600 * len(told), "days": told}
+        )
+        watch.new_alarms()
+
+
+def page(folder: Any) -> str:
+    done = CliRunner().invoke(app, ["watch", "show", str(folder), "--format", "html"])
+    assert done.exit_code in (0, 1, 3), done.output
+    return done.stdout
+
+
+@pytest.mark.parametrize(("days", "drift"), [(3, 9), (1_096, 700)])
+def test_three_days_and_three_years(days, drift, tmp_path, browse, faults):
+    filled(tmp_path / "w", days, drift)
+    content = page(tmp_path / "w")
+    if days == 3:
+        seen = browse(content)
+        assert (seen.console, seen.requests) == ([], [])
+    assert faults(content) == []
+    assert "credit@3" in content
+    assert "the certificate&#x27;s number" in content or "the certificate's number" in content
+    shown = set(re.findall(r">(\d\d [A-Z][a-z]{2}|[A-Z][a-z]{2} \d{4})<", content))
+    if days == 3:
+        assert shown >= {"01 Mar", "02 Mar", "03 Mar"}
+        assert "Broken lately" not in content
+        assert "no data" not in content
+    else:
+        assert {text[-4:] for text in shown} >= {"2021", "2022", "2023"}
+        assert "Broken lately" in content
+        assert "4 days without data" in content
+        assert len(content) < 900_000
+
+
+def test_a_page_without_decisions_and_one_with_hostile_names(tmp_path, browse):
+    Watch.create(
+        tmp_path / "empty", [Rule.parse(f"{DPD}=0.1", "max")], decision="d", sensitive=["sex"]
+    ).close()
+    content = page(tmp_path / "empty")
+    assert "no decisions yet" in content
+    hostile = "<script>alert(1)</script>\"'&", "\u202emale"
+    filled(tmp_path / "w", 30, 99, hostile)
+    content = page(tmp_path / "w")
+    assert "<script>alert" not in content
+    assert "\u202e" not in content
+    assert browse(content).console == []

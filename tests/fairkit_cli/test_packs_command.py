@@ -1,0 +1,255 @@
+"""`fairkit report --pack`: from a table to a filed summary in two commands, and every gap in sight."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner, Result
+
+import fairkit
+from fairkit.models.scorer import ModelOptions
+from fairkit_cli.main import app
+from fairkit_onnx.model import OnnxModel
+
+pytest.importorskip("scipy", reason="exact tests need scipy: pip install 'fairkit[packs]'")
+pytest.importorskip("vl_convert", reason="pages need vl-convert-python: pip install 'fairkit[html]'")
+
+FACTS = """
+tool = "ResumeRank 2"
+distribution_date = 2026-12-01
+auditor = "Doe | Partners <b>"
+data_source = "Historical data of 2025 of one employer"
+"""
+
+
+def invoke(*arguments: Any) -> Result:
+    return CliRunner().invoke(app, [str(one) for one in arguments])
+
+
+def table_of(folder: Path) -> pa.Table:
+    """The table as fairkit reads it: an empty cell is missing."""
+    options = pacsv.ConvertOptions(strings_can_be_null=True)
+    return pacsv.read_csv(folder / "applicants.csv", convert_options=options)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A key, and a table of 10,000 applicants with their scores; some of unknown sex or race."""
+    here = tmp_path_factory.mktemp("applicants")
+    rng = np.random.default_rng(5)
+    sex = rng.choice(["Female", "Male"], 10_000).astype(object)
+    race = rng.choice(["White", "Black", "=1+1", "Native"], 10_000, p=[0.6, 0.25, 0.14, 0.01]).astype(object)
+    score = np.clip(rng.beta(3, 3, 10_000) - 0.05 * (sex == "Female"), 0, 0.999).round(3)
+    chosen = (score > 0.55).astype(int)
+    sex[:300] = None
+    race[200:600] = None
+    columns = {"sex": pa.array(sex), "race": pa.array(race), "score": score, "chosen": chosen}
+    pacsv.write_csv(pa.table(columns), here / "applicants.csv")
+    assert invoke("key", "new", here / "key").exit_code == 0
+    (here / "facts.toml").write_text(FACTS)
+    return here
+
+
+def test_a_filed_summary_in_two_commands(folder: Path):
+    first = invoke(
+        "certify", "--pack", "nyc-ll144", "--data", folder / "applicants.csv", "--predictions", "decision=chosen",
+        "--sensitive", "sex,race", "--key", folder / "key",
+        "--output", folder / "ll.json", "--sequence", folder / "kept",
+    )  # fmt: skip
+    assert first.exit_code == 0
+    told = ("--key", folder / "key.pub", "--pack", "nyc-ll144", "--facts", folder / "facts.toml", "--strict")
+    second = invoke("report", folder / "ll.json", *told, "--format", "csv")
+    assert second.exit_code == 0
+    data = table_of(folder).to_pandas()
+    rows = list(csv.DictReader(io.StringIO(second.stdout)))
+    for column in ("sex", "race"):
+        rates = data.groupby(column)["chosen"].agg(["size", "sum", "mean"])
+        found = {one["row"].removeprefix("'"): one for one in rows if one["table"] == column}
+        assert set(found) == set(rates.index)
+        for group, (size, chosen, rate) in rates.iterrows():
+            assert int(found[group]["people"]) == size
+            assert int(found[group]["selected"]) == chosen
+            assert float(found[group]["impact ratio"]) == pytest.approx(rate / rates["mean"].max())
+    assert sum(one["table"] == "sex+race" for one in rows) == 8
+    missing = {one["row"]: one["people of unknown category"] for one in rows}
+    assert (missing["sex"], missing["race"], missing["sex+race"]) == ("300", "400", "600")
+    assert any(one["row"] == "'=1+1" for one in rows)  # no formula
+
+    text = invoke("report", folder / "ll.json", *told, "--format", "markdown").stdout
+    assert "Doe \\| Partners \\<b\\>" in text
+    assert "2026-12-01" in text
+    assert "GAP" not in text
+    assert "0.8 " not in text.replace("0.8 %", "")
+    page = invoke("report", folder / "ll.json", *told, "--output", folder / "ll.html")
+    assert page.exit_code == 0
+    shown = (folder / "ll.html").read_text("utf-8")
+    assert "Doe | Partners &lt;b&gt;" in shown
+    assert "computed from signed counts" in shown
+    assert not re.search(r"compliant", shown)
+    assert len(shown) < 400_000
+
+
+def test_a_tool_that_scores_is_counted_above_the_median(folder: Path):
+    done = invoke(
+        "certify", "--pack", "nyc-ll144", "--data", folder / "applicants.csv", "--predictions", "score=score",
+        "--sensitive", "sex,race", "--key", folder / "key",
+        "--output", folder / "sc.json", "--sequence", folder / "kept",
+    )  # fmt: skip
+    assert done.exit_code == 0
+    assert "the median of all 10,000 scores" in done.stderr
+    facts = folder / "scores.toml"
+    facts.write_text(f"{FACTS}tool_scores = true\n")
+    made = invoke(
+        "report", folder / "sc.json", "--key", folder / "key.pub", "--pack", "nyc-ll144", "--facts", facts,
+        "--format", "csv", "--strict",
+    )  # fmt: skip
+    assert made.exit_code == 0
+    data = table_of(folder).to_pandas()
+    data["above"] = data["score"] > data["score"].median()
+    rates = data.groupby("sex")["above"].mean()
+    found = {one["row"]: one for one in csv.DictReader(io.StringIO(made.stdout)) if one["table"] == "sex"}
+    for group, rate in rates.items():
+        assert float(found[group]["scoring rate"]) == pytest.approx(rate)
+
+
+def test_a_model_that_scores_is_counted_above_the_median_of_its_scores(loans_model: Any, tmp_path: Path):
+    assert invoke("key", "new", tmp_path / "key").exit_code == 0
+    told = (
+        loans_model.path, "--data", loans_model.data, "--label", "decision", "--favorable", "approved",
+        "--sensitive", "sex", "--drop", "would_repay", "--pack", "nyc-ll144",
+    )  # fmt: skip
+    done = invoke(
+        "certify", *told, "--tool-scores", "--key", tmp_path / "key", "--output", tmp_path / "c.json",
+        "--sequence", tmp_path / "kept",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.stderr
+    facts = tmp_path / "facts.toml"
+    facts.write_text(f"{FACTS}tool_scores = true\n")
+    made = invoke(
+        "report", tmp_path / "c.json", "--key", tmp_path / "key.pub", "--pack", "nyc-ll144", "--facts", facts,
+        "--format", "csv", "--strict",
+    )  # fmt: skip
+    assert made.exit_code == 0, made.stderr
+    data = fairkit.load_data(loans_model.data, label="decision", favorable="approved", sensitive=["sex"])
+    scorer = OnnxModel.load(loans_model.path).bind(data, ModelOptions())
+    batch = data.read(scorer.columns)
+    score = scorer.predict(batch.columns(scorer.columns)).score
+    above = score > np.median(score)
+    groups = pq.read_table(loans_model.data).column("sex").to_numpy(zero_copy_only=False)
+    found = {one["row"]: one for one in csv.DictReader(io.StringIO(made.stdout)) if one["table"] == "sex"}
+    for group in set(groups):
+        assert float(found[group]["scoring rate"]) == pytest.approx(above[groups == group].mean())
+    assert invoke("audit", *told, "--tool-scores", "--threshold", "0.5").exit_code == 2
+    other = [*told[:-1], "ugesp"]
+    refused = invoke("audit", *other, "--tool-scores")
+    assert refused.exit_code == 2
+    assert "--tool-scores belongs to" in refused.stderr
+    assert invoke("audit", *told[:-2], "--tool-scores").exit_code == 2
+
+
+def test_what_nobody_states_is_a_gap_and_strict_says_so(folder: Path):
+    if not (folder / "ll.json").exists():
+        test_a_filed_summary_in_two_commands(folder)
+    told = ("report", folder / "ll.json", "--key", folder / "key.pub", "--pack", "ugesp")
+    loose, strict = invoke(*told, "--format", "markdown"), invoke(*told, "--strict")
+    assert (loose.exit_code, strict.exit_code) == (0, 3)
+    assert "- Job, and selection procedure: GAP" in loose.stdout
+    assert "not answered: 1607.15(A): not stated: Period of the selections" in strict.stderr
+    assert "Fisher p" in loose.stdout
+    lending = invoke("report", folder / "ll.json", "--key", folder / "key.pub", "--pack", "ecoa", "--strict")
+    assert lending.exit_code == 3
+    assert "the audit names no reference group" in lending.stderr
+
+
+def test_evidence_that_does_not_hold_is_red_and_comes_before_the_gaps(folder: Path):
+    if not (folder / "ll.json").exists():
+        test_a_filed_summary_in_two_commands(folder)
+    assert invoke("key", "new", folder / "other").exit_code == 0
+    done = invoke("report", folder / "ll.json", "--key", folder / "other.pub", "--pack", "ugesp", "--strict")
+    assert done.exit_code == 1
+    assert "DOES NOT HOLD" in done.stdout
+
+
+def test_from_a_certified_credit_model_to_annex_iv_in_two_commands(loans_model: Any, tmp_path: Path):
+    assert invoke("key", "new", tmp_path / "key").exit_code == 0
+    first = invoke(
+        "certify", loans_model.path, "--data", loans_model.data, "--label", "decision", "--favorable", "approved",
+        "--sensitive", "sex", "--drop", "would_repay", "--max", "equal_opportunity_difference:sex=0.5",
+        "--pack", "eu-ai-act", "--key", tmp_path / "key",
+        "--output", tmp_path / "c.json", "--sequence", tmp_path / "kept",
+    )  # fmt: skip
+    assert first.exit_code == 0
+    facts = tmp_path / "facts.toml"
+    facts.write_text('intended_purpose = "Consumer credit"\nresponsible_persons = "J. Doe"\n')
+    done = invoke(
+        "report", tmp_path / "c.json", "--key", tmp_path / "key.pub", "--pack", "eu-ai-act", "--facts", facts,
+        "--format", "markdown", "--strict",
+    )  # fmt: skip
+    assert done.exit_code == 3  # the provider's part is not written
+    text = done.stdout
+    text = text.replace("\\", "")
+    order = ["## Annex IV 1:", "## Annex IV 2(b):", "## Annex IV 2(g):", "## Annex IV 3; Article 15:"]
+    assert [text.index(clause) for clause in order] == sorted(text.index(clause) for clause in order)
+    assert "Consumer credit" in text
+    assert "equal_opportunity_difference" in text
+    assert "the model's file names no mitigation" in text
+    assert "Post-market monitoring plan (Article 72) and logs (Article 12): GAP" in text
+
+
+def test_what_is_typed_wrongly_writes_nothing(folder: Path, tmp_path: Path):
+    page = tmp_path / "p.html"
+    wrong: list[tuple[tuple[Any, ...], str]] = [
+        (("--pack", "nyc-ll14"), "nyc-ll144"),
+        (("--facts", folder / "facts.toml"), "belong to --pack"),
+        (("--strict",), "belong to --pack"),
+        (("--format", "csv"), "belong to --pack"),
+        (("--pack", "ugesp", "--facts", folder / "facts.toml"), "has no fact"),
+        (("--pack", "ugesp", "--facts", folder / "none.toml"), "cannot be read"),
+        (("--pack", "ugesp", "--facts", folder / "key.pub"), "not valid TOML"),
+    ]
+    for arguments, said in wrong:
+        done = invoke("report", folder / "missing.json", *arguments, "--output", page)
+        assert done.exit_code == 2
+        assert said in done.stderr
+        assert not page.exists()
+    two = invoke("report", "a.json", "b.json", "--pack", "ugesp")
+    assert two.exit_code == 2
+    assert "one certificate" in two.stderr
+    nobody = invoke(
+        "audit", "--pack", "ecoa", "--data", folder / "applicants.csv", "--predictions", "decision=chosen"
+    )
+    assert nobody.exit_code == 2
+    assert "--sensitive" in nobody.stderr
+
+
+def test_packs_are_listed_and_a_plugin_brings_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    docs = (Path(__file__).parents[2] / "docs" / "plugins" / "hooks.md").read_text("utf-8")
+    code = re.search(r"```python file=house_rules.py\n(.*?)```", docs, re.DOTALL)
+    (tmp_path / "house_rules.py").write_text(code[1])
+    monkeypatch.setenv("FAIRKIT_PLUGINS", str(tmp_path / "house_rules.py"))
+    listed = {one["name"]: one for one in json.loads(invoke("packs", "--format", "json").stdout)}
+    assert {"nyc-ll144", "ugesp", "ecoa", "eu-ai-act", "house-rules"} <= set(listed)
+    assert listed["house-rules"]["checked"] == "2026-01-15"
+    text = invoke("packs").stdout
+    assert "checked 2026-01-15" in text
+    assert "29 CFR 1607.4(D)" in text
+    shown = invoke("plugins", "show", "house-rules" if "house-rules" in text else "house_rules")
+    assert shown.exit_code in (0, 2)
+    (tmp_path / "house_rules.py").write_text(code[1].replace('title = "House', 'titel = "House'))
+    import sys
+
+    monkeypatch.delitem(sys.modules, "fairkit_file_house_rules")
+    broken = invoke("packs")
+    assert broken.exit_code == 0
+    assert "no key 'titel'" in broken.stderr
+    assert "nyc-ll144" in broken.stdout

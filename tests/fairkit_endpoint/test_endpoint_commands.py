@@ -1,0 +1,171 @@
+"""`fairkit audit --endpoint` and `fairkit attest` against a server in a process of its own; the page's commands run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from fairkit_datasets.loans import loans_table
+
+pytest.importorskip("httpx")
+
+ROOT = Path(__file__).parents[2]
+ASKED = ("--label", "decision", "--favorable", "approved", "--sensitive", "sex")
+
+
+@pytest.fixture
+def folder(tmp_path, served_file):
+    pq.write_table(loans_table(3_000, 5), tmp_path / "loans.parquet")
+    (tmp_path / "credit.onnx").write_bytes(served_file.read_bytes())
+    return tmp_path
+
+
+def fairkit(folder, *told, **environment):
+    return subprocess.run(
+        [Path(sys.executable).parent / "fairkit", *told],
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_page_runs_as_typed(folder, serve):
+    url = serve(folder / "credit.onnx")
+    page = (ROOT / "docs" / "how-to" / "endpoints.md").read_text("utf-8")
+    blocks = re.findall(r"```sh(?: exit=\d+)?\n(.*?)```", page, re.DOTALL)
+    assert len(blocks) == 2
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    printed = [
+        subprocess.run(
+            ["bash", "-ec", block.replace("http://localhost:8000", url)],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for block in blocks
+    ]
+    assert f"credit at {url}" in printed[0]
+    assert "0 of 3,000 answers differ: at most 0.1 % do, at 95 % confidence" in printed[1]
+
+
+def test_an_attestation_is_signed_and_tied_to_the_certificate(folder, serve):
+    from fairkit_registry.evidence.attestations import verify_attestation
+    from fairkit_registry.evidence.keys import load_public
+
+    url = serve(folder / "credit.onnx")
+    assert fairkit(folder, "key", "new", "me").returncode == 0
+    made = fairkit(
+        folder,
+        "certify",
+        "credit.onnx",
+        "--data",
+        "loans.parquet",
+        *ASKED,
+        "--key",
+        "me",
+        "--output",
+        "c.json",
+    )
+    assert made.returncode == 0, made.stderr
+    asked = ("attest", url, "--model-name", "credit", "--model", "credit.onnx", "--data", "loans.parquet")
+    signed = fairkit(
+        folder,
+        *asked,
+        *(
+            "--certificate",
+            "c.json",
+            "--trust",
+            "me.pub",
+            "--key",
+            "me",
+            "--output",
+            "a.json",
+            "--rows",
+            "500",
+        ),
+    )
+    assert signed.returncode == 0, signed.stderr
+    said = verify_attestation((folder / "a.json").read_bytes(), [load_public(folder / "me.pub")])
+    assert (said["rows"], said["differ"], said["endpoint"]["url"]) == (500, 0, url)
+    assert said["certificate"] is not None
+
+    assert fairkit(folder, "key", "new", "other").returncode == 0
+    refused = fairkit(folder, *asked, "--certificate", "c.json", "--trust", "other.pub")
+    assert refused.returncode == 1
+    assert "does not hold" in refused.stderr
+
+
+def test_another_model_gives_exit_code_one(folder, serve):
+    url = serve(folder / "credit.onnx", "--behave", "flips")
+    asked = ("attest", url, "--model-name", "credit", "--model", "credit.onnx", "--data", "loans.parquet")
+    found = fairkit(folder, *asked, "--format", "json")
+    assert found.returncode == 1
+    record = json.loads(found.stdout)
+    assert record["differ"] > 10
+    assert not record["matches"]
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        (
+            ("audit", "--endpoint", "http://me:s3cret@127.0.0.1:1", "--model-name", "m"),
+            "FAIRKIT_ENDPOINT_TOKEN",
+        ),
+        (("audit", "--endpoint", "http://127.0.0.1:9"), "--model-name"),
+        (("audit", "--endpoint", "http://127.0.0.1:9", "--model-name", "m"), "cannot be reached"),
+        (("audit", "credit.onnx", "--model-name", "m"), "--endpoint"),
+        (("audit", "credit.onnx", "--endpoint", "http://127.0.0.1:9", "--model-name", "m"), "not both"),
+        (("audit", "--endpoint", "http://127.0.0.1:9", "--model-name", "m", "--endpoint-rate", "-1"), "rate"),
+    ],
+)
+def test_bad_input_is_one_message(folder, told, said):
+    found = fairkit(folder, *told, "--data", "loans.parquet", *ASKED)
+    assert found.returncode == 2, found.stderr
+    assert said in found.stderr
+    assert "s3cret" not in found.stderr
+    assert found.stderr.count("\n") == 1
+
+
+def test_a_certificate_about_an_endpoint_is_repeated_by_asking_again(folder, serve):
+    url = serve(folder / "credit.onnx")
+    assert fairkit(folder, "key", "new", "me").returncode == 0
+    asked = ("--endpoint", url, "--model-name", "credit", "--data", "loans.parquet", *ASKED)
+    made = fairkit(folder, "certify", *asked, "--key", "me", "--output", "c.json")
+    assert made.returncode == 0, made.stderr
+    repeat = ("verify", "c.json", "--key", "me.pub", "--data", "loans.parquet", "--recompute")
+    again = fairkit(folder, *repeat, "--endpoint", url)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "computed again" in again.stdout
+    assert f"about answers of {url}" in again.stdout
+    unnamed = fairkit(
+        folder, *repeat
+    )  # an address in a certificate is asked only where the user names it too
+    assert unnamed.returncode == 2
+    assert f"--endpoint {url}" in unnamed.stderr
+
+
+def test_a_certificate_about_an_endpoint_is_never_one_about_a_model(folder, serve):
+    url = serve(folder / "credit.onnx")
+    assert fairkit(folder, "key", "new", "me").returncode == 0
+    asked = ("--endpoint", url, "--model-name", "credit", "--data", "loans.parquet", *ASKED)
+    rule = ("--max", "demographic_parity_difference:sex=0.9")
+    assert fairkit(folder, "certify", *asked, *rule, "--key", "me", "--output", "c.json").returncode == 0
+    about = fairkit(folder, "verify", "c.json", "--key", "me.pub", "--model", "credit.onnx")
+    assert about.returncode == 1
+    assert f"about answers of {url}" in about.stdout
+    registry = ("--registry", "r")
+    assert fairkit(folder, "registry", "add", "credit", "credit.onnx", *registry).returncode == 0
+    added = fairkit(folder, "registry", "add", "credit", "credit.onnx", "--certificate", "c.json", *registry)
+    assert added.returncode != 0
