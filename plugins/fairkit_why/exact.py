@@ -1,4 +1,4 @@
-"""The exact attribution of a mean difference: Shapley values over all pairs of rows, for sums of trees and linear models.
+"""The exact attribution of a difference of means: Shapley values over all pairs of rows, of trees and linear models.
 
 Players are raw columns, or several of them together. For a group a and a reference b, ``v(S)`` is the mean over all
 pairs (x of a, z of b) of ``f(x_S, z_-S)``, f the sum before the link; the values add up to ``mean_a f - mean_b f``.
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from fairkit.errors import ModelError
-from fairkit.inputs.linear import read_linear
-from fairkit.inputs.model import TreeModel, read_trees
-from fairkit.onnx.read.scorer import OnnxScorer
+from fairkit.errors import ModelError, ParameterError
+from fairkit_onnx.read.scorer import OnnxScorer
+from fairkit_onnx.structure.linear import read_linear
+from fairkit_onnx.structure.trees import TreeModel, read_trees
 from fairkit_why import kernels
 from fairkit_why.fringes import MOST_COLUMNS, MOST_STEPS, cut_trees
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fairkit.inputs.linear import LinearModel
     from fairkit.models.scorer import Scorer
+    from fairkit_onnx.structure.linear import LinearModel
 
     Array = NDArray[np.float64]
     Ints = NDArray[np.int64]
@@ -88,7 +88,7 @@ def read_exact(scorer: Scorer, rows: Columns, players: Sequence[Sequence[str]]) 
         if model is None:
             return f"{scorer.info.name} is no sum of trees and no linear model."
         source = model.sources(rows).source
-    except ModelError as error:
+    except (ModelError, ParameterError) as error:
         return f"{error}."
     number = {column: place for place, columns in enumerate(players) for column in columns}
     player = np.array([-1 if name is None else number[name] for name in source], dtype=np.int64)
@@ -173,7 +173,9 @@ class _TreeScore:
         """See `ExactScore.attribution`."""
         fringes, groups = self._fringes, (a, b)
         every = [np.empty(0) if w is None else w for w in weights]
-        mass = [float(g.shape[1]) if w is None else float(w.sum()) for g, w in zip(groups, weights, strict=True)]
+        mass = [
+            float(g.shape[1]) if w is None else float(w.sum()) for g, w in zip(groups, weights, strict=True)
+        ]
         some = [np.ascontiguousarray(g[:, c]) for g, c in zip(groups, chosen, strict=True)]
         values = np.zeros(self._players)
         own = [np.zeros((self._players, len(c))) for c in chosen]

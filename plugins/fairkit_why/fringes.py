@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fairkit.inputs.ensemble import Ensemble
+    from fairkit_onnx.structure.ensemble import Ensemble
 
     Ints = NDArray[np.int64]
     Codes = NDArray[np.uint16]
@@ -66,7 +66,7 @@ class Coding:
 
 
 def _meets(ensemble: Ensemble, node: int, values: NDArray[Any]) -> NDArray[np.bool_]:
-    from fairkit.inputs.ensemble import MODES
+    from fairkit_onnx.structure.ensemble import MODES
 
     same = ensemble.goes_yes(node, values)
     return ~same if MODES[ensemble.mode[node]] in _TURNED else same
@@ -115,7 +115,7 @@ class Fringes:
 
 def _tests(ensemble: Ensemble) -> tuple[Coding, Ints, Ints, NDArray[np.bool_]]:
     """Return the coding, and by node its coded column, its cut, and whether `yes` and `no` are changed round."""
-    from fairkit.inputs.ensemble import MODES
+    from fairkit_onnx.structure.ensemble import MODES
 
     size = len(ensemble.mode)
     column, cut = np.full(size, -1, dtype=np.int64), np.zeros(size, dtype=np.int64)
@@ -128,7 +128,9 @@ def _tests(ensemble: Ensemble) -> tuple[Coding, Ints, Ints, NDArray[np.bool_]]:
     inner = np.flatnonzero(ensemble.mode > 0)
     coding = Coding([], [], [], [])
     numbers = inner[~np.isin(modes[inner], _EQUAL)]
-    for feature, to_low in sorted(set(zip(ensemble.feature[numbers].tolist(), low[numbers].tolist(), strict=True))):
+    for feature, to_low in sorted(
+        set(zip(ensemble.feature[numbers].tolist(), low[numbers].tolist(), strict=True))
+    ):
         mine = numbers[(ensemble.feature[numbers] == feature) & (low[numbers] == to_low)]
         cuts, code = np.unique(threshold[mine], return_inverse=True)
         column[mine], cut[mine] = len(coding.feature), code.reshape(-1)
@@ -159,10 +161,18 @@ class _Cutter:
         self.player = player[feature] if len(feature) else feature
         self.codes = np.zeros((len(feature), 1), dtype=np.uint16)
         self.coding.code(ensemble, fixed, self.codes)
-        self.begin, self.program = [0], []
-        self.path, self.width, self.players, self.from_leaf, self.own = [], [], [], [0], [0]
+        self.begin: list[int] = [0]
+        self.program: list[tuple[int, int, int, int]] = []
+        self.path: list[int] = []
+        self.width: list[int] = []
+        self.players: list[int] = []
+        self.from_leaf: list[int] = [0]
+        self.own: list[int] = [0]
         self.value: list[float] = []
-        self.leaf_begin, self.mask, self.wanted, self.local = [0], [], [], []
+        self.leaf_begin: list[int] = [0]
+        self.mask: list[int] = []
+        self.wanted: list[int] = []
+        self.local: list[int] = []
         self.names: list[int] = []
         self.steps = 0.0
         self.sizes: dict[int, int] = {}
@@ -270,21 +280,15 @@ def cut_trees(ensemble: Ensemble, player: Ints, fixed: NDArray[Any], bits: int =
     cutter = _Cutter(ensemble, player, fixed, bits)
     for root in ensemble.roots.tolist():
         cutter.tree(root)
-    whole = {"dtype": np.int64}
     arrays = (
-        np.array(cutter.begin, **whole),
-        np.array(cutter.program, **whole).reshape(-1, 4),
-        np.array(cutter.path, **whole),
-        np.array(cutter.width, **whole),
-        np.array(cutter.players, **whole),
-        np.array(cutter.from_leaf, **whole),
-        np.array(cutter.own, **whole),
+        _whole(cutter.begin),
+        _whole(cutter.program).reshape(-1, 4),
+        *map(_whole, (cutter.path, cutter.width, cutter.players, cutter.from_leaf, cutter.own)),
     )
-    leaves = (
-        np.array(cutter.value, dtype=np.float64),
-        np.array(cutter.leaf_begin, **whole),
-        np.array(cutter.mask, **whole),
-        np.array(cutter.wanted, **whole),
-        np.array(cutter.local, **whole),
-    )
-    return Fringes(arrays, leaves, np.array(cutter.names, **whole), cutter.steps, cutter.coding)
+    columns = map(_whole, (cutter.leaf_begin, cutter.mask, cutter.wanted, cutter.local))
+    leaves = (np.array(cutter.value, dtype=np.float64), *columns)
+    return Fringes(arrays, leaves, _whole(cutter.names), cutter.steps, cutter.coding)
+
+
+def _whole(numbers: Sequence[Any]) -> Ints:
+    return np.array(numbers, dtype=np.int64)

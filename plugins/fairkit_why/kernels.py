@@ -123,7 +123,15 @@ def _leaf_table(hist: Any, k: Any, nodes: Any, weights: Any, moved: Any, out: An
 
 @numba.njit(cache=True, nogil=True)
 def make_tables(
-    hist: Any, fringes: Any, leaves: Any, first: Any, last: Any, place: Any, rules: Any, table_at: Any, tables: Any
+    hist: Any,
+    fringes: Any,
+    leaves: Any,
+    first: Any,
+    last: Any,
+    place: Any,
+    rules: Any,
+    table_at: Any,
+    tables: Any,
 ) -> None:
     """Add up the leaves' tables of every fringe: the Shapley values of each key against the rows of `hist`.
 
@@ -174,7 +182,15 @@ def make_tables(
 
 @numba.njit(cache=True, nogil=True)
 def project(
-    codes: Any, fringes: Any, first: Any, last: Any, table_at: Any, tables: Any, names: Any, scale: Any, out: Any
+    codes: Any,
+    fringes: Any,
+    first: Any,
+    last: Any,
+    table_at: Any,
+    tables: Any,
+    names: Any,
+    scale: Any,
+    out: Any,
 ) -> None:
     """Add each row's Shapley values in the fringes, times `scale`, to `out`, shape [players, n]."""
     begin, program, path, bits, players = fringes[0], fringes[1], fringes[2], fringes[3], fringes[4]
@@ -201,7 +217,15 @@ def project(
 
 @numba.njit(cache=True, nogil=True)
 def meet_tables(
-    hist: Any, fringes: Any, first: Any, last: Any, place: Any, table_at: Any, tables: Any, names: Any, out: Any
+    hist: Any,
+    fringes: Any,
+    first: Any,
+    last: Any,
+    place: Any,
+    table_at: Any,
+    tables: Any,
+    names: Any,
+    out: Any,
 ) -> None:
     """Add the sum over keys of a histogram times tables to `out`, shape [players]."""
     bits, players, own = fringes[3], fringes[4], fringes[6]

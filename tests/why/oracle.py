@@ -7,7 +7,8 @@ import math
 from typing import Any
 
 import numpy as np
-from fairkit.inputs.ensemble import MODES, Ensemble
+
+from fairkit_onnx.structure.ensemble import MODES, Ensemble
 
 
 def random_ensemble(rng: np.random.Generator, features: int, trees: int, depth: int) -> Ensemble:
