@@ -68,7 +68,8 @@ class RowAsks:
     def mixed(self, x: Ints, z: Ints, from_x: NDArray[np.bool_]) -> Array:
         """See `fairkit_why.walks.Asks.mixed`."""
         rows = {
-            name: values[np.where(from_x[:, self._owner[name]], x, z)] for name, values in self._columns.items()
+            name: values[np.where(from_x[:, self._owner[name]], x, z)]
+            for name, values in self._columns.items()
         }
         return values_of(self._scorer.predict(rows), self._of, self._scorer, self._dataset)
 
@@ -100,7 +101,12 @@ class FeatureAsks(RowAsks):
 
 
 def asks_of(
-    scorer: Scorer, dataset: Dataset, of: str, columns: Columns, players: Sequence[Sequence[str]], known: Array
+    scorer: Scorer,
+    dataset: Dataset,
+    of: str,
+    columns: Columns,
+    players: Sequence[Sequence[str]],
+    known: Array,
 ) -> RowAsks:
     """Return the fastest way to ask a model about hybrid rows.
 
@@ -118,7 +124,9 @@ def asks_of(
             if model is not None and not any(feed.input.name == model.matrix for feed in scorer.feeds):
                 asks = FeatureAsks(model, *told)
                 few = np.arange(min(len(known), 1_000))
-                if np.array_equal(asks.mixed(few, few, np.ones((len(few), len(players)), dtype=bool)), known[few]):
+                if np.array_equal(
+                    asks.mixed(few, few, np.ones((len(few), len(players)), dtype=bool)), known[few]
+                ):
                     return asks
         except (ModelError, ParameterError):
             pass  # encoders that are not understood, or decisions that are drawn: the model itself is asked
@@ -129,5 +137,7 @@ def _codes(values: NDArray[Any]) -> Ints:
     """Return a number for each value, equal where values are; all missing ones are equal."""
     if values.dtype.kind == "O":
         numbers: dict[Any, int] = {}
-        return np.array([numbers.setdefault(value, len(numbers)) for value in values.tolist()], dtype=np.int64)
+        return np.array(
+            [numbers.setdefault(value, len(numbers)) for value in values.tolist()], dtype=np.int64
+        )
     return np.unique(values, return_inverse=True)[1].reshape(-1)

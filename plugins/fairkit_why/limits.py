@@ -104,7 +104,9 @@ def two_samples(
         freedom.append(max(size - 1.0, 1.0))
         centred.append(part[:, None] * away)
     if clusters is not None:
-        return clustered(by_cluster(np.concatenate(centred), np.concatenate(clusters)), np.concatenate(clusters))
+        return clustered(
+            by_cluster(np.concatenate(centred), np.concatenate(clusters)), np.concatenate(clusters)
+        )
     total = parts[0] + parts[1]
     with np.errstate(all="ignore"):
         degrees = total**2 / (parts[0] ** 2 / freedom[0] + parts[1] ** 2 / freedom[1])

@@ -103,7 +103,9 @@ def _splines(values: Array) -> tuple[Array, Array]:
         knots = np.unique(np.quantile(filled, np.linspace(0, 1, KNOTS)))
         if len(knots) < 3:
             knots = np.linspace(kinds[0], kinds[-1], KNOTS)
-        found = SplineTransformer(knots=knots[:, None], degree=3, extrapolation="linear").fit_transform(filled[:, None])
+        found = SplineTransformer(knots=knots[:, None], degree=3, extrapolation="linear").fit_transform(
+            filled[:, None]
+        )
     return (np.column_stack([found, gone]) if gone.any() else found), values
 
 
@@ -123,7 +125,9 @@ def _logistic(features: Array, outcome: Array, weights: Array, fit: Bools) -> Ar
 def _linear(features: Array, outcome: Array, weights: Array, fit: Bools) -> Array:
     from sklearn.linear_model import Ridge
 
-    model = Ridge(alpha=0.1).fit(features[fit], outcome[fit], sample_weight=weights[fit] / weights[fit].mean())
+    model = Ridge(alpha=0.1).fit(
+        features[fit], outcome[fit], sample_weight=weights[fit] / weights[fit].mean()
+    )
     return np.asarray(model.predict(features))
 
 
@@ -156,7 +160,9 @@ def fit_propensity(design: Design, group: Array, weights: Array, fit: Bools) -> 
     return _logistic(design.splines, group, weights, fit)
 
 
-def fit_outcome(design: Design, outcome: Array, weights: Array, fit: Bools, folds: Ints) -> tuple[Array, float]:
+def fit_outcome(
+    design: Design, outcome: Array, weights: Array, fit: Bools, folds: Ints
+) -> tuple[Array, float]:
     """Return each row's expected outcome, shape [n], and the share of boosted trees in it.
 
     The share is chosen on one of the folds of the fit, by squared error.
@@ -172,7 +178,9 @@ def fit_outcome(design: Design, outcome: Array, weights: Array, fit: Bools, fold
         return plain(design.splines, outcome, weights, fit), 0.0
     first = plain(design.splines, outcome, weights, train)
     second = _boosted(design, outcome, weights, train, chances=chances)
-    loss = [_loss((1 - m) * first[held] + m * second[held], outcome[held], weights[held], chances) for m in _MIX]
+    loss = [
+        _loss((1 - m) * first[held] + m * second[held], outcome[held], weights[held], chances) for m in _MIX
+    ]
     share = float(_MIX[int(np.argmin(loss))])
     said = np.zeros(len(outcome))
     if share < 1:

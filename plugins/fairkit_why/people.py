@@ -34,7 +34,9 @@ def seen_rows(batch: Batch, predictions: Predictions, context: AuditContext) -> 
     """Return rows as metrics see them; of several classes those of the favorable one."""
     favorable = context.dataset.roles.favorable
     wanted = None if context.scorer.task != "multiclass" or favorable is None else value_text(favorable)
-    return next(rows for name, rows in views(batch, predictions, context.scorer, context.dataset) if name == wanted)
+    return next(
+        rows for name, rows in views(batch, predictions, context.scorer, context.dataset) if name == wanted
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +100,9 @@ class People:
 
         numbers = {name: np.concatenate(pieces) for name, pieces in collected.numbers.items()}
         groups = {name: np.concatenate(pieces) for name, pieces in collected.groups.items()}
-        columns = {name: pa.chunked_array(pieces).combine_chunks() for name, pieces in collected.columns.items()}
+        columns = {
+            name: pa.chunked_array(pieces).combine_chunks() for name, pieces in collected.columns.items()
+        }
         words = np.zeros(len(numbers["outcome"]), dtype=np.uint64)
         for column in columns.values():
             words = mixed(words ^ _filled(column))

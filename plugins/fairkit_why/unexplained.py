@@ -131,14 +131,18 @@ def unexplained(told: Comparison) -> Unexplained:
             mixes.append(share)
     toward_a = _toward(told, told.group, chance, mean_b, told.names)
     toward_b = _toward(told, ~told.group, 1 - chance, mean_a, told.names[::-1])
-    back = Left(-toward_b.value, toward_b.error, toward_b.degrees, toward_b.refused, toward_b.effective, toward_b.far)
+    back = Left(
+        -toward_b.value, toward_b.error, toward_b.degrees, toward_b.refused, toward_b.effective, toward_b.far
+    )
     over = _overlap(told, chance, mean_a, mean_b, toward_a.refused)
     learners: dict[str, float | str] = {
         "propensity": "logistic, cells" if told.design.saturated else "logistic, splines",
         "outcome": "cells" if told.design.saturated else "splines and boosted trees",
         "boosted": float(np.mean(mixes)),
     }
-    return Unexplained(toward_a, back, over, learners, told.design.separating(told.group, told.weights, told.folds))
+    return Unexplained(
+        toward_a, back, over, learners, told.design.separating(told.group, told.weights, told.folds)
+    )
 
 
 def _finish(
@@ -188,6 +192,8 @@ def _overlap(told: Comparison, chance: Array, mean_a: Array, mean_b: Array, refu
     first, second = first / first.sum(), second / second.sum()
     modelled = float(both @ (mean_a - mean_b))
     left_a, left_b = float(first @ (d - mean_a)), float(second @ (d - mean_b))
-    pulls = both * (mean_a - mean_b - modelled) + first * (d - mean_a - left_a) - second * (d - mean_b - left_b)
+    pulls = (
+        both * (mean_a - mean_b - modelled) + first * (d - mean_a - left_a) - second * (d - mean_b - left_b)
+    )
     effective = float(1 / max((first**2).sum(), (second**2).sum()))
     return _finish(told, modelled + left_a - left_b, pulls, effective, 0.0, refused)
