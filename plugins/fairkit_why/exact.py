@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.models.scorer import Scorer
+    from fairkit_onnx.structure.encoded import Encoded
     from fairkit_onnx.structure.linear import LinearModel
 
     Array = NDArray[np.float64]
@@ -101,15 +102,19 @@ def _mean(values: Array, weights: Array | None) -> Array:
     return np.asarray(values.mean(axis=0) if weights is None else weights @ values / weights.sum())
 
 
+def _direction(model: Encoded, low: float, high: float) -> float:
+    """Return 1 where larger sums are more favorable, else -1."""
+    said = model.tail(np.array([low, high]))
+    values = [v for v in (said.score, said.decision) if v is not None and v[0] != v[1]]
+    return -1.0 if values and values[0][1] < values[0][0] else 1.0
+
+
 class _LinearScore:
     """Each column adds a function of its own: its value is the difference of that function's means."""
 
     def __init__(self, model: LinearModel, player: Ints, players: int) -> None:
-        sums = np.array([0.0, 1.0])
-        said = model.tail(sums)
-        turned = next((v for v in (said.score, said.decision) if v is not None and v[0] != v[1]), sums)
         self._encode, self._players = model.encoding(), players
-        self._weights = (1.0 if turned[1] > turned[0] else -1.0) * model.weights
+        self._weights = _direction(model, 0.0, 1.0) * model.weights
         self._player = player[: len(model.weights)]
 
     def prepare(self, columns: Columns) -> Array:
@@ -151,7 +156,7 @@ class _TreeScore:
             deep = f"a leaf's path has more than {MOST_COLUMNS} columns"
             cost = f"its exact attribution would take {fringes.steps:.1g} steps for each group"
             return f"The trees are deep: {cost if np.isfinite(fringes.steps) else deep}."
-        return cls(model, fringes, float(model.link(*model.reach())[0]), players)
+        return cls(model, fringes, _direction(model, *model.reach()), players)
 
     def prepare(self, columns: Columns) -> NDArray[np.uint16]:
         """Return the codes of rows, shape [coded columns, n]."""

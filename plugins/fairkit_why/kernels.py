@@ -237,3 +237,27 @@ def meet_tables(
             for key in range(keys):
                 total += hist[place[f - first] + key] * tables[at + key]
             out[names[own[f] + j]] += total
+
+
+@numba.njit(cache=True, nogil=True)
+def logistic_slope(x: Any, y: Any, w: Any, beta: Any, slope: Any, curve: Any) -> float:
+    """Return the weighted logarithmic loss at `beta`; write its gradient and its Hessian (the lower half)."""
+    rows, size = x.shape
+    slope[:] = 0.0
+    curve[:] = 0.0
+    loss = 0.0
+    for i in range(rows):
+        eta = 0.0
+        for j in range(size):
+            eta += x[i, j] * beta[j]
+        tail = np.exp(-abs(eta))
+        chance = 1.0 / (1.0 + tail) if eta >= 0 else tail / (1.0 + tail)
+        loss += w[i] * (max(eta, 0.0) + np.log1p(tail) - y[i] * eta)
+        away, bend = w[i] * (chance - y[i]), w[i] * chance * (1.0 - chance)
+        for j in range(size):
+            value = x[i, j]
+            if value != 0.0:  # splines and 0-1 columns are mostly 0
+                slope[j] += away * value
+                for k in range(j + 1):
+                    curve[j, k] += bend * value * x[i, k]
+    return loss

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,8 @@ FOLDS = 5
 KNOTS = 5
 FEWEST = 20
 """Rows of a value of text, below which it joins the other rare ones; and of a cell of a saturated regression."""
+RIDGE = 0.1
+_STEPS = 25
 _MIX = np.linspace(0.0, 1.0, 11)
 
 
@@ -92,7 +93,7 @@ def _dummies(values: NDArray[Any]) -> tuple[Array, Array]:
 
 def _splines(values: Array) -> tuple[Array, Array]:
     """Return a cubic spline with knots at quantiles, and a column for missing numbers where there are some."""
-    from sklearn.preprocessing import SplineTransformer
+    from scipy.interpolate import BSpline
 
     gone = np.isnan(values)
     filled = np.where(gone, np.median(values[~gone]) if not gone.all() else 0.0, values)
@@ -101,34 +102,46 @@ def _splines(values: Array) -> tuple[Array, Array]:
         found = (filled[:, None] == kinds).astype(np.float64)
     else:
         knots = np.unique(np.quantile(filled, np.linspace(0, 1, KNOTS)))
-        if len(knots) < 3:
-            knots = np.linspace(kinds[0], kinds[-1], KNOTS)
-        found = SplineTransformer(knots=knots[:, None], degree=3, extrapolation="linear").fit_transform(
-            filled[:, None]
-        )
+        ends = np.repeat(knots[0], 3), np.repeat(knots[-1], 3)
+        found = BSpline.design_matrix(filled, np.concatenate([ends[0], knots, ends[1]]), 3).toarray()
     return (np.column_stack([found, gone]) if gone.any() else found), values
 
 
 def _logistic(features: Array, outcome: Array, weights: Array, fit: Bools) -> Array:
-    """Fit chances on some rows; return those of all."""
-    from sklearn.linear_model import LogisticRegression
+    """Fit chances on some rows by Newton's steps, with a small ridge; return those of all."""
+    from fairkit_why.kernels import logistic_slope
 
-    if len(np.unique(outcome[fit])) < 2:
-        return np.full(len(outcome), outcome[fit].mean())
-    model = LogisticRegression(C=10.0, solver="newton-cholesky", max_iter=100)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a regression that has not converged is still one
-        model.fit(features[fit], outcome[fit], sample_weight=weights[fit] / weights[fit].mean())
-    return np.asarray(model.predict_proba(features)[:, 1])
+    x, y, w = np.column_stack([features, np.ones(len(features))]), outcome[fit], weights[fit]
+    mine, w, width = x[fit], w / w.mean(), x.shape[1]
+    ridge = np.append(np.full(width - 1, RIDGE), 1e-9)
+    slope, curve, beta = np.empty(width), np.empty((width, width)), np.zeros(width)
+    now, step = np.inf, np.zeros(width)
+    for _ in range(_STEPS):
+        after = logistic_slope(mine, y, w, beta, slope, curve) + float(ridge @ beta**2) / 2
+        if after > now + 1e-9:  # too far: half of the step
+            step = step / 2
+            beta = beta + step
+            continue
+        if now - after < 1e-8 * max(after, 1.0):
+            break
+        whole = curve + np.tril(curve, -1).T + np.diag(ridge)
+        now, step = after, np.linalg.solve(whole, slope + ridge * beta)
+        beta = beta - step
+    return expit(x @ beta)
+
+
+def expit(values: Array) -> Array:
+    """Return the logistic function."""
+    return np.asarray(0.5 * (1.0 + np.tanh(0.5 * values)))
 
 
 def _linear(features: Array, outcome: Array, weights: Array, fit: Bools) -> Array:
-    from sklearn.linear_model import Ridge
-
-    model = Ridge(alpha=0.1).fit(
-        features[fit], outcome[fit], sample_weight=weights[fit] / weights[fit].mean()
-    )
-    return np.asarray(model.predict(features))
+    """Fit numbers by least squares with a small ridge on some rows; return those of all."""
+    w = weights[fit, None] / weights[fit].mean()
+    middle = float(np.average(outcome[fit], weights=weights[fit]))
+    mine = features[fit]
+    curve = (w * mine).T @ mine + RIDGE * np.eye(features.shape[1])
+    return np.asarray(middle + features @ np.linalg.solve(curve, (w * mine).T @ (outcome[fit] - middle)))
 
 
 def _boosted(design: Design, outcome: Array, weights: Array, fit: Bools, *, chances: bool) -> Array:
@@ -160,34 +173,26 @@ def fit_propensity(design: Design, group: Array, weights: Array, fit: Bools) -> 
     return _logistic(design.splines, group, weights, fit)
 
 
-def fit_outcome(
-    design: Design, outcome: Array, weights: Array, fit: Bools, folds: Ints
-) -> tuple[Array, float]:
-    """Return each row's expected outcome, shape [n], and the share of boosted trees in it.
-
-    The share is chosen on one of the folds of the fit, by squared error.
-    """
+def fit_outcome(design: Design, outcome: Array, weights: Array, fit: Bools) -> Array:
+    """Return each row's expected outcome by both learners, shape [2, n]."""
     if design.saturated:
-        return _cells(design, outcome, weights, fit), 0.0
+        said = _cells(design, outcome, weights, fit)
+        return np.stack([said, said])
     chances = bool(np.isin(outcome, (0.0, 1.0)).all())
-    plain = _logistic if chances else _linear
-    inner = int(folds[fit].max())
-    train, held = fit & (folds != inner), fit & (folds == inner)
-    both = len(np.unique(outcome[train])) > 1
-    if not both or held.sum() < FEWEST or train.sum() < 4 * FEWEST:
-        return plain(design.splines, outcome, weights, fit), 0.0
-    first = plain(design.splines, outcome, weights, train)
-    second = _boosted(design, outcome, weights, train, chances=chances)
-    loss = [
-        _loss((1 - m) * first[held] + m * second[held], outcome[held], weights[held], chances) for m in _MIX
-    ]
+    plain = (_logistic if chances else _linear)(design.splines, outcome, weights, fit)
+    return np.stack([plain, _boosted(design, outcome, weights, fit, chances=chances)])
+
+
+def mix(said: Array, outcome: Array, weights: Array, mine: Bools) -> tuple[Array, float]:
+    """Return the mix of two learners' held-out predictions, shape [2, n], with the least loss, and its second share.
+
+    The loss, of the rows `mine`, is logarithmic for chances and squared for numbers.
+    """
+    chances = bool(np.isin(outcome, (0.0, 1.0)).all())
+    y, w = outcome[mine], weights[mine]
+    loss = [_loss((1 - share) * said[0, mine] + share * said[1, mine], y, w, chances) for share in _MIX]
     share = float(_MIX[int(np.argmin(loss))])
-    said = np.zeros(len(outcome))
-    if share < 1:
-        said += (1 - share) * plain(design.splines, outcome, weights, fit)
-    if share > 0:
-        said += share * _boosted(design, outcome, weights, fit, chances=chances)
-    return said, share
+    return (1 - share) * said[0] + share * said[1], share
 
 
 def _loss(said: Array, outcome: Array, weights: Array, chances: bool) -> float:

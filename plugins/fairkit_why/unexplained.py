@@ -15,7 +15,7 @@ import numpy as np
 
 from fairkit.intervals import student, two_sided
 from fairkit_why.limits import GUARD, by_cluster, clustered
-from fairkit_why.nuisances import FOLDS, Design, fit_outcome, fit_propensity
+from fairkit_why.nuisances import FOLDS, Design, fit_outcome, fit_propensity, mix
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -116,19 +116,18 @@ class Comparison:
 
 def unexplained(told: Comparison) -> Unexplained:
     """Estimate what is left of a gap."""
-    size = len(told.outcome)
-    chance, mean_a, mean_b = np.empty(size), np.empty(size), np.empty(size)
-    mixes = []
+    size, sides = len(told.outcome), (told.group, ~told.group)
+    chance, said = np.empty(size), np.empty((2, 2, size))
     for fold in range(FOLDS):
         out = told.folds == fold
-        fit = ~out
         if not out.any():
             continue
-        chance[out] = fit_propensity(told.design, told.group.astype(np.float64), told.weights, fit)[out]
-        for mine, store in ((told.group, mean_a), (~told.group, mean_b)):
-            said, share = fit_outcome(told.design, told.outcome, told.weights, fit & mine, told.folds)
-            store[out] = said[out]
-            mixes.append(share)
+        chance[out] = fit_propensity(told.design, told.group.astype(np.float64), told.weights, ~out)[out]
+        for place, mine in enumerate(sides):
+            said[place][:, out] = fit_outcome(told.design, told.outcome, told.weights, ~out & mine)[:, out]
+    (mean_a, first), (mean_b, second) = (
+        mix(said[place], told.outcome, told.weights, mine) for place, mine in enumerate(sides)
+    )
     toward_a = _toward(told, told.group, chance, mean_b, told.names)
     toward_b = _toward(told, ~told.group, 1 - chance, mean_a, told.names[::-1])
     back = Left(
@@ -138,7 +137,7 @@ def unexplained(told: Comparison) -> Unexplained:
     learners: dict[str, float | str] = {
         "propensity": "logistic, cells" if told.design.saturated else "logistic, splines",
         "outcome": "cells" if told.design.saturated else "splines and boosted trees",
-        "boosted": float(np.mean(mixes)),
+        "boosted": (first + second) / 2,
     }
     return Unexplained(
         toward_a, back, over, learners, told.design.separating(told.group, told.weights, told.folds)
