@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 
 def values_of(predictions: Predictions, of: str, scorer: Scorer, dataset: Dataset) -> Array:
-    """Return the predictions that an attribution is about: decisions, or scores; of several classes the favorable one's."""
+    """Return decisions, or scores; of several classes those of the favorable one."""
     if scorer.task == "multiclass":
         names = [value_text(value) for value in scorer.classes]
         place = names.index(value_text(dataset.roles.favorable))
         if of == "decision":
             return (np.asarray(predictions.predicted) == place).astype(np.float64)
-        return np.asarray(predictions.probabilities)[:, place]
+        return np.array(np.asarray(predictions.probabilities)[:, place], dtype=np.float64)
     return np.asarray(predictions.decision if of == "decision" else predictions.score, dtype=np.float64)
 
 

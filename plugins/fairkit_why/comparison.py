@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit_why.asks import RowAsks, asks_of, values_of
+from fairkit_why.asks import RowAsks, asks_of
 from fairkit_why.limits import Noise, effective, shares, two_samples
 from fairkit_why.walks import walk
 
@@ -242,6 +242,3 @@ class _Residual:
     def mixed(self, x: Ints, z: Ints, from_x: NDArray[np.bool_]) -> Array:
         outcome = np.where(from_x[:, -1], self._outcome[0][x], self._outcome[1][z])
         return np.asarray(outcome - self._asks.mixed(x, z, from_x[:, :-1]))
-
-
-__all__ = ["OUTCOME", "Divided", "Pair", "values_of"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +57,6 @@ class Why:
     chosen: Parameters
     context: AuditContext
     people: People
-    refusals: dict[str, str] = field(default_factory=dict)
 
     @cached_property
     def recorded(self) -> bool:
@@ -120,12 +119,7 @@ class Why:
         )
         f = self.people.number("decision") if self.context.scorer.task != "regression" else None
         f = self.people.number("score") if f is None else f
-        w = self.people.weights
-        means = (
-            {p: float(f[rows[p]] @ shares(None if w is None else w[rows[p]], len(rows[p]))) for p in there}
-            if f is not None
-            else {}
-        )
+        means = {} if f is None else {place: self._mean(f, rows[place]) for place in there}
         if told == LARGEST or (told is None and (len(there) > 2 or not means)):
             return max(there, key=lambda place: len(rows[place]))
         if told == HIGHEST:
@@ -133,6 +127,10 @@ class Why:
         if told is None:
             return min(means, key=means.__getitem__)
         return names.index(told)
+
+    def _mean(self, values: Array, rows: NDArray[np.int64]) -> float:
+        weights = self.people.weights
+        return float(shares(None if weights is None else weights[rows], len(rows)) @ values[rows])
 
 
 def findings(chosen: Parameters, total: Collected, context: AuditContext) -> list[Finding]:
@@ -187,7 +185,8 @@ def _same_gap(pair: Pair, found: Divided, of: str) -> bool:
     return abs(gap - found.gap) <= 1e-4 * max(float(np.ptp(np.concatenate(values))), 1e-12)
 
 
-def _groups(pair: Pair, means: tuple[float, float] | None) -> tuple[GroupValue, ...]:
+def group_values(pair: Pair, means: tuple[float, float] | None) -> tuple[GroupValue, ...]:
+    """Return both groups with their means."""
     told = (None, None) if means is None else means
     return tuple(
         GroupValue(group=name, rows=len(rows), value=value)
@@ -195,7 +194,8 @@ def _groups(pair: Pair, means: tuple[float, float] | None) -> tuple[GroupValue, 
     )
 
 
-def _finding(why: Why, pair: Pair, metric: str, value: float | None, **more: Any) -> Finding:
+def finding_of(why: Why, pair: Pair, metric: str, value: float | None, **more: Any) -> Finding:
+    """Return a finding between a group and its reference."""
     at: Callable[[float], Interval] | None = more.get("interval_at")
     confidence = why.context.confidence
     return Finding(
@@ -215,8 +215,8 @@ def _too_few(why: Why, pair: Pair, of: str) -> Finding:
         f"{name} has {len(rows)}" for name, rows in zip((pair.group, pair.reference), pair.rows, strict=True)
     )
     reason = f"a gap is divided between groups of at least {FEWEST} rows: {sizes}"
-    return _finding(
-        why, pair, "attribution", None, parameters=parameters_of(pair, of=of), groups=_groups(pair, None),
+    return finding_of(
+        why, pair, "attribution", None, parameters=parameters_of(pair, of=of), groups=group_values(pair, None),
         notes=(f"Not divided: {reason}.",), inconclusive=reason,
     )  # fmt: skip
 
@@ -255,9 +255,9 @@ def _attribution(why: Why, pair: Pair, found: Divided | Finding) -> Finding:
         half = float(found.noise.half_width(level)[0])
         return found.gap - half, found.gap + half
 
-    return _finding(
+    return finding_of(
         why, pair, "attribution", found.gap, parameters=parameters_of(pair, of=found.of), evidence=evidence,
-        groups=_groups(rows, found.means), notes=(*notes, ABOUT), interval_at=at,
+        groups=group_values(rows, found.means), notes=(*notes, ABOUT), interval_at=at,
     )  # fmt: skip
 
 
@@ -299,17 +299,17 @@ def _parts(why: Why, pair: Pair) -> list[Finding]:
             return found.interval(place, level)
 
         made.append(
-            _finding(
+            finding_of(
                 why,
                 pair,
                 name,
                 float(found.values[place]),
                 parameters=parameters_of(pair),
                 evidence=told,
-                groups=_groups(pair, None),
+                groups=group_values(pair, None),
                 notes=tuple(notes),
                 interval_at=at,
-            )  # fmt: skip
+            )
         )
     return made
 
@@ -364,7 +364,7 @@ def _left_finding(why: Why, pair: Pair, names: Sequence[str], found: Any, gap: f
         notes.append(f"On {MOST_ROWS:,} rows, drawn by the hash of what they hold.")
     if mine.refused is not None:
         notes.append(f"Not printed: {mine.refused}. {column} separates the groups best.")
-        return _finding(
+        return finding_of(
             why, pair, "unexplained_difference", None, parameters=parameters_of(pair), within=tuple(names),
             evidence=evidence, notes=tuple(notes), inconclusive=mine.refused, better="lower",
         )  # fmt: skip
@@ -376,7 +376,7 @@ def _left_finding(why: Why, pair: Pair, names: Sequence[str], found: Any, gap: f
         f"Of the gap {gap:.3f} between group {pair.group} and {pair.reference} {mine.value:.3f} is left between "
         f"people who are alike in {', '.join(names)}. The value is its size, whichever group is ahead."
     )
-    return _finding(
+    return finding_of(
         why, pair, "unexplained_difference", abs(mine.value), parameters=parameters_of(pair), within=tuple(names),
         evidence=evidence, notes=tuple(notes), better="lower", interval_at=lambda level: folded(mine.interval(level)),
     )  # fmt: skip

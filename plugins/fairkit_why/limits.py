@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 GUARD = 0.8
-"""Intervals from asymptotics are taken at this part of α, as elsewhere in fairkit."""
+"""Intervals from asymptotics are taken at this part of alpha, as elsewhere in fairkit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def shares(weights: Array | None, rows: int) -> Array:
     return np.full(rows, 1.0 / rows) if weights is None else weights / weights.sum()
 
 
-def by_cluster(values: Array, clusters: Array) -> Array:
+def by_cluster(values: NDArray[Any], clusters: Array) -> Array:
     """Return the sums of rows' values, shape [n, P], by bucket of clusters, shape [P, buckets]."""
     out = np.zeros((values.shape[1], BUCKETS))
     for place, column in enumerate(values.T):

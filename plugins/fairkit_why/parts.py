@@ -1,6 +1,6 @@
 """The gap from totals alone: the parts of base rates, true positive rates and false positive rates.
 
-With base rate π, true positive rate t and false positive rate f a group's selection rate is ``s = π t + (1 - π) f``, and
+With base rate π, true positive rate t and false positive rate f a selection rate is ``s = π t + (1 - π) f``, and
 ``s_a - s_b = Δπ (t̄ - f̄) + Δt π̄ + Δf (1 - π̄)``, bars being the means of both groups: Kitagawa's (1955) symmetric
 form, which is the Shapley value of the three factors.
 """
@@ -157,4 +157,5 @@ def design_effects(
     variance, _ = clustered(by_cluster(np.concatenate(pulls), every), every)
     plain = parts_of(cells).errors ** 2
     with np.errstate(all="ignore"):
-        return np.nan_to_num(np.maximum(variance / plain, 1.0), nan=1.0, posinf=1.0).tolist()
+        found = np.nan_to_num(np.maximum(variance / plain, 1.0), nan=1.0, posinf=1.0)
+    return [float(value) for value in found]

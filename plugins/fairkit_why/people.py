@@ -1,4 +1,4 @@
-"""The rows of an audit as the attributions need them: raw columns, outcomes, predictions, groups, in one fixed order."""
+"""The rows of an audit as attributions need them: raw columns, outcomes, predictions, groups, in one fixed order."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class People:
     Equal rows get hashes of their own by how many came before, so that the first k rows are k rows drawn at random.
     """
 
-    def __init__(self, collected: Collected, extra: Sequence[str] = ()) -> None:
+    def __init__(self, collected: Collected) -> None:
         import pyarrow as pa
 
         numbers = {name: np.concatenate(pieces) for name, pieces in collected.numbers.items()}
@@ -106,7 +106,8 @@ class People:
         words = np.zeros(len(numbers["outcome"]), dtype=np.uint64)
         for column in columns.values():
             words = mixed(words ^ _filled(column))
-        for values in (*numbers.values(), *groups.values()):
+        told = (numbers["outcome"], numbers["weights"], numbers["clusters"], *groups.values())
+        for values in told:  # not what the model says, which rounding may change on another machine
             words = mixed(words ^ np.asarray(values + 0.0, dtype=np.float64).view(np.uint64))
         self._order = _shuffled(words)
         self._columns = columns

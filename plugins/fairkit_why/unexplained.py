@@ -150,9 +150,9 @@ def _finish(
     """Return a number with the noise of its influence function."""
     if told.clusters is not None:
         variance, degrees = clustered(by_cluster(pulls[:, None], told.clusters), told.clusters)
-        return Left(value, float(np.sqrt(variance[0])), float(degrees[0]), refused, effective, far)
-    variance = float((pulls**2).sum())
-    return Left(value, variance**0.5, max(effective - 1, 1.0), refused, effective, far)
+        return Left(value, float(variance[0]) ** 0.5, float(degrees[0]), refused, effective, far)
+    error = float((pulls**2).sum()) ** 0.5
+    return Left(value, error, max(effective - 1, 1.0), refused, effective, far)
 
 
 def _toward(

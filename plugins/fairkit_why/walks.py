@@ -149,8 +149,8 @@ def _steps(
     path = np.full((walks, players + 1), np.nan)
     path[:, 0] = f[1][z]
     path[row, step + 1] = values
-    some = moves.any(axis=1)
-    path[some, last[some] + 1] = f[0][x][some]
+    moved = moves.any(axis=1)
+    path[moved, last[moved] + 1] = f[0][x][moved]
     known = np.where(np.isnan(path), 0, np.arange(players + 1))
     path = np.take_along_axis(path, np.maximum.accumulate(known, axis=1), axis=1)
     return np.take_along_axis(np.diff(path, axis=1), rank, axis=1), len(row)
