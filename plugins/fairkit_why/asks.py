@@ -32,7 +32,7 @@ def values_of(predictions: Predictions, of: str, scorer: Scorer, dataset: Datase
         names = [value_text(value) for value in scorer.classes]
         place = names.index(value_text(dataset.roles.favorable))
         if of == "decision":
-            return (np.asarray(predictions.predicted) == place).astype(np.float64)
+            return np.asarray(np.asarray(predictions.predicted) == place, dtype=np.float64)
         return np.array(np.asarray(predictions.probabilities)[:, place], dtype=np.float64)
     return np.asarray(predictions.decision if of == "decision" else predictions.score, dtype=np.float64)
 

@@ -165,7 +165,7 @@ class _TreeScore:
         for start in range(0, rows, ENCODED):
             some = {name: values[start : start + ENCODED] for name, values in columns.items()}
             matrix = self._encode(some)
-            self._fringes.coding.code(self._model.ensemble, matrix, out[:, start : start + len(matrix)])
+            self._fringes.coding.code(matrix, out[:, start : start + len(matrix)])
         return out
 
     def attribution(

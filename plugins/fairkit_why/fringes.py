@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 BITS = 10
 """A fringe has at most so many bits, unless a leaf alone needs more."""
+WORD = 63
+"""Codes of a set in one word."""
 MOST_COLUMNS = 20
 """A leaf with more columns on its path has no exact attribution."""
 MOST_STEPS = 1e11
@@ -37,39 +39,44 @@ _TURNED = ("BRANCH_GTE", "BRANCH_GT", "BRANCH_NEQ")
 
 @dataclass(frozen=True, slots=True)
 class Coding:
-    """How features become codes of which every test asks ``code <= cut``.
+    """How features become codes of which every test asks ``code <= cut``, or whether they are in a set.
 
     Attributes
     ----------
     feature, low
         By coded column: the feature, and whether NaN goes with the small numbers.
     cuts
-        By coded column, the increasing thresholds; a number's code is how many of them are below it.
+        By coded column, the increasing thresholds; a number's code is how many of them are below it, and where tests
+        are equalities, which of them it is: one more for none of them, two more for NaN.
     equal
-        By coded column, a node whose equality is its only test; -1 elsewhere.
+        By coded column, the mode of its equalities; empty where tests are inequalities.
+    masks
+        Words with the codes of each set as bits.
     """
 
     feature: list[int]
     low: list[bool]
     cuts: list[NDArray[np.float64]]
-    equal: list[int]
+    equal: list[str]
+    masks: list[int]
 
-    def code(self, ensemble: Ensemble, matrix: NDArray[Any], out: Codes) -> None:
+    def code(self, matrix: NDArray[Any], out: Codes) -> None:
         """Write the codes of rows, shape [columns, n], from their features, shape [n, d]."""
         for place, feature in enumerate(self.feature):
-            values = matrix[:, feature]
-            if self.equal[place] >= 0:
-                out[place] = ~_meets(ensemble, self.equal[place], values)
-            else:
-                cuts = self.cuts[place]
-                code_numbers(values.astype(np.float64), cuts, 0 if self.low[place] else len(cuts), out[place])
+            values, cuts = matrix[:, feature].astype(np.float64), self.cuts[place]
+            if self.equal[place] == "EQ_WHOLE":
+                values = np.trunc(values)
+            last = len(cuts) + 1 if self.equal[place] else 0 if self.low[place] else len(cuts)
+            code_numbers(values, cuts, last, out[place])
+            if self.equal[place]:
+                code = np.minimum(out[place], len(cuts) - 1)
+                out[place] = np.where((cuts[code] == values) | np.isnan(values), out[place], len(cuts))
 
-
-def _meets(ensemble: Ensemble, node: int, values: NDArray[Any]) -> NDArray[np.bool_]:
-    from fairkit_onnx.structure.ensemble import MODES
-
-    same = ensemble.goes_yes(node, values)
-    return ~same if MODES[ensemble.mode[node]] in _TURNED else same
+    def holds(self, column: int, cut: int, code: int) -> bool:
+        """Tell whether a code meets a test."""
+        if not self.equal[column]:
+            return code <= cut
+        return bool(self.masks[cut + code // WORD] >> (code % WORD) & 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +87,8 @@ class Fringes:
     ----------
     arrays
         By fringe: where its tests begin; the tests (coded column, cut, kind, bit), kinds 0 and 1 being those of the
-        path that a row must fail and pass; path columns; bits; players; where its leaves, and its players, begin.
+        path that a row must fail and pass; path columns; bits; players; where its leaves, and its players, begin; and the words of
+        sets, whose tests have kinds larger by 3.
     leaves
         Values; by leaf, where its columns begin; of these the bits that count, what they must be, and the player.
     names
@@ -113,8 +121,18 @@ class Fringes:
         return found
 
 
-def _tests(ensemble: Ensemble) -> tuple[Coding, Ints, Ints, NDArray[np.bool_]]:
-    """Return the coding, and by node its coded column, its cut, and whether `yes` and `no` are changed round."""
+@dataclass(frozen=True, slots=True)
+class _Tests:
+    """By node: its coded column, its cut (or where its set's words begin), and the nodes where it holds and does not."""
+
+    column: Ints
+    cut: Ints
+    holds: Ints
+    fails: Ints
+
+
+def _tests(ensemble: Ensemble) -> tuple[Coding, _Tests]:
+    """Return the coding, and every node's test."""
     from fairkit_onnx.structure.ensemble import MODES
 
     size = len(ensemble.mode)
@@ -125,30 +143,54 @@ def _tests(ensemble: Ensemble) -> tuple[Coding, Ints, Ints, NDArray[np.bool_]]:
     strict = np.isin(modes, ("BRANCH_LT", "BRANCH_GTE"))  # x < t is x <= the number before t
     threshold = np.where(strict, np.nextafter(threshold, -np.inf), threshold)
     low = np.where(turned, ~ensemble.missing, ensemble.missing)
+    holds, fails = np.where(turned, ensemble.no, ensemble.yes), np.where(turned, ensemble.yes, ensemble.no)
     inner = np.flatnonzero(ensemble.mode > 0)
-    coding = Coding([], [], [], [])
+    coding = Coding([], [], [], [], [])
     numbers = inner[~np.isin(modes[inner], _EQUAL)]
-    for feature, to_low in sorted(
-        set(zip(ensemble.feature[numbers].tolist(), low[numbers].tolist(), strict=True))
-    ):
+    pairs = zip(ensemble.feature[numbers].tolist(), low[numbers].tolist(), strict=True)
+    for feature, to_low in sorted(set(pairs)):
         mine = numbers[(ensemble.feature[numbers] == feature) & (low[numbers] == to_low)]
         cuts, code = np.unique(threshold[mine], return_inverse=True)
         column[mine], cut[mine] = len(coding.feature), code.reshape(-1)
-        coding.feature.append(feature)
-        coding.low.append(to_low)
-        coding.cuts.append(cuts)
-        coding.equal.append(-1)
-    seen: dict[Any, int] = {}
-    for node in inner[np.isin(modes[inner], _EQUAL)].tolist():
-        key = (ensemble.feature[node], ensemble.threshold[node], modes[node], ensemble.missing[node])
-        if key not in seen:
-            seen[key] = len(coding.feature)
-            coding.feature.append(int(ensemble.feature[node]))
-            coding.low.append(False)
-            coding.cuts.append(np.zeros(1))
-            coding.equal.append(node)
-        column[node] = seen[key]
-    return coding, column, cut, turned
+        _add(coding, feature, to_low, cuts, "")
+    sets = inner[np.isin(modes[inner], _EQUAL)]
+    kinds = np.where(modes == "EQ_WHOLE", "EQ_WHOLE", "BRANCH_EQ")
+    for feature, kind in sorted(set(zip(ensemble.feature[sets].tolist(), kinds[sets].tolist(), strict=True))):
+        mine = sets[(ensemble.feature[sets] == feature) & (kinds[sets] == kind)]
+        cuts = np.unique(threshold[mine])
+        for node in mine.tolist():
+            chain = _chain(ensemble, modes, node)
+            # NaN differs from every number; a test that sends it to `yes` has it in its set, `!=` never has
+            codes = [*np.searchsorted(cuts, threshold[list(chain)]).tolist()]
+            codes += [len(cuts) + 1] if ensemble.missing[list(chain)].any() and not turned[node] else []
+            column[node], cut[node] = len(coding.feature), len(coding.masks)
+            bits = sum(1 << code for code in set(codes))
+            words = range((len(cuts) + 1) // WORD + 1)
+            coding.masks.extend(bits >> (WORD * word) & ((1 << WORD) - 1) for word in words)
+            if not turned[node]:
+                fails[node] = ensemble.no[chain[-1]]
+        _add(coding, feature, False, cuts, kind)
+    return coding, _Tests(column, cut, holds, fails)
+
+
+def _add(coding: Coding, feature: int, low: bool, cuts: NDArray[np.float64], equal: str) -> None:
+    coding.feature.append(feature)
+    coding.low.append(low)
+    coding.cuts.append(cuts)
+    coding.equal.append(equal)
+
+
+def _chain(ensemble: Ensemble, modes: NDArray[np.str_], node: int) -> tuple[int, ...]:
+    """Return the tests that are one test of a set: each is what follows where the one before does not hold."""
+    chain = [node]
+    while True:
+        following = int(ensemble.no[chain[-1]])
+        same = (
+            modes[following] == modes[node] != "BRANCH_NEQ" and ensemble.yes[following] == ensemble.yes[node]
+        )
+        if not same or ensemble.feature[following] != ensemble.feature[node]:
+            return tuple(chain)
+        chain.append(following)
 
 
 class _Cutter:
@@ -156,11 +198,12 @@ class _Cutter:
 
     def __init__(self, ensemble: Ensemble, player: Ints, fixed: NDArray[Any], bits: int) -> None:
         self.ensemble, self.bits = ensemble, bits
-        self.coding, self.column, self.cut, self.turned = _tests(ensemble)
+        self.coding, self.tests = _tests(ensemble)
+        self.column, self.cut = self.tests.column, self.tests.cut
         feature = np.array(self.coding.feature, dtype=np.int64)
         self.player = player[feature] if len(feature) else feature
         self.codes = np.zeros((len(feature), 1), dtype=np.uint16)
-        self.coding.code(ensemble, fixed, self.codes)
+        self.coding.code(fixed, self.codes)
         self.begin: list[int] = [0]
         self.program: list[tuple[int, int, int, int]] = []
         self.path: list[int] = []
@@ -178,15 +221,19 @@ class _Cutter:
         self.sizes: dict[int, int] = {}
 
     def sides(self, node: int) -> tuple[int, int]:
-        """Return the nodes of ``code <= cut`` and of the contrary."""
-        yes, no = int(self.ensemble.yes[node]), int(self.ensemble.no[node])
-        return (no, yes) if self.turned[node] else (yes, no)
+        """Return the nodes where a test holds and where it does not."""
+        return int(self.tests.holds[node]), int(self.tests.fails[node])
+
+    def kind(self, column: int, answer: int) -> int:
+        """Return the kind of a test in a program: of inequalities 0, 1 and 2, of sets 3, 4 and 5."""
+        return answer + (3 if self.coding.equal[column] else 0)
 
     def settled(self, node: int) -> int:
         """Go down tests of constants."""
         while self.ensemble.mode[node] > 0 and self.player[self.column[node]] < 0:
-            below = self.codes[self.column[node], 0] <= self.cut[node]
-            node = self.sides(node)[0 if below else 1]
+            column = int(self.column[node])
+            held = self.coding.holds(column, int(self.cut[node]), int(self.codes[column, 0]))
+            node = self.sides(node)[0 if held else 1]
         return node
 
     def tests_below(self, node: int) -> int:
@@ -219,7 +266,7 @@ class _Cutter:
         """Write a fringe, its tests and its leaves."""
         bit_of = {player: bit for bit, player in enumerate(columns)}
         for column, cut, kind in path:
-            self.program.append((column, cut, kind, bit_of[int(self.player[column])]))
+            self.program.append((column, cut, self.kind(column, kind), bit_of[int(self.player[column])]))
         start = {player: (1 << bit, 1 << bit) for player, bit in bit_of.items()}
         used, waiting, bits = list(columns), [(root, start)], len(columns)
         while waiting:
@@ -230,7 +277,7 @@ class _Cutter:
                 continue
             column = int(self.column[node])
             player, bit = int(self.player[column]), 1 << bits
-            self.program.append((column, int(self.cut[node]), 2, bits))
+            self.program.append((column, int(self.cut[node]), self.kind(column, 2), bits))
             bits += 1
             if player not in used:
                 used.append(player)
@@ -284,6 +331,7 @@ def cut_trees(ensemble: Ensemble, player: Ints, fixed: NDArray[Any], bits: int =
         _whole(cutter.begin),
         _whole(cutter.program).reshape(-1, 4),
         *map(_whole, (cutter.path, cutter.width, cutter.players, cutter.from_leaf, cutter.own)),
+        _whole(cutter.coding.masks or [0]),
     )
     columns = map(_whole, (cutter.leaf_begin, cutter.mask, cutter.wanted, cutter.local))
     leaves = (np.array(cutter.value, dtype=np.float64), *columns)

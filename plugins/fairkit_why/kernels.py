@@ -33,7 +33,7 @@ def code_numbers(values: Any, cuts: Any, nan_code: Any, out: Any) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def _keys(codes: Any, start: Any, end: Any, program: Any, path: Any, key: Any) -> None:
+def _keys(codes: Any, start: Any, end: Any, program: Any, masks: Any, path: Any, key: Any) -> None:
     """Write the keys of the rows from `start` to `end`: the path's bits are 1 until a test fails, the others 0."""
     rows = end - start
     for i in range(rows):
@@ -43,7 +43,15 @@ def _keys(codes: Any, start: Any, end: Any, program: Any, path: Any, key: Any) -
         kind, bit = program[p, 2], np.uint16(1 << program[p, 3])
         none, every, others = np.uint16(0), np.uint16(65535), np.uint16(65535 ^ (1 << program[p, 3]))
         code = codes[column, start:end]
-        if kind == 2:
+        if kind >= 3:
+            words = masks[program[p, 1] :]
+            for i in range(rows):
+                inside = (words[code[i] // 63] >> (code[i] % 63)) & 1
+                if kind == 5:
+                    key[i] |= bit if inside else none
+                elif inside != (kind == 4):
+                    key[i] &= others
+        elif kind == 2:
             for i in range(rows):
                 key[i] |= bit if code[i] <= cut else none
         elif kind == 1:
@@ -55,16 +63,20 @@ def _keys(codes: Any, start: Any, end: Any, program: Any, path: Any, key: Any) -
 
 
 @numba.njit(cache=True, nogil=True)
-def _wide_keys(codes: Any, start: Any, end: Any, program: Any, path: Any, key: Any) -> None:
+def _wide_keys(codes: Any, start: Any, end: Any, program: Any, masks: Any, path: Any, key: Any) -> None:
     """Write keys of more than 16 bits."""
     for i in range(end - start):
         bits = (np.int64(1) << path) - 1
         for p in range(len(program)):
-            below = codes[program[p, 0], start + i] <= program[p, 1]
+            code, kind = np.int64(codes[program[p, 0], start + i]), program[p, 2]
+            if kind >= 3:
+                held = (masks[program[p, 1] + code // 63] >> (code % 63)) & 1 == 1
+            else:
+                held = code <= program[p, 1]
             bit = np.int64(1) << program[p, 3]
-            if program[p, 2] == 2:
-                bits |= bit if below else np.int64(0)
-            elif below != (program[p, 2] == 1):
+            if kind % 3 == 2:
+                bits |= bit if held else np.int64(0)
+            elif held != (kind % 3 == 1):
                 bits &= ~bit
         key[i] = bits
 
@@ -80,7 +92,7 @@ def count_keys(codes: Any, weights: Any, fringes: Any, first: Any, last: Any, pl
         for f in range(first, last):
             mine = hist[place[f - first] : place[f - first] + (1 << bits[f])]
             if bits[f] <= 16:
-                _keys(codes, start, end, program[begin[f] : begin[f + 1]], path[f], narrow)
+                _keys(codes, start, end, program[begin[f] : begin[f + 1]], fringes[7], path[f], narrow)
                 if len(weights):
                     for i in range(end - start):
                         mine[narrow[i]] += weights[start + i]
@@ -88,7 +100,7 @@ def count_keys(codes: Any, weights: Any, fringes: Any, first: Any, last: Any, pl
                     for i in range(end - start):
                         mine[narrow[i]] += 1.0
             else:
-                _wide_keys(codes, start, end, program[begin[f] : begin[f + 1]], path[f], wide)
+                _wide_keys(codes, start, end, program[begin[f] : begin[f + 1]], fringes[7], path[f], wide)
                 for i in range(end - start):
                     mine[wide[i]] += weights[start + i] if len(weights) else 1.0
 
@@ -204,11 +216,11 @@ def project(
             keys = 1 << bits[f]
             table = tables[table_at[f - first] : table_at[f - first] + width * keys].reshape((width, keys))
             if bits[f] <= 16:
-                _keys(codes, start, end, program[begin[f] : begin[f + 1]], path[f], narrow)
+                _keys(codes, start, end, program[begin[f] : begin[f + 1]], fringes[7], path[f], narrow)
                 for i in range(end - start):
                     wide[i] = narrow[i]
             else:
-                _wide_keys(codes, start, end, program[begin[f] : begin[f + 1]], path[f], wide)
+                _wide_keys(codes, start, end, program[begin[f] : begin[f + 1]], fringes[7], path[f], wide)
             for j in range(width):
                 column, mine = table[j], out[names[own[f] + j], start:end]
                 for i in range(end - start):
