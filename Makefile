@@ -3,13 +3,14 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 OLDEST := $(VENV)-oldest
 OLDEST_TESTS := tests/fairkit/test_reports_and_policy.py tests/fairkit/test_bad_input.py tests/fairkit/test_tables.py \
     tests/fairkit/test_mergeable_totals.py tests/fairkit_group/test_group_closed_forms.py tests/fairkit_onnx/test_export.py \
     tests/fairkit_cli/test_audit_command.py
 
-.PHONY: oldest demo test lint types bench bench-compare docs site clean
+.PHONY: oldest demo test test-all test-long lint types bench bench-compare docs site clean
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -20,8 +21,16 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)
 	$(BIN)/fairkit demo
 
+# what every change must pass; servers, browsers, fresh environments and long simulations are in test-all
 test: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(PYTEST) -m "not long" $(ARGS)
+
+test-all: $(READY)
+	$(PYTEST) $(ARGS)
+
+# what `make test` leaves out
+test-long: $(READY)
+	$(PYTEST) -m long --durations=50 $(ARGS)
 
 # the core tests with the oldest versions that pyproject.toml allows
 $(OLDEST)/.ready: pyproject.toml .ci/oldest.py $(READY)

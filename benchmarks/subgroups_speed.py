@@ -20,8 +20,8 @@ import fairkit
 from fairkit.auditing.prepare import Asked
 from fairkit.engines.local import LocalEngine
 from fairkit.models.columns import PredictedColumns
-from fairkit.models.scorer import ModelOptions
 from fairkit.progress import no_progress
+from fairkit.settings import ModelOptions
 
 
 def timed(table, label, metric, columns, what):

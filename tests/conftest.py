@@ -34,10 +34,17 @@ LONGEST = (
 """Files that take longest, although some have few tests: begun first, so that no worker waits for one at the end."""
 
 
+OUTSIDE = (ROOT / "tests" / "outside", ROOT / "tests" / "docs")
+"""Folders whose tests start servers, processes or fresh environments, or run whole pages as typed: all are long."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the longest files; the others keep their order."""
     places = {ROOT / "tests" / name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path, len(places)))
+    for item in items:
+        if any(folder in item.path.parents for folder in OUTSIDE):
+            item.add_marker(pytest.mark.long)
 
 
 def data_folder() -> Path | None:

@@ -69,7 +69,7 @@ _PUBLIC = {
     "MitigationResult": "fairkit_repair.mitigation.run",
     "Mitigator": "fairkit.mitigators",
     "ModelError": "fairkit.errors",
-    "ModelOptions": "fairkit.models.scorer",
+    "ModelOptions": "fairkit.settings",
     "OnnxModel": "fairkit_onnx.model",
     "ParameterError": "fairkit.errors",
     "PluginError": "fairkit.errors",

@@ -15,8 +15,8 @@ from fairkit.data.source import Source
 from fairkit.engines import LocalEngine
 from fairkit.engines.local import Here
 from fairkit.errors import DataError, ParameterError
-from fairkit.models.scorer import ModelOptions
 from fairkit.progress import no_progress
+from fairkit.settings import ModelOptions
 from fairkit_repair.comparison import audit_beside
 
 
@@ -90,6 +90,7 @@ def double(item: int, factor: int) -> int:
     return item * factor
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("processes", [1, 2])
 def test_each_item_once_here_or_in_processes(processes: int):
     done: list[int] = []

@@ -30,6 +30,7 @@ def checks():
             yield pytest.param(check.run, id=f"{name}-{check.id}", marks=marks)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("check", [*checks()])
 def test_it_passes(check):
     check()

@@ -493,6 +493,7 @@ def test_parameters(check, cls, said):
         check(cls)
 
 
+@pytest.mark.long
 def test_names_and_words():
     plugin_checks.check_names(plugin_of(metrics=(Good,), auditors=(Fine,)))
     for plugin, said in (
@@ -633,6 +634,7 @@ def test_expected_failures_need_a_check_and_a_reason_and_must_fail():
         check()
 
 
+@pytest.mark.long
 def test_a_module_can_name_its_expected_failures_and_settings():
     plugin = plugin_of(metrics=(OutOfRange,), auditors=(Fine,))
     plugin.module.FAIRKIT_EXPECTED_FAILURES = {"check_metric_range": "the range is a wish"}
