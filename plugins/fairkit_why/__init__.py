@@ -8,6 +8,7 @@ from fairkit.hookspecs import hookimpl
 
 if TYPE_CHECKING:
     from fairkit.auditors import Auditor
+    from fairkit.charts import EvidenceChart
 
 
 @hookimpl
@@ -16,3 +17,11 @@ def fairkit_auditors() -> list[type[Auditor]]:
     from fairkit_why.auditor import WhyAuditor
 
     return [WhyAuditor]
+
+
+@hookimpl
+def fairkit_evidence_charts() -> list[type[EvidenceChart]]:
+    """Return how divided gaps are shown."""
+    from fairkit_why.chart import VersionsChart, WaterfallChart
+
+    return [VersionsChart, WaterfallChart]

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.data.roles import value_text
 from fairkit.errors import ModelError, ParameterError
 from fairkit_onnx.read.scorer import OnnxScorer
 from fairkit_onnx.structure.linear import read_linear
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fairkit.data.dataset import Dataset
     from fairkit.models.scorer import Predictions, Scorer
     from fairkit_onnx.structure.encoded import Encoded
 
@@ -26,14 +24,8 @@ if TYPE_CHECKING:
     Columns = Mapping[str, NDArray[Any]]
 
 
-def values_of(predictions: Predictions, of: str, scorer: Scorer, dataset: Dataset) -> Array:
-    """Return decisions, or scores; of several classes those of the favorable one."""
-    if scorer.task == "multiclass":
-        names = [value_text(value) for value in scorer.classes]
-        place = names.index(value_text(dataset.roles.favorable))
-        if of == "decision":
-            return np.asarray(np.asarray(predictions.predicted) == place, dtype=np.float64)
-        return np.array(np.asarray(predictions.probabilities)[:, place], dtype=np.float64)
+def values_of(predictions: Predictions, of: str) -> Array:
+    """Return decisions, or scores."""
     return np.asarray(predictions.decision if of == "decision" else predictions.score, dtype=np.float64)
 
 
@@ -42,7 +34,7 @@ class RowAsks:
 
     Parameters
     ----------
-    scorer, dataset, of
+    scorer, of
         The model, and which of its predictions are asked for.
     columns
         The raw columns of all rows; rows are named by their places among them.
@@ -50,10 +42,8 @@ class RowAsks:
         The columns of every player.
     """
 
-    def __init__(
-        self, scorer: Scorer, dataset: Dataset, of: str, columns: Columns, players: Sequence[Sequence[str]]
-    ) -> None:
-        self._scorer, self._dataset, self._of = scorer, dataset, of
+    def __init__(self, scorer: Scorer, of: str, columns: Columns, players: Sequence[Sequence[str]]) -> None:
+        self._scorer, self._of = scorer, of
         self._columns, self._players = columns, players
         self._owner = {name: place for place, names in enumerate(players) for name in names}
         self._codes = {name: _codes(values) for name, values in columns.items()}
@@ -71,7 +61,7 @@ class RowAsks:
             name: values[np.where(from_x[:, self._owner[name]], x, z)]
             for name, values in self._columns.items()
         }
-        return values_of(self._scorer.predict(rows), self._of, self._scorer, self._dataset)
+        return values_of(self._scorer.predict(rows), self._of)
 
 
 class FeatureAsks(RowAsks):
@@ -97,12 +87,11 @@ class FeatureAsks(RowAsks):
         """See `fairkit_why.walks.Asks.mixed`."""
         rows = np.where(from_x[:, self._feature_owner], self._features[x], self._features[z])
         said = self._reading.read(self._file.run({self._matrix: rows}, self._reading.wanted))
-        return values_of(said, self._of, self._scorer, self._dataset)
+        return values_of(said, self._of)
 
 
 def asks_of(
     scorer: Scorer,
-    dataset: Dataset,
     of: str,
     columns: Columns,
     players: Sequence[Sequence[str]],
@@ -112,13 +101,13 @@ def asks_of(
 
     Parameters
     ----------
-    scorer, dataset, of, columns, players
+    scorer, of, columns, players
         See `RowAsks`.
     known
         The predictions of the rows: features are used only where they give the same on rows of the table.
     """
-    told = (scorer, dataset, of, columns, players)
-    if isinstance(scorer, OnnxScorer) and scorer.shares is None and scorer.task != "multiclass":
+    told = (scorer, of, columns, players)
+    if isinstance(scorer, OnnxScorer) and scorer.shares is None:
         try:
             model: Encoded | None = read_trees(scorer) or read_linear(scorer)
             if model is not None and not any(feed.input.name == model.matrix for feed in scorer.feeds):

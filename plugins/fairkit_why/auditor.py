@@ -10,7 +10,7 @@ from fairkit.metrics import Headline
 from fairkit_why.parameters import Parameters, allowed_columns, metrics_of, players_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from fairkit.data.batch import Batch
     from fairkit.data.task import Task
@@ -38,7 +38,7 @@ class WhyAuditor(Auditor):
         "Shapley (1953); Kitagawa (1955), J. Am. Stat. Assoc. 50; Robins, Rotnitzky & Zhao (1994), J. Am. Stat. Assoc. "
         "89; Chernozhukov et al. (2018), Econometrics J. 21; Li, Morgan & Zaslavsky (2018), J. Am. Stat. Assoc. 113"
     )
-    tasks: ClassVar[frozenset[Task]] = frozenset({"binary", "multiclass", "regression"})
+    tasks: ClassVar[frozenset[Task]] = frozenset({"binary", "regression"})
     headlines: ClassVar[Mapping[str, Headline]] = {
         name: Headline(disparity=False)
         for name in (
@@ -59,8 +59,6 @@ class WhyAuditor(Auditor):
         metrics_of(chosen, context)
         if not context.dataset.roles.sensitive:
             raise ParameterError("why: a gap is between groups; name a column with `sensitive`")
-        if context.scorer.task == "multiclass" and context.dataset.roles.favorable is None:
-            raise ParameterError("why: name the favorable class with `favorable`: a gap is of one class")
         if getattr(context.scorer, "recorded", False):
             if chosen.together or chosen.refit:
                 raise ParameterError(
@@ -82,3 +80,10 @@ class WhyAuditor(Auditor):
         from fairkit_why.findings import findings
 
         return findings(self.parameters, total, context)
+
+    @classmethod
+    def contradictions(cls, finding: Finding) -> Iterator[str]:
+        """See `fairkit.auditors.Auditor.contradictions`."""
+        from fairkit_why.checking import contradictions
+
+        return contradictions(finding)

@@ -198,7 +198,7 @@ class Pair:
         every = np.concatenate(self.rows)
         both = {name: values[every] for name, values in columns.items()}
         known = np.concatenate(f)
-        asks: Any = _Shifted(asks_of(scorer, context.dataset, kind, both, players, known), len(f[0]))
+        asks: Any = _Shifted(asks_of(scorer, kind, both, players, known), len(f[0]))
         names = tuple("+".join(names) for names in players)
         reach = np.full(len(players), float(np.ptp(known)) if kind == "score" else 1.0)
         if of == "residual":

@@ -82,8 +82,6 @@ def read_exact(scorer: Scorer, rows: Columns, players: Sequence[Sequence[str]]) 
     """
     if not isinstance(scorer, OnnxScorer):
         return f"{scorer.info.name} is no ONNX file, so what is inside is not known."
-    if scorer.task == "multiclass":
-        return "Attributions of exact scores are of models with one score."
     try:
         model: TreeModel | LinearModel | None = read_trees(scorer) or read_linear(scorer)
         if model is None:

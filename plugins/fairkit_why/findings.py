@@ -368,10 +368,12 @@ def _left_finding(why: Why, pair: Pair, names: Sequence[str], found: Any, gap: f
             why, pair, "unexplained_difference", None, parameters=parameters_of(pair), within=tuple(names),
             evidence=evidence, notes=tuple(notes), inconclusive=mine.refused, better="lower",
         )  # fmt: skip
-    evidence["signed"] = _version(mine, confidence)
     evidence["explained"] = gap - mine.value
-    evidence["toward_reference"] = _version(found.toward_reference, confidence)
-    evidence["overlap"] = _version(found.overlap, confidence)
+    evidence["versions"] = [
+        _version(pair.group, mine, confidence),
+        _version(pair.reference, found.toward_reference, confidence),
+        _version("people of whom both groups have some", found.overlap, confidence),
+    ]
     notes.append(
         f"Of the gap {gap:.3f} between group {pair.group} and {pair.reference} {mine.value:.3f} is left between "
         f"people who are alike in {', '.join(names)}. The value is its size, whichever group is ahead."
@@ -388,8 +390,9 @@ def folded(interval: Interval) -> Interval:
     return (0.0 if low <= 0 <= high else min(abs(low), abs(high))), max(abs(low), abs(high))
 
 
-def _version(left: Left, confidence: float) -> dict[str, Any]:
+def _version(among: str, left: Left, confidence: float) -> dict[str, Any]:
     """Return one version of what is left; without numbers where it is refused."""
     if left.refused is not None:
-        return {"value": None, "interval": None, "refused": left.refused}
-    return {"value": left.value, "interval": list(left.interval(confidence)), "refused": None}
+        return {"among": among, "value": None, "interval": None, "refused": left.refused}
+    interval = list(left.interval(confidence))
+    return {"among": among, "value": left.value, "interval": interval, "refused": None}

@@ -87,8 +87,8 @@ class Fringes:
     ----------
     arrays
         By fringe: where its tests begin; the tests (coded column, cut, kind, bit), kinds 0 and 1 being those of the
-        path that a row must fail and pass; path columns; bits; players; where its leaves, and its players, begin; and the words of
-        sets, whose tests have kinds larger by 3.
+        path that a row must fail and pass; path columns; bits; players; where its leaves, and its players, begin;
+        and the words of sets, whose tests have kinds larger by 3.
     leaves
         Values; by leaf, where its columns begin; of these the bits that count, what they must be, and the player.
     names
@@ -123,7 +123,7 @@ class Fringes:
 
 @dataclass(frozen=True, slots=True)
 class _Tests:
-    """By node: its coded column, its cut (or where its set's words begin), and the nodes where it holds and does not."""
+    """By node: its coded column, its cut (or where its set begins), and the nodes where it holds and where not."""
 
     column: Ints
     cut: Ints

@@ -69,7 +69,7 @@ def _wide_keys(codes: Any, start: Any, end: Any, program: Any, masks: Any, path:
         bits = (np.int64(1) << path) - 1
         for p in range(len(program)):
             code, kind = np.int64(codes[program[p, 0], start + i]), program[p, 2]
-            if kind >= 3:
+            if kind >= 3:  # noqa: SIM108 -- a word is read of sets alone
                 held = (masks[program[p, 1] + code // 63] >> (code % 63)) & 1 == 1
             else:
                 held = code <= program[p, 1]

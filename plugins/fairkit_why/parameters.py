@@ -65,8 +65,8 @@ def metrics_of(chosen: Parameters, context: AuditContext) -> list[str]:
     """
     task, labelled = context.scorer.task, context.dataset.roles.label is not None
     known = {**RATES, **NUMBERS}
-    fit = {"regression": ["mean_prediction", "mean_residual"], "multiclass": ["selection_rate", "score"],
-           "binary": [*RATES, "score", "mean_residual"]}[task]  # fmt: skip
+    rates = [*RATES, "score", "mean_residual"]
+    fit = {"regression": ["mean_prediction", "mean_residual"], "binary": rates}[task]
     for name in chosen.metric:
         if name not in known:
             raise ParameterError(f"why.metric: {did_you_mean(name, known, what='metrics')}")

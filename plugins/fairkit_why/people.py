@@ -11,7 +11,6 @@ import numpy as np
 from fairkit.auditing.views import views
 from fairkit.data.arrow import as_numpy
 from fairkit.data.clusters import words_of
-from fairkit.data.roles import value_text
 from fairkit.data.words import mixed
 
 if TYPE_CHECKING:
@@ -28,15 +27,6 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 _NUMBERS = ("outcome", "decision", "score", "weights", "clusters")
-
-
-def seen_rows(batch: Batch, predictions: Predictions, context: AuditContext) -> Any:
-    """Return rows as metrics see them; of several classes those of the favorable one."""
-    favorable = context.dataset.roles.favorable
-    wanted = None if context.scorer.task != "multiclass" or favorable is None else value_text(favorable)
-    return next(
-        rows for name, rows in views(batch, predictions, context.scorer, context.dataset) if name == wanted
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +59,7 @@ class Collected:
         cls, batch: Batch, predictions: Predictions, columns: Sequence[str], context: AuditContext
     ) -> Collected:
         """Take a batch's rows."""
-        rows = seen_rows(batch, predictions, context)
+        rows = next(iter(views(batch, predictions, context.scorer, context.dataset)))[1]
         told = {
             "outcome": rows.outcome if batch.label is not None else None,
             "decision": rows.decision,

@@ -159,7 +159,7 @@ def _computed(why: Why, pair: Pair, name: str) -> dict[str, Any]:
     every = np.concatenate([rows[:size] for rows, size in zip(pair.rows, sizes, strict=True)])
     columns = {column: values[every] for column, values in why.columns.items()}
     known = np.concatenate([f[0][: sizes[0]], f[1][: sizes[1]]])
-    asks = asks_of(why.context.scorer, why.context.dataset, kind, columns, why.players, known)
+    asks = asks_of(why.context.scorer, kind, columns, why.players, known)
     place, rng = why.names.index(name), pair.seed(why.context.scorer.info.name, f"without {name}")
     told: dict[str, Any] = {}
     for mine, label in ((0, "group"), (1, "reference")):

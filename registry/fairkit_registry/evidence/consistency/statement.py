@@ -65,6 +65,7 @@ def _contradictions(report: Report, settings: Mapping[str, Any]) -> Iterator[str
             *check_unknowns(finding),
         ):
             yield f"{_name(finding)}: {text}"
+    yield from _of_auditors(whole)
     yield from _twice(whole)
     yield from _left_out(report)
     yield from recount.check_pooled(report, weighted=weighted)
@@ -139,6 +140,18 @@ def _outcome(report: Report, data: Mapping[str, Any]) -> Iterator[str]:
 
 def _columns(predictions: Mapping[str, Any]) -> str:
     return f"the columns {json.dumps(dict(predictions), sort_keys=True)}" if predictions else "a model"
+
+
+def _of_auditors(report: Report) -> Iterator[str]:
+    """Yield what our own auditors say against their findings."""
+    from fairkit import plugins
+
+    ours = {one.name for one in plugins.find() if one.built_in}
+    auditors = {name: plugins.find_auditor(name)[0] for name in {f.auditor for f in report.findings} & ours}
+    for finding in report.findings:
+        if finding.auditor in auditors:
+            for text in auditors[finding.auditor].contradictions(finding):
+                yield f"{_name(finding)}: {text}"
 
 
 def _twice(report: Report) -> Iterator[str]:
