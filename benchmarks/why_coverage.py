@@ -27,7 +27,7 @@ import fairkit
 from fairkit.data.loading import load_data
 from fairkit.data.table import Table
 from fairkit.fitted import Run
-from fairkit.models.scorer import ModelOptions
+from fairkit.settings import ModelOptions
 from fairkit_onnx.model import OnnxModel
 from fairkit_repair.learners.fit import fit_learner
 from fairkit_why.comparison import Pair

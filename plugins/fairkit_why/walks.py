@@ -28,7 +28,7 @@ ENOUGH = 0.3
 ASKED = 32_768
 """Rows that the model is asked about at a time."""
 FIRST = 2_000
-"""Walks before the first look at the variance."""
+"""Walks before the variance is estimated for the first time."""
 
 
 class Asks(Protocol):
@@ -94,7 +94,7 @@ def walk(
     """
     sizes = len(f[0]), len(f[1])
     taken, steps, used = [], [], 0
-    size = min(max(sizes), FIRST)
+    size = FIRST
     queue = _Deck(sizes[0], rng), _Deck(sizes[1], rng)
     while True:
         x, z = queue[0].draw(size), queue[1].draw(size)
@@ -177,9 +177,10 @@ def _estimate(
     values = fit[0] + (means[0] - means[1] - fit[0].sum()) / steps.shape[1]
     left = mass[:, None] * (steps - design @ fit)
     count = steps.shape[1]
-    pulls = []
+    pulls, sampled = [], []
     for side, rows in ((0, x), (1, z)):
         sums = np.stack([np.bincount(rows, left[:, p], len(f[side])) for p in range(count)], axis=1)
+        sampled.append((sums**2).sum(axis=0))
         pulls.append(sums + np.outer(own[side] * (f[side] - means[side]), fit[1 + side]))
     pair = (left**2).sum(axis=0)
     parts = [(pull**2).sum(axis=0) for pull in pulls]
@@ -188,7 +189,7 @@ def _estimate(
         effective(weights[1], len(f[1])),
         float(1 / (mass**2).sum()),
     )
-    noise = _sampling(parts, pair, n, m, walks)
+    noise = _sampling(sampled, pair, n, m, walks)
     with np.errstate(all="ignore"):
         degrees = (parts[0] + parts[1]) ** 2 / (parts[0] ** 2 / max(n - 1, 1) + parts[1] ** 2 / max(m - 1, 1))
     degrees = np.where(np.isfinite(degrees), degrees, max(min(n, m) - 1, 1))
@@ -207,7 +208,7 @@ def _sampling(parts: Sequence[Array], pair: Array, n: float, m: float, walks: fl
     """Return the variance that more walks would take away, shape [P].
 
     With components S_x, S_z, S_e of a walk's variance, V_pair = (S_x + S_z + S_e)/B, V_x = S_x/n + (S_z + S_e)/B and
-    V_z = S_z/m + (S_x + S_e)/B. Of rows that are used once at most, all of the pairs' variance is sampling.
+    V_z = S_z/m + (S_x + S_e)/B, all of what the regression leaves. Of rows that are used once at most, all of the pairs' variance is sampling.
     """
     found = []
     for part, size in zip(parts, (n, m), strict=True):
