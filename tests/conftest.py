@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -19,7 +20,8 @@ settings.load_profile("steady")
 ROOT = Path(__file__).resolve().parents[1]
 
 LONGEST = (
-    "fairkit_testing/test_built_in_plugins.py",
+    "fairkit_individual/test_contract.py",
+    "fairkit_fair_regression/test_contract.py",
     "fairkit_testing/test_author_docs.py",
     "fairkit_registry/test_crash.py",
     "outside/distributed/test_certificates.py",
@@ -69,6 +71,19 @@ def public_data() -> Path:
     if folder is None:
         pytest.skip("set FAIRKIT_DATA to a folder with the public data sets as Parquet files")
     return folder
+
+
+@pytest.fixture
+def contract() -> Callable[..., None]:
+    """Hold a plugin to the contract of all plugins; nothing of it is imported before the test runs."""
+
+    def hold(name: str, **more: Any) -> None:
+        from fairkit_testing import run_checks
+
+        broken = [outcome for outcome in run_checks(name, **more) if outcome.status == "failed"]
+        assert broken == []
+
+    return hold
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,7 @@ _PUBLIC = {
     "frontier": "fairkit_repair.frontiers.run",
     "compare": "fairkit.comparing.run",
     "AuditContext": "fairkit.auditors",
+    "AuditSettings": "fairkit.settings",
     "ConfigError": "fairkit.errors",
     "DataError": "fairkit.errors",
     "Dataset": "fairkit.data.dataset",

@@ -29,6 +29,7 @@ from fairkit.results.findings import Finding as Finding
 from fairkit.results.report import Report as Report
 from fairkit.results.rules import Rule as Rule
 from fairkit.results.values import GroupValue as GroupValue
+from fairkit.settings import AuditSettings as AuditSettings
 from fairkit.settings import ModelOptions as ModelOptions
 from fairkit.statistics import Rows as Rows
 from fairkit_onnx.model import OnnxModel as OnnxModel

@@ -261,7 +261,8 @@ class Writes(Fine):
         (auditor_checks.check_auditor_leaves_nothing, Writes, "left files behind: work/found.txt"),
     ],
 )
-def test_auditors(check, cls, said):
+def test_auditors(check, cls, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     check(Audited(Fine, {}))
     with pytest.raises(ContractError, match=said):
         check(Audited(cls, {}))
