@@ -22,6 +22,6 @@ def fairkit_auditors() -> list[type[Auditor]]:
 @hookimpl
 def fairkit_evidence_charts() -> list[type[EvidenceChart]]:
     """Return how divided gaps are shown."""
-    from fairkit_why.chart import VersionsChart, WaterfallChart
+    from fairkit_why.chart import LeftChart, WaterfallChart
 
-    return [VersionsChart, WaterfallChart]
+    return [LeftChart, WaterfallChart]

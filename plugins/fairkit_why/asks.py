@@ -119,7 +119,15 @@ def asks_of(
                     return asks
         except (ModelError, ParameterError):
             pass  # encoders that are not understood, or decisions that are drawn: the model itself is asked
-    return RowAsks(*told)
+    rows = RowAsks(*told)
+    few = np.arange(0, len(known), max(len(known) // 500, 1))
+    again = rows.mixed(few, few, np.ones((len(few), len(players)), dtype=bool))
+    if np.mean(np.abs(again - known[few]) > 1e-4) > 0.01:  # rounding may turn a decision
+        raise ModelError(
+            f"{scorer.info.name} gives rows other predictions when they are asked again among other rows: what it says "
+            "about a person depends on the batch, and nothing can be divided among that person's columns"
+        )
+    return rows
 
 
 def _codes(values: NDArray[Any]) -> Ints:

@@ -7,13 +7,24 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from fairkit.charts import ChartTable, EvidenceChart
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     Ends = tuple[float | None, float | None]
 
 MOST = 10
 """Columns that are drawn by themselves; the others are one bar."""
 UP, DOWN, WHOLE, NOBODY = "#2f6f9f", "#b5651d", "#6b7280", "#9ca3af"
+
+
+_VERSIONS = {
+    "group": "people like the group",
+    "reference": "people like the reference",
+    "overlap": "where they overlap",
+}
+    "group": "people like the group",
+    "reference": "people like the reference",
+    "overlap": "where they overlap",
+}
 
 
 class WaterfallChart(EvidenceChart):
@@ -82,32 +93,28 @@ def _read(value: Any) -> list[tuple[str, float, Ends]]:
     return found
 
 
-class VersionsChart(EvidenceChart):
+class LeftChart(EvidenceChart):
     """What is left of a gap between people who are alike: toward either group, and where the groups overlap."""
 
-    name: ClassVar[str] = "versions"
+    name: ClassVar[str] = "left"
     title: ClassVar[str] = "What allowed columns leave"
 
     def table(self, value: Any) -> ChartTable:
         """Return a row for each version; a refused one has no numbers."""
         rows = [
-            (str(one["among"]), one["value"], *(one["interval"] or (None, None)), str(one["refused"] or ""))
-            for one in value
+            (name, value[key], value[f"{key}_low"], value[f"{key}_high"], str(value[f"{key}_refused"] or ""))
+            for key, name in _VERSIONS.items()
         ]
         return ChartTable(columns=("among", "left", "from", "to", "refused"), rows=rows)
 
     def picture(self, value: Any, *, narrow: bool) -> Mapping[str, Any] | None:
         """Return a bar for each version; a refused one is an empty bar with a broken line."""
-        rows: Sequence[Mapping[str, Any]] = list(value)
-        known = [abs(float(one["value"])) for one in rows if one["value"] is not None]
-        widest = max(known, default=1.0)
+        rows = self.table(value).rows
+        widest = max((abs(float(row[1])) for row in rows if row[1] is not None), default=1.0)
         bars = [
-            {
-                "among": str(one["among"]), "left": widest if one["value"] is None else float(one["value"]),
-                "low": (one["interval"] or (None, None))[0], "high": (one["interval"] or (None, None))[1],
-                "refused": one["value"] is None, "text": "refused" if one["value"] is None else "",
-            }
-            for one in rows
+            {"among": name, "left": widest if left is None else left, "low": low, "high": high,
+             "refused": left is None, "text": "refused" if left is None else ""}
+            for name, left, low, high, _ in rows
         ]  # fmt: skip
         y = {"field": "among", "type": "nominal", "sort": None, "title": None, "axis": {"labelLimit": 180}}
         x = {"field": "left", "type": "quantitative", "title": "left of the gap"}
@@ -131,7 +138,8 @@ class VersionsChart(EvidenceChart):
     @classmethod
     def example(cls) -> Any:
         """Return a small value, for the contract checks."""
-        return [
-            {"among": "group a", "value": 0.1, "interval": [0.08, 0.12], "refused": None},
-            {"among": "group b", "value": None, "interval": None, "refused": "no counterpart"},
-        ]
+        return {
+            "group": 0.1, "group_low": 0.08, "group_high": 0.12, "group_refused": None,
+            "reference": None, "reference_low": None, "reference_high": None, "reference_refused": "no counterpart",
+            "overlap": 0.09, "overlap_low": 0.07, "overlap_high": 0.11, "overlap_refused": None,
+        }  # fmt: skip

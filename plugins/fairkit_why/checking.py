@@ -62,8 +62,8 @@ def _attribution(finding: Finding) -> Iterator[str]:
 
 def _part(finding: Finding) -> Iterator[str]:
     """Compute the parts again from the counts: no rows are needed."""
-    counts = finding.evidence["counts"]
-    cells = Cells(np.array(counts["group"], dtype=float)), Cells(np.array(counts["reference"], dtype=float))
+    counts = [np.array(finding.evidence[f"counts_{side}"], dtype=float) for side in ("group", "reference")]
+    cells = Cells(counts[0]), Cells(counts[1])
     found, place = parts_of(cells, finding.evidence["design_effects"]), NAMES.index(finding.metric)
     ends = found.interval(place, finding.confidence)
     if finding.value is None or _apart(float(found.values[place]), finding.value):
@@ -78,20 +78,21 @@ def _part(finding: Finding) -> Iterator[str]:
 def _left(finding: Finding) -> Iterator[str]:
     evidence = finding.evidence
     if evidence["refused"] is not None:
-        numbers = [one for one in evidence.get("versions", ()) if one["value"] is not None]
-        if finding.value is not None or finding.interval is not None or numbers or "explained" in evidence:
+        if finding.value is not None or finding.interval is not None or {"left", "explained"} & set(evidence):
             yield "it was refused, and a number is printed all the same"
         return
-    first = evidence["versions"][0]["value"]
+    left = evidence["left"]
+    first = left["group"]
     if finding.value is None or first is None or _apart(abs(first), finding.value):
         yield f"it is {finding.value}, and its evidence says {first}"
         return
     if _apart(float(evidence["explained"]) + first, float(evidence["gap"])):
         yield f"what is explained and what is left add up to {evidence['explained'] + first:.6g}, not to the gap"
-    for one in evidence["versions"]:
-        if one["value"] is not None and _outside(float(one["value"]), one["interval"]):
-            yield f"{one['value']:.6g}, among {one['among']}, is outside its interval"
-        if one["refused"] is not None and one["value"] is not None:
-            yield f"what is left among {one['among']} was refused, and a number is printed all the same"
+    for name in ("group", "reference", "overlap"):
+        value, pair = left[name], (left[f"{name}_low"], left[f"{name}_high"])
+        if left[f"{name}_refused"] is not None and (value is not None or pair != (None, None)):
+            yield f"what is left toward the {name} was refused, and a number is printed all the same"
+        elif value is not None and (None in pair or _outside(float(value), pair)):
+            yield f"{value:.6g}, toward the {name}, is outside its interval"
     if _outside(finding.value, finding.interval):
         yield "it is outside its interval"

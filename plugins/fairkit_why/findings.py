@@ -278,7 +278,8 @@ def _parts(why: Why, pair: Pair) -> list[Finding]:
     if not np.isfinite(found.values).all():
         return []
     evidence: dict[str, Any] = {
-        "counts": {"group": both[0].counts.tolist(), "reference": both[1].counts.tolist()},
+        "counts_group": both[0].counts.tolist(),
+        "counts_reference": both[1].counts.tolist(),
         "design_effects": list(design),
         "gap": float(found.values.sum()),
     }
@@ -350,7 +351,6 @@ def _left_finding(why: Why, pair: Pair, names: Sequence[str], found: Any, gap: f
     column, area = found.separating
     evidence: dict[str, Any] = {
         "gap": gap,
-        "allowed": list(names),
         "learners": found.learners,
         "separating": {"column": column, "area_under_curve": area},
         "without_counterpart": mine.far,
@@ -369,11 +369,11 @@ def _left_finding(why: Why, pair: Pair, names: Sequence[str], found: Any, gap: f
             evidence=evidence, notes=tuple(notes), inconclusive=mine.refused, better="lower",
         )  # fmt: skip
     evidence["explained"] = gap - mine.value
-    evidence["versions"] = [
-        _version(pair.group, mine, confidence),
-        _version(pair.reference, found.toward_reference, confidence),
-        _version("people of whom both groups have some", found.overlap, confidence),
-    ]
+    evidence["left"] = {
+        **_version("group", mine, confidence),
+        **_version("reference", found.toward_reference, confidence),
+        **_version("overlap", found.overlap, confidence),
+    }
     notes.append(
         f"Of the gap {gap:.3f} between group {pair.group} and {pair.reference} {mine.value:.3f} is left between "
         f"people who are alike in {', '.join(names)}. The value is its size, whichever group is ahead."
@@ -390,9 +390,9 @@ def folded(interval: Interval) -> Interval:
     return (0.0 if low <= 0 <= high else min(abs(low), abs(high))), max(abs(low), abs(high))
 
 
-def _version(among: str, left: Left, confidence: float) -> dict[str, Any]:
+def _version(name: str, left: Left, confidence: float) -> dict[str, Any]:
     """Return one version of what is left; without numbers where it is refused."""
     if left.refused is not None:
-        return {"among": among, "value": None, "interval": None, "refused": left.refused}
-    interval = list(left.interval(confidence))
-    return {"among": among, "value": left.value, "interval": interval, "refused": None}
+        return {name: None, f"{name}_low": None, f"{name}_high": None, f"{name}_refused": left.refused}
+    low, high = left.interval(confidence)
+    return {name: left.value, f"{name}_low": low, f"{name}_high": high, f"{name}_refused": None}

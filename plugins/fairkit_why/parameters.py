@@ -69,7 +69,9 @@ def metrics_of(chosen: Parameters, context: AuditContext) -> list[str]:
     fit = {"regression": ["mean_prediction", "mean_residual"], "binary": rates}[task]
     for name in chosen.metric:
         if name not in known:
-            raise ParameterError(f"why.metric: {did_you_mean(name, known, what='metrics')}")
+            raise ParameterError(
+                f"why.metric: there is no metric {name!r}. {did_you_mean(name, known, what='metrics')}"
+            )
         if name not in fit:
             raise ParameterError(f"why.metric: {name} is not for a {task} task; possible: {', '.join(fit)}")
         if not labelled and name in ("true_positive_rate", "false_positive_rate", "mean_residual"):

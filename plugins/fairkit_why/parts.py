@@ -117,7 +117,7 @@ def parts_of(cells: tuple[Cells, Cells], design: Sequence[float] = (1.0, 1.0, 1.
     return Parts(raw, divided(a, b), np.sqrt(variance * np.asarray(design)))
 
 
-def label_error(cells: tuple[Cells, Cells], confidence: float) -> dict[str, float | list[float] | str] | None:
+def label_error(cells: tuple[Cells, Cells], confidence: float) -> dict[str, float | str] | None:
     """Return the share of one group's positives that, recorded as negative, would make the whole base-rate part.
 
     Where a share λ of the positives of the group with the smaller base rate p was recorded negative, its base rate is
@@ -135,7 +135,8 @@ def label_error(cells: tuple[Cells, Cells], confidence: float) -> dict[str, floa
     return {
         "of": "group" if low == 0 else "reference",
         "share": float(1 - ratio),
-        "interval": [float(max(ends[0], 0.0)), float(max(ends[1], 0.0))],
+        "low": float(max(ends[0], 0.0)),
+        "high": float(max(ends[1], 0.0)),
     }
 
 

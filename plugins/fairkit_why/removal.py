@@ -114,7 +114,7 @@ def _without(why: Why, pair: Pair, name: str, columns: Sequence[str], training: 
         "with": _mean_gap(pair, kept),
         "change": change,
         "change_interval": [change - half, change + half],
-        "computed": _computed(why, pair, name),
+        **_computed(why, pair, name),
         "training_rows": len(training),
         "refits": why.chosen.refits,
         "refit_deviation": extra**0.5 if changes else None,
@@ -175,5 +175,5 @@ def _computed(why: Why, pair: Pair, name: str) -> dict[str, Any]:
             part**2 @ (change - moved)[:, None] ** 2, np.array([sizes[mine] - 1.0]), np.ones(1), pair.sizes
         )
         half = float(noise.half_width(why.context.confidence)[0])
-        told[label] = {"change": moved, "interval": [moved - half, moved + half]}
+        told[f"computed_{label}"] = {"change": moved, "low": moved - half, "high": moved + half}
     return told

@@ -207,8 +207,9 @@ def _estimate(
 def _sampling(parts: Sequence[Array], pair: Array, n: float, m: float, walks: float) -> Array:
     """Return the variance that more walks would take away, shape [P].
 
-    With components S_x, S_z, S_e of a walk's variance, V_pair = (S_x + S_z + S_e)/B, V_x = S_x/n + (S_z + S_e)/B and
-    V_z = S_z/m + (S_x + S_e)/B, all of what the regression leaves. Of rows that are used once at most, all of the pairs' variance is sampling.
+    With components S_x, S_z, S_e of the variance that the regression leaves, V_pair = (S_x + S_z + S_e)/B,
+    V_x = S_x/n + (S_z + S_e)/B and V_z = S_z/m + (S_x + S_e)/B. Of rows that are used once at most, all of the pairs'
+    variance is sampling.
     """
     found = []
     for part, size in zip(parts, (n, m), strict=True):

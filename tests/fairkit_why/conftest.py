@@ -26,11 +26,16 @@ def frame():
 
 
 @pytest.fixture(scope="session")
+def train():
+    return trained
+
+
+@pytest.fixture(scope="session")
 def model(frame):
-    return train(frame)
+    return trained(frame)
 
 
-def train(frame, features=None, learner="lightgbm", **roles):
+def trained(frame, features=None, learner="lightgbm", **roles):
     """Train fairkit's own learner and return the ONNX file's bytes."""
     from fairkit.data.loading import load_data
     from fairkit.data.table import Table

@@ -164,8 +164,9 @@ def _models():
 
 
 PIPELINES = (
-    "boosting|boosting scaled|boosting min-max|boosting imputed|boosting ordinal|forest|forest scaled|forest of numbers|"
-    "extra trees|tree|tree of numbers|boosting of numbers|logistic|logistic imputed|linear|linear min-max"
+    "boosting|boosting scaled|boosting min-max|boosting imputed|boosting ordinal|forest|forest scaled|"
+    "forest of numbers|extra trees|tree|tree of numbers|boosting of numbers|logistic|logistic imputed|linear|"
+    "linear min-max"
 )
 
 

@@ -138,9 +138,8 @@ def _left(finding: Finding) -> str:
     if evidence["refused"] is not None:
         best = evidence["separating"]["column"]
         return f"alike in {names}: not printed, {evidence['refused']}; {best} separates best"
-    first, other, over = evidence["versions"]
-    ends = interval((first["interval"][0], first["interval"][1]))
+    left = evidence["left"]
     return (
-        f"alike in {names}: {number(first['value'])} {ends} is left "
-        f"(toward {other['among']} {number(other['value'])}, overlap {number(over['value'])})"
+        f"alike in {names}: {number(left['group'])} {interval((left['group_low'], left['group_high']))} is left "
+        f"(other direction {number(left['reference'])}, overlap {number(left['overlap'])})"
     )
