@@ -21,10 +21,6 @@ _VERSIONS = {
     "reference": "people like the reference",
     "overlap": "where they overlap",
 }
-    "group": "people like the group",
-    "reference": "people like the reference",
-    "overlap": "where they overlap",
-}
 
 
 class WaterfallChart(EvidenceChart):
