@@ -120,7 +120,7 @@ def beside(booster, x, group, found):
 
     frame = pd.DataFrame(x, columns=[f"Column_{j}" for j in range(x.shape[1])])
     start = time.process_time()
-    values = WoodelfExplainer(booster, frame[~group]).shap_values(frame[group])
+    values = WoodelfExplainer(booster, frame[~group]).shap_values(frame[group], verbose=False)
     off = np.abs(np.asarray(values).mean(axis=0) - found.values).max()
     print(
         f"  WOODELF, one direction, no intervals        {time.process_time() - start:7.2f} s; differs by {off:.1e}"

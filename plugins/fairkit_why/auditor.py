@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from fairkit.data.batch import Batch
     from fairkit.data.task import Task
     from fairkit.models.scorer import Predictions
+    from fairkit.results.comparisons import Change
     from fairkit.results.findings import Finding
     from fairkit_why.people import Collected
 
@@ -80,6 +81,20 @@ class WhyAuditor(Auditor):
         from fairkit_why.findings import findings
 
         return findings(self.parameters, total, context)
+
+    def changes(
+        self, totals: tuple[Collected, Collected], contexts: tuple[AuditContext, AuditContext]
+    ) -> list[Change]:
+        """Divide both models' gaps (see `fairkit.auditors.ComparesModels`)."""
+        from fairkit_why.changes import changes
+        from fairkit_why.gaps import Why
+        from fairkit_why.people import People
+
+        first, second = (
+            Why(self.parameters, context, People(total))
+            for total, context in zip(totals, contexts, strict=True)
+        )
+        return list(changes(first, second))
 
     @classmethod
     def contradictions(cls, finding: Finding) -> Iterator[str]:

@@ -99,26 +99,32 @@ class People:
         told = (numbers["outcome"], numbers["weights"], numbers["clusters"], *groups.values())
         for values in told:  # not what the model says, which rounding may change on another machine
             words = mixed(words ^ np.asarray(values + 0.0, dtype=np.float64).view(np.uint64))
-        self._order = _shuffled(words)
+        self.order = _shuffled(words)
         self._columns = columns
-        self.hashes = words[self._order]
-        self.groups = {name: codes[self._order] for name, codes in groups.items()}
-        self._numbers = {name: values[self._order] for name, values in numbers.items()}
+        self.hashes = words[self.order]
+        self.groups = {name: codes[self.order] for name, codes in groups.items()}
+        self._numbers = {name: values[self.order] for name, values in numbers.items()}
         self._made: dict[str, NDArray[Any]] = {}
 
     def __len__(self) -> int:
-        return len(self._order)
+        return len(self.order)
 
     def column(self, name: str) -> NDArray[Any]:
         """Return a raw column, shape [n]."""
         if name not in self._made:
-            self._made[name] = as_numpy(self._columns[name])[self._order]
+            self._made[name] = as_numpy(self._columns[name])[self.order]
         return self._made[name]
 
     def number(self, name: str) -> Array | None:
         """Return outcome, decision, score, weights or clusters, shape [n]; None where there is none."""
         values = self._numbers[name]
         return None if not len(values) or np.isnan(values).any() else values
+
+    def in_table_order(self, values: Array) -> Array:
+        """Return rows' values as the table has its rows."""
+        out = np.empty_like(values)
+        out[self.order] = values
+        return out
 
     @cached_property
     def weights(self) -> Array | None:

@@ -12,6 +12,7 @@ import numpy as np
 from fairkit.errors import DataError, ParameterError
 from fairkit.fitted import Run
 from fairkit_why.comparison import VARIANCE_ROWS
+from fairkit_why.gaps import finding_of, group_values, parameters_of
 from fairkit_why.limits import Noise, shares
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from fairkit.data.table import Table
     from fairkit.results.findings import Finding
     from fairkit_why.comparison import Divided, Pair
-    from fairkit_why.findings import Interval, Why
+    from fairkit_why.gaps import Interval, Why
 
     Array = NDArray[np.float64]
 
@@ -93,8 +94,6 @@ def _said(why: Why, table: Table, left_out: Sequence[str], rows: Table | None = 
 
 
 def _without(why: Why, pair: Pair, name: str, columns: Sequence[str], training: Table) -> Finding:
-    from fairkit_why.findings import finding_of, group_values, parameters_of
-
     kept, gone = _said(why, training, ()), _said(why, training, columns)
     changes = []
     rng = why.context.rng("why refit")

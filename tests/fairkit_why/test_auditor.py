@@ -276,3 +276,16 @@ def test_a_number_that_was_refused_may_not_be_printed(report):
     assert list(contradictions(refused))
     moved = dataclasses.replace(honest, evidence={**honest.evidence, "explained": 0.9})
     assert list(contradictions(moved))
+
+
+def test_two_models_are_compared_column_by_column(frame, train, model):
+    blind = train(frame, [c for c in frame if c not in ("decision", "sex")])
+    data = load_data(frame, **ROLES)
+    found = fairkit.compare([model, blind], data, auditors=["why"], parameters={"why": QUICK})
+    moved = [one for one in found.changes[0] if one.metric == "attribution"]
+    gap = next(one for one in moved if one.parameters == {"of": "decision"})
+    parts_of_it = [one for one in moved if one.parameters["of"] == "decision" and "column" in one.parameters]
+    assert sum(one.difference for one in parts_of_it) == pytest.approx(gap.difference, abs=1e-9)
+    of_sex = next(one for one in parts_of_it if one.parameters["column"] == "sex")
+    assert of_sex.after == 0.0
+    assert gap.interval[0] <= gap.difference <= gap.interval[1]
