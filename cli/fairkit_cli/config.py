@@ -145,7 +145,7 @@ class Config:
 
         ``duckdb:loans.db?query=...`` has such a path; ``s3://bucket/...`` has none.
         """
-        from fairkit.sources.known import is_address
+        from fairkit.sources.finders import is_address
 
         if not is_address(text) or (self.path is not None and (self.path.parent / text).exists()):
             return str(self.file(text))
