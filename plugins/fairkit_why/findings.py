@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.data.words import mixed
+from fairkit.data.text_hashes import mixed
 from fairkit.results.findings import Finding
 from fairkit_why import parts as totals
 from fairkit_why.gaps import Why, finding_of, group_values, parameters_of

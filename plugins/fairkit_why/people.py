@@ -11,7 +11,7 @@ import numpy as np
 from fairkit.auditing.views import views
 from fairkit.data.arrow import as_numpy
 from fairkit.data.clusters import words_of
-from fairkit.data.words import mixed
+from fairkit.data.text_hashes import mixed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
