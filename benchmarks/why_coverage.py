@@ -30,10 +30,10 @@ from fairkit.fitted import Run
 from fairkit.settings import ModelOptions
 from fairkit_onnx.model import OnnxModel
 from fairkit_repair.learners.fit import fit_learner
+from fairkit_watch.rate_parts import Cells, parts_of
 from fairkit_why.comparison import Pair
 from fairkit_why.exact import read_exact
 from fairkit_why.nuisances import FOLDS, Design
-from fairkit_why.parts import Cells, parts_of
 from fairkit_why.unexplained import Comparison, unexplained
 
 SIZES = [(30, 40), (200, 80), (40, 2000), (1000, 300)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit_why.parts import NAMES, Cells, parts_of
+from fairkit_watch.rate_parts import NAMES, Cells, parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

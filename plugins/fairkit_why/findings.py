@@ -8,10 +8,11 @@ import numpy as np
 
 from fairkit.data.text_hashes import mixed
 from fairkit.results.findings import Finding
-from fairkit_why import parts as totals
+from fairkit_watch.rate_parts import NAMES, parts_of
 from fairkit_why.gaps import Why, finding_of, group_values, parameters_of
 from fairkit_why.nuisances import FOLDS, Design
 from fairkit_why.parameters import allowed_columns, metrics_of
+from fairkit_why.parts import cells_of, design_effects, label_error
 from fairkit_why.people import People
 from fairkit_why.removal import refitted
 from fairkit_why.unexplained import Comparison, Left, unexplained
@@ -140,15 +141,13 @@ def _parts(why: Why, pair: Pair) -> list[Finding]:
     decision, outcome = pair.each("decision"), pair.each("outcome")
     if decision is None or outcome is None or why.context.scorer.task == "regression":
         return []
-    cells = tuple(totals.Cells.of(y, d, w) for y, d, w in zip(outcome, decision, pair.weights, strict=True))
+    cells = tuple(cells_of(y, d, w) for y, d, w in zip(outcome, decision, pair.weights, strict=True))
     both = cells[0], cells[1]
     clusters = pair.each("clusters")
     design = (
-        [1.0] * 3
-        if clusters is None
-        else totals.design_effects(outcome, decision, pair.weights, clusters, both)
+        [1.0] * 3 if clusters is None else design_effects(outcome, decision, pair.weights, clusters, both)
     )
-    found = totals.parts_of(both, design)
+    found = parts_of(both, design)
     if not np.isfinite(found.values).all():
         return []
     evidence: dict[str, Any] = {
@@ -157,9 +156,9 @@ def _parts(why: Why, pair: Pair) -> list[Finding]:
         "design_effects": list(design),
         "gap": float(found.values.sum()),
     }
-    error = totals.label_error(both, why.context.confidence)
+    error = label_error(both, why.context.confidence)
     made = []
-    for place, name in enumerate(totals.NAMES):
+    for place, name in enumerate(NAMES):
         told = dict(evidence)
         notes = ["From the totals of both groups alone; the three parts add up to the gap."]
         if place == 0 and error is not None:

@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-GUARD = 0.8
-"""Intervals from asymptotics are taken at this part of alpha, as elsewhere in fairkit."""
-
 
 @dataclass(frozen=True, slots=True)
 class Noise:

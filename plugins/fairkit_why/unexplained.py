@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairkit.intervals import student, two_sided
-from fairkit_why.limits import GUARD, by_cluster, clustered
+from fairkit.intervals import guarded, student, two_sided
+from fairkit_why.limits import by_cluster, clustered
 from fairkit_why.nuisances import FOLDS, Design, fit_outcome, fit_propensity, mix
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Left:
 
     def interval(self, confidence: float) -> tuple[float, float]:
         """Return the interval."""
-        z = two_sided(1 - GUARD * (1 - confidence))
+        z = two_sided(guarded(confidence))
         half = float(student(z, np.array([self.degrees + 1]))[0]) * self.error
         return self.value - half, self.value + half
 

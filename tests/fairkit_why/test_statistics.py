@@ -8,9 +8,10 @@ import math
 import numpy as np
 import pytest
 
+from fairkit_watch.rate_parts import Cells, divided, parts_of
 from fairkit_why.limits import Noise
 from fairkit_why.nuisances import FOLDS, Design, _logistic, _splines
-from fairkit_why.parts import Cells, divided, label_error, parts_of
+from fairkit_why.parts import label_error
 from fairkit_why.unexplained import Comparison, unexplained
 
 
@@ -50,7 +51,7 @@ def test_the_share_of_label_errors_that_would_make_base_rates_equal():
     found = label_error((a, b), 0.95)
     assert found["of"] == "reference"
     assert found["share"] == pytest.approx(0.25)
-    assert found["interval"][0] < 0.25 < found["interval"][1]
+    assert found["low"] < 0.25 < found["high"]
 
 
 def told(design, group, outcome, seed=0, clusters=None):
