@@ -10,7 +10,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Self
 
 from fairkit import plugins
-from fairkit.auditing.sense import Sense, judged
+from fairkit.auditing.sense import Sense, judged, ranks_backwards
 from fairkit.auditors import AuditContext, Auditor, measured
 from fairkit.engines.local import LocalEngine
 from fairkit.errors import DataError, ParameterError
@@ -206,7 +206,7 @@ class Audit:
             confidence=asked.confidence,
             adjustment=asked.adjustment,
             environment=_environment(asked.used, asked.failures, self.scorer),
-            warnings=(*sense.warnings, *context.dataset.profile.warnings),
+            warnings=(*sense.warnings, *ranks_backwards(findings), *context.dataset.profile.warnings),
         )
 
 

@@ -16,12 +16,15 @@ if TYPE_CHECKING:
     from fairkit.data.batch import Batch
     from fairkit.data.dataset import Dataset
     from fairkit.models.scorer import Predictions, Scorer
+    from fairkit.results.findings import Finding
     from fairkit.results.report import Report
 
     Array = NDArray[np.float64]
 
 CERTAIN = 4.0
 """Standard errors below chance from which a model is worse than chance."""
+SURE = 0.9999
+"""The confidence at which scores rank the wrong way round before anything is said of it."""
 FEWEST = 30
 """With fewer rows nothing is said."""
 ROUNDING = 1e-5
@@ -117,7 +120,7 @@ class Sense:
             classes=scorer.classes,
             told=bool(getattr(scorer, "told", False)),
             labelled=dataset.roles.label is not None,
-            by_output=(str(names[0]), str(names[1])) if decides else None,
+            by_output=(str(names[0]), _score_name(scorer, names[1])) if decides else None,
         )
 
     def measure(self, batch: Batch, said: Sequence[Predictions]) -> Seen:
@@ -180,6 +183,28 @@ class Sense:
             high=high,
             **more,
         )
+
+
+def _score_name(scorer: Scorer, name: Any) -> str:
+    """Return what the score is: an output, or one minus it."""
+    turned = bool(getattr(getattr(scorer, "reading", None), "turned", False))
+    return f"1 - {name}" if turned else str(name)
+
+
+def ranks_backwards(findings: Sequence[Finding]) -> list[str]:
+    """Say that the scores rank rows with the favorable label surely lower than the others."""
+    for finding in findings:
+        if finding.metric != "roc_auc" or finding.sensitive is not None or finding.interval is None:
+            continue
+        sure = finding.interval if finding.interval_at is None else finding.interval_at(SURE)
+        if sure is not None and sure[1] < 0.5:
+            return [
+                f"The scores rank the wrong way round: ROC-AUC {finding.value:.3f}, interval "
+                f"[{finding.interval[0]:.3f}, {finding.interval[1]:.3f}], is below 0.5, so rows with the favorable "
+                "label get lower scores than the others. Is the score about the other label? The setting "
+                "favorable_class says which class it is about."
+            ]
+    return []
 
 
 def _dot(one: Array, other: Array) -> float:

@@ -21,7 +21,7 @@ MOSTLY = 0.8
 
 def check_logits(
     values: NDArray[np.float64],
-    place: int | None,
+    turned: bool,
     favorable: NDArray[np.bool_] | None,
     graph: onnx.GraphProto,
     output: str,
@@ -32,8 +32,8 @@ def check_logits(
     ----------
     values
         The scores of a first batch, shape [n] or [n, 2].
-    place
-        0 where they are about the unfavorable label.
+    turned
+        Whether they are about the unfavorable label.
     favorable
         The rows with the favorable label, shape [n]; None without labels.
     graph, output
@@ -61,7 +61,7 @@ def check_logits(
             "`score_kind` logit, or audit a column of decisions with `predictions`"
         )
     chance = 0.5 * (1 + np.tanh(0.5 * values))
-    mean = float(chance.mean()) if place != 0 else 1 - float(chance.mean())
+    mean = float(chance.mean()) if not turned else 1 - float(chance.mean())
     share = float(favorable.mean())
     if abs(mean - share) > FARTHEST:
         raise ModelError(

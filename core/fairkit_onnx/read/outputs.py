@@ -162,7 +162,9 @@ class Reading:
     kind
         What the scores are.
     place
-        Binary with several score columns: the favorable label's column.
+        Binary: the place of the favorable label among the model's classes, and its column where there are several.
+    turned
+        Binary with one score column: it is about the unfavorable label, and one minus it is the score.
     positive
         Binary: what the label output gives for the favorable label.
     class_places
@@ -179,6 +181,7 @@ class Reading:
     kind: ScoreKind
     threshold: float | None = None
     place: int | None = None
+    turned: bool = False
     positive: Any = None
     class_places: tuple[int, ...] = ()
     label_index: Mapping[str, int] | None = None
@@ -245,7 +248,7 @@ class Reading:
             score = proba if proba.ndim == 1 else proba[:, self.place]
             if self.kind == "logit":
                 logits = raw
-            if self.place == 0 and proba.ndim == 1:
+            if self.turned:
                 score = 1 - score
         if self.cut is not None:
             assert score is not None  # noqa: S101 -- there is a cut where there is a score

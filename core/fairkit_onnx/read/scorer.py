@@ -206,7 +206,7 @@ class OnnxScorer:
                 f"{self.info.name} has {len(self.shares)} weights in its metadata, but {MEMBER_SCORES} "
                 f"has the shape {members.shape}"
             )
-        if self._reading.place == 0:
+        if self._reading.turned:
             members = 1 - members
         decision = found.decision
         if self._reading.cut is not None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from fairkit.models.classes import check_signs, favorable_column, line_up, ranks
 from fairkit.models.scorer import ModelOptions, check_scores
 from fairkit_onnx.read import outputs as reading
 from fairkit_onnx.read import safety
+from fairkit_onnx.read.direction import is_turned
 from fairkit_onnx.read.logits import check_logits
 from fairkit_onnx.read.pairing import classes_by_labels
 from fairkit_onnx.read.served import Served, choose_served, is_ours
@@ -71,11 +72,12 @@ def settle(
     favorable = batch.favorable
     if options.favorable_class is None:
         check_signs(classes, dataset.profile.label_values)
-    marked = None if label is None or score is not None else _marked(label, first, classes[-1])
-    settled, more = _binary(settled, classes, dataset, options, values, marked, favorable)
+    settled, more = _binary(
+        settled, classes, dataset, options, values, favorable, _Labels.of(model, label, first)
+    )
     if told_kind is not None and kind == "logit" and values is not None and settled.cut is not None:
         assert score is not None  # noqa: S101 -- values are a score's
-        check_logits(values, settled.place, favorable, model.proto.graph, score.name)
+        check_logits(values, settled.turned, favorable, model.proto.graph, score.name)
     return settled, (), told + more
 
 
@@ -126,7 +128,7 @@ def _ours(
         chance = np.asarray(first[settled.chance.name])
         told = [_RANDOMIZED] if bool(((chance > 0) & (chance < 1)).any()) else []
     place, turned = _own_place(model, dataset, options)
-    return replace(settled, place=place, positive=place), (), told + turned
+    return replace(settled, place=place, positive=place, turned=place == 0), (), told + turned
 
 
 def _own_place(model: Graph, dataset: Dataset, options: ModelOptions) -> tuple[int, list[str]]:
@@ -164,15 +166,12 @@ def _model_classes(
             told = classes_by_labels(reading.as_matrix(score, first[score.name]), labels, known)
         return list(range(width)) if told is None else told
     if label is not None:
-        values = np.unique(reading.as_matrix(label, first[label.name]).astype(str)).tolist()
-        kind = np.asarray(first[label.name]).dtype.kind
-        return (
-            [int(v) for v in values]
-            if kind in "iu"
-            else [v == "True" for v in values]
-            if kind == "b"
-            else values
-        )
+        values = np.unique(reading.as_matrix(label, first[label.name]))
+        if values.dtype.kind in "iu" or (
+            values.dtype.kind == "f" and bool((values == np.floor(values)).all())
+        ):
+            return [int(value) for value in values]
+        return [bool(v) for v in values] if values.dtype.kind == "b" else values.astype(str).tolist()
     return [0, 1]
 
 
@@ -187,20 +186,40 @@ def _regression(settled: reading.Reading, model: Graph) -> reading.Reading:
     return settled
 
 
+@dataclass(frozen=True, slots=True)
+class _Labels:
+    """What the label output gave for the first rows, and whether the file itself names its classes."""
+
+    name: str
+    values: NDArray[Any]
+    named: bool
+
+    @classmethod
+    def of(cls, model: Graph, label: reading.GraphOutput | None, first: Mapping[str, Any]) -> Self | None:
+        if label is None:
+            return None
+        named = bool(safety.class_labels(model.proto))
+        return cls(label.name, reading.as_matrix(label, first[label.name]), named)
+
+    def marked(self, value: Any) -> NDArray[np.float64] | None:
+        """Return 1 where the model gives the value, shape [n]; None where the kinds differ."""
+        if self.values.dtype.kind != "O" and isinstance(value, str):
+            return None
+        return reading.equals(self.values, value)
+
+
 def _binary(
     settled: reading.Reading,
     classes: list[Any],
     dataset: Dataset,
     options: ModelOptions,
     values: NDArray[np.float64] | None,
-    labels: NDArray[np.float64] | None,
     is_favorable: NDArray[np.bool_] | None,
+    labels: _Labels | None,
 ) -> tuple[reading.Reading, list[str]]:
     favorable, label_values = dataset.roles.favorable, dataset.profile.label_values
     if values is None or values.ndim == 1:
-        return _single(
-            settled, classes, dataset, options, values if values is not None else labels, is_favorable
-        )
+        return _single(settled, classes, dataset, options, values, is_favorable, labels)
     if options.favorable_class is not None:
         place, told = options.favorable_class, []
         if not 0 <= place < values.shape[1]:
@@ -218,10 +237,15 @@ def _single(
     classes: list[Any],
     dataset: Dataset,
     options: ModelOptions,
-    evidence: NDArray[np.float64] | None,
+    values: NDArray[np.float64] | None,
     is_favorable: NDArray[np.bool_] | None,
+    labels: _Labels | None,
 ) -> tuple[reading.Reading, list[str]]:
-    """A bare score, logit or label: the model's labels decide, else convention and ranking."""
+    """A bare score, logit or label: the model's labels decide, else convention and ranking.
+
+    Which decision is favorable and which way the score points are found separately: an output `approve` may stand
+    beside an output `p_default`.
+    """
     favorable, label_values = dataset.roles.favorable, dataset.profile.label_values
     told: list[str] = []
     named = [i for i, value in enumerate(classes) if same_value(value, favorable)]
@@ -231,10 +255,13 @@ def _single(
         place = options.favorable_class
         if place not in (0, 1):
             raise ModelError(f"favorable_class={place}, but the model has two classes, 0 and 1")
-    elif settled.label is not None and theirs:
+    elif labels is not None and theirs:
         place = named[0] if named else 1
         positive = None if named else favorable  # the first rows were all given the other label
+        if positive is None and not labels.named:
+            _refuse_opposite(labels, classes[place], favorable, is_favorable)
     else:
+        evidence = values if labels is None else labels.marked(classes[-1])
         place, told = _bare(settled, label_values, favorable, evidence, is_favorable)
     if positive is None and len(classes) > place:
         positive = classes[place]
@@ -244,7 +271,36 @@ def _single(
             "relabel the data as the model was trained, or say `favorable_class`"
         )
     label = settled.label if positive is not None else None
-    return replace(settled, place=place, positive=positive, label=label), told
+    turned = place == 0
+    if values is not None and labels is not None and label is not None:
+        turned = is_turned(values, labels.marked(positive), is_favorable, by_name=turned)
+        if turned != (place == 0) or not theirs:
+            told.append(_direction(settled.score, favorable, turned=turned))
+    return replace(settled, place=place, positive=positive, label=label, turned=turned), told
+
+
+def _refuse_opposite(
+    labels: _Labels, value: Any, favorable: Any, is_favorable: NDArray[np.bool_] | None
+) -> None:
+    """Raise where numbers 0 and 1 that no classifier names mark the rows of the other label."""
+    marked = labels.marked(value)
+    if marked is None or is_favorable is None or ranks_higher(marked, is_favorable) is not False:
+        return
+    raise ModelError(
+        f"the model's output {labels.name!r} is {value_text(value)} less often for rows with the favorable label "
+        f"{value_text(favorable)!r} than for the others: is it a decision of its own, in which another value is "
+        f"favorable? Say which one with `favorable_class`: {1 - int(value)} if it is {1 - int(value)}, "
+        f"{int(value)} if it is {int(value)}"
+    )
+
+
+def _direction(score: reading.GraphOutput | None, favorable: Any, *, turned: bool) -> str:
+    assert score is not None  # noqa: S101 -- asked for where there are values
+    how = "one minus it is the score of" if turned else "it is read as the score of"
+    why = (
+        "is lower where the decision is favorable" if turned else "is higher where the decision is favorable"
+    )
+    return f"The output {score.name!r} {why}: {how} the favorable label {value_text(favorable)!r}."
 
 
 def _bare(
@@ -259,7 +315,7 @@ def _bare(
     Training code makes the second of two labels the class 1. Where that is the favorable one there is no
     question; else which of the two ranks higher tells, and failing that class 1 of labels 0 and 1.
     """
-    what = "label" if settled.score is None else "score"
+    what = "score" if settled.label is None else "label"
     if len(label_values) != 2 or same_value(label_values[1], favorable):
         if (
             evidence is not None
@@ -283,14 +339,6 @@ def _bare(
         return 1, [f"{told} (`favorable_class=0` reverses it)."]
     told = f"The model's {what} is read as that of {other!r} and turned to the favorable label {favorable!r}"
     return 0, [f"{told} (`favorable_class=1` leaves it as it is)."]
-
-
-def _marked(label: reading.GraphOutput, first: Mapping[str, Any], value: Any) -> NDArray[np.float64] | None:
-    """Which rows of the first batch the model gives the label; None where the kinds differ."""
-    labels = reading.as_matrix(label, first[label.name])
-    if labels.dtype.kind != "O" and isinstance(value, str):
-        return None
-    return reading.equals(labels, value)
 
 
 def _label_for(settled: reading.Reading, classes: list[Any], place: int) -> Any:

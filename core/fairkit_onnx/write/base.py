@@ -136,7 +136,7 @@ class BaseModel:
         return ScoreHead(
             output=reading.score.name,
             width=reading.score.width,
-            place=1 if reading.place is None else reading.place,
+            place=int(not reading.turned) if reading.score.width == 1 else reading.place or 0,
             kind=cast("Literal['probability', 'logit']", reading.kind),
         )
 
