@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from onnx import helper
 from sklearn.metrics import accuracy_score, roc_auc_score
-from tests.exports import EXPORTS, NUMBERS, Export, network, people
+from tests.exports import EXPORTS, NUMBERS, Export, model_of, network, people
 
 import fairkit
 
@@ -53,3 +54,38 @@ def test_a_score_that_ranks_the_wrong_way_round_is_told_before_the_numbers() -> 
     data = fairkit.load_data(noise, label="default", favorable=0, sensitive=["sex"])
     report = fairkit.audit(fairkit.PredictedColumns(score="score"), data)
     assert not any("wrong way" in text for text in report.warnings)
+
+
+@pytest.mark.parametrize("link", ["Identity", "Sigmoid"])
+def test_a_turned_score_decides_ties_as_the_model_does(link: str) -> None:
+    """P(default) of exactly one half is a default, whichever of the two labels is called favorable."""
+    rng = np.random.default_rng(1)
+    number = rng.integers(-3, 4, 1_000).astype(np.float32)
+    default = (rng.random(1_000) < 1 / (1 + np.exp(-number))).astype(int)
+    table = {"x": number, "default": default, "sex": rng.choice(["f", "m"], 1_000).astype(object)}
+    proto = model_of(
+        [helper.make_node(link, ["x"], ["p_default"])], {"p_default": 1}, {}, inputs={"x": (1, 1)}
+    )
+    found = {}
+    for favorable in (0, 1):
+        data = fairkit.load_data(table, label="default", favorable=favorable, sensitive=["sex"])
+        found[favorable] = fairkit.audit(proto, data)
+        note = f"{(number == 0).sum():,} of 1,000 rows have exactly the score of the threshold, 0.5; "
+        how = "unfavorable" if favorable == 0 else "favorable"
+        assert f"{note}their decision is {how}." in found[favorable].model.notes
+    assert found[0].find("accuracy").value == found[1].find("accuracy").value
+    assert found[0].find("accuracy").value == pytest.approx(((number >= 0) == default).mean())
+
+
+def test_a_threshold_meets_scores_in_their_own_precision() -> None:
+    """0.7 in single precision is below 0.7 in double: a row that shows 0.7 reaches the threshold 0.7."""
+    score = np.array([0.7, 0.2] * 50, np.float32)
+    table = {"x": score, "y": np.array([1, 0] * 50), "sex": np.array(["f", "f", "m", "m"] * 25, dtype=object)}
+    data = fairkit.load_data(table, label="y", favorable=1, sensitive=["sex"])
+    proto = model_of([helper.make_node("Identity", ["x"], ["p"])], {"p": 1}, {}, inputs={"x": (1, 1)})
+    report = fairkit.audit(proto, data, options=fairkit.ModelOptions(threshold=0.7))
+    assert report.find("accuracy").value == 1.0
+    assert any(
+        note.startswith("50 of 100 rows have exactly the score of the threshold, 0.7")
+        for note in report.model.notes
+    )

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Self
 
 from fairkit import plugins
-from fairkit.auditing.sense import Sense, judged, ranks_backwards
+from fairkit.auditing.sense import Sense, judged, ranks_backwards, tied
 from fairkit.auditors import AuditContext, Auditor, measured
 from fairkit.engines.local import LocalEngine
 from fairkit.errors import DataError, ParameterError
@@ -197,7 +197,9 @@ class Audit:
                 asked.policy, results, findings, asked.metrics, confidence=level, seed=asked.seed
             )
         return Report(
-            model=context.scorer.info,
+            model=dataclasses.replace(
+                context.scorer.info, notes=(*context.scorer.info.notes, *tied(self.sense, seen))
+            ),
             data=_with_notes(context.dataset.info(), _left_out(context)),
             findings=tuple(findings),
             policy=results,

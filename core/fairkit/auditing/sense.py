@@ -51,6 +51,8 @@ class Seen:
         Rows whose decision is another one than that of a score of at least 0.5.
     refused, taken
         The largest score with an unfavorable decision, and the smallest with a favorable one.
+    ties, ties_taken
+        Rows whose score is exactly the threshold, and those of them with a favorable decision.
     """
 
     rows: int
@@ -64,6 +66,8 @@ class Seen:
     apart: int = 0
     refused: float = -np.inf
     taken: float = np.inf
+    ties: int = 0
+    ties_taken: int = 0
 
     def __add__(self, other: Seen) -> Seen:
         return Seen(
@@ -78,6 +82,8 @@ class Seen:
             self.apart + other.apart,
             max(self.refused, other.refused),
             min(self.taken, other.taken),
+            self.ties + other.ties,
+            self.ties_taken + other.ties_taken,
         )
 
 
@@ -97,6 +103,8 @@ class Sense:
         Whether there are labels.
     by_output
         The names of the outputs that give decisions and scores, where decisions are not made from the scores.
+    cut
+        The threshold, where they are.
     """
 
     place: int
@@ -105,6 +113,7 @@ class Sense:
     told: bool
     labelled: bool
     by_output: tuple[str, str] | None
+    cut: float | None = None
     columns: tuple[str, ...] = ()
     spread: bool = False
 
@@ -121,6 +130,7 @@ class Sense:
             told=bool(getattr(scorer, "told", False)),
             labelled=dataset.roles.label is not None,
             by_output=(str(names[0]), _score_name(scorer, names[1])) if decides else None,
+            cut=served.get("threshold"),
         )
 
     def measure(self, batch: Batch, said: Sequence[Predictions]) -> Seen:
@@ -174,6 +184,9 @@ class Sense:
         more: dict[str, Any] = {}
         if found.score is not None and self.by_output and _whole(decision, low, high):
             more = _beside_threshold(decision == 1, found.score)
+        if found.score is not None and self.cut is not None:
+            ties = (found.score == self.cut) | (found.score == float(np.float32(self.cut)))
+            more |= {"ties": int(ties.sum()), "ties_taken": int((decision[ties] > 0.5).sum())}
         return Seen(
             **base,
             said=np.array([base["mass"] - yes, yes]),
@@ -183,6 +196,17 @@ class Sense:
             high=high,
             **more,
         )
+
+
+def tied(sense: Sense, seen: Seen | None) -> list[str]:
+    """Say how many rows are exactly at the threshold, and how they are decided."""
+    if seen is None or not seen.ties or sense.cut is None:
+        return []
+    how = "favorable" if seen.ties_taken == seen.ties else "unfavorable"
+    return [
+        f"{seen.ties:,} of {seen.rows:,} rows have exactly the score of the threshold, {sense.cut:g}; their decision "
+        f"is {how}."
+    ]
 
 
 def _score_name(scorer: Scorer, name: Any) -> str:

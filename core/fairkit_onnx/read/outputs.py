@@ -252,13 +252,21 @@ class Reading:
                 score = 1 - score
         if self.cut is not None:
             assert score is not None  # noqa: S101 -- there is a cut where there is a score
-            decision = (score >= self.cut).astype(float)
+            decision = self._decided(score, values).astype(float)
         elif self.chance is not None:
             decision = self._chances(values[self.chance.name])
         else:
             assert label is not None  # noqa: S101 -- the reading has a score or a label
             decision = equals(label, self.positive)
         return Predictions(score=score, decision=decision, logits=logits)
+
+    def _decided(self, score: NDArray[np.float64], values: Mapping[str, Any]) -> NDArray[np.bool_]:
+        """Return which rows reach the threshold; a score of the other label keeps its own rule, p >= 0.5, for ties."""
+        assert self.score is not None and self.cut is not None  # noqa: PT018, S101 -- asked for
+        if self.turned and self.threshold is None:
+            return np.asarray(score > self.cut)
+        single = getattr(values[self.score.name], "dtype", None) == np.float32 and not self.turned
+        return np.asarray(score >= (float(np.float32(self.cut)) if single else self.cut))
 
     def _multiclass(self, raw: NDArray[np.float64] | None, label: NDArray[Any] | None) -> Predictions:
         proba = logits = predicted = None
