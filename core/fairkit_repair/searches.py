@@ -142,6 +142,12 @@ class Search:
         What was asked for.
     performance
         What `Alternative.accuracy` is: accuracy, in regression r2_score, of rankings ndcg.
+    optimism
+        Of a given model: by how much its accuracy on the calibration rows is above that on the test rows, 0 where that
+        is not certain; the accuracies of repairs of it are lowered by as much. None where the model was trained here on
+        other rows, or outcomes are not two.
+    given
+        Whether the first alternative is a model that was given.
     """
 
     rules: tuple[Rule, ...]
@@ -157,6 +163,8 @@ class Search:
     blind: bool = False
     deterministic: bool = False
     performance: str = "accuracy"
+    optimism: float | None = None
+    given: bool = False
 
     @property
     def choice(self) -> Alternative:
@@ -220,6 +228,8 @@ class Search:
                 "needed_rows": self.power.needed,
             },
             "calibration_rows": self.calibration_rows,
+            "given_model": self.given,
+            "optimism": self.optimism,
             "looks": self.looks,
             "test_sha256": self.test_sha256,
         }

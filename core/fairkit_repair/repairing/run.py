@@ -166,7 +166,7 @@ def repair(
         check_base(base, table, blind=blind)
         power = check_power(ready, base, run, anyway=anyway)
         clock = Clock(ends=begun + 60 * budget)
-        bench = make_bench(table, base, run, clock)
+        bench = make_bench(table, base, run, clock, ready.held)
         found, _ = candidates(limits, methods, fixed, _rate(bench), task)
         asked = Asked(
             sure=sure, blind=blind, deterministic=deterministic, named=methods is not None,
@@ -187,6 +187,7 @@ def repair(
             picked=place, calibration_rows=len(table), seconds=time.monotonic() - begun,
             looks=_looks(output, ready.test.sha256), test_sha256=ready.test.sha256, blind=blind,
             deterministic=deterministic, performance=PERFORMANCE.get(task, "accuracy"),
+            optimism=bench.optimism, given=model is not None,
         )  # fmt: skip
         result = _finished(engine, bench, queue[place].method, ready.test, told, run, confidence)
     if output is not None:

@@ -172,20 +172,23 @@ class RightBy:
         self._planned = forecast.planned if isinstance(forecast, ByRates) else None
         self._first: Array | None = None
 
-    def change(self, chance: Array) -> tuple[float, float, float] | None:
+    def change(self, chance: Array, ahead: float = 0.0) -> tuple[float, float, float] | None:
         """Return the change of accuracy with its 95 % interval; None where outcomes are not two.
 
         Parameters
         ----------
         chance
             Probabilities of the favorable decision, shape [n].
+        ahead
+            What the first alternative's accuracy is too high by, and this one's is not.
         """
         if self._planned is None or chance.ndim != 1:
             return None
         own = np.where(self._planned.outcome > 0, chance, 1.0 - chance)
         if self._first is None:
             self._first = own
-        return paired_change(own, self._first, self._planned.weights)
+        mean, low, high = paired_change(own, self._first, self._planned.weights)
+        return mean + ahead, low + ahead, high + ahead
 
 
 def paired_change(one: Array, other: Array, weights: Array | None) -> tuple[float, float, float]:
@@ -225,18 +228,20 @@ def _measured(
     drawn = binary and bool(((chance > 0) & (chance < 1)).any())
     decisions = chance.argmax(axis=1) if chance.ndim == 2 else chance
     alike = len(np.unique(decisions)) == 1
+    given = bench.rests_on_given(one.method)
+    lowered, apart = (bench.optimism or 0.0) * given, (bench.optimism or 0.0) * (not given)
     restless = "" if alike or told.chance < _HOPELESS else bench.restless(one.method, chance)
     return Alternative(
         method=one.method.name,
         parameters=one.given,
         randomized=drawn,
         reads_group=one.capability.reads_group,
-        accuracy=told.accuracy,
+        accuracy=None if told.accuracy is None else told.accuracy - lowered,
         values=told.values,
         chance=0.0 if alike else told.chance,
         chances={} if alike else told.chances,
         rate=told.rate,
-        change=None if alike else right.change(chance),
+        change=None if alike else right.change(chance, apart),
         seconds=time.monotonic() - begun,
         status="left out" if restless else "tried",
         reason=ALIKE if alike else restless,
