@@ -211,8 +211,7 @@ def tied(sense: Sense, seen: Seen | None) -> list[str]:
 
 def _score_name(scorer: Scorer, name: Any) -> str:
     """Return what the score is: an output, or one minus it."""
-    turned = bool(getattr(getattr(scorer, "reading", None), "turned", False))
-    return f"1 - {name}" if turned else str(name)
+    return f"1 - {name}" if scorer.info.outputs.get("turned") else str(name)
 
 
 def ranks_backwards(findings: Sequence[Finding]) -> list[str]:

@@ -202,6 +202,8 @@ class _ColumnScorer:
             "score": roles.score or roles.prediction,
             "decision": roles.decision or roles.probability or roles.predicted_class,
         } | ({} if cut is None else {"threshold": cut})
+        good = [value_text(value) for value, favorable in self._favorable.items() if favorable]
+        outputs |= {"favorable": good[0]} if good else {}
         self.info: ModelInfo = ModelInfo(
             name="columns " + " and ".join(roles.columns),
             sha256=None,

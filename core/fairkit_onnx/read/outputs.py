@@ -201,6 +201,7 @@ class Reading:
         }
         if self.chance is not None and self.label is None:
             told["decision"] = self.chance.name
+        told |= {"turned": True} if self.turned and self.score is not None else {}
         return told | ({} if self.cut is None else {"threshold": self.cut})
 
     @property
