@@ -208,7 +208,12 @@ class Audit:
             confidence=asked.confidence,
             adjustment=asked.adjustment,
             environment=_environment(asked.used, asked.failures, self.scorer),
-            warnings=(*sense.warnings, *ranks_backwards(findings), *context.dataset.profile.warnings),
+            warnings=(
+                *sense.warnings,
+                *getattr(self.scorer, "warnings", ()),
+                *ranks_backwards(findings),
+                *context.dataset.profile.warnings,
+            ),
         )
 
 

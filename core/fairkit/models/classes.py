@@ -113,14 +113,26 @@ def ranks_higher(scores: NDArray[np.float64], is_favorable: NDArray[np.bool_]) -
 
     None where it is not.
     """
-    values, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
     n1, n0 = int(is_favorable.sum()), int((~is_favorable).sum())
-    if not n1 or not n0 or len(values) < 2:
+    if not n1 or not n0:
         return None
-    area = (ranks[is_favorable].sum() - n1 * (n1 + 1) / 2) / (n1 * n0)
+    area = roc_area(scores, is_favorable)
     error = np.sqrt((n1 + n0 + 1) / (12 * n1 * n0))
     return None if abs(area - 0.5) <= 4 * error else bool(area > 0.5)
+
+
+def roc_area(scores: NDArray[np.float64], is_favorable: NDArray[np.bool_]) -> float:
+    """Return the area under the ROC curve, ties counted half; there are rows of both labels.
+
+    Parameters
+    ----------
+    scores, is_favorable
+        Shape [n].
+    """
+    _, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+    n1, n0 = int(is_favorable.sum()), int((~is_favorable).sum())
+    return float((ranks[is_favorable].sum() - n1 * (n1 + 1) / 2) / (n1 * n0))
 
 
 def check_signs(classes: Sequence[Any], label_values: Sequence[Any]) -> None:

@@ -18,6 +18,7 @@ from fairkit_onnx.read.alone import Lone
 from fairkit_onnx.read.contradictions import Witness
 from fairkit_onnx.read.feeds import RANDOM_INPUT, Feed, GraphInput, absent, match_inputs
 from fairkit_onnx.read.members import MEMBER_SCORES
+from fairkit_onnx.read.order import guessed_order
 from fairkit_onnx.read.overflow import explained
 from fairkit_onnx.read.runner import Runner
 from fairkit_onnx.read.served import is_ours
@@ -71,6 +72,8 @@ def bind(model: Graph, dataset: Dataset, options: ModelOptions, *, only_scores: 
     scorer.lone = Lone(runner, scorer.wanted, scorer.understand)
     told += scorer.lone.examine(arrays, understood, batch.rows)
     told += constant_inputs(runner, cells, dataset, scorer.understand, scorer.wanted)
+    guessed = [feed for feed in runner.feeds if feed.guessed]
+    scorer.warnings = tuple(guessed_order(guessed, cells, understood, batch.favorable))
     scorer.info = replace(scorer.info, notes=tuple(notes + told), outputs=settled.served)
     return scorer
 
@@ -145,6 +148,7 @@ class OnnxScorer:
         self.witness: Witness | None = None
         self.lone: Lone | None = None
         self.told = False
+        self.warnings: tuple[str, ...] = ()
         self._runner = runner
         self._reading = settled
 
