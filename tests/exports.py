@@ -190,6 +190,147 @@ def _sklearn(target: str, kind: str, *, zipmap: bool) -> Export:
     )
 
 
+def two_logits() -> onnx.ModelProto:
+    """Logits of the two classes, column 1 about the default."""
+    constants = {
+        "w": np.column_stack([-WEIGHTS, WEIGHTS]).astype(np.float32) / 2,
+        "b": np.array([-SHIFT / 2, SHIFT / 2], np.float32),
+    }
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["z"]), helper.make_node("Add", ["z", "b"], ["logits"])]
+    proto = model_of(nodes, {"logits": TensorProto.FLOAT}, constants)
+    proto.graph.output[0].type.tensor_type.shape.dim[1].dim_value = 2
+    return proto
+
+
+def catboost_like() -> onnx.ModelProto:
+    """Trees as CatBoost writes them: IR version 3, a label, a ZipMap of codes, an initializer that is no input."""
+    lightgbm_like = {
+        "nodes_treeids": [0] * 3 + [1] * 3,
+        "nodes_nodeids": [0, 1, 2] * 2,
+        "nodes_featureids": [0, 0, 0, 1, 0, 0],
+        "nodes_values": [0.4, 0.0, 0.0, -0.1, 0.0, 0.0],
+        "nodes_modes": ["BRANCH_GT", "LEAF", "LEAF"] * 2,
+        "nodes_truenodeids": [1, 0, 0] * 2,
+        "nodes_falsenodeids": [2, 0, 0] * 2,
+        "class_treeids": [0, 0, 1, 1],
+        "class_nodeids": [1, 2, 1, 2],
+        "class_ids": [0] * 4,
+        "class_weights": [0.8, -0.9, 0.5, -0.6],
+        "post_transform": "LOGISTIC",
+        "base_values": [-0.2],
+        "classlabels_int64s": [0, 1],
+    }
+    nodes = [
+        helper.make_node("Mul", ["features", "one"], ["scaled"]),
+        helper.make_node(
+            "TreeEnsembleClassifier",
+            ["scaled"],
+            ["label", "probability_tensor"],
+            domain="ai.onnx.ml",
+            **lightgbm_like,
+        ),
+        helper.make_node(
+            "ZipMap",
+            ["probability_tensor"],
+            ["probabilities"],
+            domain="ai.onnx.ml",
+            classlabels_int64s=[0, 1],
+        ),
+    ]
+    chances = helper.make_map_type_proto(
+        TensorProto.INT64, helper.make_tensor_type_proto(TensorProto.FLOAT, None)
+    )
+    graph = helper.make_graph(
+        nodes,
+        "CatBoostModel",
+        [helper.make_tensor_value_info("features", TensorProto.FLOAT, ["N", 4])],
+        [
+            helper.make_tensor_value_info("label", TensorProto.INT64, ["N"]),
+            helper.make_value_info("probabilities", helper.make_sequence_type_proto(chances)),
+        ],
+        [numpy_helper.from_array(np.ones(1, np.float32), "one")],
+    )
+    opsets = [helper.make_opsetid("", 9), helper.make_opsetid("ai.onnx.ml", 2)]
+    return helper.make_model(graph, producer_name="CatBoost", opset_imports=opsets, ir_version=3)
+
+
+def _trees() -> np.ndarray[Any, Any]:
+    x = matrix()
+    margin = (
+        np.where(x[:, 0] > np.float32(0.4), 0.8, -0.9) + np.where(x[:, 1] > np.float32(-0.1), 0.5, -0.6) - 0.2
+    )
+    return np.asarray(1 / (1 + np.exp(-margin)))
+
+
+MIXED = ("sex", *NUMBERS)
+
+
+def _pipeline() -> Any:
+    import pandas as pd
+    from sklearn.compose import ColumnTransformer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+    encode = ColumnTransformer(
+        [("text", OneHotEncoder(sparse_output=False), ["sex"]), ("number", StandardScaler(), list(NUMBERS))]
+    )
+    frame = pd.DataFrame({name: people()[name] for name in MIXED})
+    return make_pipeline(encode, LogisticRegression()).fit(frame, people()["word"]), frame
+
+
+def _several_inputs() -> onnx.ModelProto:
+    from skl2onnx import convert_sklearn
+    from skl2onnx.common.data_types import FloatTensorType, StringTensorType
+
+    model, _ = _pipeline()
+    types = [("sex", StringTensorType([None, 1])), *((name, FloatTensorType([None, 1])) for name in NUMBERS)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return convert_sklearn(model, initial_types=types, target_opset={"": 17, "ai.onnx.ml": 3})
+
+
+def _ours(**more: Any) -> onnx.ModelProto:
+    from fairkit import to_onnx
+
+    model, frame = _pipeline()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return onnx.load_from_string(to_onnx(model, frame, **more))
+
+
+def _of_pipeline() -> np.ndarray[Any, Any]:
+    model, frame = _pipeline()
+    return np.asarray(model.predict_proba(frame)[:, 0])
+
+
+def labels_only(target: str) -> onnx.ModelProto:
+    """A classifier of which only the label is left."""
+    from skl2onnx.helpers.onnx_helper import select_model_inputs_outputs
+
+    proto = sklearn_matrix(target, "logistic", zipmap=False)
+    kept: onnx.ModelProto = select_model_inputs_outputs(proto, outputs=[proto.graph.output[0].name])
+    return kept
+
+
+def _decided_by(target: str) -> np.ndarray[Any, Any]:
+    return np.asarray(
+        _fitted(target, "logistic").predict(matrix()) == ("approved" if target == "word" else 0)
+    )
+
+
+def _of_pipelines(name: str, build: Any) -> Export:
+    return Export(
+        name,
+        build,
+        _of_pipeline,
+        lambda: _of_pipeline() > 0.5,
+        label="word",
+        favorable="approved",
+        features=MIXED,
+    )
+
+
 EXPORTS = (
     *(
         Export(
@@ -217,5 +358,21 @@ EXPORTS = (
     _sklearn("default", "logistic", zipmap=True),
     _sklearn("word", "logistic", zipmap=False),
     _sklearn("word", "forest", zipmap=True),
+    Export("two logits", two_logits, good, more_likely_good),
+    Export("as CatBoost writes it", catboost_like, lambda: 1 - _trees(), lambda: _trees() <= 0.5),
+    _of_pipelines("several inputs and a zipmap", _several_inputs),
+    _of_pipelines("fairkit.to_onnx, approved and denied", _ours),
+    _of_pipelines("fairkit.to_onnx, favorable=approved", lambda: _ours(favorable="approved")),
+    *(
+        Export(
+            f"labels only, of {target}",
+            lambda target=target: labels_only(target),
+            lambda: None,
+            lambda target=target: _decided_by(target),
+            label=target,
+            favorable="approved" if target == "word" else 0,
+        )
+        for target in ("word", "default")
+    ),
 )
 """Binary files."""

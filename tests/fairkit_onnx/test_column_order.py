@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.exports import NUMBERS, network, people
 
 import fairkit
-from tests.exports import NUMBERS, network, people
 
 
 def audited(columns: list[str], **roles: Any) -> fairkit.Report:

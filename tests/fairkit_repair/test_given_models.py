@@ -13,7 +13,7 @@ from fairkit_cli.text.search import path_told
 from fairkit_repair.repairing.preparing import optimism_of
 
 ROWS = 3_000
-RULE = fairkit.Rule(metric="demographic_parity_difference", sensitive="sex", maximum=0.15)
+RULE = fairkit.Rule(metric="demographic_parity_difference", sensitive="sex", max=0.15)
 
 
 def table(seed: int) -> dict[str, Any]:

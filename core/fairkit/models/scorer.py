@@ -71,6 +71,11 @@ class ModelOptions:
             if value is not None and value not in choices:
                 raise ParameterError(f"{name}={value!r} is not understood; it is one of {', '.join(choices)}")
 
+    def over(self, others: ModelOptions) -> ModelOptions:
+        """Return these options, and those of `others` where nothing is said here."""
+        named = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) is not None}
+        return replace(others, **named)
+
     def refuse(self, names: Sequence[str], why: str) -> None:
         """Refuse options that mean nothing for a model: none is silently ignored.
 

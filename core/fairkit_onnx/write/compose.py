@@ -43,13 +43,16 @@ class ScoreHead:
         column, 0 says that it belongs to the other label: the score is one minus it.
     kind
         ``probability``, or ``logit``: the sigmoid is taken (one column) or the softmax (several); ``value``, of a
-        ranking: taken as it is.
+        ranking: taken as it is; ``label``: 1 where the output is `positive`, else 0.
+    positive
+        What a label output gives for the favorable label.
     """
 
     output: str
     width: int = 1
     place: int = 1
-    kind: Literal["probability", "logit", "value"] = "probability"
+    kind: Literal["probability", "logit", "value", "label"] = "probability"
+    positive: Any = None
 
 
 def compose(
@@ -118,6 +121,8 @@ def refuse_randomized(model: onnx.ModelProto) -> None:
 def favorable_score(graph: Appender, head: ScoreHead) -> str:
     """Add the probability of the favorable label (of a ranking: the score), [n, 1], double, and return its name."""
     tensor, place = _score_tensor(graph.graph, head)
+    if head.kind == "label":
+        return _is_label(graph, tensor, head)
     matrix = graph.reshape(graph.cast(tensor, np.float64), [-1, head.width])
     if head.kind == "value":
         return matrix
@@ -127,6 +132,17 @@ def favorable_score(graph: Appender, head: ScoreHead) -> str:
     if head.kind == "logit":
         matrix = graph.node("Softmax", [matrix], axis=1)
     return clipped(graph, graph.node("Gather", [matrix, graph.constant([place], np.int64)], axis=1))
+
+
+def _is_label(graph: Appender, tensor: str, head: ScoreHead) -> str:
+    """Add 1 where a label output gives the favorable label, else 0: [n, 1], double."""
+    output = next(entry for entry in graph.graph.output if entry.name == head.output)
+    if output.type.tensor_type.elem_type != _STRING:
+        apart = graph.node("Sub", [graph.cast(tensor, np.float64), graph.constant([float(head.positive)])])
+        same = graph.node("Less", [graph.node("Abs", [apart]), graph.constant([0.5])])
+        return graph.reshape(graph.cast(same, np.float64), [-1, 1])
+    code = _text_places(graph, graph.reshape(tensor, [-1]), [value_text(head.positive)])
+    return graph.reshape(graph.cast(code, np.float64), [-1, 1])
 
 
 def _score_tensor(graph: onnx.GraphProto, head: ScoreHead) -> tuple[str, int]:
@@ -227,7 +243,11 @@ def _text_codes(graph: Appender, cells: str, column: GroupColumn) -> str:
             f"the model takes {column.name!r} as text, so that it cannot be compared with the edges of its "
             "bins; leave the bins out, or export the model with a numeric input"
         )
-    keys: Sequence[str] = [value_text(key) for key in column.keys] + ([""] if column.missing else [])
+    return _text_places(graph, cells, [value_text(key) for key in column.keys] + [""] * column.missing)
+
+
+def _text_places(graph: Appender, cells: str, keys: Sequence[str]) -> str:
+    """Add the number of each text among the keys, from 1; 0 for others."""
     places = list(range(1, len(keys) + 1))
     if graph.encodes_labels:
         return graph.node(

@@ -24,7 +24,7 @@ from fairkit_repair.repairing.candidates import PlainLearner
 from fairkit_repair.repairing.cells import Planned
 from fairkit_repair.repairing.chance import ByRates, Limited
 from fairkit_repair.repairing.evaluate import Bench, restricted, without_sensitive
-from fairkit_repair.repairing.folds import FOLDS, folds_of, learner_scores, said
+from fairkit_repair.repairing.folds import FOLDS, folds_of, learner_scores
 from fairkit_repair.repairing.leaks import check_leak
 from fairkit_repair.repairing.missing import missing_of
 
@@ -82,11 +82,11 @@ class GivenModel(FittedModel):
     notes: tuple[str, ...] = ("No alternative was better: the file is the given model.",)
 
     def predict(self, columns: Mapping[str, NDArray[Any]]) -> Prediction:
-        """Score rows given as raw columns; decisions are those of the threshold 0.5."""
-        scores = base_of(self.model, self.table).scores(columns)
+        """Score rows given as raw columns, and decide as the model does."""
+        base = base_of(self.model, self.table)
         if self.table.task == "ranking":
-            return Prediction(score=scores)
-        return Prediction(score=scores, decision_probability=(scores >= 0.5).astype(np.float64))
+            return Prediction(score=base.scores(columns))
+        return Prediction(score=base.scores(columns), decision_probability=base.decisions(columns))
 
     def to_onnx(self) -> onnx.ModelProto:
         """Return the given graph."""
@@ -229,7 +229,7 @@ def optimism_of(base: OnnxModel, table: Table, held: Table) -> float | None:
         return None
     parts = []
     for rows in (table, held):
-        right = (base_scores(base, rows) >= 0.5) == (rows.target > 0)
+        right = base_of(base, table).decisions(rows.columns) == rows.target
         weights = rows.row_weights()
         mean = float(np.average(right, weights=weights))
         parts.append((mean, float((weights**2 * (right - mean) ** 2).sum() / weights.sum() ** 2)))
@@ -256,7 +256,8 @@ def make_bench(table: Table, base: OnnxModel | None, run: Run, clock: Clock, hel
     else:
         scores = base_scores(base, table)
         optimism = optimism_of(base, table, held)
-        decisions = said(Prediction(score=scores), table.task)
+        binary = table.task == "binary"
+        decisions = base_of(base, table).decisions(table.columns) if binary else scores
         fit_learner(learner_of(run), table.take(half == 0), quiet)
         clock.training = 2 * (time.monotonic() - begun)
     watched = dataclasses.replace(run, progress=clock.watched(no_progress))

@@ -21,7 +21,8 @@ from fairkit_onnx.model import OnnxModel
 from fairkit_onnx.read.safety import embedded_settings, parse, read_bytes
 from fairkit_onnx.write.export import export_bytes
 from fairkit_repair.mitigation.asked import check_policy
-from fairkit_repair.mitigation.learned import AFTER, BEFORE, Learned, foreign, provenance
+from fairkit_repair.mitigation.choose import loaded_base
+from fairkit_repair.mitigation.learned import AFTER, BEFORE, Learned, foreign, provenance, renamed
 from fairkit_repair.mitigation.run import MitigationResult, measured
 from fairkit_repair.repairing.audits import PERFORMANCE, ByAudits
 from fairkit_repair.repairing.candidates import candidates
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit.data.task import Task
     from fairkit.engines.base import Engine
+    from fairkit.models.scorer import ModelOptions
     from fairkit.progress import Progress
     from fairkit.results.rules import Rule
     from fairkit_repair.repairing.candidates import Candidate
@@ -63,6 +65,7 @@ def repair(
     test: Dataset | None = None,
     holdout: float = 0.2,
     model: Any = None,
+    options: ModelOptions | None = None,
     learner: str | None = None,
     methods: Sequence[str] | None = None,
     parameters: Mapping[str, Mapping[str, Any]] | None = None,
@@ -97,6 +100,8 @@ def repair(
         That share, in (0, 1).
     model
         A model to repair; None trains `learner`.
+    options
+        What cannot be guessed about its outputs, as in `fairkit.audit`.
     learner
         What trains; by default lightgbm.
     methods
@@ -162,7 +167,7 @@ def repair(
         ready = prepare(engine, data, test, holdout, seed, limits, policy, confidence, blind=blind)
         table, forecast = ready.table, ready.forecast
         run = run.on(len(table))
-        base = None if model is None else OnnxModel.load(model)
+        base = loaded_base(model, options)
         check_base(base, table, blind=blind)
         power = check_power(ready, base, run, anyway=anyway)
         clock = Clock(ends=begun + 60 * budget)
@@ -272,9 +277,7 @@ def _finished(
         about["mitigation"]["search"] = told.summary()
         content = export_bytes(fitted, bench.table, about)
     given = bench.fitted is None
-    base = bench.base
-    if not base.external:
-        base = OnnxModel(base.content, BEFORE, sandbox=base.sandbox)
+    base = renamed(bench.base, BEFORE)
     learned = Learned(
         fitted=fitted,
         model=OnnxModel(content, AFTER, sandbox=foreign(bench.base) if given else None),
