@@ -122,7 +122,9 @@ def individual(name: str, method: str, settings: dict[str, str], rows: int, seed
         found = [one for one in report.findings if one.metric == "performance_gap" and one.value is not None]
         gaps.append(found[0].value if found else float("nan"))
     codes = table.groups[test.roles.sensitive[0].name].codes
-    rates = [[one(columns)[good & (codes == code)].mean() for code in range(codes.max() + 1)] for one in models]
+    rates = [
+        [one(columns)[good & (codes == code)].mean() for code in range(codes.max() + 1)] for one in models
+    ]
     spouse = ""
     if name == "adult":
         married = [alike(one, columns, ["relationship"], [["Husband", "Wife"]]).mean() for one in models]
@@ -131,7 +133,8 @@ def individual(name: str, method: str, settings: dict[str, str], rows: int, seed
     kept = promised[0] - promised[1] > 0 or same[1].mean() >= 0.995
     kept = kept and gaps[1] <= gaps[0] / 5 and accuracy[0] >= -0.025
     print(
-        f"{name:15s} {method:8s} {settings or 'defaults'!s:48s} alike {same[0].mean():.3f} {same[1].mean():.3f}{spouse} "
+        f"{name:15s} {method:8s} {settings or 'defaults'!s:48s} "
+        f"alike {same[0].mean():.3f} {same[1].mean():.3f}{spouse} "
         f"gap {gaps[0]:.4f} {gaps[1]:.4f} balanced {balance @ right[0] / balance.sum():.3f} "
         f"{balance @ right[1] / balance.sum():.3f} ({accuracy[0]:+.3f} ± {accuracy[1]:.3f}) "
         f"TPR gap {np.ptp(rates[0]):.3f} {np.ptp(rates[1]):.3f} {seconds:.0f} s "

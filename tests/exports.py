@@ -202,6 +202,30 @@ def two_logits() -> onnx.ModelProto:
     return proto
 
 
+def points(*, decides: bool = False, sign: float = -1.0) -> onnx.ModelProto:
+    """600 points less 50 for a unit of the logit of default (or more), and beside them at will a decision at 640."""
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["z"]), helper.make_node("Add", ["z", "b"], ["points"])]
+    constants = {
+        "w": (np.float32(50 * sign) * WEIGHTS).reshape(4, 1),
+        "b": np.array([600 + 50 * sign * SHIFT], np.float32),
+        "t": np.array([[640]], np.float32),
+    }
+    outputs = {"points": TensorProto.FLOAT}
+    if decides:
+        nodes += [
+            helper.make_node("Less", ["points", "t"], ["below"]),
+            helper.make_node("Not", ["below"], ["ok"]),
+            helper.make_node("Cast", ["ok"], ["approve"], to=TensorProto.INT64),
+        ]
+        outputs = {"approve": TensorProto.INT64, **outputs}
+    return model_of(nodes, outputs, constants)
+
+
+def points_of(sign: float = -1.0) -> np.ndarray[Any, Any]:
+    """The points as the file computes them."""
+    return np.asarray(matrix() @ (np.float32(50 * sign) * WEIGHTS) + np.float32(600 + 50 * sign * SHIFT))
+
+
 def catboost_like() -> onnx.ModelProto:
     """Trees as CatBoost writes them: IR version 3, a label, a ZipMap of codes, an initializer that is no input."""
     lightgbm_like = {
@@ -358,6 +382,47 @@ EXPORTS = (
     _sklearn("default", "logistic", zipmap=True),
     _sklearn("word", "logistic", zipmap=False),
     _sklearn("word", "forest", zipmap=True),
+    Export(
+        "points beside a decision",
+        lambda: points(decides=True),
+        lambda: 600 - 50 * logit(matrix()).astype(np.float64),
+        lambda: points_of() >= 640,
+        options={"favorable_class": 1},
+    ),
+    Export(
+        "points with a threshold in points",
+        points,
+        points_of,
+        lambda: points_of() >= 640,
+        options={"threshold": 640.0},
+    ),
+    Export(
+        "points of risk with a threshold in points",
+        lambda: points(sign=1.0),
+        lambda: -points_of(1.0),
+        lambda: points_of(1.0) < 560,
+        options={"threshold": 560.0},
+    ),
+    Export(
+        "percent of default",
+        lambda: model_of(
+            [
+                helper.make_node("MatMul", ["x", "w"], ["z0"]),
+                helper.make_node("Add", ["z0", "b"], ["z"]),
+                helper.make_node("Sigmoid", ["z"], ["p"]),
+                helper.make_node("Mul", ["p", "hundred"], ["percent"]),
+            ],
+            {"percent": TensorProto.FLOAT},
+            {
+                "w": WEIGHTS.reshape(4, 1),
+                "b": np.array([SHIFT], np.float32),
+                "hundred": np.array([100], np.float32),
+            },
+        ),
+        good,
+        more_likely_good,
+        options={"score_kind": "percent"},
+    ),
     Export("two logits", two_logits, good, more_likely_good),
     Export("as CatBoost writes it", catboost_like, lambda: 1 - _trees(), lambda: _trees() <= 0.5),
     _of_pipelines("several inputs and a zipmap", _several_inputs),

@@ -161,7 +161,7 @@ class Search:
     looks: int
     test_sha256: str
     blind: bool = False
-    deterministic: bool = False
+    deterministic: bool | None = False
     performance: str = "accuracy"
     optimism: float | None = None
     given: bool = False
@@ -185,6 +185,11 @@ class Search:
         return tuple(sorted((one for one in self.measured if one.as_good), key=lambda one: one.disparity))
 
     @property
+    def needs_chance(self) -> bool:
+        """Whether decisions are drawn by chance because nothing else reaches the chance of passing."""
+        return self.deterministic is None and self.choice.randomized
+
+    @property
     def reached(self) -> bool:
         """Whether the pick has the chance that was asked for."""
         return (self.choice.chance or 0.0) >= self.sure
@@ -200,6 +205,11 @@ class Search:
         return (
             f"Picked {one.name} among {len(self.measured)} alternatives: predicted {self.performance} "
             f"{one.accuracy:.4f}, predicted chance of passing {one.chance:.2f} ({sure})."
+            + (
+                " It draws some decisions BY CHANCE: no deterministic alternative that was tried is as sure."
+                if self.needs_chance
+                else ""
+            )
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -46,7 +46,8 @@ ScoreKindName = Annotated[
     option(
         "--score-kind",
         "KIND",
-        "What the scores are: probability, logit, label or value. Default: found from the values.",
+        "What the scores are: probability, percent, logit, label, or value (a scale of their own). Default: found from "
+        "the values.",
         MODEL,
     ),
 ]
@@ -64,7 +65,7 @@ Threshold = Annotated[
     option(
         "--threshold",
         "P",
-        "The decision threshold: favorable when the probability is at least this. Default: 0.5.",
+        "The threshold: favorable when the probability, or the score in its own unit, is at least this. Default: 0.5.",
         MODEL,
     ),
 ]

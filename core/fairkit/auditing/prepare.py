@@ -14,6 +14,7 @@ from fairkit.auditing.sense import Sense, judged, ranks_backwards, tied
 from fairkit.auditors import AuditContext, Auditor, measured
 from fairkit.engines.local import LocalEngine
 from fairkit.errors import DataError, ParameterError
+from fairkit.models.scale import is_own
 from fairkit.models.scorer import Recorded
 from fairkit.parameters.declare import parse_parameters
 from fairkit.progress import Progress, no_progress
@@ -156,7 +157,10 @@ class Watching:
     def measure(self, batch: Batch, said: Sequence[Predictions]) -> Any:
         """Turn one batch into a partial result."""
         with plugins.blame(self.owner, f"the auditor {self.auditor.name!r} measured a batch"):
-            return measured(self.auditor, batch, said[self.place], self.context)
+            found = said[self.place]
+            if self.auditor.name != "group" and is_own(self.context.scorer.info.outputs):
+                found = dataclasses.replace(found, score=None)  # others would take it for a probability
+            return measured(self.auditor, batch, found, self.context)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,6 +249,11 @@ def _check_tasks(auditors: Sequence[Auditor], scorer: Scorer) -> None:
                 f"the auditor {auditor.name!r} looks at {' and '.join(sorted(auditor.tasks))} models; "
                 f"this task is {scorer.task} (`task` overrides)"
             )
+        if auditor.asks and is_own(scorer.info.outputs):
+            raise ParameterError(
+                f"the auditor {auditor.name!r} compares probabilities, and the scores are on a scale of their own; say "
+                "what they are with `score_kind`: probability, percent or logit"
+            )
         if auditor.asks and getattr(scorer, "recorded", False):
             raise ParameterError(
                 f"the auditor {auditor.name!r} asks the model about rows that are not in the table, and no model was "
@@ -271,7 +280,21 @@ def _with_notes(info: DataInfo, notes: Sequence[str]) -> DataInfo:
 
 
 def _left_out(context: AuditContext) -> list[str]:
-    """Say what was not measured because there are no outcomes."""
+    """Say what was not measured because scores are no probabilities, or because there are no outcomes."""
+    return [*_no_probabilities(context), *_no_outcomes(context)]
+
+
+def _no_probabilities(context: AuditContext) -> list[str]:
+    if not is_own(context.scorer.info.outputs):
+        return []
+    names = [m.name for m in context.metrics if "score" in m.needs and not m.ranks and "binary" in m.tasks]
+    return [
+        "The scores are on a scale of their own, so nothing that takes them for probabilities was measured: "
+        f"{', '.join(names)}. If they are probabilities in another form, `score_kind` says which: percent or logit."
+    ]
+
+
+def _no_outcomes(context: AuditContext) -> list[str]:
     if context.dataset.roles.label is not None:
         return []
     task = "binary" if context.scorer.task == "multiclass" else context.scorer.task

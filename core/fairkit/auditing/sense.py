@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.data.roles import value_text
+from fairkit.models.scale import is_own
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -105,6 +106,8 @@ class Sense:
         The names of the outputs that give decisions and scores, where decisions are not made from the scores.
     cut
         The threshold, where they are.
+    own
+        Whether the scores are on a scale of their own.
     """
 
     place: int
@@ -114,6 +117,7 @@ class Sense:
     labelled: bool
     by_output: tuple[str, str] | None
     cut: float | None = None
+    own: bool = False
     columns: tuple[str, ...] = ()
     spread: bool = False
 
@@ -122,7 +126,12 @@ class Sense:
         """Return what looks at a model's predictions."""
         served: Mapping[str, Any] = scorer.info.outputs
         names = served.get("decision"), served.get("score")
-        decides = all(names) and "threshold" not in served and not getattr(scorer, "ours", False)
+        decides = (
+            all(names)
+            and "threshold" not in served
+            and not is_own(served)
+            and not getattr(scorer, "ours", False)
+        )
         return cls(
             place=place,
             task=scorer.task,
@@ -131,6 +140,7 @@ class Sense:
             labelled=dataset.roles.label is not None,
             by_output=(str(names[0]), _score_name(scorer, names[1])) if decides else None,
             cut=served.get("threshold"),
+            own=is_own(served),
         )
 
     def measure(self, batch: Batch, said: Sequence[Predictions]) -> Seen:
@@ -184,7 +194,7 @@ class Sense:
         more: dict[str, Any] = {}
         if found.score is not None and self.by_output and _whole(decision, low, high):
             more = _beside_threshold(decision == 1, found.score)
-        if found.score is not None and self.cut is not None:
+        if found.score is not None and self.cut is not None and not self.own:
             ties = (found.score == self.cut) | (found.score == float(np.float32(self.cut)))
             more |= {"ties": int(ties.sum()), "ties_taken": int((decision[ties] > 0.5).sum())}
         return Seen(

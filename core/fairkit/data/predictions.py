@@ -33,7 +33,8 @@ class PredictionRoles:
     prediction
         The predicted number.
     favorable
-        The favorable value of the decision column; None: told by its values and the label's favorable value.
+        The favorable value of the decision column; None: told by its values and the label's favorable value. Beside a
+        score alone 0 says that low scores are favorable, 1 that high ones are.
     class_probabilities
         The column with the probability of each class, by the class as text.
     """
@@ -63,7 +64,7 @@ class PredictionRoles:
             raise ParameterError("`predictions` has classes and decisions: name one of the two")
         if self.class_probabilities and self.score is not None:
             raise ParameterError("`predictions` has a score and probabilities by class: name one of the two")
-        if self.favorable is not None and self.decision is None:
+        if self.favorable is not None and self.decision is None and self.score is None:
             raise ParameterError(
                 "`predictions` has a favorable value but no column of decisions that holds it"
             )

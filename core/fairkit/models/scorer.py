@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit.results.subjects import ModelInfo
 
-ScoreKind = Literal["probability", "logit", "label", "value"]
+ScoreKind = Literal["probability", "percent", "logit", "label", "value"]
 Columns = Mapping[str, "NDArray[Any]"]
 
 
@@ -34,12 +34,13 @@ class ModelOptions:
     decision_output
         The name of the model's output that holds decisions: the one that is served.
     score_kind
-        What that output holds: ``probability``, ``logit``, ``label`` or ``value``.
+        What that output holds: ``probability``, ``percent`` (0 to 100), ``logit``, ``label``, or ``value``: a number on
+        a scale of its own, such as points.
     favorable_class
         Which column of the scores, from 0, belongs to the favorable label.
     threshold
-        The probability from which the decision is favorable; by default the model's own label output,
-        or 0.5 where it has none.
+        The probability of the favorable label from which the decision is favorable, or for scores on a scale of their
+        own the score, in its unit; by default the model's own label output, or 0.5 where it has none.
     classes
         The label's values in the order of the model's classes, where the model names its classes otherwise.
     rename
@@ -58,8 +59,8 @@ class ModelOptions:
     def __post_init__(self) -> None:
         if self.classes is not None:
             object.__setattr__(self, "classes", tuple(self.classes))  # a list where it comes from JSON
-        if self.threshold is not None and not 0 <= self.threshold <= 1:
-            raise ParameterError(f"threshold={self.threshold} is not a probability; it lies in [0, 1]")
+        if self.threshold is not None and not np.isfinite(self.threshold):
+            raise ParameterError(f"threshold={self.threshold} is not a number that scores can reach")
         if self.threshold is not None and self.decision_output is not None:
             raise ParameterError(
                 f"decisions come from the output {self.decision_output!r} or from scores of at least "

@@ -50,7 +50,8 @@ def check_logits(
         raise ModelError(
             f"the model's scores, from {values.min():.3g} to {values.max():.3g}, leave [0, 1] and are sums of "
             "trees that do not classify: a ranking, or a regression? Neither has a threshold of its own. If they are "
-            "logits say so with `score_kind` logit; else audit a column of decisions with `predictions`"
+            "logits say so with `score_kind` logit; if they are points, give the `threshold` in their own unit with "
+            "`score_kind` value"
         )
     within = float(((values >= 0) & (values <= 1)).mean())
     shown = f"the model's scores, from {values.min():.3g} to {values.max():.3g},"
@@ -67,5 +68,5 @@ def check_logits(
         raise ModelError(
             f"{shown} leave [0, 1]. As logits they would mean a favorable share of {mean:.2f}, and {share:.2f} of the "
             "rows are favorable: are they ranks, or values on another scale? If they are logits say so with "
-            "`score_kind` logit; else audit a column of decisions with `predictions`"
+            "`score_kind` logit; if they are points, give the `threshold` in their own unit with `score_kind` value"
         )

@@ -12,6 +12,7 @@ from fairkit.data.roles import same_value, value_text
 from fairkit.data.task import Task, choose_task
 from fairkit.errors import ModelError
 from fairkit.models.classes import check_signs, favorable_column, line_up, ranks_higher
+from fairkit.models.scale import Scale, check_chance, told_scale
 from fairkit.models.scorer import ModelOptions, check_scores
 from fairkit_onnx.read import outputs as reading
 from fairkit_onnx.read import safety
@@ -75,10 +76,59 @@ def settle(
     settled, more = _binary(
         settled, classes, dataset, options, values, favorable, _Labels.of(model, label, first)
     )
-    if told_kind is not None and kind == "logit" and values is not None and settled.cut is not None:
-        assert score is not None  # noqa: S101 -- values are a score's
+    if values is None or values.ndim > 1:
+        check_chance(None if values is None else options.threshold, "probabilities of classes")
+        return settled, (), told + more
+    assert score is not None  # noqa: S101 -- values are a score's
+    if told_kind is not None and kind == "logit":
+        settled, told = _as_logits(model, settled, score, values, favorable, told)
+    settled, how = _scaled(settled, options, score.name, values)
+    return settled, (), told + more + how
+
+
+def _as_logits(
+    model: Graph,
+    settled: reading.Reading,
+    score: reading.GraphOutput,
+    values: NDArray[np.float64],
+    favorable: NDArray[np.bool_] | None,
+    told: list[str],
+) -> tuple[reading.Reading, list[str]]:
+    """Take numbers for logits if they behave like them; beside an output that decides others rank at most."""
+    try:
         check_logits(values, settled.turned, favorable, model.proto.graph, score.name)
-    return settled, (), told + more
+    except ModelError:
+        if settled.cut is not None:
+            raise
+        return replace(settled, kind="value"), []
+    return settled, told
+
+
+def _scaled(
+    settled: reading.Reading, options: ModelOptions, score: str, values: NDArray[np.float64]
+) -> tuple[reading.Reading, list[str]]:
+    """Settle scores on a scale of their own, and what a threshold is about."""
+    if settled.kind != "value":
+        check_chance(options.threshold, {"logit": "logits"}.get(settled.kind, "probabilities"))
+        return settled, _turned_cut(settled, options, score)
+    low, high = float(values.min()), float(values.max())
+    if settled.label is None and options.threshold is None:
+        raise ModelError(
+            f"the scores {score!r} are on a scale of their own, from {low:.4g} to {high:.4g}: from which score on is "
+            "the decision favorable? Say so with `threshold`, in the score's own unit"
+        )
+    settled = replace(settled, scale=Scale.of(values))
+    return settled, [told_scale(score, low, high, turned=settled.turned)]
+
+
+def _turned_cut(settled: reading.Reading, options: ModelOptions, score: str) -> list[str]:
+    """Say what a threshold of the user's is about where the score is about the other label."""
+    if not settled.turned or options.threshold is None:
+        return []
+    return [
+        f"The threshold {options.threshold:g} is one of the favorable label's probability, 1 - {score}: favorable "
+        f"where {score} is at most {1 - options.threshold:g}."
+    ]
 
 
 def _one_hot(

@@ -144,7 +144,10 @@ class BaseModel:
             output=reading.score.name,
             width=reading.score.width,
             place=int(not reading.turned) if reading.score.width == 1 else reading.place or 0,
-            kind=cast("Literal['probability', 'logit']", reading.kind),
+            kind="scale"
+            if reading.scale
+            else cast("Literal['probability', 'logit', 'percent']", reading.kind),
+            scale=reading.scale,
         )
 
     def _load_tensors(self, proto: onnx.ModelProto) -> None:

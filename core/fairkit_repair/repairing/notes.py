@@ -38,7 +38,7 @@ def notes_of(told: Search, test: Dataset, *, given: bool, binary: bool) -> tuple
         )
     notes += _of_budget(told)
     notes += _price(told)
-    if told.deterministic:
+    if told.deterministic is not False and not told.choice.randomized:
         notes += _cost_of_determinism(told)
     if given:
         notes.append(_of_given(told))

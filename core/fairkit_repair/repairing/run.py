@@ -72,7 +72,7 @@ def repair(
     sure: float = SURE,
     budget: float = BUDGET,
     blind: bool = False,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     anyway: bool = False,
     unconstrained: bool = True,
     seed: int = 0,
@@ -115,7 +115,8 @@ def repair(
     blind
         Take models only that decide without the group; sensitive columns are no features then.
     deterministic
-        Take models only that draw no decision by chance.
+        True: take models only that draw no decision by chance. None: take others only where none of these passes with
+        the chance `sure`. False: take whatever is most accurate.
     anyway
         Go on where even a model without any disparity would pass with a chance below one half.
     unconstrained
