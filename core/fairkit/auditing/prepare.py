@@ -79,7 +79,7 @@ class Asked:
             raise ParameterError(f"confidence={confidence} is not between 0 and 1; 0.95 is usual")
         if seed < 0:
             raise ParameterError(f"seed={seed} is negative; seeds are 0 or more")
-        chosen, used, notes = _choose_auditors(auditors, parameters or {})
+        chosen, used, notes = _choose_auditors(_with_group(auditors, policy), parameters or {})
         metrics, clashes = plugins.metrics_of(used)
         return cls(
             auditors=tuple(chosen),
@@ -220,6 +220,22 @@ class Audit:
                 *context.dataset.profile.warnings,
             ),
         )
+
+
+def _with_group(names: Sequence[str], policy: Sequence[Rule]) -> Sequence[str]:
+    """Add the auditor of groups where a rule is about one of its metrics, or about a disparity in one of them."""
+    if "group" in names or not policy:
+        return names
+    others, _ = plugins.third_party()
+    group, plugin = plugins.find_auditor("group", others)
+    metrics, _ = plugins.metrics_of([plugin, *(other for other in others if other.metrics)])
+    stems = {stem for metric in metrics for stem in (metric.name, metric.alias) if stem}
+    own = tuple(f"{stem}_" for stem in stems)
+    needed = any(
+        rule.metric in stems or rule.metric in group.headlines or rule.metric.startswith(own)
+        for rule in policy
+    )
+    return (*names, "group") if needed else names
 
 
 def _choose_auditors(
