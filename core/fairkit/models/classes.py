@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairkit.data.outcomes import example_of
 from fairkit.data.roles import same_value, value_text
 from fairkit.errors import ModelError, did_you_mean
 
@@ -50,6 +51,12 @@ def favorable_column(
     ModelError
         It cannot be told.
     """
+    if favorable is None:
+        shown = " or ".join(repr(value_text(value)) for value in classes[:5])
+        raise ModelError(
+            f"which of the model's classes is good for the person, {shown}? There is no label: say so with "
+            f"`favorable`, as in `favorable={example_of('', classes)}`"
+        )
     named = [place for place, value in enumerate(classes) if same_value(value, favorable)]
     by_name = named[0] if len(named) == 1 and _same_kind(classes, label_values) else None
     if by_name is not None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from fairkit.data.outcomes import example_of
 from fairkit.data.roles import same_value, value_text
 from fairkit.data.task import Task, choose_task
 from fairkit.errors import ModelError
@@ -64,6 +65,7 @@ def settle(
         return _ours(settled, model, dataset, options, first)
     told = [] if told_kind is None else [told_kind]
     classes = _model_classes(model, score, label, first, dataset.profile.label_values)
+    _refuse_text(dataset, task, score, classes)
     if task == "regression":
         return _regression(settled, model), (), told
     if task == "multiclass":
@@ -119,6 +121,19 @@ def _scaled(
         )
     settled = replace(settled, scale=Scale.of(values))
     return settled, [told_scale(score, low, high, turned=settled.turned)]
+
+
+def _refuse_text(
+    dataset: Dataset, task: Task, score: reading.GraphOutput | None, classes: Sequence[Any]
+) -> None:
+    """Ask for the favorable class of a model that gives text, where neither a label nor the user names one."""
+    text = bool(classes) and isinstance(classes[0], str)
+    if task == "regression" and score is None and text and dataset.roles.label is None:
+        shown = " or ".join(map(repr, classes[:5]))
+        raise ModelError(
+            f"the model gives text, and there is no label: which of its classes is good for the person, {shown}? Say "
+            f"so with `favorable`, as in `favorable={example_of('', classes)}`"
+        )
 
 
 def _turned_cut(settled: reading.Reading, options: ModelOptions, score: str) -> list[str]:
@@ -230,8 +245,9 @@ def _regression(settled: reading.Reading, model: Graph) -> reading.Reading:
         raise ModelError(f"{model.name} gives no number to audit")
     if settled.score is not None and settled.score.width != 1:
         raise ModelError(
-            f"{model.name} gives {settled.score.width} numbers a row, but the label is a regression target; "
-            "name the output with `score_output`, or the task with `task`"
+            f"{model.name} gives {settled.score.width} numbers for each row, and an audit is about one target: name "
+            "one output with `score_output`; a model of several targets in one output has to be exported for one of them. "
+            "If the numbers are scores of classes, say so with `task`"
         )
     return settled
 
