@@ -164,7 +164,8 @@ def _guess_predictions(source: Source, values: dict[str, list[str]]) -> dict[str
 
 
 def _guess_label(columns: list[str], values: dict[str, list[str]]) -> str | None:
-    named = [column for column in columns if column.lower() in _LABELS or is_outcome(column)]
+    named = [column for column in columns if column.lower() in _LABELS]
+    named += [column for column in columns if is_outcome(column) and column not in named]
     binary = [column for column in columns if len(values.get(column, ())) == 2]
     both = [column for column in named if column in binary]
     return next(iter([*both, *named, *reversed(binary)]), None)

@@ -246,7 +246,7 @@ def _regression(settled: reading.Reading, model: Graph) -> reading.Reading:
     if settled.score is not None and settled.score.width != 1:
         raise ModelError(
             f"{model.name} gives {settled.score.width} numbers for each row, and an audit is about one target: name "
-            "one output with `score_output`; a model of several targets in one output has to be exported for one of them. "
+            "one output with `score_output`; a model of several targets in one output is exported for one of them. "
             "If the numbers are scores of classes, say so with `task`"
         )
     return settled
