@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 import fairkit
 from fairkit.data.table import Table
-from fairkit.models.scorer import ModelOptions
+from fairkit.settings import ModelOptions
 from fairkit_onnx.model import OnnxModel
 
 FOLDER = Path(os.environ.get("FAIRKIT_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))

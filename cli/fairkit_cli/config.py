@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from fairkit.errors import ConfigError, did_you_mean
 from fairkit.results.rules import Rule
+from fairkit.settings import declared
 
 NAME = "fairkit.toml"
 MOST_SHOWN = 80
@@ -37,21 +38,9 @@ KEYS: Mapping[str, Mapping[str, Kind]] = {
         "predictions": "columns",
         "join": "columns",
     },
-    "audit": {
-        "auditors": "names",
-        "confidence": "number",
-        "seed": "integer",
-        "task": "text",
-        "adjust": "text",
-    },
+    "audit": {each.key: each.kind for each in declared() if each.table == "audit"},
     "model": {
-        "score_output": "text",
-        "decision_output": "text",
-        "score_kind": "text",
-        "favorable_class": "integer",
-        "threshold": "number",
-        "classes": "names",
-        "rename": "columns",
+        **{each.key: each.kind for each in declared() if each.table == "model"},
         "intended_use": "text",
         "owner": "text",
         "contact": "text",
@@ -156,7 +145,7 @@ class Config:
 
         ``duckdb:loans.db?query=...`` has such a path; ``s3://bucket/...`` has none.
         """
-        from fairkit.sources.known import is_address
+        from fairkit.sources.finders import is_address
 
         if not is_address(text) or (self.path is not None and (self.path.parent / text).exists()):
             return str(self.file(text))

@@ -48,7 +48,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from fairkit.sources.known import add_finder
+from fairkit.sources.finders import add_finder
 
 _PUBLIC = {
     "Auditor": "fairkit.auditors",
@@ -57,6 +57,7 @@ _PUBLIC = {
     "frontier": "fairkit_repair.frontiers.run",
     "compare": "fairkit.comparing.run",
     "AuditContext": "fairkit.auditors",
+    "AuditSettings": "fairkit.settings",
     "ConfigError": "fairkit.errors",
     "DataError": "fairkit.errors",
     "Dataset": "fairkit.data.dataset",
@@ -69,7 +70,7 @@ _PUBLIC = {
     "MitigationResult": "fairkit_repair.mitigation.run",
     "Mitigator": "fairkit.mitigators",
     "ModelError": "fairkit.errors",
-    "ModelOptions": "fairkit.models.scorer",
+    "ModelOptions": "fairkit.settings",
     "OnnxModel": "fairkit_onnx.model",
     "ParameterError": "fairkit.errors",
     "PluginError": "fairkit.errors",

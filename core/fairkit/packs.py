@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from fairkit.support.faces import imported
+
 if TYPE_CHECKING:
     import datetime
 
@@ -15,6 +17,10 @@ if TYPE_CHECKING:
 FactKind = Literal["text", "date", "flag"]
 Kind = Literal["text", "count", "percent", "ratio", "number", "p"]
 Cell = str | int | float | None
+
+
+FORMAT = "fairkit_laws.format:Toml"
+"""What reads and renders packs."""
 
 
 class Pack(ABC):
@@ -267,3 +273,9 @@ class PackFormat(ABC):
         today: datetime.date,
     ) -> Rendering:
         """Fill a pack with an audit, what a person stated, and what the certificate says on a day."""
+
+
+def pack_format() -> type[PackFormat]:
+    """Return what reads and renders packs."""
+    reader: type[PackFormat] = imported(FORMAT)
+    return reader

@@ -5,8 +5,7 @@ from __future__ import annotations
 from importlib import resources
 
 import fairkit
-from fairkit.packs import Pack, PackFormat
-from fairkit_laws.format import Toml
+from fairkit.packs import Pack
 
 LAWS = ("ecoa", "eu-ai-act", "nyc-ll144", "ugesp")
 
@@ -27,9 +26,3 @@ def fairkit_packs() -> list[type[Pack]]:
         type(f"Law{number}", (_Law,), {"name": name, "__doc__": f"The pack {name}.", "__module__": __name__})
         for number, name in enumerate(LAWS)
     ]
-
-
-@fairkit.hookimpl
-def fairkit_pack_formats() -> list[type[PackFormat]]:
-    """Return the format of all packs."""
-    return [Toml]

@@ -82,22 +82,6 @@ def screens(folder):
     yield "audit", ["audit", *first, *roles, *sensitive, *limit]
     yield "compare", ["compare", *roles, *sensitive, *first, "--predictions", "decision=second"]
     yield "plugins", ["plugins", "list"]
-    yield (
-        "plan",
-        [
-            "plan",
-            "--data",
-            str(folder / "d.parquet"),
-            "--label",
-            "repaid",
-            "--favorable",
-            "1",
-            "--sensitive",
-            "sex",
-            "--max",
-            "demographic_parity_difference:sex=0.05",
-        ],
-    )
 
 
 def test_every_screen(files, monkeypatch):

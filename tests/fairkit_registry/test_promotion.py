@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from fairkit import plugins
-from fairkit.plugins.records import Found, Plugin
+from fairkit.plugins.records import Plugin, PluginInfo
 from fairkit.promotions import PromotionCheck, Remark
 from fairkit_registry.errors import CertificateError
 from fairkit_registry.evidence import dsse
@@ -181,6 +181,7 @@ def test_the_data_that_the_alias_asks_for(registry, model, certify, policy, make
     assert decision.certificate.report.data.sha256 == make.data
 
 
+@pytest.mark.long
 def test_not_significantly_worse_than_the_current_version(registry, model, certify, policy, make):
     def add(factor, difference, accuracy):
         findings = [
@@ -263,7 +264,7 @@ class Quiet(PromotionCheck):
 
 
 def install(monkeypatch, *classes, failures=()):
-    plugin = Plugin(Found("x", "x", "x-dist", "1"), None, promotion_checks=classes)
+    plugin = Plugin(PluginInfo("x", "x", "x-dist", "1"), None, promotion_checks=classes)
     monkeypatch.setattr(plugins, "third_party", lambda: ([plugin], list(failures)))
 
 

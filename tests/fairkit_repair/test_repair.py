@@ -22,7 +22,7 @@ from fairkit_repair.mitigation.choose import find_mitigator
 from fairkit_repair.postprocess import PostProcessor, Solution
 from fairkit_repair.repairing import run as running
 from fairkit_repair.repairing.candidates import candidates
-from fairkit_repair.repairing.cells import Cells, Planned
+from fairkit_repair.repairing.cells import CalibrationCells, Planned
 from fairkit_repair.repairing.chance import limits_of, predict
 from fairkit_repair.repairing.evaluate import Bench
 from fairkit_repair.repairing.leaks import check_leak
@@ -85,10 +85,12 @@ def test_the_pick_is_the_most_accurate_that_is_sure(found):
     assert found.search.choice.accuracy == max(one.accuracy for one in sure)
 
 
+@pytest.mark.long
 def test_equal_inputs_give_equal_files(found):
     assert search().onnx == found.onnx
 
 
+@pytest.mark.long
 def test_the_file_says_how_it_was_searched_and_how_often_the_test_rows_were_looked_at(found, tmp_path):
     from fairkit_onnx.read.safety import embedded_settings, parse
 
@@ -106,7 +108,7 @@ def test_drawn_totals_are_those_of_an_audit_of_so_many_rows():
     planned, codes, _, held = planned_rows(20_000, 3_000)
     rng = np.random.default_rng(3)
     chance = np.where(codes == 0, 0.3, 0.5) * (rng.random(len(codes)) < 0.8)
-    cells = Cells.of(planned, chance)
+    cells = CalibrationCells.of(planned, chance)
     totals = cells.totals(cells.draw(planned, rng, 400), planned, "sex")
     rate = (totals.first[:, [1, 3]].sum(1) / totals.count).reshape(400, 2)
     for group in (0, 1):
@@ -121,7 +123,7 @@ def test_drawn_totals_are_those_of_an_audit_of_so_many_rows():
 def test_totals_of_the_calibration_rows_are_the_auditors():
     planned, codes, outcome, _ = planned_rows(5_000, 500)
     chance = np.random.default_rng(0).choice([0.0, 0.25, 1.0], len(codes))
-    cells = Cells.of(planned, chance)
+    cells = CalibrationCells.of(planned, chance)
     mine = cells.totals(cells.mass[None, :], planned, "sex")
     theirs = Confusion().collect(rows_of(outcome, chance), codes, 2)
     assert mine.first == pytest.approx(theirs.first)
@@ -194,6 +196,7 @@ def test_groups_that_are_too_small_for_a_verdict_are_said_before_training():
         fairkit.repair(loans(2_000, 1), [PARITY], test=few, learner="logistic")
 
 
+@pytest.mark.long
 def test_anyway_goes_on_and_says_that_it_is_not_sure():
     rule = Rule(metric="equal_opportunity_difference", sensitive="sex", max=0.01)
     asked = {"learner": "logistic", "methods": ["threshold-optimizer"], "anyway": True, "threads": 1}
@@ -261,6 +264,7 @@ def test_groups_that_are_not_known_are_refused_before_training_and_counted_where
     assert planned.missing == {}
 
 
+@pytest.mark.long
 def test_the_limit_that_stands_in_the_way_is_named():
     rules = [PARITY, Rule(metric="accuracy", min=0.99)]
     result = fairkit.repair(
@@ -277,6 +281,7 @@ def test_the_limit_that_stands_in_the_way_is_named():
     )
 
 
+@pytest.mark.long
 def test_deterministic_leaves_drawn_decisions_out_and_says_what_that_costs():
     result = search(deterministic=True, methods=["threshold-optimizer", "reject-option"])
     assert not result.randomized
@@ -316,6 +321,7 @@ class Slow(fairkit.Mitigator):
             run.progress("training", 0, 1)
 
 
+@pytest.mark.long
 def test_a_fit_that_the_budget_ends_is_left_out(monkeypatch):
     monkeypatch.setattr(Clock, "left", lambda self: -1.0 if Slow.began else 60.0)
     result = search(methods=["threshold-optimizer", Slow])

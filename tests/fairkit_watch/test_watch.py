@@ -69,6 +69,7 @@ def test_the_same_counts_in_any_order_and_partition_give_the_same_bytes(begun, d
     assert len(seen) == 1
 
 
+@pytest.mark.long
 def test_writers_are_merged_once_and_in_any_order(begun, decisions, day, tmp_path):
     for name in "abc":
         with begun(name, EOD, **LATE) as watch:
@@ -435,7 +436,7 @@ def test_no_data_is_late(begun, decisions, day):
 
 
 def test_a_clock_that_goes_back(begun, decisions, day, monkeypatch):
-    from fairkit_watch import book
+    from fairkit_watch import records as book
 
     with begun() as watch:
         monkeypatch.setattr(book, "clock", lambda: "2001-01-01T00:00:00.000Z")

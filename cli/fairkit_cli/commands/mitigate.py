@@ -74,12 +74,7 @@ def mitigate(
     test: TestFile = None,
     holdout: Holdout = None,
     task: opt.TaskName = None,
-    score_output: opt.ScoreOutput = None,
-    decision_output: opt.DecisionOutput = None,
-    score_kind: opt.ScoreKindName = None,
-    favorable_class: opt.FavorableClass = None,
-    threshold: opt.Threshold = None,
-    rename: opt.Rename = None,
+    outputs: opt.OutputOptions,
     assignments: opt.Assignments = None,
     learner: Learner = None,
     maximum: opt.MaxRules = None,
@@ -114,12 +109,7 @@ def mitigate(
         confidence=confidence,
         seed=seed,
         task=task,
-        score_output=score_output,
-        decision_output=decision_output,
-        score_kind=score_kind,
-        favorable_class=favorable_class,
-        threshold=threshold,
-        rename=rename,
+        **vars(outputs),
     )
     if model is None:  # settings of the file are about the model that is audited
         settings = dataclasses.replace(settings, model={})
@@ -175,8 +165,8 @@ def _searched_or_run(asked: Plan, train: Any, shared: dict[str, Any], settings: 
     from fairkit.errors import PowerError
     from fairkit_cli.fields import as_options
     from fairkit_repair.mitigation.run import mitigate
-    from fairkit_repair.repairing.asked import can_choose
     from fairkit_repair.repairing.run import repair
+    from fairkit_repair.repairing.tolerances import can_choose
 
     own = {} if asked.plugin is None else _parameters(asked.plugin, asked.assignments, settings)
     plain = asked.where.engine is not None or asked.repeats > 1 or asked.task not in (None, "binary")

@@ -139,7 +139,7 @@ def monitored(folder: Path, newest: Shown) -> Monitoring:
         The watch is about something else.
     """
     from fairkit_cli.html.monitoring import monitoring
-    from fairkit_watch.look import courses
+    from fairkit_watch.snapshot import courses
     from fairkit_watch.watch import Watch
 
     with Watch.open(folder, write=False) as watch:

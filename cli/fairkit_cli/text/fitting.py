@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.table import Column, Table
     from rich.text import Text
 
@@ -19,11 +21,11 @@ NARROW = 8
 _PIECE = re.compile(r"[^\s_+&/=-]*[\s_+&/=-]*")
 
 
-def fitted(table: Table, width: int) -> tuple[Table, int]:
+def fitted(table: Table, width: int, shown: Callable[[object], str] = str) -> tuple[Table, int]:
     """Return a table for so many columns of text, and the columns that it takes: more where nothing can give way.
 
     Numbers stand on the right and keep their width, their headers wrap. Words wrap at spaces, and after ``_``, ``+``,
-    ``&``, ``-`` where a name is longer than its column.
+    ``&``, ``-`` where a name is longer than its column. `shown` spells a cell that comes from data.
     """
     if _total(_natural(table)) <= width:
         return table, width
@@ -36,8 +38,8 @@ def fitted(table: Table, width: int) -> tuple[Table, int]:
     for place, column in enumerate(table.columns):
         cells = column._cells
         if column.justify != "right":
-            cells = [_wrapped(cell, wide[place]) for cell in cells]
-        header = _wrapped(column.header, wide[place])
+            cells = [_wrapped(cell, wide[place], shown) for cell in cells]
+        header = _wrapped(column.header, wide[place], shown)
         column._cells, column.header = cells, header
         column.width, column.min_width, column.no_wrap, column.overflow = wide[place], None, False, "fold"
     return table, max(width, _total(wide))
@@ -71,11 +73,9 @@ def _text(cell: object) -> str:
     return str(getattr(cell, "plain", cell))
 
 
-def _wrapped(cell: object, width: int) -> Text:
+def _wrapped(cell: object, width: int, shown: Callable[[object], str]) -> Text:
     """Return a cell whose lines are at most so wide, in its own style."""
     from rich.text import Text
-
-    from fairkit_cli.text.plain import shown
 
     text = cell if isinstance(cell, Text) else Text(shown(cell))
     if len(text.plain) <= width:

@@ -53,8 +53,9 @@ def to_text(parts: Iterable[RenderableType], *, terminal: bool) -> str:
     console = _console(file=target, width=width, force_terminal=terminal, no_color=not terminal)
     for part in parts:
         if isinstance(part, Table):
-            table, needed = fitted(part, width if told else WIDEST)
-            console.print(table, width=needed, crop=False, no_wrap=False)
+            table, console.width = fitted(part, width if told else WIDEST, shown)
+            console.print(table)
+            console.width = width
         else:
             console.print(part)
     return "\n".join(line.rstrip() for line in target.getvalue().split("\n")).rstrip("\n") + "\n"

@@ -15,7 +15,7 @@ from fairkit_cli.watch.begin import State
 from fairkit_cli.watch.delivery import HEARTBEATS
 
 if TYPE_CHECKING:
-    from fairkit_watch.results import Look
+    from fairkit_watch.results import WatchSnapshot
     from fairkit_watch.watch import Watch
 
 
@@ -45,13 +45,13 @@ def show(
 
 
 def _text(
-    watch: Watch, look: Look, statements: dict[str, Any] | None, output_format: str, terminal: bool
+    watch: Watch, look: WatchSnapshot, statements: dict[str, Any] | None, output_format: str, terminal: bool
 ) -> str:
     if output_format == "json":
         return record_text({**look.to_dict(), "statements": statements})
     if output_format == "html":
         from fairkit_cli.html.watch import watch_page
-        from fairkit_watch.look import courses, weekly_shares
+        from fairkit_watch.snapshot import courses, weekly_shares
 
         data = watch.data
         shares = {name: weekly_shares(data, split) for name, split in data.splits.items() if name}
@@ -66,7 +66,7 @@ def heartbeats(path: Path, keys: list[Path] | None) -> dict[str, Any] | None:
     """Return what the signed statements of a watch say; None where there are none and none were asked for."""
     from fairkit_registry.errors import CertificateError
     from fairkit_registry.evidence.heartbeats import read_heartbeats
-    from fairkit_watch.look import missing_days
+    from fairkit_watch.snapshot import missing_days
 
     trusted = load_keys(keys) if keys else None
     if not path.exists():

@@ -18,7 +18,7 @@ from fairkit.models.scale import is_own
 from fairkit.models.scorer import Recorded
 from fairkit.parameters.declare import parse_parameters
 from fairkit.progress import Progress, no_progress
-from fairkit.results.policy import Adjustment, judge
+from fairkit.results.policy import judge
 from fairkit.results.report import Report
 from fairkit.support.timings import phase
 
@@ -32,14 +32,17 @@ if TYPE_CHECKING:
     from fairkit.results.findings import Finding
     from fairkit.results.rules import Rule
     from fairkit.results.subjects import DataInfo
+    from fairkit.settings import AuditSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What an audit is asked for, whatever the model and the data: made by `of`.
+class LoadedAuditors:
+    """The settings of an audit with what they name loaded, whatever the model and the data: made by `of`.
 
     Attributes
     ----------
+    settings
+        What the audit was asked for.
     auditors, metrics
         The auditors with their parameters, and the group metrics that they are given.
     used
@@ -48,48 +51,30 @@ class Asked:
         What could not be loaded, in sentences.
     """
 
+    settings: AuditSettings
     auditors: tuple[Auditor, ...]
     metrics: tuple[type[Metric], ...]
     used: tuple[plugins.Plugin, ...]
     failures: tuple[str, ...]
-    policy: Sequence[Rule]
-    adjustment: Adjustment | None
-    confidence: float
-    seed: int
 
     @classmethod
-    def of(
-        cls,
-        auditors: Sequence[str],
-        parameters: Mapping[str, Mapping[str, Any]] | None,
-        *,
-        policy: Sequence[Rule] = (),
-        adjustment: Adjustment | None = None,
-        confidence: float = 0.95,
-        seed: int = 0,
-    ) -> Self:
-        """Load what is named; see `audit` for the arguments.
+    def of(cls, settings: AuditSettings) -> Self:
+        """Load what is named.
 
         Raises
         ------
         FairkitError
             There is no such auditor, or a parameter cannot be used.
         """
-        if not 0 < confidence < 1:
-            raise ParameterError(f"confidence={confidence} is not between 0 and 1; 0.95 is usual")
-        if seed < 0:
-            raise ParameterError(f"seed={seed} is negative; seeds are 0 or more")
-        chosen, used, notes = _choose_auditors(_with_group(auditors, policy), parameters or {})
+        names = _with_group(settings.auditors, settings.policy)
+        chosen, used, notes = _choose_auditors(names, settings.parameters)
         metrics, clashes = plugins.metrics_of(used)
         return cls(
+            settings=settings,
             auditors=tuple(chosen),
             metrics=tuple(metrics),
             used=tuple(used),
             failures=(*notes, *clashes),
-            policy=policy,
-            adjustment=adjustment,
-            confidence=confidence,
-            seed=seed,
         )
 
     def about(
@@ -107,8 +92,8 @@ class Asked:
             dataset=data,
             scorer=Recorded.of(scorer, data),
             metrics=self.metrics,
-            confidence=self.confidence,
-            seed=self.seed,
+            confidence=self.settings.confidence,
+            seed=self.settings.seed,
             progress=progress,
             engine=engine,
             signed=signed,
@@ -124,7 +109,7 @@ class Asked:
             with plugins.blame(reader.owner, f"the auditor {reader.auditor.name!r} prepared"):
                 reader.auditor.begin(context)
         sense = Sense.of(scorer, data, place)
-        return Audit(asked=self, context=context, watching=tuple(readers), sense=sense, scorer=scorer)
+        return Audit(loaded=self, context=context, watching=tuple(readers), sense=sense, scorer=scorer)
 
 
 @dataclass(frozen=True)
@@ -135,7 +120,7 @@ class Watching:
     """
 
     auditor: Auditor
-    owner: plugins.Found
+    owner: plugins.PluginInfo
     context: AuditContext
     place: int
     columns: tuple[str, ...]
@@ -167,7 +152,7 @@ class Watching:
 class Audit:
     """An audit of one model, ready for the pass over the rows."""
 
-    asked: Asked
+    loaded: LoadedAuditors
     context: AuditContext
     watching: tuple[Watching, ...]
     sense: Sense
@@ -180,7 +165,7 @@ class Audit:
 
     def report(self, totals: Sequence[Any]) -> Report:
         """Turn the readers' totals into findings, and judge them."""
-        asked, context = self.asked, self.context
+        settings, context = self.loaded.settings, self.context
         findings: list[Finding] = []
         *parts, seen = totals
         for reader, total in zip(self.watching, parts, strict=True):
@@ -191,15 +176,15 @@ class Audit:
         if sense.doubt is not None:
             findings = [dataclasses.replace(f, inconclusive=f.inconclusive or sense.doubt) for f in findings]
         results, verdict = judge(
-            asked.policy, findings, confidence=asked.confidence, adjustment=asked.adjustment
+            settings.policy, findings, confidence=settings.confidence, adjustment=settings.adjustment
         )
-        if asked.policy and context.dataset.profile.clusters is None:  # more rows are not more clusters
+        if settings.policy and context.dataset.profile.clusters is None:  # more rows are not more clusters
             from fairkit.planning.advice import advised
 
-            wrong, alone = 1 - asked.confidence, asked.adjustment in (None, "holm")
-            level = asked.confidence if alone else 1 - wrong / len(asked.policy)
+            wrong, alone = 1 - settings.confidence, settings.adjustment in (None, "holm")
+            level = settings.confidence if alone else 1 - wrong / len(settings.policy)
             results, findings = advised(
-                asked.policy, results, findings, asked.metrics, confidence=level, seed=asked.seed
+                settings.policy, results, findings, self.loaded.metrics, confidence=level, seed=settings.seed
             )
         return Report(
             model=dataclasses.replace(
@@ -209,10 +194,10 @@ class Audit:
             findings=tuple(findings),
             policy=results,
             verdict=verdict,
-            seed=asked.seed,
-            confidence=asked.confidence,
-            adjustment=asked.adjustment,
-            environment=_environment(asked.used, asked.failures, self.scorer),
+            seed=settings.seed,
+            confidence=settings.confidence,
+            adjustment=settings.adjustment,
+            environment=_environment(self.loaded.used, self.loaded.failures, self.scorer),
             warnings=(
                 *sense.warnings,
                 *getattr(self.scorer, "warnings", ()),
@@ -287,7 +272,7 @@ def _check_rows(auditors: Sequence[Auditor], data: Dataset) -> None:
         )
 
 
-def _owner(auditor: Auditor, used: Sequence[plugins.Plugin]) -> plugins.Found:
+def _owner(auditor: Auditor, used: Sequence[plugins.Plugin]) -> plugins.PluginInfo:
     return next(plugin.found for plugin in used if type(auditor) in plugin.auditors)
 
 

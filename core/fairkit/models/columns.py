@@ -16,7 +16,7 @@ from fairkit.errors import ModelError, ParameterError
 from fairkit.models.classes import ranks_higher
 from fairkit.models.favorable import favorable_values
 from fairkit.models.scale import OWN, Scale, check_chance, told_scale
-from fairkit.models.scorer import Columns, ModelOptions, Predictions
+from fairkit.models.scorer import Columns, Predictions
 from fairkit.support.timings import phase
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fairkit.data.task import Task
     from fairkit.models.scorer import Scorer
     from fairkit.results.subjects import ModelInfo
+    from fairkit.settings import ModelOptions
 
     Array = NDArray[np.float64]
 

@@ -16,16 +16,15 @@ from fairkit.planning.assumptions import assumed, observed
 from fairkit.planning.detectable import detectable
 from fairkit.planning.draws import Limit, Truth, decided
 from fairkit.planning.results import GroupPlan, Plan, RulePlan, two_digits
-from fairkit.planning.search import MOST, Found, closed_form, search, variances
+from fairkit.planning.search import MOST, PowerCurve, closed_form, search, variances
 from fairkit.planning.targets import target_of
 
 if TYPE_CHECKING:
     from fairkit.metrics import Metric
     from fairkit.planning.results import Side
     from fairkit.planning.targets import Target
-    from fairkit.results.policy import Adjustment
     from fairkit.results.report import Report
-    from fairkit.results.rules import Rule
+    from fairkit.results.rules import Adjustment, Rule
 
 DRAWS = 800
 """Audits that are drawn for each point of the curve: the planned power has a standard error below .01."""
@@ -146,7 +145,7 @@ def _one(
     side: Side = "pass" if limit.kept(value) else "fail"
     floor = LEAST / float((truth.shares * truth.bases).min())
     start = max(closed_form(target, truth, limit, level, power), floor)
-    found: Found | None = None
+    found: PowerCurve | None = None
     if math.isfinite(start):
         found = search(
             lambda rows: decided(target, truth, rows * truth.shares, limit, level, rng, DRAWS, LEAST)[side],

@@ -1,7 +1,6 @@
 """Plugins: finding them by entry point or file, loading one at a time, and saying why one does not load."""
 
 from fairkit.plugins.finding import (
-    DEFAULT_AUDITORS,
     blame,
     explain_all,
     find,
@@ -16,15 +15,14 @@ from fairkit.plugins.finding import (
     source_of,
     third_party,
 )
-from fairkit.plugins.records import FILE, FILES, Found, Kind, Plugin, Row
+from fairkit.plugins.records import FILE, FILES, Kind, Plugin, PluginInfo, Row
 
 __all__ = [
-    "DEFAULT_AUDITORS",
     "FILE",
     "FILES",
-    "Found",
     "Kind",
     "Plugin",
+    "PluginInfo",
     "Row",
     "blame",
     "explain_all",

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import PolicyError, did_you_mean
-from fairkit.results.rules import Rule, RuleResult
+from fairkit.results.rules import ADJUSTMENTS, Adjustment, Rule, RuleResult
 
 if TYPE_CHECKING:
     from fairkit.results.findings import Finding, VerdictName
     from fairkit.results.values import Interval
-
-Adjustment = Literal["holm", "bonferroni", "benjamini-hochberg"]
-ADJUSTMENTS: tuple[Adjustment, ...] = ("holm", "bonferroni", "benjamini-hochberg")
-"""How a policy may account for the number of its rules."""
 
 _CONDITIONAL = {
     "impact_ratio": "against a group that `reference` names",

@@ -14,7 +14,7 @@ from fairkit.data.task import Task, choose_task
 from fairkit.errors import ModelError
 from fairkit.models.classes import check_signs, favorable_column, line_up, ranks_higher
 from fairkit.models.scale import Scale, check_chance, told_scale
-from fairkit.models.scorer import ModelOptions, check_scores
+from fairkit.models.scorer import check_scores
 from fairkit_onnx.read import outputs as reading
 from fairkit_onnx.read import safety
 from fairkit_onnx.read.direction import is_turned
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from fairkit.data.batch import Batch
     from fairkit.data.dataset import Dataset
+    from fairkit.settings import ModelOptions
     from fairkit_onnx.read.graph import Graph
 
 _RANDOMIZED = "A randomized model: its decision probabilities are audited, exactly, not draws from them."

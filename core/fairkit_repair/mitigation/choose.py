@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from fairkit import plugins
 from fairkit.errors import ParameterError, PluginError, did_you_mean
 from fairkit.mitigators import Mitigator
-from fairkit.models.scorer import ModelOptions
 from fairkit.parameters.declare import parse_parameters
+from fairkit.settings import ModelOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from fairkit.auditing.prepare import Asked
+from fairkit.auditing.prepare import LoadedAuditors
 from fairkit.auditing.run import audit
 from fairkit.data.loading import as_dataset
 from fairkit.data.roles import value_text
@@ -16,23 +16,22 @@ from fairkit.data.table import Table
 from fairkit.engines.opening import opened
 from fairkit.fitted import Attaches, FittedModel, MeasuresItself, NamesAudits, Run
 from fairkit.mitigators import RepairsModels
-from fairkit.models.scorer import ModelOptions
 from fairkit.parameters.declare import parameters_to_dict
-from fairkit.plugins import DEFAULT_AUDITORS
 from fairkit.progress import no_progress
 from fairkit.results.plots import layered
 from fairkit.results.rendering import Shown
+from fairkit.settings import DEFAULT_AUDITORS, AuditSettings, ModelOptions
 from fairkit.support.files import check_writable, write_atomic
 from fairkit_onnx.model import OnnxModel
 from fairkit_onnx.read.safety import digest
 from fairkit_repair.comparison import audit_beside
-from fairkit_repair.mitigation.aftermath import is_randomized, record, sensitive_inputs
-from fairkit_repair.mitigation.alike import CONSTANT, below_majority, is_useless, treats_all_alike
-from fairkit_repair.mitigation.asked import check_policy
+from fairkit_repair.mitigation.caveats import is_randomized, record, sensitive_inputs
 from fairkit_repair.mitigation.choose import as_mitigator, base_model
 from fairkit_repair.mitigation.cluster import learn_spread
 from fairkit_repair.mitigation.learned import fit_files, foreign, learn_here, training
+from fairkit_repair.mitigation.policy_checks import check_policy
 from fairkit_repair.mitigation.repeats import Repeated, check_repeats, retrained
+from fairkit_repair.mitigation.useless import CONSTANT, below_majority, is_useless, treats_all_alike
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -79,7 +78,7 @@ class MitigationResult(Shown):
     is_constant
         Whether the model decides all people alike; the command then ends with exit code 3.
     is_useless
-        Whether no model would serve as well (`fairkit_repair.mitigation.alike.is_useless`); exit code 3, too.
+        Whether no model would serve as well (`fairkit_repair.mitigation.useless.is_useless`); exit code 3, too.
     search
         What a search under a policy tried, where the method was found by one.
     randomized
@@ -288,13 +287,14 @@ def measured(
     held = _held_out(fitted, learned.compared, table, confidence)
     with TemporaryDirectory() as folder:
         auditors = fitted.audits(Path(folder)) if isinstance(fitted, NamesAudits) else {}
-        asked = Asked.of(
-            (*DEFAULT_AUDITORS, *auditors),
-            auditors,
-            policy=policy,
+        settings = AuditSettings(
+            auditors=(*DEFAULT_AUDITORS, *auditors),
+            parameters=auditors,
+            policy=tuple(policy),
             confidence=confidence,
             seed=run.seed,
         )
+        asked = LoadedAuditors.of(settings)
         (before, after), comparison = audit_beside(
             engine,
             [learned.baseline, learned.model],

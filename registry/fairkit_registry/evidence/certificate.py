@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fairkit.errors import DataError
+from fairkit.errors import DataError, PolicyError
 from fairkit.results.rendering import Shown
 from fairkit.results.report import Report
 from fairkit_registry.errors import CertificateError, ContradictionError, VerificationError
@@ -22,7 +22,7 @@ from fairkit_registry.evidence import dsse, predicate
 from fairkit_registry.evidence.diagnosis import explain_refusal
 from fairkit_registry.evidence.locks import check_kept, read_lock
 from fairkit_registry.evidence.revoked import Revocations, remembered
-from fairkit_registry.evidence.sequence import Place
+from fairkit_registry.evidence.sequence import SequenceNumber
 from fairkit_registry.evidence.statement import PAYLOAD_TYPE, STATEMENT_TYPE, read_limited
 from fairkit_registry.evidence.timestamps import CLOCK_SKEW, proven, proven_each
 from fairkit_registry.jsonio import StrictJsonError, canonical, read_object
@@ -86,7 +86,7 @@ class Certificate(Shown):
     audited_at: datetime
     keyids: tuple[str, ...]
     verified: bool
-    sequence: tuple[Place, ...] = ()
+    sequence: tuple[SequenceNumber, ...] = ()
     table_statements: tuple[bytes, ...] = ()
     policy_lock: bytes | None = None
     proven_at: datetime | None = None
@@ -313,10 +313,10 @@ def _interpret(
     body = predicate.check(statement, full=full)
     try:
         report = Report.from_dict(body)
-        sequence = tuple(Place.from_dict(place) for place in body.get("sequence", ()))
+        sequence = tuple(SequenceNumber.from_dict(place) for place in body.get("sequence", ()))
         table_statements = tuple(canonical(one) for one in body.get("tableStatements", ()))
         policy_lock = canonical(body["policyLock"]) if "policyLock" in body else None
-    except (DataError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (DataError, PolicyError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise CertificateError(f"the certificate's report cannot be read: {error!r}") from None
     about = report.data.sha256 if report.model.unseen else report.model.sha256
     if about != digest:

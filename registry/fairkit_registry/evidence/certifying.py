@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from fairkit.progress import Progress
     from fairkit.results.report import Report
     from fairkit_onnx.model import OnnxModel
-    from fairkit_registry.evidence.sequence import Place, SequenceFolder
-    from fairkit_registry.evidence.settings import AuditSettings
+    from fairkit_registry.evidence.sequence import SequenceFolder, SequenceNumber
+    from fairkit_registry.evidence.settings import SignedSettings
     from fairkit_registry.evidence.signers import Signer
 
 METRIC_DIGEST = "metric_sha256"
@@ -35,7 +35,7 @@ METRIC_DIGEST = "metric_sha256"
 def certify(
     model: OnnxModel | Any | None,
     dataset: Dataset,
-    settings: AuditSettings,
+    settings: SignedSettings,
     secrets: Sequence[Signer],
     *,
     audited_at: datetime | None = None,
@@ -102,7 +102,7 @@ def certify(
     report = dataclasses.replace(report, about=facts_of(about or {}))
     check_statement(report, settings.to_dict())  # nothing is signed that would be refused later
 
-    def sign(places: Sequence[Place]) -> bytes:
+    def sign(places: Sequence[SequenceNumber]) -> bytes:
         signed = issue(
             report,
             secrets,
