@@ -50,6 +50,8 @@ class PredictedColumns:
         Column with the predicted class.
     prediction
         Column with the predicted number: a regression.
+    answer
+        Column with answers in [0, 1] about paired texts, missing where nothing was answered (auditor `correspondence`).
     class_probabilities
         By class, the column with its probability; without `predicted_class` the most probable class is predicted.
     threshold
@@ -71,6 +73,7 @@ class PredictedColumns:
         decision_probability: str | None = None,
         predicted_class: str | None = None,
         prediction: str | None = None,
+        answer: str | None = None,
         class_probabilities: Mapping[str, str] | None = None,
         threshold: float | None = None,
         favorable: Any = None,
@@ -81,6 +84,7 @@ class PredictedColumns:
             probability=decision_probability,
             predicted_class=predicted_class,
             prediction=prediction,
+            answer=answer,
             favorable=favorable,
             class_probabilities=dict(class_probabilities or {}),
         )
@@ -95,6 +99,7 @@ class PredictedColumns:
             decision_probability=roles.probability,
             predicted_class=roles.predicted_class,
             prediction=roles.prediction,
+            answer=roles.answer,
             class_probabilities=roles.class_probabilities,
             favorable=roles.favorable,
         )
@@ -149,8 +154,10 @@ class PredictedColumns:
 def _task(roles: PredictionRoles, dataset: Dataset, wished: Task | None) -> Task:
     """Tell the task by the kind of predictions and the label."""
     labels = dataset.profile.label_values
-    if roles.prediction is not None:
-        natural: Task = "regression"
+    if roles.answer is not None:
+        natural: Task = "answers"
+    elif roles.prediction is not None:
+        natural = "regression"
     elif roles.predicted_class is not None or roles.class_probabilities:
         said = dataset.profile.values.get(str(roles.predicted_class)) or {}
         known = set(map(value_text, said)) <= set(map(value_text, labels))
@@ -288,7 +295,7 @@ class _ColumnScorer:
             side = f"favorable below {cut:g}" if form.below else f"favorable from {cut:g} on"
             notes.append(f"Decisions are made from the column {roles.score!r}: {side}.")
         outputs: dict[str, Any] = {
-            "score": roles.score or roles.prediction,
+            "score": roles.score or roles.prediction or roles.answer,
             "decision": roles.decision or roles.probability or roles.predicted_class,
         } | ({} if cut is None else {"threshold": cut})
         good = [value_text(value) for value, favorable in self._favorable.items() if favorable]
@@ -314,6 +321,8 @@ class _ColumnScorer:
             A cell is missing, or is not what its column should hold.
         """
         roles = self.roles
+        if self.task == "answers":
+            return Predictions(score=_answers(columns[str(roles.answer)], str(roles.answer)))
         if self.task == "regression":
             name = str(roles.prediction or roles.score)
             return Predictions(score=_numbers(columns[name], name))
@@ -429,6 +438,17 @@ def _numbers(values: NDArray[Any], column: str) -> Array:
             f"the column {column!r} is missing or infinite in {bad:,} of {len(numbers):,} rows of a batch; leave these "
             "rows out"
         )
+    return numbers
+
+
+def _answers(values: NDArray[Any], column: str) -> Array:
+    """Return numbers in [0, 1], NaN where nothing was answered."""
+    if values.dtype.kind == "O" and any(value is not None for value in values):
+        raise ModelError(f"the column {column!r} holds text; answers are numbers in [0, 1]")
+    numbers = values.astype(np.float64)
+    known = numbers[~np.isnan(numbers)]
+    if len(known):
+        _within(known, column, "an answer (bring a score to [0, 1] by its range)")
     return numbers
 
 
