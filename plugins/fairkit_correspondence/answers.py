@@ -343,8 +343,12 @@ def recorded_values(rows: AnswerRows) -> dict[str, list[str]]:
 
 def cost_of(rows: AnswerRows) -> float:
     """Return what the answers cost; 0 where the table does not say."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     parts = [batch.column("cost") for *_, batch in rows.sorted_parts() if "cost" in batch.schema.names]
-    return float(sum(one for part in parts for one in part.to_pylist() if isinstance(one, int | float)))
+    numbers = (pc.sum(part).as_py() for part in parts if pa.types.is_floating(part.type))
+    return float(sum(number or 0.0 for number in numbers))
 
 
 def digest_of(texts: Sequence[str]) -> str:
