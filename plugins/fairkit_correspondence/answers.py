@@ -310,11 +310,11 @@ def adjusted(table: pa.Table, y: Array, group: Indices, columns: Sequence[str]) 
     ParameterError
         The columns have too many values.
     """
-    parts = [group, *(_coded(table, column)[0] for column in columns)]
+    parts = [np.maximum(group, 0), *(_coded(table, column)[0] for column in columns)]
     sizes = [int(part.max()) + 1 for part in parts]
     if sum(sizes) > 500:
         raise ParameterError(f"the columns to adjust for have {sum(sizes):,} values; at most 500 are fitted")
-    known = ~np.isnan(y)
+    known = ~np.isnan(y) & (group >= 0)
     starts = np.concatenate([[0], np.cumsum(sizes)])
     gram, right = np.zeros((starts[-1], starts[-1])), np.zeros(starts[-1])
     for i, one in enumerate(parts):
