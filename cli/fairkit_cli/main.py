@@ -34,6 +34,7 @@ class GuardedGroup(TyperGroup):
 
 
 _COMMANDS = {
+    "ask": "fairkit_correspondence.commands:app",
     "attest": "fairkit_cli.commands.attest:attest",
     "audit": "fairkit_cli.commands.audit:audit",
     "compare": "fairkit_cli.commands.compare:compare",
