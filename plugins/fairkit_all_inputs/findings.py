@@ -17,6 +17,7 @@ from fairkit_all_inputs.bounds.networks.problem import NetworkProblem
 from fairkit_all_inputs.bounds.problem import CHANCE, FLIP, SCORE, Problem
 from fairkit_all_inputs.bounds.proof import packed
 from fairkit_all_inputs.bounds.questions import AnyProblem, answer, log_of
+from fairkit_all_inputs.bounds.sums import problem_of
 from fairkit_all_inputs.checking import checked as checked_anew
 from fairkit_all_inputs.distances import taken
 from fairkit_all_inputs.domains import domains_of
@@ -51,7 +52,7 @@ def findings(
     columns = list(context.scorer.columns)
     features = model.sources({name: values[:3] for name, values in people.columns.items()})
     domains, notes = domains_of(people, columns, [c for c in changing if c in columns], features, told)
-    problem = model.problem(domains, len(domains) - 1, features)
+    problem = problem_of(model, domains, len(domains) - 1, features)
     if not problem.pairs or not problem.touching:
         part = "No unit has a weight of" if isinstance(problem, NetworkProblem) else "No tree splits between"
         return _unused(asked, f"{part} the values of {', '.join(changing)}: no input changes its answer.")
