@@ -61,7 +61,6 @@ def gap_change(groups: Sequence[str], before: Array, since: Array) -> GapChange 
         )
     sentence = (
         f"among decisions with known outcomes the gap between {groups[high]} and {groups[low]} changed by "
-        f"{total:+.3f}: "
-        + ", ".join(said)
+        f"{total:+.3f}: " + ", ".join(said)
     )
     return GapChange(sentence, evidence)
