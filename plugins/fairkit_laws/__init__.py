@@ -7,7 +7,11 @@ from importlib import resources
 import fairkit
 from fairkit.packs import Pack
 
-LAWS = ("ecoa", "eu-ai-act", "nyc-ll144", "ugesp")
+LAWS = (
+    "california-ads", "colorado-admt", "colorado-insurance", "ecoa", "ecoa@2026-07-20", "eu-ai-act",
+    "eu-ai-act-monitoring", "illinois", "new-jersey", "nyc-ll144", "sr-26-2", "ugesp",
+)  # fmt: skip
+"""The current packs, and the editions that are kept for audits of before a change."""
 
 
 class _Law(Pack):

@@ -355,8 +355,28 @@ def check_lock(certificate: Certificate, lock: PolicyLock) -> None:
     ContradictionError
         Its table, its policy or another setting is not the lock's, or it is older.
     """
-    data = certificate.report.data.sha256
-    check_kept(lock, data_sha256=data, settings=certificate.settings, audited_at=certificate.audited_at)
+    check_report(certificate.report, certificate.settings, certificate.audited_at, lock)
+
+
+def check_report(report: Report, settings: Mapping[str, Any], audited_at: datetime, lock: PolicyLock) -> None:
+    """Refuse a report that was not made by a policy lock; see `check_lock`.
+
+    A lock of requests (`fairkit ask --requests`) is kept by answers to them: the auditor names the digest of the table
+    without its answers.
+
+    Raises
+    ------
+    ContradictionError
+        It was not.
+    """
+    data = report.data.sha256
+    for finding in report.findings:
+        if finding.evidence.get("requests_sha256") == lock.data_sha256:
+            data = lock.data_sha256
+            asked = str(finding.evidence.get("served", {}).get("asked_on", ""))
+            if asked and asked < f"{lock.locked_at:%Y-%m-%d}":
+                raise ContradictionError(f"questions were asked on {asked}, before the policy lock was made")
+    check_kept(lock, data_sha256=data, settings=settings, audited_at=audited_at)
 
 
 _SHOWN = 5
