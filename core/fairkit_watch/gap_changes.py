@@ -59,5 +59,5 @@ def gap_change(groups: Sequence[str], before: Array, since: Array) -> GapChange 
         plural = f"{name.removesuffix('_part').replace('_', ' ')}s"
         said.append(f"{plural} carry {value:+.3f} [{ends[0]:.3f}, {ends[1]:.3f}]")
     between = f"{groups[high]} and {groups[low]}"
-    sentence = f"among decisions with known outcomes the gap between {between} changed by {total:+.3f}: {', '.join(said)}"
+    sentence = f"among known outcomes the gap between {between} changed by {total:+.3f}: {', '.join(said)}"
     return GapChange(sentence, evidence)
