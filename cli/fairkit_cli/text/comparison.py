@@ -16,6 +16,7 @@ from fairkit_cli.text.view import (
     headline_changes,
     metric_name,
 )
+from fairkit_cli.text.why import part_changes
 from fairkit_repair.mitigation.caveats import decisions_told, worsened
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def _mitigation(result: MitigationResult) -> list[RenderableType]:
     )
     parts: list[RenderableType] = [plain(head, "bold"), *warned(after.warnings), *first_words(result), ""]
     if result.search is not None:
-        parts += search_parts(result.search)
+        parts += search_parts(result.search, result.changes)
     parts += change_tables(result.changes, ("before", "after"), after.confidence)
     parts += _distances(result) + _others(result) + _repeats(result)
     parts += [plain(f"· {as_options(note)}") for note in dict.fromkeys([*result.notes, *after.data.notes])]
@@ -208,6 +209,7 @@ def change_tables(
         *_table(f"Performance ({confidence:.0%} intervals of the difference)", performance, names),
         *_table("Between groups", between, names),
         *group_changes(changes, names),
+        *part_changes(changes, names),
     ]
 
 
