@@ -12,7 +12,7 @@ from fairkit.errors import FairkitError
 from fairkit_registry.evidence.consistency import recount
 from fairkit_registry.evidence.consistency.classes import check_classes
 from fairkit_registry.evidence.consistency.conditions import check_condition
-from fairkit_registry.evidence.consistency.facts import GROUP, facts
+from fairkit_registry.evidence.consistency.facts import GROUP, OWNERS, facts
 from fairkit_registry.evidence.consistency.numbers import about, check_number, check_unknowns
 
 if TYPE_CHECKING:
@@ -60,6 +60,8 @@ def _contradictions(report: Report, settings: Mapping[str, Any]) -> Iterator[str
         ):  # compared as this auditor says, not as settings do
             for text in (*own.contradictions(finding), *_compared(finding, whole, asked)):
                 yield f"{_name(finding)}: {text}"
+        elif OWNERS.get(finding.metric, finding.auditor) != finding.auditor:
+            yield f"{_name(finding)}: it is a metric of the auditor {OWNERS[finding.metric]!r}"
         elif not recount.plain(finding):
             for text in check_condition(finding, whole, settings.get("data", {})):
                 yield f"{_name(finding)}: {text}"
