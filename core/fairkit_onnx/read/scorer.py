@@ -68,10 +68,6 @@ def bind(model: Graph, dataset: Dataset, options: ModelOptions, *, only_scores: 
         told += witness.examine(model, first, understood, runner.drawn(first, settled), options)
         told += _unread(first, found)
         scorer.witness = witness
-    from fairkit_onnx.rows.proof import prove  # TEMP
-    import time; t0=time.perf_counter(); pr = prove(model.proto, scorer.wanted, {n: a.shape[1:] for n, a in arrays.items()}); t0=time.perf_counter()-t0
-    import os
-    with open("/tmp/proofs.txt", "a") as f: f.write(f"{os.environ.get('PYTEST_CURRENT_TEST')} {t0:.4f} {pr.holds} {[str(o) for o in pr.origins][:4]}\n")
     scorer.lone = Lone(runner, scorer.wanted, scorer.understand)
     told += scorer.lone.examine(arrays, understood, batch.rows)
     told += constant_inputs(runner, cells, dataset, scorer.understand, scorer.wanted)
