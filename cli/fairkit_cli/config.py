@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fairkit.errors import ConfigError, did_you_mean
-from fairkit.results.policy import Rule
+from fairkit.results.rules import Rule
 
 NAME = "fairkit.toml"
 MOST_SHOWN = 80
@@ -303,8 +303,8 @@ def _rule(rule: Any, where: str) -> Rule:
     return Rule(
         metric=rule["metric"],
         sensitive=rule.get("sensitive"),
-        maximum=None if "max" not in rule else float(rule["max"]),
-        minimum=None if "min" not in rule else float(rule["min"]),
+        max=None if "max" not in rule else float(rule["max"]),
+        min=None if "min" not in rule else float(rule["min"]),
         support=rule.get("support"),
         within=tuple([rule["within"]] if isinstance(rule.get("within"), str) else rule.get("within", ())),
     )

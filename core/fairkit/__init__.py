@@ -81,7 +81,7 @@ _PUBLIC = {
     "Remark": "fairkit.promotions",
     "Report": "fairkit.results.report",
     "Rows": "fairkit.statistics",
-    "Rule": "fairkit.results.policy",
+    "Rule": "fairkit.results.rules",
     "Watch": "fairkit_watch.watch",
     "audit": "fairkit.auditing.run",
     "plan": "fairkit.planning.run",

@@ -27,8 +27,8 @@ from fairkit.promotions import Promotion as Promotion
 from fairkit.promotions import PromotionCheck as PromotionCheck
 from fairkit.promotions import Remark as Remark
 from fairkit.results.findings import Finding as Finding
-from fairkit.results.policy import Rule as Rule
 from fairkit.results.report import Report as Report
+from fairkit.results.rules import Rule as Rule
 from fairkit.results.values import GroupValue as GroupValue
 from fairkit.statistics import Rows as Rows
 from fairkit_onnx.model import OnnxModel as OnnxModel

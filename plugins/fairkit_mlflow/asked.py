@@ -12,8 +12,8 @@ from fairkit.errors import DataError, ParameterError, did_you_mean
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
-    from fairkit.results.policy import Rule
     from fairkit.results.report import Report
+    from fairkit.results.rules import Rule
 
 _TASKS = {"classifier": None, "regressor": "regression"}
 _LISTS = ("sensitive", "features", "drop", "reference", "within", "cluster")
@@ -89,7 +89,7 @@ class Asked:
     @property
     def policy(self) -> tuple[Rule, ...]:
         """The rules."""
-        from fairkit.results.policy import Rule
+        from fairkit.results.rules import Rule
 
         found = []
         for kind, rules in (("max", self.max), ("min", self.min)):

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from fairkit.data.dataset import Dataset
     from fairkit.models.scorer import ModelOptions
-    from fairkit.results.policy import Adjustment, Rule
+    from fairkit.results.policy import Adjustment
+    from fairkit.results.rules import Rule
 
 
 def certify(

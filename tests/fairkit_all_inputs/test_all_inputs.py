@@ -17,7 +17,8 @@ from typer.testing import CliRunner
 import fairkit
 from fairkit.errors import DataError, ModelError, ParameterError
 from fairkit.results.findings import Finding
-from fairkit.results.policy import Rule, judge
+from fairkit.results.policy import judge
+from fairkit.results.rules import Rule
 from fairkit_all_inputs.bounds.proof import packed
 from fairkit_cli.main import app
 from fairkit_onnx.model import OnnxModel
@@ -213,7 +214,7 @@ def test_a_model_without_a_flip_is_proved_so_and_a_policy_passes(loans, tmp_path
         data,
         auditors=["all-inputs"],
         parameters={"all-inputs": told},
-        policy=[Rule(metric=FLIP, maximum=0.0)],
+        policy=[Rule(metric=FLIP, max=0.0)],
     )
     flip, score, chance, share = report.findings
     assert (flip.interval, share.interval, report.verdict) == ((0.0, 0.0), (0.0, 0.0), "pass")
@@ -263,7 +264,7 @@ def test_an_undecided_question_is_inconclusive(loans):
     low, high = score.interval
     assert low < high
     assert "Not decided with 1 boxes" in score.notes[-1]
-    (result,), verdict = judge([Rule(metric=SCORE, maximum=(low + high) / 2)], [score])
+    (result,), verdict = judge([Rule(metric=SCORE, max=(low + high) / 2)], [score])
     assert (result.verdict, verdict) == ("inconclusive", "inconclusive")
 
 

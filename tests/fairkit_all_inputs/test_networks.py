@@ -10,7 +10,7 @@ import pytest
 
 import fairkit
 from fairkit.errors import ModelError, ParameterError
-from fairkit.results.policy import Rule
+from fairkit.results.rules import Rule
 from fairkit_all_inputs.bounds.proof import packed
 from fairkit_registry.evidence.recompute import compare_reports
 
@@ -139,7 +139,7 @@ def test_a_network_without_a_flip_is_proved_so_and_a_policy_passes(loans, tmp_pa
     model = gated(tmp_path / "sure.onnx", 0.4)
     report = fairkit.audit(
         trusted(model), data, auditors=["all-inputs"], parameters={"all-inputs": told},
-        policy=[Rule(metric=FLIP, maximum=0.0)],
+        policy=[Rule(metric=FLIP, max=0.0)],
     )  # fmt: skip
     flip, score = report.findings[:2]
     assert (flip.interval, report.verdict) == ((0.0, 0.0), "pass")

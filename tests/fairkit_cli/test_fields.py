@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import fairkit
 from fairkit.models.columns import PredictedColumns
-from fairkit.results.policy import Rule
+from fairkit.results.rules import Rule
 from fairkit_cli.fields import OPTIONS, as_options
 from fairkit_cli.html.report import report_page
 from fairkit_cli.junit import junit

@@ -155,7 +155,7 @@ def test_a_terminal_gets_colours_and_nothing_else(files):
     dataset = fairkit.load_data(
         data, label=LABEL, favorable="good[/g]\x1b[1m", sensitive=[SENSITIVE], features=[FEATURE]
     )
-    rule = fairkit.Rule(metric="demographic_parity_difference", sensitive=SENSITIVE, maximum=0.01)
+    rule = fairkit.Rule(metric="demographic_parity_difference", sensitive=SENSITIVE, max=0.01)
     text = table(fairkit.audit(model, dataset, policy=[rule]), terminal=True)
     assert "\x1b[" in text
     assert not acting(re.sub(r"\x1b\[[0-9;]*m", "", text))

@@ -393,7 +393,7 @@ def _fails(values, match, table=None, learner="linear", error=ParameterError):
 
 def test_parity_is_promised_at_the_chosen_bound():
     def limits(values):
-        return [(rule.metric, rule.maximum) for rule in FairRegression.with_values(values).promises()]
+        return [(rule.metric, rule.limit) for rule in FairRegression.with_values(values).promises()]
 
     assert limits({"tolerance": "0.1,0.05"}) == [("statistical_parity_ks", 0.1)]
     assert limits({"tolerance": "0.1,0.05", "choose": 0.05}) == [("statistical_parity_ks", 0.05)]

@@ -11,7 +11,8 @@ import pytest
 from fairkit.intervals import Spread
 from fairkit.metrics import CONFUSION, Estimate
 from fairkit.results.findings import Finding
-from fairkit.results.policy import Rule, judge
+from fairkit.results.policy import judge
+from fairkit.results.rules import Rule
 from fairkit.statistics import Rows, Scores, Sums
 from fairkit_group.between import comparisons, odds
 from fairkit_group.errors import BrierScore
@@ -68,7 +69,7 @@ def test_differences_and_ratios_are_covered(groups: int, small: bool, gap: float
 def test_the_same_groups_pass_a_rule_and_never_fail_it(groups: int, base: float) -> None:
     sizes, rates = np.full(groups, 5_000), np.full(groups, base)
     rng = np.random.default_rng(0)
-    rule = Rule(metric="demographic_parity_difference", maximum=0.05)
+    rule = Rule(metric="demographic_parity_difference", max=0.05)
     verdicts = []
     for _ in range(SIMULATIONS):
         spread = _spread(_selection_rates(rng, sizes, rates), "difference")

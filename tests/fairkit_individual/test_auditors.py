@@ -14,8 +14,8 @@ import pytest
 
 import fairkit
 from fairkit.errors import DataError, ModelError, ParameterError
-from fairkit.results.policy import Rule
 from fairkit.results.report import Report
+from fairkit.results.rules import Rule
 
 FEATURES = ["age", "hours", "male"]
 

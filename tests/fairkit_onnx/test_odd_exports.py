@@ -209,7 +209,7 @@ def test_a_model_of_the_other_label_passes_nothing(people: dict[str, Any]) -> No
 
     model = LogisticRegression().fit(matrix(people), people["y"])
     data = fairkit.load_data(people, label="default", favorable=0, sensitive=["sex"], features=FEATURES)
-    rule = fairkit.Rule(metric="demographic_parity_difference", sensitive="sex", maximum=0.9)
+    rule = fairkit.Rule(metric="demographic_parity_difference", sensitive="sex", max=0.9)
     report = fairkit.audit(exported(model, people, **ARRAY), data, policy=[rule])
     assert report.verdict == "inconclusive"
     assert "worse than chance" in report.warnings[0]
@@ -256,7 +256,7 @@ def test_what_overflows_float16_is_named(people: dict[str, Any]) -> None:
 
 def test_everybody_the_same_is_no_parity(people: dict[str, Any]) -> None:
     data = fairkit.load_data(people, label="y", favorable=1, sensitive=["sex"], features=FEATURES)
-    rule = fairkit.Rule(metric="demographic_parity_difference", sensitive="sex", maximum=0.1)
+    rule = fairkit.Rule(metric="demographic_parity_difference", sensitive="sex", max=0.1)
     report = fairkit.audit(linear(np.float32, 0 * WEIGHTS, 3.0, sigmoid=True), data, policy=[rule])
     assert report.verdict == "inconclusive"
     assert report.warnings[0].startswith("All 2,000 rows get the favorable decision")

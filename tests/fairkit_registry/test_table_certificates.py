@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fairkit
-from fairkit.results.policy import Rule
+from fairkit.results.rules import Rule
 from fairkit_registry.errors import CertificateError, VerificationError
 from fairkit_registry.evidence import certificate, dsse, predicate
 from fairkit_registry.evidence import statement as statements
@@ -22,7 +22,7 @@ from fairkit_registry.policies import AliasPolicy
 from fairkit_registry.promotion.run import promote
 
 NOW = datetime(2026, 1, 10, tzinfo=UTC)
-RULE = Rule(metric="demographic_parity_difference", sensitive="sex", maximum=0.3)
+RULE = Rule(metric="demographic_parity_difference", sensitive="sex", max=0.3)
 
 
 def log(rows: int = 1_500) -> dict[str, np.ndarray]:

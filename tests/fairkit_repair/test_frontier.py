@@ -306,7 +306,7 @@ BOUNDS = Sweep(
 def test_a_plugin_that_can_trains_along_its_parameter_in_one_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    from fairkit import learners
+    from fairkit_repair import learners
 
     fits, real = [], learners.fit_estimator
     for module in ("fairkit_repair.learners", "fairkit_fair_regression.learning"):

@@ -9,7 +9,7 @@ import pytest
 import fairkit
 from fairkit.data.table import Table
 from fairkit.errors import DataError, ParameterError, PowerError
-from fairkit.results.policy import Rule
+from fairkit.results.rules import Rule
 from fairkit_datasets.hiring import HIRING_ROLES, hiring_table
 from fairkit_datasets.loans import loans_table
 from fairkit_repair.frontiers.choice import Choice

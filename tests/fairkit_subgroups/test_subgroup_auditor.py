@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import fairkit
 from fairkit.models.columns import PredictedColumns
 from fairkit.models.scorer import ModelOptions
-from fairkit.results.policy import Rule
+from fairkit.results.rules import Rule
 from fairkit_cli.main import app
 
 MODEL = PredictedColumns(score="score", decision="decision")

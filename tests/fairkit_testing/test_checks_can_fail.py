@@ -352,7 +352,7 @@ class Promises(Plain):
     """Promises parity and does nothing for it."""
 
     def promises(self):
-        return (fairkit.Rule(metric="demographic_parity_difference", maximum=0.01),)
+        return (fairkit.Rule(metric="demographic_parity_difference", max=0.01),)
 
 
 class Swallows(Plain):

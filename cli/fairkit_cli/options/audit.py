@@ -15,7 +15,8 @@ from fairkit_cli.options.shared import Assignments, Confidence, Seed
 
 if TYPE_CHECKING:
     from fairkit.models.scorer import ModelOptions
-    from fairkit.results.policy import Adjustment, Rule
+    from fairkit.results.policy import Adjustment
+    from fairkit.results.rules import Rule
     from fairkit_cli.config import Config
 
 TaskName = Annotated[
@@ -178,7 +179,7 @@ def audit_settings(typed: AuditOptions, config: Config) -> AuditSettings:
         A rule, a parameter or an option cannot be used.
     """
     from fairkit.models.scorer import ModelOptions
-    from fairkit.results.policy import Rule
+    from fairkit.results.rules import Rule
 
     parameters = {name: dict(values) for name, values in config.auditors.items()}
     for owner, key, value in _owned(typed.assignments or ()):

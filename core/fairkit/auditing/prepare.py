@@ -17,7 +17,7 @@ from fairkit.errors import DataError, ParameterError
 from fairkit.models.scorer import Recorded
 from fairkit.parameters.declare import parse_parameters
 from fairkit.progress import Progress, no_progress
-from fairkit.results.policy import Adjustment, Rule, judge
+from fairkit.results.policy import Adjustment, judge
 from fairkit.results.report import Report
 from fairkit.support.timings import phase
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from fairkit.metrics import Metric
     from fairkit.models.scorer import Predictions, Scorer
     from fairkit.results.findings import Finding
+    from fairkit.results.rules import Rule
     from fairkit.results.subjects import DataInfo
 
 

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit.engines.base import Engine
     from fairkit.results.findings import Finding
-    from fairkit.results.policy import Adjustment, Rule
+    from fairkit.results.policy import Adjustment
     from fairkit.results.report import Report
+    from fairkit.results.rules import Rule
 
 
 @plugins.listed_once()

@@ -20,15 +20,15 @@ from fairkit.planning.run import limit_of
 from fairkit.planning.search import distance, quantile, search, unit_error, variances
 from fairkit.planning.targets import target_of
 from fairkit.plugins import DEFAULT_AUDITORS
-from fairkit.results.findings import MoreRows
 from fairkit.results.policy import judge
+from fairkit.results.rules import MoreRows
 
 if TYPE_CHECKING:
     from fairkit.metrics import Metric
     from fairkit.planning.draws import Limit
     from fairkit.planning.targets import Target
-    from fairkit.results.findings import Finding, RuleResult
-    from fairkit.results.policy import Rule
+    from fairkit.results.findings import Finding
+    from fairkit.results.rules import Rule, RuleResult
 
 POWER = 0.8
 MOST = 100_000

@@ -20,7 +20,8 @@ from fairkit.engines.opening import opened
 from fairkit.errors import ParameterError, did_you_mean
 from fairkit.models.scorer import ModelOptions
 from fairkit.progress import Progress, no_progress
-from fairkit.results.policy import Rule, judge
+from fairkit.results.policy import judge
+from fairkit.results.rules import Rule
 from fairkit_onnx.model import OnnxModel
 from fairkit_repair.comparison import audit_beside
 from fairkit_repair.frontiers.choice import Choice, Judged, chance, pareto, pick
@@ -324,11 +325,8 @@ def _judged(report: Report | None, axis: str, choice: Choice) -> tuple[VerdictNa
         return None, ""
     metric, _, column = axis.partition(":")
     upward = report.find(metric, column or None).better == "higher"
-    rule = Rule(
-        metric=metric,
-        sensitive=column or None,
-        maximum=None if upward else choice.limit,
-        minimum=choice.limit if upward else None,
+    rule = Rule.from_dict(
+        {"metric": metric, "sensitive": column or None, "min" if upward else "max": choice.limit}
     )
     results, verdict = judge([rule], report.findings, confidence=report.confidence)
     return verdict, results[0].reason

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from fairkit.mitigators import Mitigator
     from fairkit.progress import Progress
     from fairkit.results.comparisons import Change
-    from fairkit.results.policy import Rule
     from fairkit.results.report import Report
+    from fairkit.results.rules import Rule
     from fairkit_repair.mitigation.learned import Learned
     from fairkit_repair.searches import Search
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from fairkit.data.task import Task
     from fairkit.metrics import Metric
     from fairkit.results.findings import Finding
-    from fairkit.results.policy import Rule
+    from fairkit.results.rules import Rule
     from fairkit_repair.repairing.cells import Planned
 
     Array = NDArray[np.float64]
@@ -153,7 +153,7 @@ class ByAudits:
             for name in dict.fromkeys(one.sensitive for one in numbers):
                 mine = [float(one.value or 0.0) for one in numbers if one.sensitive == name]
                 label = rule.metric if name is None else f"{rule.metric}:{name}"
-                values[label] = max(mine) if rule.maximum is not None else min(mine)
+                values[label] = max(mine) if rule.upper else min(mine)
         return Prediction(
             chance=passed / drawn,
             chances={},

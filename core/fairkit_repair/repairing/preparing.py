@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit.engines.base import Engine
     from fairkit.fitted import Run
-    from fairkit.results.policy import Rule
+    from fairkit.results.rules import Rule
     from fairkit_onnx.write.base import BaseModel
     from fairkit_repair.repairing.chance import Wanted
     from fairkit_repair.repairing.searching import Clock

@@ -151,13 +151,14 @@ class AuditSettings:
         from fairkit.auditing.run import audit
         from fairkit.models.scorer import ModelOptions
         from fairkit.progress import no_progress
+        from fairkit.results.rules import Rule
 
         return audit(
             self.answering() if model is None and self.endpoint else model,
             dataset,
             auditors=self.auditors,
             parameters=self.parameters,
-            policy=[read_rule(rule) for rule in self.policy],
+            policy=[Rule.from_dict(rule) for rule in self.policy],
             adjustment=self.adjustment,  # type: ignore[arg-type]
             confidence=self.confidence,
             seed=self.seed,
@@ -167,17 +168,3 @@ class AuditSettings:
             scheduler=scheduler,
             signed=signed,
         )
-
-
-def read_rule(record: Mapping[str, Any]) -> Any:
-    """Make a policy rule of ``{"metric", "sensitive", "max" | "min"}`` and, where it has one, ``support``."""
-    from fairkit.results.policy import Rule
-
-    return Rule(
-        metric=record["metric"],
-        sensitive=record.get("sensitive"),
-        maximum=record.get("max"),
-        minimum=record.get("min"),
-        support=record.get("support"),
-        within=tuple(record.get("within", ())),
-    )

@@ -19,9 +19,9 @@ import pytest
 
 import fairkit
 from fairkit.models.columns import PredictedColumns
-from fairkit.results.findings import Finding, RuleResult
-from fairkit.results.policy import Rule
+from fairkit.results.findings import Finding
 from fairkit.results.report import Report
+from fairkit.results.rules import Rule, RuleResult
 from fairkit.results.subjects import DataInfo, ModelInfo
 from fairkit.results.values import GroupValue
 from fairkit.support.escaping import visible
@@ -228,10 +228,7 @@ def test_one_group_no_interval_no_value():
     )
     data = DataInfo(name="d", sha256="0" * 64, rows=10, dropped_rows=0, groups={"g": {"only": 10}})
     rule = RuleResult(
-        metric="accuracy_difference",
-        sensitive="g",
-        maximum=0.1,
-        minimum=None,
+        rule=Rule("accuracy_difference", "g", max=0.1),
         verdict="inconclusive",
         reason="no interval",
     )
