@@ -69,9 +69,12 @@ def bind(model: Graph, dataset: Dataset, options: ModelOptions, *, only_scores: 
         told += _unread(first, found)
         scorer.witness = witness
     scorer.lone = Lone(runner, scorer.wanted, scorer.understand)
-    told += scorer.lone.examine(arrays, understood, batch.rows)
+    more, apart = scorer.lone.examine(arrays, understood, batch.rows)
+    told += more
     told += constant_inputs(runner, cells, dataset, scorer.understand, scorer.wanted)
-    scorer.info = replace(scorer.info, notes=tuple(notes + told), outputs=settled.served)
+    scorer.info = replace(
+        scorer.info, notes=tuple(notes + told), outputs=settled.served, serving={"rows": apart.to_dict()}
+    )
     return scorer
 
 
