@@ -129,8 +129,8 @@ def _unproved(name: str, tensor: Tensor | None) -> Collection[Origin]:
         return tensor.origins or [Origin("output", name)]
     if tensor.items is not None:
         return [origin for item in tensor.items for origin in _unproved(name, item)]
-    if tensor.kind is Kind.CONSTANT:
-        return ()
+    if tensor.kind is Kind.CONSTANT and tensor.shape is not None and tensor.shape[:1] in ((), (1,)):
+        return ()  # longer ones answer the row by its place in a batch of that length
     if tensor.kind is Kind.ROWS and tensor.axis == 0 and tensor.dims[0] == Count():
         return ()
     return [Origin("output", name)]
