@@ -217,7 +217,7 @@ def test_every_tensor_that_is_proved_is_answered_alone_in_random_graphs():
             expected = whole[rows] if whole.shape[:1] == (6,) else whole
             if part is not None:
                 np.testing.assert_allclose(part, expected, rtol=1e-4, err_msg=str(proto.graph.node))
-    assert found[True] > 60
+    assert found[True] > 20
     assert found[False] > 60
 
 
