@@ -283,9 +283,13 @@ def _environment(used: Sequence[plugins.Plugin], failures: Sequence[str], scorer
         "python": platform.python_version(),
         "plugins": [plugin.to_dict() for plugin in used],
     }
-    held = getattr(getattr(scorer, "model", None), "held", ())
-    if held:
-        environment["sandbox"] = list(held)
+    model: Any = getattr(scorer, "model", None)
+    for name, value in (
+        ("sandbox", list(getattr(model, "held", ()))),
+        ("machine", getattr(model, "machine", None)),
+    ):
+        if value:
+            environment[name] = value
     if failures:
         environment["plugins_not_loaded"] = list(failures)
     return environment
