@@ -238,6 +238,18 @@ class OnnxFile:
         values = in_parts(lambda part: list(self.run(part, names).values()), feeds, size)
         return dict(zip(names, values, strict=True))
 
+    def run_variant(
+        self, feeds: Mapping[str, NDArray[Any]], outputs: Sequence[str], threads: int, optimised: bool
+    ) -> dict[str, Any]:
+        """Run the graph at once with so many threads, rewritten by onnxruntime or as it is."""
+        names = list(outputs)
+        if self.sandbox is None or self._session is None:
+            source = self.folder / self.name if self.external and self.folder is not None else self.content
+            session = open_session(source, threads=threads, optimised=optimised)
+            return dict(zip(names, session.run(names, dict(feeds)), strict=True))
+        values = self.session.run(names, dict(feeds), None, (threads, optimised))
+        return dict(zip(names, values, strict=True))
+
     def _run(self, names: list[str], feeds: Mapping[str, NDArray[Any]], size: int | None = None) -> list[Any]:
         told = () if size is None else (size,)
         try:

@@ -23,7 +23,7 @@ _CONDITIONAL = {
 }
 """Metrics that are not there unless something else is asked for."""
 
-UNKNOWNS = ("missing_bounds", "label_error_bounds", "outcome_error_bounds")
+UNKNOWNS = ("missing_bounds", "label_error_bounds", "outcome_error_bounds", "rounding_bounds")
 """Evidence about what missing or wrong values could do to a number: low, high, reason, binding, stretch."""
 
 _ORDER: dict[VerdictName, int] = {"pass": 0, "inconclusive": 1, "fail": 2}

@@ -21,6 +21,7 @@ from fairkit_onnx.read.contradictions import Witness
 from fairkit_onnx.read.feeds import RANDOM_INPUT, Feed, GraphInput, absent, match_inputs
 from fairkit_onnx.read.members import MEMBER_SCORES
 from fairkit_onnx.read.overflow import explained
+from fairkit_onnx.read.rounding import Rounding, rounding_of
 from fairkit_onnx.read.runner import Runner
 from fairkit_onnx.read.served import is_ours
 from fairkit_onnx.read.settle import settle
@@ -90,6 +91,10 @@ def bind(model: Graph, dataset: Dataset, options: ModelOptions, *, only_scores: 
     scorer.lone = Lone(runner, scorer.wanted, scorer.understand)
     more, apart = scorer.lone.examine(arrays, understood, batch.rows)
     told += more
+    if not only_scores and not runner.ours:
+        scorer.rounding = rounding_of(runner, settled, arrays, understood, scorer.understand, scorer.wanted)
+        if scorer.rounding is not None:
+            serving["rounding"] = scorer.rounding.to_dict()
     told += constant_inputs(runner, cells, dataset, scorer.understand, scorer.wanted)
     scorer.info = replace(
         scorer.info,
@@ -197,6 +202,7 @@ class OnnxScorer:
         self.shares = runner.shares
         self.witness: Witness | None = None
         self.lone: Lone | None = None
+        self.rounding: Rounding | None = None
         self.told = False
         self._runner = runner
         self._reading = settled
@@ -242,7 +248,8 @@ class OnnxScorer:
             self.witness.check(values, found, drawn)
         if self.lone is not None:
             self.lone.spot(arrays, found)
-        return found
+        near = None if self.rounding is None else self.rounding.undetermined(found)
+        return found if near is None else replace(found, undetermined=near)
 
     def understand(self, values: Mapping[str, Any]) -> Predictions:
         """Read predictions off the graph's outputs."""
