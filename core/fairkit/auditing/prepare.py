@@ -10,6 +10,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Self
 
 from fairkit import plugins
+from fairkit.auditing.nearby import with_nearby
 from fairkit.auditing.sense import Sense, judged
 from fairkit.auditors import AuditContext, Auditor, measured
 from fairkit.engines.local import LocalEngine
@@ -183,6 +184,8 @@ class Audit:
             blamed = plugins.blame(reader.owner, f"the auditor {reader.auditor.name!r} made its findings")
             with blamed, phase("intervals"):
                 findings += reader.auditor.findings(total, context)
+        with phase("score"):
+            findings = with_nearby(findings, self.scorer, context.dataset, asked.metrics, asked.confidence)
         sense = judged(self.sense, seen, self.scorer, context.dataset)
         if sense.doubt is not None:
             findings = [dataclasses.replace(f, inconclusive=f.inconclusive or sense.doubt) for f in findings]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from fairkit.errors import PolicyError, did_you_mean
@@ -182,7 +182,7 @@ def _judge_finding(rule: Rule, finding: Finding, confidence: float) -> tuple[Ver
         return "inconclusive", f"{shown}: the interval contains the limit {rule.limit:g}"
     turned = _turned(rule, finding, interval)
     if turned is None and kept:
-        turned = _climbing(rule, finding)
+        turned = _climbing(rule, finding) or _broken_nearby(rule, finding)
     if turned is not None:
         return "inconclusive", f"{shown}, but {turned}"
     if kept:
@@ -214,6 +214,22 @@ def _turned(rule: Rule, finding: Finding, interval: Interval) -> str | None:
                 f"and that could turn the verdict (limit {rule.limit:g})"
             )
     return None
+
+
+def _broken_nearby(rule: Rule, finding: Finding) -> str | None:
+    """Return why a number does not pass that surely breaks the limit on rows next to these, and not on these."""
+    told = finding.evidence.get("nearby")
+    if not isinstance(told, Mapping) or rule.settled(tuple(told["interval"])) is not False:
+        return None
+    low, high = told["change_interval"]
+    worse = low > 0 if rule.upper else high < 0
+    if not worse or rule.settled(tuple(told["here_interval"])) is False:
+        return None
+    (low, high), where = told["interval"], told["here"]
+    return (
+        f"on {told['rows']:,} rows next to these it is {told['value']:.3g} [{low:.3g}, {high:.3g}], and {where:.3g} on "
+        "these: the model treats these very rows unlike rows next to them"
+    )
 
 
 def _climbing(rule: Rule, finding: Finding) -> str | None:
