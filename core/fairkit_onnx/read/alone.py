@@ -152,10 +152,10 @@ class Lone:
         self, arrays: Mapping[str, NDArray[Any]], found: Predictions, rows: NDArray[np.int64]
     ) -> int:
         """Score rows in the company of others drawn at random, in batches of secret sizes; return how many."""
-        powers = 2 ** self._rng.integers(1, int(np.log2(LARGEST)) + 1, SIZES)
-        near = np.unique(np.clip(powers + self._rng.integers(-1, 2, SIZES), 2, LARGEST))
-        free = np.unique(np.exp(self._rng.uniform(np.log(2), np.log(LARGEST), SIZES)).astype(np.int64))
-        sizes = np.unique(np.concatenate([near, free]))
+        powers = 2 ** self._rng.integers(1, int(np.log2(LARGEST)) + 1, 2 * SIZES)
+        near = np.clip(powers + self._rng.integers(-1, 2, 2 * SIZES), 2, LARGEST)
+        free = np.exp(self._rng.uniform(np.log(2), np.log(LARGEST), 2 * SIZES)).astype(np.int64)
+        sizes = np.sort(self._rng.permutation(np.unique(np.concatenate([near, free])))[:SIZES])
         ended = time.monotonic() + SECONDS
         for tried, size in enumerate(sizes.tolist()):
             company = self._rng.integers(0, len(rows), size)
