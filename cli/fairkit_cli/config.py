@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from fairkit.errors import ConfigError, did_you_mean
 from fairkit.results.rules import Rule
+from fairkit.settings import declared
 
 NAME = "fairkit.toml"
 MOST_SHOWN = 80
@@ -39,21 +40,9 @@ KEYS: Mapping[str, Mapping[str, Kind]] = {
         "predictions": "columns",
         "join": "columns",
     },
-    "audit": {
-        "auditors": "names",
-        "confidence": "number",
-        "seed": "integer",
-        "task": "text",
-        "adjust": "text",
-    },
+    "audit": {each.key: each.kind for each in declared() if each.table == "audit"},
     "model": {
-        "score_output": "text",
-        "decision_output": "text",
-        "score_kind": "text",
-        "favorable_class": "integer",
-        "threshold": "number",
-        "classes": "names",
-        "rename": "columns",
+        **{each.key: each.kind for each in declared() if each.table == "model"},
         "intended_use": "text",
         "owner": "text",
         "contact": "text",

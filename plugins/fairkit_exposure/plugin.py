@@ -10,11 +10,11 @@ import numpy as np
 from fairkit.capabilities import FRACTIONS
 from fairkit.errors import DataError, ParameterError
 from fairkit.mitigators import Capability, FittedModel, Mitigator, Prediction, Run, Table
-from fairkit.models.scorer import ModelOptions
 from fairkit.parameters.declare import parameter
 from fairkit.rankings.items import Chunk
 from fairkit.rankings.queries import TOP
 from fairkit.results.rules import Rule
+from fairkit.settings import ModelOptions
 from fairkit_exposure.shifts import disparity, learn_shifts
 from fairkit_onnx.read.outputs import SCORE
 from fairkit_onnx.write.appending import Appender

@@ -66,6 +66,7 @@ def test_two_groups_need_about_what_the_closed_form_says(rule, rates, shares, cl
     assert powers == sorted(powers)
 
 
+@pytest.mark.long
 def test_the_planned_power_is_that_of_audits_of_rows():
     plan = fairkit.plan([GAP], groups={"female": 0.4, "male": 0.6}, assume={"female": 0.2, "male": 0.32})
     (one,) = plan.rules
@@ -74,6 +75,7 @@ def test_the_planned_power_is_that_of_audits_of_rows():
     assert _decided(GAP, sizes, [0.2, 0.32], "fail", 200) == pytest.approx(0.8, abs=0.09)  # 3 standard errors
 
 
+@pytest.mark.long
 def test_many_groups_need_more_rows_each_than_two():
     two = fairkit.plan([GAP], groups={"a": 1, "b": 1}, assume=0.2)
     ten = fairkit.plan([GAP], groups={str(i): 1 for i in range(10)}, assume=0.2)
@@ -200,6 +202,7 @@ def test_an_inconclusive_rule_says_how_many_more_rows_would_decide_it():
         assert f"{result.more_rows.rows:,} more rows" in flat, name
 
 
+@pytest.mark.long
 def test_the_advised_rows_decide():
     """Of audits extended as advised, with the found value as the truth, about 80 % are decided."""
     from fairkit.results.policy import judge

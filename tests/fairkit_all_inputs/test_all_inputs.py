@@ -62,6 +62,7 @@ def sides(finding):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["boosted", "forest"])
 def test_a_witness_flips_in_plain_onnxruntime_and_only_the_column_changes(loans, name):
     found = audit(loans / f"{name}.onnx", loans, "ethnicity")
@@ -76,6 +77,7 @@ def test_a_witness_flips_in_plain_onnxruntime_and_only_the_column_changes(loans,
     assert second not in rows
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["boosted", "forest"])
 def test_no_sampled_input_changes_more_than_the_bound_and_the_witness_reaches_it(loans, name):
     found = audit(loans / f"{name}.onnx", loans, "ethnicity")
@@ -145,6 +147,7 @@ def again(model, folder, findings, monkeypatch, *, search=False, options=None, *
         ), public
 
 
+@pytest.mark.long
 def test_a_certificate_is_checked_without_a_search_and_a_changed_bound_is_noticed(loans, monkeypatch):
     data = fairkit.load_data(str(loans / "loans.csv"), **ROLES)
     told = {"columns": "ethnicity", "people": 20, "domain": {"region": "north"}}
@@ -268,6 +271,7 @@ def test_an_undecided_question_is_inconclusive(loans):
     assert (result.verdict, verdict) == ("inconclusive", "inconclusive")
 
 
+@pytest.mark.long
 def test_near_looks_only_around_people_and_a_larger_distance_finds_more(loans):
     shares, changes = [], []
     for near in (0.0, 0.2):
@@ -292,6 +296,7 @@ def test_near_looks_only_around_people_and_a_larger_distance_finds_more(loans):
         assert public in (None, [{}])
 
 
+@pytest.mark.long
 def test_two_columns_change_together(loans):
     alone, joint = (
         audit(loans / "forest.onnx", loans, c, people=20)[SCORE] for c in ("ethnicity", ["sex", "ethnicity"])
@@ -306,6 +311,7 @@ def test_two_columns_change_together(loans):
     assert {first["sex"], second["sex"]} == {"female", "male"}
 
 
+@pytest.mark.long
 def test_people_count_by_weight(loans, tmp_path):
     """Every row twice, or with the weight two: the same share; weights on those who flip move it to one."""
     table = frame(200)
@@ -331,6 +337,7 @@ def test_people_count_by_weight(loans, tmp_path):
     assert any("by weight" in note for note in heavy.notes)
 
 
+@pytest.mark.long
 def test_a_domain_that_is_given_holds(loans):
     found = audit(
         loans / "boosted.onnx", loans, "ethnicity", domain={"age": "30:31", "region": "north"}, people=20
@@ -374,6 +381,7 @@ def test_a_graph_that_is_not_understood_names_the_node(loans, tmp_path):
         audit(tmp_path / "odd.onnx", loans)
 
 
+@pytest.mark.long
 def test_the_command_shows_both_sides_and_fails_a_policy(loans, tmp_path):
     common = [str(loans / "forest.onnx"), "--data", str(loans / "loans.csv"), "--label", "decision"]
     common += ["--favorable", "approved", "--sensitive", "ethnicity", "--auditor", "all-inputs"]
@@ -385,6 +393,7 @@ def test_the_command_shows_both_sides_and_fails_a_policy(loans, tmp_path):
     assert "changes" in result.output
 
 
+@pytest.mark.long
 def test_the_checker_of_the_docs_confirms_a_proof_and_refuses_a_changed_one(loans, tmp_path):
     audit(loans / "boosted.onnx", loans, "ethnicity", save_proof=str(tmp_path / "boosted.json"))
     audit(handmade(tmp_path / "sure.onnx"), loans, save_proof=str(tmp_path / "sure.json"))

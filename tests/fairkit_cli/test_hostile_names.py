@@ -128,6 +128,7 @@ def _check(text: str, output_format: str) -> None:
         assert all(set(each) <= {"href", "title", "class"} and each["href"][:1] == "#" for each in links)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("output_format", ["table", "json", "junit", "html"])
 def test_audit(run, files, output_format, tmp_path):
     _, model, data = files
@@ -178,6 +179,7 @@ def test_compare(run, files, output_format):
     _check(result.stdout, output_format)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("output_format", ["table", "json", "html"])
 def test_mitigate(run, files, output_format, tmp_path):
     _, model, data = files
@@ -200,6 +202,7 @@ def test_frontier(run, files, output_format, tmp_path):
     _check(result.stdout, output_format)
 
 
+@pytest.mark.long
 def test_registry_certificates_and_archives(run, files, tmp_path):
     _, model, data = files
     run("key", "new", tmp_path / "k[x]\x1b", codes=(0,))

@@ -57,6 +57,7 @@ def test_no_such_file(fairkit_audit):
 """
 
 
+@pytest.mark.long
 def test_a_policy_is_a_test(loans_model, tmp_path):
     (tmp_path / "model.onnx").write_bytes(loans_model.path.read_bytes())
     (tmp_path / "rows.parquet").write_bytes(loans_model.data.read_bytes())

@@ -240,6 +240,7 @@ def test_an_older_certificate_has_its_outcome_from_its_settings(folder: Path):
     assert (report.data.label, report.data.favorable) == ("paid", "1")
 
 
+@pytest.mark.long
 def test_how_the_model_was_made_is_shown(folder: Path):
     (one,) = read_evidence([folder / "bad.json"], [folder / "key.pub"])
     assert "How the model was made" not in evidence_page([one])

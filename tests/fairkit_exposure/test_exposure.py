@@ -130,6 +130,7 @@ def test_no_shift_where_the_tolerance_is_kept_and_all_of_it_where_scores_are_far
     assert disparity("exposure", after) <= 0.05
 
 
+@pytest.mark.long
 def test_new_queries_keep_it_and_the_file_says_what_it_is(tmp_path):
     data = fairkit.load_data(hiring_table(600, 1), **HIRING_ROLES)
     test = fairkit.load_data(hiring_table(600, 2), **HIRING_ROLES)
@@ -168,6 +169,7 @@ def test_a_classifier_ranks_by_its_probability():
     assert again.model.task == "ranking"
 
 
+@pytest.mark.long
 def test_what_it_cannot_handle_is_refused_by_name():
     data = fairkit.load_data(hiring_table(60), **HIRING_ROLES)
     with pytest.raises(ParameterError, match="repairs a given model"):
@@ -208,6 +210,7 @@ def run(tmp_path, monkeypatch):
     return lambda *arguments: CliRunner().invoke(app, [str(a) for a in arguments])
 
 
+@pytest.mark.long
 def test_from_the_command_line_to_a_certificate_that_can_be_computed_again(run, tmp_path):
     import pyarrow.parquet as pq
 

@@ -122,6 +122,7 @@ def test_the_audit_is_that_of_the_weights(result):
     assert result.after.find("statistical_parity_ks", "g").value == pytest.approx(ks, abs=1e-3)
 
 
+@pytest.mark.long
 def test_the_frontier_reuses_predictors_and_is_kept_and_drawn(result, tmp_path):
     frontier = result.details["frontier"]
     points = {point["bound"]: point for point in frontier["points"]}
@@ -232,6 +233,7 @@ def test_every_learner_reaches_parity_and_becomes_onnx(learner, settings):
     assert found.after.find("statistical_parity_ks", "g").value <= 0.08 + 0.01
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("learner", ["logistic", "lightgbm", "xgboost", "forest"])
 def test_classes_are_served_with_the_logistic_loss(learner):
     data = _data(800, two=True)

@@ -43,6 +43,7 @@ def test_a_family_holds(corners: ModuleType, family: str) -> None:
     assert {result.name: (result.kept, result.false_pass) for result in results if not result.holds} == {}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("family", "name"),
     [

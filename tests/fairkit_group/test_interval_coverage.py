@@ -39,6 +39,7 @@ def _holds(spread: Spread, truth: float) -> bool:
     return spread.low - 1e-12 <= truth <= spread.high + 1e-12
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("groups", [2, 10])
 @pytest.mark.parametrize("small", [False, True], ids=["balanced", "one of 50"])
 @pytest.mark.parametrize("gap", [0.0, 0.1])
@@ -115,6 +116,7 @@ def _spreads(rows: Rows, group: np.ndarray, n: int) -> dict[str, Callable[[float
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sizes", [(600, 600), (600, 60), (400,) * 5])
 @pytest.mark.parametrize("shift", [0.0, 0.3])
 def test_other_disparities_are_covered(sizes: tuple[int, ...], shift: float) -> None:

@@ -14,7 +14,7 @@ from fairkit.results.report import Report
 from fairkit.results.rules import Rule
 from fairkit_group.over_classes import NAMES, ClassGaps
 from fairkit_registry.evidence.consistency import contradictions
-from fairkit_registry.evidence.settings import AuditSettings
+from fairkit_registry.evidence.settings import SignedSettings
 
 
 def rows(n=4_000, seed=0, groups=("f", "m"), classes=4):
@@ -29,7 +29,7 @@ def rows(n=4_000, seed=0, groups=("f", "m"), classes=4):
 def audited(table, rules=(), **roles):
     data = fairkit.load_data(table, label="y", sensitive=["sex"], predictions={"class": "p"}, **roles)
     report = fairkit.audit(None, data, policy=list(rules))
-    settings = AuditSettings(data=data.roles.to_dict(), policy=tuple(rule.to_dict() for rule in rules))
+    settings = SignedSettings(data=data.roles.to_dict(), policy=tuple(rules))
     return Report.from_dict(report.to_dict()), settings.to_dict()
 
 
@@ -55,6 +55,7 @@ def test_they_are_root_mean_square_mean_and_maximum_over_the_classes(groups):
     assert not list(contradictions(report, settings))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("gap", [0.0, 0.06])
 @pytest.mark.parametrize("groups", [2, 3])
 def test_the_intervals_cover(gap, groups):
@@ -112,6 +113,7 @@ def test_a_bent_gap_is_named(change, words):
     assert words in " ".join(contradictions(replace(report, findings=bent), settings))
 
 
+@pytest.mark.long
 def test_a_gap_is_not_decided_where_a_class_is_not():
     table = rows(400)
     report, settings = audited(table)

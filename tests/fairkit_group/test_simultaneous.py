@@ -26,6 +26,7 @@ def _family(n: int = 3_000, groups: int = 5, seed: int = 0, metrics=tuple(RATES)
     return Family(cells, [metric() for metric in metrics], 0)
 
 
+@pytest.mark.long
 def test_one_metric_alone_keeps_its_confidence():
     accuracy = [cls for cls in RATES if cls.name == "accuracy"]
     level = joint_confidence([_family(metrics=accuracy)], 0.95, np.random.default_rng(0))
@@ -52,6 +53,7 @@ def _null(seed: int, n: int = 6_000):
     return CONFUSION.collect(rows, codes, 12)
 
 
+@pytest.mark.long
 def test_reports_without_a_disparity_rarely_show_one():
     """Twelve equal groups and nine rates: a marginal interval misses in many reports, a simultaneous one in few."""
     from fairkit.intervals import spread_difference
@@ -82,6 +84,7 @@ def _report(**told):
     )
 
 
+@pytest.mark.long
 def test_the_report_marks_what_survives():
     plain, report = _report(), _report(simultaneous=True)
     gap = report.find("demographic_parity_difference", "sex")

@@ -224,7 +224,7 @@ def test_totals_add_up_whether_or_not_a_batch_has_missing_values():
     data = fairkit.load_data(sorted_columns, label="y", favorable=1, sensitive=["sex", "race"])
     from fairkit import plugins
     from fairkit.auditors import AuditContext, measured
-    from fairkit.models.scorer import ModelOptions
+    from fairkit.settings import ModelOptions
 
     cls, plugin = plugins.find_auditor("group")
     scorer = PredictedColumns(decision="decision", score="score").bind(data, ModelOptions())

@@ -12,8 +12,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import fairkit
-from fairkit.auditing.nearby import neighbours
 from fairkit.results.rules import Rule
+from fairkit_onnx.nearby import neighbours
 
 from .hostile import FAIR, UNFAIR, graph
 

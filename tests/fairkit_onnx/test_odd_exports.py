@@ -75,6 +75,7 @@ def test_a_binary_model_of_codes(people: dict[str, Any], more: Any, label: str, 
     assert accuracy(people, model, label, favorable) == pytest.approx(truth)
 
 
+@pytest.mark.long
 def test_codes_of_classes_are_held_against_the_data(people: dict[str, Any]) -> None:
     """0 = basic, 1 = silver, 2 = gold, 3 = platinum: not the alphabet."""
     from sklearn.ensemble import RandomForestClassifier
@@ -158,6 +159,7 @@ def as_catboost(proto: onnx.ModelProto) -> onnx.ModelProto:
     return made
 
 
+@pytest.mark.long
 def test_codes_of_a_file_as_catboost_writes_it(people: dict[str, Any]) -> None:
     """The export that was read wrong: 0 = basic, 1 = silver, 2 = gold, 3 = platinum, taken for the alphabet."""
     lightgbm = pytest.importorskip("lightgbm")

@@ -14,11 +14,11 @@ from fairkit.results.rules import Rule
 from fairkit.results.subjects import DataInfo, ModelInfo
 from fairkit.results.values import GroupValue
 from fairkit_registry.evidence import issuing, signers
-from fairkit_registry.evidence.settings import AuditSettings
+from fairkit_registry.evidence.settings import SignedSettings
 from fairkit_registry.store.registry import Registry
 
 DATA = "d" * 64
-SETTINGS = AuditSettings(data={"label": "paid"}).to_dict()
+SETTINGS = SignedSettings(data={"label": "paid"}).to_dict()
 
 
 def write_model(path: Path, factor: float, *, width: int = 1) -> Path:

@@ -15,7 +15,7 @@ from fairkit.results.rules import Rule
 from fairkit_registry.errors import CertificateError, ContradictionError
 from fairkit_registry.evidence import certificate, issuing
 from fairkit_registry.evidence.consistency import contradictions
-from fairkit_registry.evidence.settings import AuditSettings
+from fairkit_registry.evidence.settings import SignedSettings
 from fairkit_registry.evidence.statement import PAYLOAD_TYPE
 from fairkit_registry.policies import AliasPolicy
 from fairkit_registry.promotion.run import promote
@@ -42,7 +42,7 @@ def honest():
     report = fairkit.audit(None, data, policy=rules)
     report = Report.from_dict(report.to_dict())
     assert report.verdict == "pass"
-    settings = AuditSettings(data=data.roles.to_dict(), policy=(rules[0].to_dict(),)).to_dict()
+    settings = SignedSettings(data=data.roles.to_dict(), policy=(rules[0],)).to_dict()
     return report, settings
 
 
@@ -183,6 +183,7 @@ def test_an_honest_audit_has_no_contradiction(honest):
     assert list(contradictions(*honest)) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_a_statement_that_cannot_be_true_is_named(honest, attack):
     report, settings = honest
@@ -191,6 +192,7 @@ def test_a_statement_that_cannot_be_true_is_named(honest, attack):
     assert any(words in text for text in found), found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rules", [(RULE,), ()], ids=["alias with rules", "alias without rules"])
 @pytest.mark.parametrize(
     "attack", ["value above its interval", "pass over failing findings", "one group only"]
@@ -262,7 +264,7 @@ def test_rows_without_a_group_cannot_be_hidden():
         predictions={"score": "s"},
     )
     report = Report.from_dict(fairkit.audit(None, data).to_dict())
-    settings = AuditSettings(data=data.roles.to_dict()).to_dict()
+    settings = SignedSettings(data=data.roles.to_dict()).to_dict()
     assert list(contradictions(report, settings)) == []
     hidden = change(report, DPD, evidence={})
     assert "does not say what the 100 rows" in "".join(contradictions(hidden, settings))
@@ -274,6 +276,7 @@ def test_rows_without_a_group_cannot_be_hidden():
     assert "have 900 rows together" in "".join(contradictions(fewer, settings))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(12))
 def test_honest_audits_of_any_kind_pass(seed):
     """Small groups, weights, randomized decisions, regression, adjustments: no false alarm."""
@@ -300,9 +303,9 @@ def test_honest_audits_of_any_kind_pass(seed):
     metric = "mean_prediction_difference" if seed % 3 == 0 else "accuracy_difference"
     rules = [Rule(metric=metric, sensitive="g", max=0.1)]
     report = fairkit.audit(None, data, policy=rules, adjustment=adjustment, confidence=0.9, seed=seed)
-    settings = AuditSettings(
+    settings = SignedSettings(
         data=data.roles.to_dict(),
-        policy=(rules[0].to_dict(),),
+        policy=(rules[0],),
         adjustment=adjustment,
         confidence=0.9,
         seed=seed,

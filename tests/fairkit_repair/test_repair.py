@@ -84,10 +84,12 @@ def test_the_pick_is_the_most_accurate_that_is_sure(found):
     assert found.search.choice.accuracy == max(one.accuracy for one in sure)
 
 
+@pytest.mark.long
 def test_equal_inputs_give_equal_files(found):
     assert search().onnx == found.onnx
 
 
+@pytest.mark.long
 def test_the_file_says_how_it_was_searched_and_how_often_the_test_rows_were_looked_at(found, tmp_path):
     from fairkit_onnx.read.safety import embedded_settings, parse
 
@@ -193,6 +195,7 @@ def test_groups_that_are_too_small_for_a_verdict_are_said_before_training():
         fairkit.repair(loans(2_000, 1), [PARITY], test=few, learner="logistic")
 
 
+@pytest.mark.long
 def test_anyway_goes_on_and_says_that_it_is_not_sure():
     rule = Rule(metric="equal_opportunity_difference", sensitive="sex", max=0.01)
     asked = {"learner": "logistic", "methods": ["threshold-optimizer"], "anyway": True, "threads": 1}
@@ -260,6 +263,7 @@ def test_groups_that_are_not_known_are_refused_before_training_and_counted_where
     assert planned.missing == {}
 
 
+@pytest.mark.long
 def test_the_limit_that_stands_in_the_way_is_named():
     rules = [PARITY, Rule(metric="accuracy", min=0.99)]
     result = fairkit.repair(
@@ -276,6 +280,7 @@ def test_the_limit_that_stands_in_the_way_is_named():
     )
 
 
+@pytest.mark.long
 def test_deterministic_leaves_drawn_decisions_out_and_says_what_that_costs():
     result = search(deterministic=True, methods=["threshold-optimizer", "reject-option"])
     assert not result.randomized
@@ -315,6 +320,7 @@ class Slow(fairkit.Mitigator):
             run.progress("training", 0, 1)
 
 
+@pytest.mark.long
 def test_a_fit_that_the_budget_ends_is_left_out(monkeypatch):
     monkeypatch.setattr(Clock, "left", lambda self: -1.0 if Slow.began else 60.0)
     result = search(methods=["threshold-optimizer", Slow])

@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from fairkit.metrics import Metric
     from fairkit.planning.results import Side
     from fairkit.planning.targets import Target
-    from fairkit.results.policy import Adjustment
     from fairkit.results.report import Report
-    from fairkit.results.rules import Rule
+    from fairkit.results.rules import Adjustment, Rule
 
 DRAWS = 800
 """Audits that are drawn for each point of the curve: the planned power has a standard error below .01."""

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import PolicyError, did_you_mean
-from fairkit.results.rules import Rule, RuleResult
+from fairkit.results.rules import ADJUSTMENTS, Adjustment, Rule, RuleResult
 
 if TYPE_CHECKING:
     from fairkit.results.findings import Finding, VerdictName
     from fairkit.results.values import Interval
-
-Adjustment = Literal["holm", "bonferroni", "benjamini-hochberg"]
-ADJUSTMENTS: tuple[Adjustment, ...] = ("holm", "bonferroni", "benjamini-hochberg")
-"""How a policy may account for the number of its rules."""
 
 _CONDITIONAL = {
     "impact_ratio": "against a group that `reference` names",
@@ -217,7 +213,7 @@ def _turned(rule: Rule, finding: Finding, interval: Interval) -> str | None:
 
 
 def _broken_nearby(rule: Rule, finding: Finding) -> str | None:
-    """Return why a number does not pass that surely breaks the limit on rows next to these, and not on these."""
+    """Return why a number that surely breaks the limit on rows next to these, and not on these, does not pass."""
     told = finding.evidence.get("nearby")
     if not isinstance(told, Mapping) or rule.settled(tuple(told["interval"])) is not False:
         return None

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from fairkit.results.findings import VerdictName
     from fairkit.results.values import Interval
 
+Adjustment = Literal["holm", "bonferroni", "benjamini-hochberg"]
+ADJUSTMENTS: tuple[Adjustment, ...] = ("holm", "bonferroni", "benjamini-hochberg")
+"""How a policy may account for the number of its rules."""
+
 Side = Literal["max", "min"]
 """Which limit a rule has: the largest number that keeps it, or the smallest."""
 

@@ -12,7 +12,7 @@ import numpy as np
 from fairkit.data.lists import shortened
 from fairkit.errors import DataError, ModelError
 from fairkit.models.renamed import encoded
-from fairkit.models.scorer import Columns, ModelOptions, NotFiniteError, Predictions, check_scores
+from fairkit.models.scorer import Columns, NotFiniteError, Predictions, check_scores
 from fairkit.results.subjects import ModelInfo
 from fairkit.support.timings import phase
 from fairkit_onnx.read import outputs as reading
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
     from fairkit.data.dataset import Dataset
     from fairkit.data.task import Task
+    from fairkit.metrics import Metric
+    from fairkit.results.findings import Finding
+    from fairkit.settings import ModelOptions
     from fairkit_onnx.read.graph import Graph
 
 _FIRST_ROWS = 4_096
@@ -250,6 +253,19 @@ class OnnxScorer:
             self.lone.spot(arrays, found)
         near = None if self.rounding is None else self.rounding.undetermined(found)
         return found if near is None else replace(found, undetermined=near)
+
+    @phase("score")
+    def nearby(
+        self,
+        findings: Sequence[Finding],
+        dataset: Dataset,
+        metrics: Sequence[type[Metric]],
+        confidence: float,
+    ) -> list[Finding]:
+        """Add to findings what they are on rows next to the audited ones; see `fairkit_onnx.nearby`."""
+        from fairkit_onnx.nearby import with_nearby
+
+        return with_nearby(findings, self, dataset, metrics, confidence)
 
     def understand(self, values: Mapping[str, Any]) -> Predictions:
         """Read predictions off the graph's outputs."""

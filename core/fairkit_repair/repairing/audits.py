@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit import plugins
-from fairkit.auditing.prepare import Asked
+from fairkit.auditing.prepare import LoadedAuditors
 from fairkit.auditors import AuditContext
 from fairkit.capabilities import constraint_of
 from fairkit.models.scorer import Predictions
 from fairkit.results.policy import judge
+from fairkit.settings import AuditSettings
 from fairkit_repair.repairing.cells import REFITTED
 from fairkit_repair.repairing.chance import LEAST, Prediction
 
@@ -88,7 +88,7 @@ class ByAudits:
         confidence: float,
     ) -> ByAudits:
         """Prepare the audits of a dataset whose rows are those of the table."""
-        asked = Asked.of(plugins.DEFAULT_AUDITORS, {}, policy=rules, confidence=confidence)
+        asked = LoadedAuditors.of(AuditSettings(policy=tuple(rules), confidence=confidence))
         performance = PERFORMANCE[table.task]
         wanted = [one for one in asked.metrics if one.name == performance or _is_of(one, rules)]
         distances = any(rule.metric.startswith("statistical_parity") for rule in rules)

@@ -203,7 +203,7 @@ def learner_of(run: Run) -> str:
 
 def base_of(model: OnnxModel, table: Table) -> BaseModel:
     """Return a given model, bound to the rows."""
-    from fairkit.models.scorer import ModelOptions
+    from fairkit.settings import ModelOptions
     from fairkit_onnx.write.base import BaseModel
 
     graded = table.task == "ranking" and table.roles.favorable is None

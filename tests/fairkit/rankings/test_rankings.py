@@ -10,8 +10,8 @@ import pytest
 
 import fairkit
 from fairkit.errors import DataError, FairkitError, ModelError, ParameterError
-from fairkit.models.scorer import ModelOptions
 from fairkit.rankings.positions import Positions, ndcg, pairs
+from fairkit.settings import ModelOptions
 from fairkit_datasets.hiring import hiring_table
 
 ROLES = {"label": "relevance", "sensitive": "sex", "query": "opening", "predictions": {"prediction": "score"}}
@@ -105,6 +105,7 @@ def test_two_groups_have_the_exposures_of_the_paper_and_queries_are_the_units():
     assert found.evidence["queries"] == 150
 
 
+@pytest.mark.long
 def test_the_intervals_hold_and_random_rankings_have_no_disparity():
     """Three groups that go together with the queries' lengths: what is compared must not."""
     missed = {0.0: 0, 0.3: 0}

@@ -41,6 +41,7 @@ def groups_in(log):
     return [entry for entries in log.values() for entry in entries if isinstance(entry, dict) and entry]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("kind", "seed"), [*itertools.product([SCORE, CHANCE], range(5))])
 def test_merged_trees_give_the_largest_change_and_a_log_that_two_checkers_confirm(
     kind, seed, checker, capsys
@@ -61,6 +62,7 @@ def test_merged_trees_give_the_largest_change_and_a_log_that_two_checkers_confir
     capsys.readouterr()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(12))
 def test_a_proof_with_merged_trees_that_nothing_flips(seed, checker, capsys):
     base = problem(seed, trees=14, depth=4)
