@@ -184,7 +184,8 @@ def _with_evidence(
     pairs = drawn.get(str(finding.sensitive))
     if pairs is None or finding.within or finding.reference is not None or finding.value is None:
         return finding
-    here, there = (disparity(finding.metric, cells, rates) for cells in (pairs.here, pairs.there))
+    with np.errstate(all="ignore"):  # groups without the outcome that a rate is over
+        here, there = (disparity(finding.metric, cells, rates) for cells in (pairs.here, pairs.there))
     if here is None or there is None or not np.isfinite([here[0], there[0]]).all():
         return finding
     usable = np.isfinite(here) & np.isfinite(there)
@@ -192,23 +193,15 @@ def _with_evidence(
         return finding
     here, there = here[usable], there[usable]
     ends = [(1 - confidence) / 2, (1 + confidence) / 2]
-    told = {
-        "rows": pairs.rows,
-        "flips": pairs.flips,
-        "here": float(here[0]),
-        "here_interval": _interval(here, ends),
-        "value": float(there[0]),
-        "interval": _interval(there, ends),
-        "change": float(there[0] - here[0]),
-        "change_interval": _interval(there - here, ends),
-    }
+    told: dict[str, float] = {"rows": pairs.rows, "flips": pairs.flips}
+    for name, draws in (("here", here), ("nearby", there), ("change", there - here)):
+        low, high = np.quantile(draws[1:], ends)  # the basic bootstrap interval around the first entry
+        told |= {
+            name: float(draws[0]),
+            f"{name}_low": float(2 * draws[0] - high),
+            f"{name}_high": float(2 * draws[0] - low),
+        }
     return replace(finding, evidence={**finding.evidence, KEY: told})
-
-
-def _interval(draws: Array, ends: Sequence[float]) -> list[float]:
-    """Return the basic bootstrap interval around the first entry."""
-    low, high = np.quantile(draws[1:], ends)
-    return [float(2 * draws[0] - high), float(2 * draws[0] - low)]
 
 
 def disparity(metric: str, cells: Array, rates: Mapping[str, Rate]) -> Array | None:
@@ -237,17 +230,15 @@ def disparity(metric: str, cells: Array, rates: Mapping[str, Rate]) -> Array | N
     for suffix in _SUFFIXES:
         rate = rates.get(metric.removesuffix(suffix))
         if metric.endswith(suffix) and rate is not None:
-            with np.errstate(all="ignore"):
-                return _between(rate.compute(cells), suffix)
+            return _between(rate.compute(cells), suffix)
     return None
 
 
 def _between(values: Array, suffix: str) -> Array:
     """Compare groups, the last axis; those without a number do not count."""
-    with np.errstate(all="ignore"):
-        low, high = np.fmin.reduce(values, axis=-1), np.fmax.reduce(values, axis=-1)
-        if suffix == "_difference":
-            return np.asarray(high - low)
-        if suffix == "_ratio":
-            return np.asarray(low / high)
+    low, high = np.fmin.reduce(values, axis=-1), np.fmax.reduce(values, axis=-1)
+    if suffix == "_difference":
+        return np.asarray(high - low)
+    if suffix == "_ratio":
+        return np.asarray(low / high)
     return np.asarray(low if suffix == "_group_min" else high)

@@ -57,7 +57,7 @@ def test_a_memory_of_the_audited_rows_gets_no_pass(step):
     report = fairkit.audit(memory(keys, step), data(columns), policy=[RULE])
     found = report.find("demographic_parity_difference", "sex")
     assert found.value < 0.1
-    assert found.evidence["nearby"]["value"] > 0.4
+    assert found.evidence["nearby"]["nearby"] > 0.4
     assert report.verdict == "inconclusive"
     assert "unlike rows next to them" in (report.policy[0].reason or "")
 

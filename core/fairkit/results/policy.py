@@ -215,16 +215,15 @@ def _turned(rule: Rule, finding: Finding, interval: Interval) -> str | None:
 def _broken_nearby(rule: Rule, finding: Finding) -> str | None:
     """Return why a number that surely breaks the limit on rows next to these, and not on these, does not pass."""
     told = finding.evidence.get("nearby")
-    if not isinstance(told, Mapping) or rule.settled(tuple(told["interval"])) is not False:
+    if not isinstance(told, Mapping) or rule.settled((told["nearby_low"], told["nearby_high"])) is not False:
         return None
-    low, high = told["change_interval"]
-    worse = low > 0 if rule.upper else high < 0
-    if not worse or rule.settled(tuple(told["here_interval"])) is False:
+    worse = told["change_low"] > 0 if rule.upper else told["change_high"] < 0
+    if not worse or rule.settled((told["here_low"], told["here_high"])) is False:
         return None
-    (low, high), where = told["interval"], told["here"]
     return (
-        f"on {told['rows']:,} rows next to these it is {told['value']:.3g} [{low:.3g}, {high:.3g}], and {where:.3g} on "
-        "these: the model treats these very rows unlike rows next to them"
+        f"on {told['rows']:,} rows next to these it is {told['nearby']:.3g} [{told['nearby_low']:.3g}, "
+        f"{told['nearby_high']:.3g}], and {told['here']:.3g} on these: the model treats these very rows unlike rows "
+        "next to them"
     )
 
 
