@@ -48,6 +48,9 @@ class AliasPolicy:
         PEM of the roots of time-stamping authorities, of which one must have stamped a certificate; empty: none must.
     pre_registered
         Whether the audit's policy, table and settings must have been locked, and registered, before the model came.
+    unseen
+        Whether the lock must be sealed, so that the model's author could not know the rows, and be signed by one of
+        `data_keys` that has not signed the certificate.
     operators
         Operators at which the rows of a batch may meet, where it is not proved that they stay apart.
     outputs, inputs
@@ -71,6 +74,7 @@ class AliasPolicy:
     revokers: tuple[str, ...] = ()
     timestamp_roots: tuple[str, ...] = ()
     pre_registered: bool = False
+    unseen: bool = False
     operators: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
@@ -94,6 +98,7 @@ class AliasPolicy:
             "revokers": list(self.revokers),
             "timestamp_roots": list(self.timestamp_roots),
             "pre_registered": self.pre_registered,
+            "unseen": self.unseen,
             "operators": list(self.operators),
             "outputs": list(self.outputs),
             "inputs": list(self.inputs),
@@ -119,6 +124,7 @@ class AliasPolicy:
             revokers=tuple(record.get("revokers", ())),
             timestamp_roots=tuple(record.get("timestamp_roots", ())),
             pre_registered=record.get("pre_registered", False),
+            unseen=record.get("unseen", False),
             operators=tuple(record.get("operators", ())),
             outputs=tuple(record.get("outputs", ())),
             inputs=tuple(record.get("inputs", ())),

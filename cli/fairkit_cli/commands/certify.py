@@ -98,6 +98,9 @@ def certify(
             "Audit by this policy lock: policy, settings and table are its own (give --data only).",
         ),
     ] = None,
+    lock_salt: Annotated[
+        Path | None, opt.option("--lock-salt", "FILE", "The secret that opens a sealed lock.")
+    ] = None,
     test_result: Annotated[
         Path | None,
         opt.option(
@@ -125,6 +128,7 @@ def certify(
     from fairkit_cli.subject import chosen
     from fairkit_cli.terminal.passphrases import load_signers
     from fairkit_registry.evidence.certifying import certify as run
+    from fairkit_registry.evidence.locks import read_salt
     from fairkit_registry.evidence.sequence import SequenceFolder
     from fairkit_registry.evidence.settings import SignedSettings
     from fairkit_registry.evidence.tables import read_file as read_statement_file
@@ -145,6 +149,9 @@ def certify(
     facts = opt.stated_facts(about, settings, dated=False)
     columns, conditions = asked_by(pack, columns, conditions, settings)
     columns, conditions = asked_by(pack, columns, conditions, settings)
+    if lock is None and lock_salt is not None:
+        raise FairkitError("--lock-salt opens a sealed lock: give --lock too")
+    salt = None if lock_salt is None else read_salt(lock_salt)
     if lock is None:
         subject = chosen(model, predictions, settings, served)
         dataset = subject.dataset(columns, settings, conditions)
@@ -155,7 +162,7 @@ def certify(
         if tool_scores:
             raise FairkitError("a lock says all that the audit is told: leave --tool-scores out, or --lock")
         check_alone(columns, conditions, typed, served, predictions=predictions, pack=pack)
-        told, dataset = by_lock(lock, columns)
+        told, dataset = by_lock(lock, columns, salt)
         subject = chosen(model, None, settings)
     with progress_bar() as progress:
         signed, report = run(
@@ -170,6 +177,7 @@ def certify(
             timestamp=timestamp,
             bundle=bundle,
             policy_lock=None if lock is None else lock.read_bytes(),
+            lock_salt=salt,
             **where.arguments(),
         )
     finished()  # an interrupt from here on would say that there is no certificate, and there is one

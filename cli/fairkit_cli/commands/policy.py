@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -32,6 +33,14 @@ def lock(
     insecure_key: opt.InsecureKey = False,
     output: Annotated[Path, opt.option("--output", "FILE", "The lock.")],
     purpose: Annotated[str, opt.option("--purpose", "TEXT", "What the audit is for; it is signed too.")] = "",
+    data_salted: Annotated[
+        Path | None,
+        opt.option(
+            "--data-salted",
+            "FILE",
+            "Seal the table: the lock names it together with a secret only, which this new file keeps.",
+        ),
+    ] = None,
     timestamp: Annotated[
         str | None,
         opt.option("--timestamp", "URL", "Time-stamping authority (RFC 3161) to ask about each signature."),
@@ -56,15 +65,20 @@ def lock(
 
     secrets = load_signers(keys, insecure=insecure_key)  # before the table, which may be large
     check_writable(output)
+    if data_salted is not None:
+        check_writable(data_salted)
     settings = load_config(config)
     file = "test" if "test" in settings.data else "path"
     dataset = opt.load_dataset(columns, settings, file=file, conditions=conditions)
     told = SignedSettings.of_audit(opt.audit_settings(typed, settings), dataset.roles.to_dict())
     seen = dataset.learn()
     rows = seen.rows + seen.dropped_rows
-    raw = sign_lock(dataset.name, seen.sha256, rows, told.to_dict(), secrets, purpose=purpose)
+    salt = None if data_salted is None else token_hex(32)
+    raw = sign_lock(dataset.name, seen.sha256, rows, told.to_dict(), secrets, purpose=purpose, salt=salt)
     raw = raw if timestamp is None else stamped(raw, timestamp)
     found = read_lock(raw)
+    if data_salted is not None:
+        write_atomic(data_salted, f"{salt}\n".encode(), mode=0o600)
     write_atomic(output, raw)
     if output_format == "json":
         print_json(found.to_dict() | {"lock": str(output)})
@@ -103,7 +117,7 @@ def check_alone(
         )
 
 
-def by_lock(path: Path, columns: opt.DataOptions) -> tuple[SignedSettings, Dataset]:
+def by_lock(path: Path, columns: opt.DataOptions, salt: str | None = None) -> tuple[SignedSettings, Dataset]:
     """Return the settings of a lock, and the table if it is the one that was locked.
 
     Raises
@@ -112,7 +126,7 @@ def by_lock(path: Path, columns: opt.DataOptions) -> tuple[SignedSettings, Datas
         It is no lock, or about another table.
     """
     from fairkit_registry.errors import CertificateError
-    from fairkit_registry.evidence.locks import read_file, read_lock
+    from fairkit_registry.evidence.locks import read_file, read_lock, sealed
     from fairkit_registry.evidence.settings import SignedSettings
 
     lock = read_lock(read_file(path))
@@ -121,7 +135,11 @@ def by_lock(path: Path, columns: opt.DataOptions) -> tuple[SignedSettings, Datas
     settings = SignedSettings.from_dict(lock.settings)
     dataset = settings.open_data(columns.data, columns.join)
     found = dataset.learn().sha256
-    if found != lock.data_sha256:
+    if lock.sealed and salt is None:
+        raise CertificateError(
+            f"{path} is sealed: give the secret that its owner kept, with --lock-salt FILE"
+        )
+    if (sealed(found, str(salt)) if lock.sealed else found) != lock.data_sha256:
         raise CertificateError(
             f"{columns.data} is not the table that was locked: it has the content {found[:16]}..., the lock names "
             f"{lock.data_sha256[:16]}..."

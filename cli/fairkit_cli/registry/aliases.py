@@ -105,6 +105,14 @@ def alias(
             "came.",
         ),
     ] = None,
+    unseen: Annotated[
+        bool | None,
+        typer.Option(
+            "--unseen/--any-rows",
+            help="Whether the rows must have been sealed (`fairkit policy lock --data-salted`) by a --data-key before "
+            "the model came.",
+        ),
+    ] = None,
     allow_operator: Annotated[
         list[str] | None,
         typer.Option(
@@ -154,6 +162,7 @@ def alias(
         "sequential": sequential,
         "timestamp_roots": None if timestamp_root is None else read_roots(timestamp_root),
         "pre_registered": pre_registered,
+        "unseen": unseen,
         "operators": None if allow_operator is None else tuple(allow_operator),
         "outputs": None if allow_output is None else tuple(allow_output),
         "inputs": None if allow_input is None else tuple(allow_input),

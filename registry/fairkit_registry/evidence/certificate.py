@@ -65,6 +65,8 @@ class Certificate(Shown):
         The certificate's number in the own sequence of each key that signed; empty in older ones.
     table_statements
         Signed statements about the table (`fairkit sign-data`) that came with it; nobody has checked them.
+    lock_salt
+        What opens a sealed policy lock; None where it is not sealed.
     policy_lock
         The policy lock that the audit was made by, where there was one; nobody has checked who signed it.
     proven_at
@@ -89,6 +91,7 @@ class Certificate(Shown):
     sequence: tuple[Place, ...] = ()
     table_statements: tuple[bytes, ...] = ()
     policy_lock: bytes | None = None
+    lock_salt: str | None = None
     proven_at: datetime | None = None
 
     def __repr__(self) -> str:
@@ -341,6 +344,7 @@ def _interpret(
         sequence=sequence,
         table_statements=table_statements,
         policy_lock=policy_lock,
+        lock_salt=None if body.get("lockSalt") is None else str(body["lockSalt"]),
     )
     if policy_lock is not None and full and verified:
         check_lock(certificate, read_lock(policy_lock))
@@ -356,7 +360,13 @@ def check_lock(certificate: Certificate, lock: PolicyLock) -> None:
         Its table, its policy or another setting is not the lock's, or it is older.
     """
     data = certificate.report.data.sha256
-    check_kept(lock, data_sha256=data, settings=certificate.settings, audited_at=certificate.audited_at)
+    check_kept(
+        lock,
+        data_sha256=data,
+        settings=certificate.settings,
+        audited_at=certificate.audited_at,
+        salt=certificate.lock_salt,
+    )
 
 
 _SHOWN = 5

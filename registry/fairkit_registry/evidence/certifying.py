@@ -48,6 +48,7 @@ def certify(
     timestamp: str | None = None,
     bundle: bool = False,
     policy_lock: bytes | None = None,
+    lock_salt: str | None = None,
 ) -> tuple[bytes, Report]:
     """Audit a model and sign what is found, whatever the verdict.
 
@@ -76,6 +77,8 @@ def certify(
         Address of the time-stamping authority (RFC 3161) to ask about every signature; None: nobody.
     bundle
         Whether to wrap the certificate in a Sigstore bundle, which takes one key.
+    lock_salt
+        What opens a sealed lock.
     policy_lock
         The policy lock whose settings these are and whose table this is.
 
@@ -113,6 +116,7 @@ def certify(
             sequence=places,
             table_statements=table_statements,
             policy_lock=policy_lock,
+            lock_salt=lock_salt,
         )
         signed = signed if timestamp is None else stamped(signed, timestamp)
         return dsse.Envelope.from_bytes(signed).to_bundle() if bundle else signed

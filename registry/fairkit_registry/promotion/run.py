@@ -138,7 +138,7 @@ def _decide(case: Case, trusted: Sequence[PublicKey], held: Certificate | None) 
     candidates = newest(fitting(case, usable) or usable or found)
     for one in candidates:
         _hold_against(case, one, held)
-        if policy.pre_registered:
+        if policy.pre_registered or policy.unseen:
             check_registered(case, one)
         if policy.sequential:
             check_sequence(case, one, trusted)
