@@ -122,13 +122,12 @@ def certify(
 ) -> None:
     """Audit a model, or a table of decisions, and sign what is found, whatever the verdict; the exit code tells it."""
     from fairkit.support.files import check_writable, write_atomic
-    from fairkit_cli.commands.policy import by_lock, check_alone
+    from fairkit_cli.commands.policy import by_lock, check_alone, salt_of
     from fairkit_cli.config import load_config
     from fairkit_cli.progress import progress_bar
     from fairkit_cli.subject import chosen
     from fairkit_cli.terminal.passphrases import load_signers
     from fairkit_registry.evidence.certifying import certify as run
-    from fairkit_registry.evidence.locks import read_salt
     from fairkit_registry.evidence.sequence import SequenceFolder
     from fairkit_registry.evidence.settings import SignedSettings
     from fairkit_registry.evidence.tables import read_file as read_statement_file
@@ -148,10 +147,7 @@ def certify(
     settings = load_config(config)
     facts = opt.stated_facts(about, settings, dated=False)
     columns, conditions = asked_by(pack, columns, conditions, settings)
-    columns, conditions = asked_by(pack, columns, conditions, settings)
-    if lock is None and lock_salt is not None:
-        raise FairkitError("--lock-salt opens a sealed lock: give --lock too")
-    salt = None if lock_salt is None else read_salt(lock_salt)
+    salt = salt_of(lock, lock_salt)
     if lock is None:
         subject = chosen(model, predictions, settings, served)
         dataset = subject.dataset(columns, settings, conditions)
@@ -159,9 +155,9 @@ def certify(
         asked = counted_above_the_median(pack, subject, dataset, asked, scores=tool_scores)
         told = SignedSettings.of_audit(asked, dataset.roles.to_dict(), subject.record)
     else:
-        if tool_scores:
-            raise FairkitError("a lock says all that the audit is told: leave --tool-scores out, or --lock")
-        check_alone(columns, conditions, typed, served, predictions=predictions, pack=pack)
+        check_alone(
+            columns, conditions, typed, served, predictions=predictions, pack=pack, tool_scores=tool_scores
+        )
         told, dataset = by_lock(lock, columns, salt)
         subject = chosen(model, None, settings)
     with progress_bar() as progress:

@@ -94,7 +94,11 @@ app.command("lock")(lock)
 
 
 def check_alone(
-    columns: opt.DataOptions, *groups: Any, predictions: list[str] | None, pack: str | None
+    columns: opt.DataOptions,
+    *groups: Any,
+    predictions: list[str] | None,
+    pack: str | None,
+    tool_scores: bool = False,
 ) -> None:
     """Refuse options beside a lock: it has all settings, and none of them may be chosen again.
 
@@ -110,11 +114,27 @@ def check_alone(
         for one in fields(group)
         if getattr(group, one.name) is not None
     ]
+    given += ["tool_scores"] * tool_scores
     given += ["predictions"] * (predictions is not None) + ["pack"] * (pack is not None)
     if given:
         raise ParameterError(
             f"--lock has the settings of the audit; leave out --{given[0].replace('_', '-')}: it cannot be chosen again"
         )
+
+
+def salt_of(lock: Path | None, path: Path | None) -> str | None:
+    """Return the secret of a sealed lock; None without one.
+
+    Raises
+    ------
+    FairkitError
+        There is no lock, or the file holds no secret.
+    """
+    from fairkit_registry.evidence.locks import read_salt
+
+    if lock is None and path is not None:
+        raise ParameterError("--lock-salt opens a sealed lock: give --lock too")
+    return None if path is None else read_salt(path)
 
 
 def by_lock(path: Path, columns: opt.DataOptions, salt: str | None = None) -> tuple[SignedSettings, Dataset]:
