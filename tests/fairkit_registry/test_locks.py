@@ -293,3 +293,17 @@ def test_rows_that_were_not_sealed_or_by_the_certifier_are_refused(story, regist
     assert "has sealed the rows and signed the certificate" in story.refused()
     registry.set_alias("credit", "production", AliasPolicy(keys=keys[1:], unseen=True))
     assert "names no key of the rows' owner" in story.refused()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"sensitive": None}, {"sensitive": 1.5}, {"sensitive": [1.5]}, {"features": 2.0}, {"drop": [None]},
+        {"label": 1.5}, {"weights": ["w"]}, {"missing": 0.5},
+    ],
+)  # fmt: skip
+def test_a_lock_with_roles_of_another_kind_is_one_message(story, data):
+    story.settings = story.settings | {"data": story.settings["data"] | data}
+    raw = story.lock()
+    with pytest.raises(CertificateError, match="settings of the audit"):
+        locks.read_lock(raw)
