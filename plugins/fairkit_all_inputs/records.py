@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from fairkit_all_inputs.asked import Asked
     from fairkit_all_inputs.bounds.searching import Answer
+    from fairkit_all_inputs.scope import AuditScope
 
 MOST_BYTES = 1_000_000_000
 """A larger file is not read."""
@@ -63,13 +63,13 @@ class Record:
         )
 
 
-def _costs(asked: Asked, problem: AnyProblem) -> list[Costs]:
+def _costs(asked: AuditScope, problem: AnyProblem) -> list[Costs]:
     people = asked.people
     found = [costs_near(problem, people, person, asked.metric)[0] for person in range(len(people.rows))]
     return [costs for costs in found if not isinstance(costs, Joint)]  # such are refused before
 
 
-def opened_record(asked: Asked, problem: AnyProblem) -> Record | None:
+def opened_record(asked: AuditScope, problem: AnyProblem) -> Record | None:
     """Read the file where an audit is repeated; None where it is not there, or about something else."""
     if not asked.told.save_proof or not isinstance(problem, Problem) or asked.told.near is None:
         return None
@@ -98,7 +98,7 @@ def logs_near(problem: AnyProblem, each: Sequence[Answer], upper: float) -> list
 
 
 def save_record(
-    asked: Asked,
+    asked: AuditScope,
     problem: Problem,
     logs: Mapping[str, Any],
     claims: Mapping[str, float],

@@ -15,6 +15,7 @@ from fairkit_cli.terminal.output import echo, print_json
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
+    from fairkit_cli.subject import Subject
     from fairkit_registry.evidence.settings import SignedSettings
 
 app = typer.Typer(
@@ -69,8 +70,14 @@ def lock(
         check_writable(data_salted)
     settings = load_config(config)
     file = "test" if "test" in settings.data else "path"
-    dataset = opt.load_dataset(columns, settings, file=file, conditions=conditions)
-    told = SignedSettings.of_audit(opt.audit_settings(typed, settings), dataset.roles.to_dict())
+    requests = of_requests(columns)
+    if requests is None:
+        dataset = opt.load_dataset(columns, settings, file=file, conditions=conditions)
+        asked = opt.audit_settings(typed, settings)
+    else:
+        dataset = requests.dataset(replace(columns, data=None), settings, conditions)
+        asked = requests.settings(opt.audit_settings(typed, settings), typed, settings)
+    told = SignedSettings.of_audit(asked, dataset.roles.to_dict())
     seen = dataset.learn()
     rows = seen.rows + seen.dropped_rows
     salt = None if data_salted is None else token_hex(32)
@@ -91,6 +98,16 @@ def lock(
 
 
 app.command("lock")(lock)
+
+
+def of_requests(columns: opt.DataOptions) -> Subject | None:
+    """Return what is audited where the table is one of `fairkit ask --requests`: answers that are not there yet."""
+    from fairkit.data.predictions import PredictionRoles
+    from fairkit_cli.subject import Subject, carried_by
+
+    if columns.data is None or not carried_by(columns.data):
+        return None
+    return Subject(None, PredictionRoles(answer="answer"), columns.data)
 
 
 def check_alone(
@@ -159,7 +176,10 @@ def by_lock(path: Path, columns: opt.DataOptions, salt: str | None = None) -> tu
         raise CertificateError(
             f"{path} is sealed: give the secret that its owner kept, with --lock-salt FILE"
         )
-    if (sealed(found, str(salt)) if lock.sealed else found) != lock.data_sha256:
+    # answers to locked requests are another table; what they answer is checked when the audit has read them
+    answers = dataset.roles.predictions is not None and dataset.roles.predictions.answer is not None
+    named = sealed(found, str(salt)) if lock.sealed else found
+    if named != lock.data_sha256 and not answers:
         raise CertificateError(
             f"{columns.data} is not the table that was locked: it has the content {found[:16]}..., the lock names "
             f"{lock.data_sha256[:16]}..."
