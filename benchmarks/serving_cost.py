@@ -64,10 +64,12 @@ def main() -> None:
     told = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         words = inputs(Path(folder), told.rows)
-        pairs = [(seconds(told.before, words), seconds(sys.executable, words)) for _ in range(told.pairs)]
-    for old, new in pairs:
-        print(f"before {old:.2f} s, now {new:.2f} s, ratio {new / old:.3f}")
-    print(f"median ratio {statistics.median(new / old for old, new in pairs):.3f}")
+        ratios = []
+        for _ in range(told.pairs):
+            old, new = seconds(told.before, words), seconds(sys.executable, words)
+            ratios.append(new / old)
+            print(f"before {old:.2f} s, now {new:.2f} s, ratio {ratios[-1]:.3f}", flush=True)
+    print(f"median ratio {statistics.median(ratios):.3f}")
 
 
 if __name__ == "__main__":
