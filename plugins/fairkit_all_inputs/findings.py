@@ -17,6 +17,7 @@ from fairkit_all_inputs.bounds.networks.problem import NetworkProblem
 from fairkit_all_inputs.bounds.problem import CHANCE, FLIP, SCORE, Problem
 from fairkit_all_inputs.bounds.proof import packed
 from fairkit_all_inputs.bounds.questions import AnyProblem, answer, log_of
+from fairkit_all_inputs.bounds.sums import problem_of
 from fairkit_all_inputs.checking import checked as checked_anew
 from fairkit_all_inputs.distances import taken
 from fairkit_all_inputs.domains import domains_of
@@ -51,7 +52,7 @@ def findings(
     columns = list(context.scorer.columns)
     features = model.sources({name: values[:3] for name, values in people.columns.items()})
     domains, notes = domains_of(people, columns, [c for c in changing if c in columns], features, told)
-    problem = model.problem(domains, len(domains) - 1, features)
+    problem = problem_of(model, domains, len(domains) - 1, features)
     if not problem.pairs or not problem.touching:
         part = "No unit has a weight of" if isinstance(problem, NetworkProblem) else "No tree splits between"
         return _unused(asked, f"{part} the values of {', '.join(changing)}: no input changes its answer.")
@@ -75,13 +76,14 @@ def findings(
             continue
         nearest: Mapping[str, Any] | None = None
         each: list[Answer] = []
+        left = len(questions) - number + (questions[0][0] == FLIP and told.near is not None)
         if told.near is None:
             says = _says(context, name, number, len(questions) + 1)
-            got = answer(one, kind, effort=asked.effort, starts=starts, told=says)
+            got = answer(one, kind, effort=asked.effort(left), starts=starts, told=says)
             # to climb in the probability costs all trees: from the largest changes of the score alone
             starts = [got.point] if kind == SCORE and label is None and got.point is not None else starts
         else:
-            got, nearest, each = nearby(one, kind, people, told, asked.effort, asked.metric)
+            got, nearest, each = nearby(one, kind, people, told, asked.effort(left), asked.metric)
         finding, log, claim = _finding(asked, one, kind, got, notes, nearest, label)
         found.append(finding)
         if each and finding.interval != (1.0, 1.0):
@@ -219,7 +221,8 @@ def _finding(
 
 def _share(asked: AuditScope, problem: AnyProblem, notes: Sequence[str], *, none: bool) -> Finding:
     near = asked.told.near or 0.0
-    got = shares(problem, asked.people, asked.told, asked.context, asked.metric, none=none)
+    effort = asked.effort()
+    got = shares(problem, asked.people, asked.told, asked.context, asked.metric, none=none, effort=effort)
     sampled = len(asked.people.rows) < asked.people.count
     said = [
         "The share of people for whom an input within the distance flips, themselves included; undecided people count "

@@ -20,6 +20,7 @@ from fairkit_onnx.read.alone import Lone
 from fairkit_onnx.read.contradictions import Witness
 from fairkit_onnx.read.feeds import RANDOM_INPUT, Feed, GraphInput, absent, match_inputs
 from fairkit_onnx.read.members import MEMBER_SCORES
+from fairkit_onnx.read.order import guessed_order
 from fairkit_onnx.read.overflow import explained
 from fairkit_onnx.read.rounding import Rounding, rounding_of
 from fairkit_onnx.read.runner import Runner
@@ -99,6 +100,8 @@ def bind(model: Graph, dataset: Dataset, options: ModelOptions, *, only_scores: 
         if scorer.rounding is not None:
             serving["rounding"] = scorer.rounding.to_dict()
     told += constant_inputs(runner, cells, dataset, scorer.understand, scorer.wanted)
+    guessed = [feed for feed in runner.feeds if feed.guessed]
+    scorer.warnings = tuple(guessed_order(guessed, cells, understood, batch.favorable))
     scorer.info = replace(
         scorer.info,
         notes=tuple(notes + told),
@@ -207,6 +210,7 @@ class OnnxScorer:
         self.lone: Lone | None = None
         self.rounding: Rounding | None = None
         self.told = False
+        self.warnings: tuple[str, ...] = ()
         self._runner = runner
         self._reading = settled
 
@@ -282,7 +286,7 @@ class OnnxScorer:
                 f"{self.info.name} has {len(self.shares)} weights in its metadata, but {MEMBER_SCORES} "
                 f"has the shape {members.shape}"
             )
-        if self._reading.place == 0:
+        if self._reading.turned:
             members = 1 - members
         decision = found.decision
         if self._reading.cut is not None:

@@ -29,6 +29,7 @@ _TOGETHER = frozenset({
     "Add", "Sub", "Mul", "Div", "Pow", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Where", "Min",
     "Max", "And", "Or",
 })  # fmt: skip
+_JOINED = frozenset({"ReduceSum", "ReduceMax", "ReduceMin", "ArgMax"})
 MONOTONE = frozenset({
     "Identity", "Cast", "Scaler", "Imputer", "IsNaN", "Clip", "Neg", "Log", "Exp", "Sqrt", "Floor", "Ceil", "Round",
     "Sigmoid", "Tanh", "Relu", "Add", "Sub", "Mul", "Div", "Where", "Min", "Max", "Concat", "FeatureVectorizer",
@@ -137,6 +138,8 @@ class Sources:
             return self._sliced(node, known[0], width)
         if kind in _TOGETHER:
             return _together(known, width)
+        if kind in _JOINED:
+            return self._joined(node, known[0], width)
         return None
 
     def _fills(self, node: onnx.NodeProto) -> bool:
@@ -144,6 +147,17 @@ class Sources:
         if node.op_type != "Where" or constant_of(self._graph, node.input[1]) is None:
             return False
         return any(one.op_type == "IsNaN" and node.input[0] in one.output for one in self._graph.node)
+
+    def _joined(self, node: onnx.NodeProto, columns: Places, width: int) -> list[Places] | None:
+        """Columns of a row become one number: of one raw column, as where rare values share a code."""
+        told = attributes_of(node)
+        axes = told.get("axes", [told.get("axis", 0)])
+        if len(node.input) > 1 and node.input[1]:
+            constant = constant_of(self._graph, node.input[1])
+            axes = [] if constant is None else constant.reshape(-1).tolist()
+        behind = np.unique(columns[columns >= 0])
+        along = list(axes) in ([1], [-1]) and width == 1 and len(behind) == 1
+        return [behind] if along else None
 
     def _of(self, name: str, values: Mapping[str, NDArray[Any]]) -> Places:
         if name in self.of:

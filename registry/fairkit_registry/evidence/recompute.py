@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-9
 EFFORT = ("evaluations", "looks_per_row", "nearby")
 """How much work a search was, and what secret draws gave: nothing that another run must repeat."""
+LEARNED = ("unexplained_difference", "gap_without")
+"""Numbers that come out of trained regressions: the same to 1e-6, in any order of their sums."""
 ROUNDED = 2e-5
 """For what charts are drawn from, which is kept to five digits."""
 _SHOWN = 8
@@ -104,7 +106,7 @@ def compare_reports(signed: Report, again: Report) -> Iterator[str]:
         if "rounding_bounds" not in one["evidence"]:
             other["evidence"] = {k: v for k, v in other["evidence"].items() if k != "rounding_bounds"}
         name = "/".join(str(one[key]) for key in ("auditor", "metric", "sensitive") if one[key] is not None)
-        yield from _differences(one, other, name)
+        yield from _differences(one, other, name, 1e-6 if one["metric"] in LEARNED else TOLERANCE)
     yield from _differences(
         {
             "policy": [(rule.metric, rule.sensitive, rule.verdict) for rule in signed.policy],
