@@ -13,7 +13,7 @@ from fairkit_registry.evidence.consistency import recount
 from fairkit_registry.evidence.consistency.classes import check_classes
 from fairkit_registry.evidence.consistency.conditions import check_condition
 from fairkit_registry.evidence.consistency.facts import GROUP, OWNERS, facts
-from fairkit_registry.evidence.consistency.numbers import about, check_number, check_unknowns
+from fairkit_registry.evidence.consistency.numbers import about, check_nearby, check_number, check_unknowns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -73,6 +73,7 @@ def _contradictions(report: Report, settings: Mapping[str, Any]) -> Iterator[str
             *(() if dependent else recount.check_width(finding)),
             *recount.check_chart(finding, weighted=weighted),
             *check_unknowns(finding),
+            *check_nearby(finding),
         ):
             yield f"{_name(finding)}: {text}"
     yield from _twice(whole)
