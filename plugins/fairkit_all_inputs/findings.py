@@ -76,13 +76,14 @@ def findings(
             continue
         nearest: Mapping[str, Any] | None = None
         each: list[Answer] = []
+        left = len(questions) - number + (questions[0][0] == FLIP and told.near is not None)
         if told.near is None:
             says = _says(context, name, number, len(questions) + 1)
-            got = answer(one, kind, effort=asked.effort, starts=starts, told=says)
+            got = answer(one, kind, effort=asked.effort(left), starts=starts, told=says)
             # to climb in the probability costs all trees: from the largest changes of the score alone
             starts = [got.point] if kind == SCORE and label is None and got.point is not None else starts
         else:
-            got, nearest, each = nearby(one, kind, people, told, asked.effort, asked.metric)
+            got, nearest, each = nearby(one, kind, people, told, asked.effort(left), asked.metric)
         finding, log, claim = _finding(asked, one, kind, got, notes, nearest, label)
         found.append(finding)
         if each and finding.interval != (1.0, 1.0):
@@ -220,7 +221,8 @@ def _finding(
 
 def _share(asked: AuditScope, problem: AnyProblem, notes: Sequence[str], *, none: bool) -> Finding:
     near = asked.told.near or 0.0
-    got = shares(problem, asked.people, asked.told, asked.context, asked.metric, none=none)
+    effort = asked.effort()
+    got = shares(problem, asked.people, asked.told, asked.context, asked.metric, none=none, effort=effort)
     sampled = len(asked.people.rows) < asked.people.count
     said = [
         "The share of people for whom an input within the distance flips, themselves included; undecided people count "
