@@ -198,7 +198,13 @@ def test_scores_that_are_not_numbers() -> None:
 def test_scores_that_are_no_probabilities() -> None:
     options = fairkit.ModelOptions(score_kind="probability")
     proto = _graph(operator="Identity")
-    _refused(fairkit.ModelError, "leave [0, 1]", "`score_kind=logit`", model=proto, options=options)
+    _refused(
+        fairkit.ModelError,
+        "leave [0, 1]",
+        "say what they are with `score_kind`: logit, percent",
+        model=proto,
+        options=options,
+    )
 
 
 def test_several_outputs_that_could_be_the_score() -> None:
@@ -215,8 +221,14 @@ def test_an_object_that_is_no_model() -> None:
 
 
 def test_options_out_of_range() -> None:
-    with pytest.raises(fairkit.ParameterError, match="threshold=2 is not a probability"):
-        fairkit.ModelOptions(threshold=2)
+    with pytest.raises(fairkit.ParameterError, match="threshold=nan is not a number that scores can reach"):
+        fairkit.ModelOptions(threshold=float("nan"))
+    _refused(
+        fairkit.ParameterError,
+        "threshold=2 is not a probability",
+        model=_graph(),
+        options=fairkit.ModelOptions(threshold=2),
+    )
     with pytest.raises(fairkit.ParameterError, match="task='sorting' is not understood; it is one of binary"):
         fairkit.ModelOptions(task="sorting")  # type: ignore[arg-type]
 
