@@ -9,6 +9,7 @@ import numpy as np
 
 from fairkit.data.roles import same_value, value_text
 from fairkit.errors import DataError, ParameterError, did_you_mean
+from fairkit_all_inputs.collect import MOST_VALUES
 from fairkit_onnx.structure.domain import Listed, Numbers, one_hot_groups
 
 if TYPE_CHECKING:
@@ -80,6 +81,12 @@ def _one(name: str, seen: Seen, listed: Mapping[str, list[Any]], told: Any) -> N
             f"all-inputs.domain.{name}=A,B"
         )
     values = list(seen.values)
+    if not text and not listed.get(name) and seen.whole and seen.high - seen.low < MOST_VALUES:
+        values = np.arange(
+            seen.low, seen.high + 1
+        ).tolist()  # an operator breaks the order: every number is gone through
+    if not text and seen.missing:
+        values.append(np.nan)
     values += [key for key in listed.get(name, ()) if not any(same_value(key, value) for value in values)]
     if told is not None:
         wished = (

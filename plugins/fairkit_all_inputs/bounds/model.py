@@ -75,7 +75,8 @@ class TreeModel(Encoded):
         """
         source = features.source
         encode, defaults = self.encoding(doubles=True), self.defaults(domains)
-        blocks, tests = make_blocks(self.ensemble, source, domains, encode, defaults, self.kinds())
+        pieces = self.pieces(domains, features)
+        blocks, tests = make_blocks(self.ensemble, source, domains, encode, defaults, self.kinds(), pieces)
         direction, threshold, logistic = self.link(*self._range())
         ensemble = self.ensemble
         return Problem(
