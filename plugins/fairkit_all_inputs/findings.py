@@ -24,7 +24,8 @@ from fairkit_all_inputs.metrics import metric_of
 from fairkit_all_inputs.opened import opened
 from fairkit_all_inputs.people import nearby, shares
 from fairkit_all_inputs.records import logs_near, opened_record, save_record
-from fairkit_all_inputs.terms import BOUNDS, QUESTIONS, SHARE, interval_of, meaning, meet, state_of
+from fairkit_all_inputs.replaying import confirmed, inside_of, replayed
+from fairkit_all_inputs.terms import BOUNDS, QUESTIONS, SHARE, VERSION, interval_of, meaning, meet, state_of
 from fairkit_all_inputs.weighed import Weighed
 from fairkit_all_inputs.witnesses import of_somebody, run_witness
 
@@ -65,13 +66,15 @@ def findings(
     questions = _questions(problem)
     found: list[Finding] = []
     logs, claims, witnesses = {}, {}, {}
+    replay = replayed(asked, model, problem)
+    notes = [*notes, *replay.notes()]
     starts = _starts(problem, people) if told.near is None else []
     for number, (kind, one, label) in enumerate(questions):
         name = QUESTIONS[kind]
         context.progress(_doing(name), number, len(questions) + 1)
         checked = checked_anew(asked, one, kind, notes, record, label)
         if checked is not None:
-            found.append(checked)
+            found.append(checked if label is not None else confirmed(asked, one, kind, checked, replay))
             continue
         nearest: Mapping[str, Any] | None = None
         each: list[Answer] = []
@@ -83,6 +86,8 @@ def findings(
         else:
             got, nearest, each = nearby(one, kind, people, told, asked.effort, asked.metric)
         finding, log, claim = _finding(asked, one, kind, got, notes, nearest, label)
+        if label is None:  # the sums of several classes are not in a file's outputs
+            finding = confirmed(asked, one, kind, finding, replay)
         found.append(finding)
         if each and finding.interval != (1.0, 1.0):
             log = logs_near(one, each, got.upper)
@@ -158,7 +163,10 @@ def _unused(asked: Asked, why: str) -> list[Finding]:
     """Say at once that nothing changes."""
     regression = asked.context.scorer.task == "regression"
     names = [QUESTIONS[SCORE]] if regression else [QUESTIONS[FLIP], QUESTIONS[SCORE], SHARE]
-    return [asked.finding(name, 0.0, 0.0, {"boxes": 0, "decided": True}, (why,)) for name in names]
+    return [
+        asked.finding(name, 0.0, 0.0, {"version": VERSION, "boxes": 0, "decided": True}, (why,))
+        for name in names
+    ]
 
 
 def _about(domains: Sequence[Any]) -> list[str]:
@@ -198,7 +206,12 @@ def _finding(
     witness = run_witness(asked, problem, got, nearest, flip=kind == FLIP)
     lower, upper = interval_of(problem, kind, got, found=witness is not None)
     decided = upper - lower <= meet(problem, kind, lower)
-    evidence: dict[str, Any] = {"decided": decided, "boxes": got.boxes, "rounding": problem.rounding}
+    evidence: dict[str, Any] = {
+        "version": VERSION,
+        "decided": decided,
+        "boxes": got.boxes,
+        "rounding": problem.rounding,
+    }
     if witness is not None:
         # what stands in a list does not go into a certificate: it may be somebody's row
         evidence["witness"] = [witness] if of_somebody(asked, witness) else witness
@@ -219,13 +232,20 @@ def _finding(
 
 def _share(asked: Asked, problem: AnyProblem, notes: Sequence[str], *, none: bool) -> Finding:
     near = asked.told.near or 0.0
-    got = shares(problem, asked.people, asked.told, asked.context, asked.metric, none=none)
+    people = asked.people.some(np.flatnonzero(inside_of(problem, asked.people.columns)[""]))
+    if not len(people.rows):
+        said = ["None of the people looked at is in the domain: nothing is known.", *notes]
+        return replace(
+            asked.finding(SHARE, 0.0, 1.0, {"version": VERSION, "people": 0}, said, {"near": near}),
+            value=None,
+        )
+    got = shares(problem, people, asked.told, asked.context, asked.metric, none=none)
     sampled = len(asked.people.rows) < asked.people.count
     said = [
         "The share of people for whom an input within the distance flips, themselves included; undecided people count "
         "for the upper end only.",
         (
-            f"Of {len(asked.people.rows):,} people drawn at random from {asked.people.count:,}: the interval covers "
+            f"Of {len(people.rows):,} people drawn at random from {asked.people.count:,}: the interval covers "
             f"the draw, too ({'Clopper & Pearson' if got.weights is None else 'with the effective number of people'})."
             if sampled
             else BOUNDS
@@ -234,6 +254,7 @@ def _share(asked: Asked, problem: AnyProblem, notes: Sequence[str], *, none: boo
         *notes,
     ]
     evidence = {
+        "version": VERSION,
         "flippable": int(got.flips.sum()),
         "undecided": int(got.open.sum()),
         "people": len(got.flips),

@@ -209,6 +209,8 @@ def _plain(low: float, beyond: bool, high: float, whole: bool) -> float:
     if whole:
         first = low + 1 if beyond else low
         return float(np.floor((first + high) / 2))
+    if beyond and float(np.nextafter(np.float32(low), np.float32(np.inf))) >= high:
+        return high  # the one number
     middle = low / 2 + high / 2
     for digits in range(1, 18):
         value = float(f"{middle:.{digits}g}")

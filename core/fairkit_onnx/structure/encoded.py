@@ -103,6 +103,18 @@ class Encoded:
 
         return encode
 
+    def tensor(self, name: str) -> Callable[[Columns], NDArray[Any]]:
+        """Return what makes a tensor of raw columns, as the graph does, shape [n, d]."""
+        file, feeds = self._open([name]), self.scorer.feeds
+
+        def run(columns: Columns) -> NDArray[Any]:
+            found = np.asarray(
+                file.run({feed.input.name: feed.build(columns) for feed in feeds}, [name])[name]
+            )
+            return found.reshape(len(found), -1)
+
+        return run
+
     def pieces(
         self, domains: Sequence[Numbers | Listed], features: Features
     ) -> dict[str, NDArray[np.float64]]:
