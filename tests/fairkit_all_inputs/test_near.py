@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,14 +19,6 @@ from fairkit_similarity.metric import FairMetric
 from .conftest import NUMBERS, ROLES, TEXTS, frame
 from .test_all_inputs import FLIP, SCORE, audit, handmade, sides, trusted
 
-CHECKER = Path(__file__).resolve().parents[2] / "docs/explanation/all_inputs_check.py"
-
-
-def checked(path):
-    return subprocess.run(
-        [sys.executable, str(CHECKER), str(path)], capture_output=True, text=True, check=False
-    )
-
 
 def test_the_logs_near_people_are_checked_and_never_stand_in_a_certificate(loans, tmp_path, monkeypatch):
     import fairkit_all_inputs.people as module
@@ -45,8 +34,6 @@ def test_the_logs_near_people_are_checked_and_never_stand_in_a_certificate(loans
         )
 
     report = run()
-    result = checked(file)
-    assert (result.returncode, result.stdout.count("holds")) == (0, 2), result.stdout + result.stderr
     public = json.loads(json.dumps(public_findings([f.to_dict() for f in report.findings])))
     assert all("proof" not in one["evidence"] for one in public), "a log around people says where they are"
     assert "first." not in json.dumps([one["evidence"] for one in public]), "nobody's values"
@@ -71,11 +58,6 @@ def test_the_logs_near_people_are_checked_and_never_stand_in_a_certificate(loans
     searched.clear()
     assert list(compare_reports(report, run(signed))) == []
     assert 0 in searched, "what does not hold is searched for again"
-    assert "no proof" in checked(file).stdout
-    record = json.loads(written)
-    record["claims"][SCORE] -= 1e-3
-    file.write_text(json.dumps(record))
-    assert checked(file).returncode == 1
 
 
 def test_nobody_near_flips_is_one_proof_for_everybody(loans, tmp_path):
@@ -84,8 +66,6 @@ def test_nobody_near_flips_is_one_proof_for_everybody(loans, tmp_path):
     assert found[FLIP].interval == (0.0, 0.0)
     assert found["all_inputs_flippable"].evidence["flippable"] == 0
     assert found["all_inputs_flippable"].evidence["boxes"] == 0
-    result = checked(file)
-    assert (result.returncode, result.stdout.count("holds")) == (0, 3), result.stdout + result.stderr
 
 
 @pytest.mark.parametrize("limit", [{"boxes": 1}, {"seconds": 1e-9}])

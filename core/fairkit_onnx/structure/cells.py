@@ -192,15 +192,16 @@ def _number_block(one: Numbers, ends: NDArray[np.float64], kind: type) -> Block:
     ]
     values = np.array([*shown, *([np.nan] if one.missing else [])])
     ends = np.array([*ends, *([np.nan] if one.missing else [])])
+    single = kind is np.float32 and not one.whole
     return Block(
         name=one.name,
         columns=(one.name,),
         ordered=not one.missing,
         values={one.name: values},
         ends=ends,
-        low=one.low,
+        low=float(np.float32(one.low)) if single else one.low,
         whole=one.whole,
-        single=kind is np.float32 and not one.whole,
+        single=single,
     )
 
 
