@@ -1,18 +1,20 @@
 # Every target makes .venv first when it is not there.
 PYTHON ?= python3
 VENV ?= .venv
-BIN := $(VENV)/bin
+# Windows keeps programs of an environment in Scripts
+BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 READY := $(VENV)/.ready
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 OLDEST := $(VENV)-oldest
 OLDEST_TESTS := tests/fairkit/test_reports_and_policy.py tests/fairkit/test_bad_input.py tests/fairkit/test_tables.py \
     tests/fairkit/test_mergeable_totals.py tests/fairkit_group/test_group_closed_forms.py tests/fairkit_onnx/test_export.py \
     tests/fairkit_cli/test_audit_command.py
 
-.PHONY: oldest demo test lint types bench bench-compare docs site clean
+.PHONY: oldest demo test test-all test-long wheel lint types bench bench-compare docs site clean
 
 $(READY): pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	test -d $(BIN) || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $(READY)
@@ -20,8 +22,16 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)
 	$(BIN)/fairkit demo
 
+# what every change must pass; servers, browsers, fresh environments and long simulations are in test-all
 test: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(PYTEST) -m "not long" $(ARGS)
+
+test-all: $(READY)
+	$(PYTEST) $(ARGS)
+
+# what `make test` leaves out
+test-long: $(READY)
+	$(PYTEST) -m long --durations=50 $(ARGS)
 
 # the core tests with the oldest versions that pyproject.toml allows
 $(OLDEST)/.ready: pyproject.toml .ci/oldest.py $(READY)
@@ -34,6 +44,13 @@ $(OLDEST)/.ready: pyproject.toml .ci/oldest.py $(READY)
 
 oldest: $(OLDEST)/.ready
 	$(OLDEST)/bin/python -m pytest -q -n 2 $(OLDEST_TESTS) -k 'not xgboost and not mlp and not torch'
+
+# what people install: a wheel in an empty environment, and its demo
+wheel:
+	rm -rf build/wheel build/empty && $(PYTHON) -m pip wheel --quiet --no-deps --wheel-dir build/wheel .
+	$(PYTHON) -m venv build/empty
+	build/empty/$(notdir $(BIN))/python -m pip install --quiet --constraint constraints.txt "$$(ls build/wheel/*.whl)[all]"
+	build/empty/$(notdir $(BIN))/fairkit demo
 
 lint: $(READY)
 	$(BIN)/ruff check .

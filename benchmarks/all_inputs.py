@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 import fairkit
-from fairkit.models.scorer import ModelOptions
+from fairkit.settings import ModelOptions
 from fairkit_all_inputs.bounds import searching
 from fairkit_all_inputs.bounds.model import read_trees
 from fairkit_all_inputs.bounds.problem import CHANCE, FLIP, SCORE

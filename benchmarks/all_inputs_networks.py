@@ -16,7 +16,7 @@ import numpy as np
 from all_inputs import NAMES, table
 
 import fairkit
-from fairkit.models.scorer import ModelOptions
+from fairkit.settings import ModelOptions
 from fairkit_all_inputs.bounds.networks.model import read_network
 from fairkit_all_inputs.bounds.problem import CHANCE, FLIP, SCORE
 from fairkit_all_inputs.bounds.questions import answer

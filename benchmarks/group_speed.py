@@ -24,7 +24,8 @@ import fairkit
 from fairkit import plugins
 from fairkit.auditors import AuditContext
 from fairkit.data.dataset import BATCH_ROWS
-from fairkit.models.scorer import ModelOptions, Predictions
+from fairkit.models.scorer import Predictions
+from fairkit.settings import ModelOptions
 
 GROUPS_COLUMN = "group"
 

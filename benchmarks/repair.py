@@ -101,7 +101,7 @@ def one(name: str, metric: str, limit: float, seed: int, **asked: Any) -> dict[s
     frame, roles = frames(name, seed)
     data = fairkit.load_data(frame, **roles)
     (sensitive,) = [roles["sensitive"]] if isinstance(roles["sensitive"], str) else roles["sensitive"]
-    rule = fairkit.Rule(metric=metric, sensitive=sensitive, maximum=limit)
+    rule = fairkit.Rule(metric=metric, sensitive=sensitive, max=limit)
     seen: dict[str, Any] = {}
     plain_search, plain_finish = running.search, running._finished
 

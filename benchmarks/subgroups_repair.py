@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 import fairkit
 from fairkit.models.columns import PredictedColumns
-from fairkit.models.scorer import ModelOptions
+from fairkit.settings import ModelOptions
 from fairkit_onnx.model import OnnxModel
 
 

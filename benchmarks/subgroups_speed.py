@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import fairkit
-from fairkit.auditing.prepare import Asked
+from fairkit.auditing.prepare import LoadedAuditors
 from fairkit.engines.local import LocalEngine
 from fairkit.models.columns import PredictedColumns
-from fairkit.models.scorer import ModelOptions
 from fairkit.progress import no_progress
+from fairkit.settings import AuditSettings, ModelOptions
 
 
 def timed(table, label, metric, columns, what):
@@ -32,7 +32,7 @@ def timed(table, label, metric, columns, what):
     data.learn()
     parameters = {"subgroups": {"columns": columns, "metrics": [metric]}}
     for _ in range(2):  # the second time nothing is compiled
-        asked = Asked.of(["subgroups"], parameters)
+        asked = LoadedAuditors.of(AuditSettings(auditors=("subgroups",), parameters=parameters))
         scorer = PredictedColumns(score="score", decision="decision").bind(data, ModelOptions(task="binary"))
         times = [time.process_time()]
         audit = asked.about(scorer, data, LocalEngine(), no_progress)

@@ -24,7 +24,7 @@ def verdict(sex, decision, limit, **told):
         favorable=1,
         sensitive=["sex"],
     )
-    rule = fairkit.Rule(metric="demographic_parity_difference", sensitive="sex", maximum=limit)
+    rule = fairkit.Rule(metric="demographic_parity_difference", sensitive="sex", max=limit)
     model = PredictedColumns(decision="decision")
     return fairkit.audit(model, data, policy=[rule], parameters={"group": told}).verdict
 

@@ -63,7 +63,7 @@ class Project(PreProcessor):
 
     def promises(self) -> Sequence[fairkit.Rule]:
         """Changing the sensitive columns changes no decision."""
-        return (fairkit.Rule(metric="consistency", minimum=1.0),)
+        return (fairkit.Rule(metric="consistency", min=1.0),)
 
 
 def learn_projection(

@@ -84,7 +84,7 @@ class RejectOption(PostProcessor):
 
     def promises(self) -> Sequence[fairkit.Rule]:
         """Bound the difference of selection rates by the tolerance."""
-        return (fairkit.Rule(metric="demographic_parity_difference", maximum=self.parameters.tolerance),)
+        return (fairkit.Rule(metric="demographic_parity_difference", max=self.parameters.tolerance),)
 
     def solve(self, rows: ScoredRows, validation: ScoredRows | None, run: Run) -> Solution:
         """Choose the band on the validation rows, or on the fit rows where there are none."""

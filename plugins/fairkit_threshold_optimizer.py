@@ -216,7 +216,7 @@ class ThresholdOptimizer(PostProcessor):
     def promises(self) -> Sequence[fairkit.Rule]:
         """Bound the difference of the constrained rates by the tolerance."""
         metric = f"{self.parameters.constraint}_difference"
-        return (fairkit.Rule(metric=metric, maximum=self.parameters.tolerance),)
+        return (fairkit.Rule(metric=metric, max=self.parameters.tolerance),)
 
     def solve(self, rows: ScoredRows, validation: ScoredRows | None, run: Run) -> Solution:
         """Find the hulls, solve the program, and mix the pooled population's rules to the same rates."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -19,7 +20,8 @@ settings.load_profile("steady")
 ROOT = Path(__file__).resolve().parents[1]
 
 LONGEST = (
-    "fairkit_testing/test_built_in_plugins.py",
+    "fairkit_individual/test_contract.py",
+    "fairkit_fair_regression/test_contract.py",
     "fairkit_testing/test_author_docs.py",
     "fairkit_registry/test_crash.py",
     "outside/distributed/test_certificates.py",
@@ -34,10 +36,17 @@ LONGEST = (
 """Files that take longest, although some have few tests: begun first, so that no worker waits for one at the end."""
 
 
+OUTSIDE = (ROOT / "tests" / "outside", ROOT / "tests" / "docs")
+"""Folders whose tests start servers, processes or fresh environments, or run whole pages as typed: all are long."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the longest files; the others keep their order."""
     places = {ROOT / "tests" / name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path, len(places)))
+    for item in items:
+        if any(folder in item.path.parents for folder in OUTSIDE):
+            item.add_marker(pytest.mark.long)
 
 
 def data_folder() -> Path | None:
@@ -62,6 +71,19 @@ def public_data() -> Path:
     if folder is None:
         pytest.skip("set FAIRKIT_DATA to a folder with the public data sets as Parquet files")
     return folder
+
+
+@pytest.fixture
+def contract() -> Callable[..., None]:
+    """Hold a plugin to the contract of all plugins; nothing of it is imported before the test runs."""
+
+    def hold(name: str, **more: Any) -> None:
+        from fairkit_testing import run_checks
+
+        broken = [outcome for outcome in run_checks(name, **more) if outcome.status == "failed"]
+        assert broken == []
+
+    return hold
 
 
 @dataclass(frozen=True)

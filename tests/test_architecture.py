@@ -44,6 +44,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"support"},
         {"capabilities", "parameters", "results", "sources"},
         {"data"},
+        {"settings"},
         {"engines", "models", "totals"},
         {"fitted", "intervals", "packs", "statistics"},
         {"metrics"},

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fairkit.errors import ConfigError, did_you_mean
-from fairkit.results.policy import Rule
+from fairkit.results.rules import Rule
+from fairkit.settings import declared
 
 NAME = "fairkit.toml"
 MOST_SHOWN = 80
@@ -37,21 +38,9 @@ KEYS: Mapping[str, Mapping[str, Kind]] = {
         "predictions": "columns",
         "join": "columns",
     },
-    "audit": {
-        "auditors": "names",
-        "confidence": "number",
-        "seed": "integer",
-        "task": "text",
-        "adjust": "text",
-    },
+    "audit": {each.key: each.kind for each in declared() if each.table == "audit"},
     "model": {
-        "score_output": "text",
-        "decision_output": "text",
-        "score_kind": "text",
-        "favorable_class": "integer",
-        "threshold": "number",
-        "classes": "names",
-        "rename": "columns",
+        **{each.key: each.kind for each in declared() if each.table == "model"},
         "intended_use": "text",
         "owner": "text",
         "contact": "text",
@@ -303,8 +292,8 @@ def _rule(rule: Any, where: str) -> Rule:
     return Rule(
         metric=rule["metric"],
         sensitive=rule.get("sensitive"),
-        maximum=None if "max" not in rule else float(rule["max"]),
-        minimum=None if "min" not in rule else float(rule["min"]),
+        max=None if "max" not in rule else float(rule["max"]),
+        min=None if "min" not in rule else float(rule["min"]),
         support=rule.get("support"),
         within=tuple([rule["within"]] if isinstance(rule.get("within"), str) else rule.get("within", ())),
     )

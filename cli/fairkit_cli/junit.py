@@ -9,8 +9,8 @@ from fairkit.support.escaping import visible
 from fairkit_cli.fields import as_options
 
 if TYPE_CHECKING:
-    from fairkit.results.findings import RuleResult
     from fairkit.results.report import Report
+    from fairkit.results.rules import RuleResult
 
 
 def junit(report: Report) -> str:
@@ -30,7 +30,7 @@ def junit(report: Report) -> str:
 
 
 def _case(suite: ET.Element, rule: RuleResult) -> None:
-    limit = f"at most {rule.maximum:g}" if rule.maximum is not None else f"at least {rule.minimum:g}"
+    limit = rule.rule.say()
     where, metric, reason = (
         visible(text) for text in (rule.place or "all", rule.metric, as_options(rule.reason))
     )

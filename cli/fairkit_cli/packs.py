@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit.data.predictions import PredictionRoles
     from fairkit.packs import PackFile, Rendering
+    from fairkit.settings import AuditSettings
     from fairkit_cli.config import Config
     from fairkit_cli.evidence import Shown
     from fairkit_cli.subject import Subject
@@ -172,8 +173,8 @@ def asked_by(
 
 
 def counted_above_the_median(
-    name: str | None, subject: Subject, dataset: Dataset, settings: opt.AuditSettings, *, scores: bool
-) -> opt.AuditSettings:
+    name: str | None, subject: Subject, dataset: Dataset, settings: AuditSettings, *, scores: bool
+) -> AuditSettings:
     """Put the threshold just above the median of all scores, where the law counts scores above it and the tool scores.
 
     Parameters
@@ -233,7 +234,7 @@ def _column_of_scores(dataset: Dataset, roles: PredictionRoles) -> NDArray[np.fl
     return scores
 
 
-def _scores_of(subject: Subject, dataset: Dataset, settings: opt.AuditSettings) -> NDArray[np.float64]:
+def _scores_of(subject: Subject, dataset: Dataset, settings: AuditSettings) -> NDArray[np.float64]:
     import numpy as np
 
     from fairkit.auditing.subject import as_model

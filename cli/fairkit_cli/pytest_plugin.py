@@ -97,8 +97,8 @@ def _audit_files(root: Path, model: str | Path, data: str | Path | None, given: 
     named |= {name: _listed(given.pop(name)) for name in _LISTS if name in given}
     typed = opt.DataOptions(data=None if data is None else str(root / data), **named)
     dataset = subject.dataset(typed, config, opt.ConditionOptions())
-    settings = opt.audit_settings(opt.AuditOptions(), config).arguments()
-    return audit(subject.model, dataset, **(settings | given))
+    settings = opt.audit_settings(opt.AuditOptions(), config)
+    return audit(subject.model, dataset, settings=settings, **given)
 
 
 def _listed(names: str | list[str]) -> list[str]:

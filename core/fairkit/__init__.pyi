@@ -19,7 +19,6 @@ from fairkit.metrics import Metric as Metric
 from fairkit.metrics import Rate as Rate
 from fairkit.mitigators import Mitigator as Mitigator
 from fairkit.models.columns import PredictedColumns as PredictedColumns
-from fairkit.models.scorer import ModelOptions as ModelOptions
 from fairkit.parameters.declare import parameter as parameter
 from fairkit.planning.results import Plan as Plan
 from fairkit.planning.run import plan as plan
@@ -27,9 +26,11 @@ from fairkit.promotions import Promotion as Promotion
 from fairkit.promotions import PromotionCheck as PromotionCheck
 from fairkit.promotions import Remark as Remark
 from fairkit.results.findings import Finding as Finding
-from fairkit.results.policy import Rule as Rule
 from fairkit.results.report import Report as Report
+from fairkit.results.rules import Rule as Rule
 from fairkit.results.values import GroupValue as GroupValue
+from fairkit.settings import AuditSettings as AuditSettings
+from fairkit.settings import ModelOptions as ModelOptions
 from fairkit.statistics import Rows as Rows
 from fairkit_onnx.model import OnnxModel as OnnxModel
 from fairkit_repair.frontiers.choice import Choice as Choice

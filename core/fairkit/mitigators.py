@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from fairkit.data.task import Task
     from fairkit.engines.rows import RowsInParts
-    from fairkit.models.scorer import ModelOptions
-    from fairkit.results.policy import Rule
+    from fairkit.results.rules import Rule
+    from fairkit.settings import ModelOptions
 
 __all__ = [
     "Capability",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairkit.models.scorer import ModelOptions, Scorer
+from fairkit.settings import ModelOptions
 from fairkit_onnx.file import OnnxFile
 from fairkit_onnx.read.scorer import bind
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
+    from fairkit.models.scorer import Scorer
 
 
 class OnnxModel(OnnxFile):

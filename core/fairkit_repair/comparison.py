@@ -12,20 +12,21 @@ from fairkit.models.ranking import bound
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fairkit.auditing.prepare import Asked
+    from fairkit.auditing.prepare import LoadedAuditors
     from fairkit.data.dataset import Dataset
     from fairkit.engines.base import Engine
-    from fairkit.models.scorer import Model, ModelOptions
+    from fairkit.models.scorer import Model
     from fairkit.progress import Progress
     from fairkit.results.comparisons import Comparison
     from fairkit.results.report import Report
+    from fairkit.settings import ModelOptions
 
 
 def audit_beside(
     engine: Engine,
     models: Sequence[Model],
     data: Dataset,
-    asked: Asked,
+    loaded: LoadedAuditors,
     options: Sequence[ModelOptions],
     progress: Progress,
     *,
@@ -41,7 +42,7 @@ def audit_beside(
         Two or more.
     data
         The rows, with a label.
-    asked
+    loaded
         The audit, the same for all.
     options
         What cannot be guessed about each model.
@@ -62,20 +63,20 @@ def audit_beside(
     data.learn(engine.total)
     scorers = [bound(model, data, each) for model, each in zip(models, options, strict=True)]
     audits = [
-        asked.about(scorer, data, engine, progress, place=place) for place, scorer in enumerate(scorers)
+        loaded.about(scorer, data, engine, progress, place=place) for place, scorer in enumerate(scorers)
     ]
     readers = [reader for audit in audits for reader in audit.readers]
     pairing, used = paired_up(scorers, data)
-    engine.check(*plugins.needs_of([*asked.used, *used]))
+    engine.check(*plugins.needs_of([*loaded.used, *used]))
     apart = compared is not None and compared is not data
     totals = score_once(engine, data, scorers, readers if apart else [*readers, pairing], progress)
     left = iter(totals)
     reports = [audit.report([next(left) for _ in audit.readers]) for audit in audits]
     if not apart:
-        return reports, comparison(pairing, next(left), asked.confidence)
+        return reports, comparison(pairing, next(left), loaded.settings.confidence)
     assert compared is not None  # noqa: S101 -- apart
     compared.learn(engine.total)
     ranked = [bound(model, compared, each) for model, each in zip(models, options, strict=True)]
     pairing, _ = paired_up(ranked, compared)
     (total,) = score_once(engine, compared, ranked, [pairing], progress)
-    return reports, comparison(pairing, total, asked.confidence)
+    return reports, comparison(pairing, total, loaded.settings.confidence)

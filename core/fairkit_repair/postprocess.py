@@ -13,8 +13,8 @@ import numpy as np
 from fairkit.errors import DataError, ParameterError
 from fairkit.fitted import FittedModel, Prediction, Run
 from fairkit.mitigators import Mitigator
-from fairkit.models.scorer import ModelOptions
 from fairkit.parameters.declare import parameter
+from fairkit.settings import ModelOptions
 from fairkit_onnx.read.feeds import RANDOM_INPUT
 from fairkit_onnx.read.outputs import DECISION_PROBABILITY, SCORE
 from fairkit_onnx.write.rules import GroupRule, learn_keys

@@ -16,15 +16,16 @@ from fairkit.auditors import AuditContext, Auditor
 from fairkit.data.dataset import BATCH_ROWS, Dataset
 from fairkit.engines.local import Here
 from fairkit.errors import ModelError
-from fairkit.models.scorer import ModelOptions, Predictions
 from fairkit.parameters.declare import parse_parameters
 from fairkit.results.findings import Finding
+from fairkit.settings import ModelOptions
 from fairkit_testing.leftovers import nothing_left_behind
 from fairkit_testing.require import only_fairkit_errors, require
 from fairkit_testing.samples import COLUMNS, NUMBERS, Task, sample_data, sample_model
 
 if TYPE_CHECKING:
     from fairkit.data.batch import Batch
+    from fairkit.models.scorer import Predictions
 
 _TASKS: tuple[Task, ...] = ("binary", "regression", "multiclass")
 

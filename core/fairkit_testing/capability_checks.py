@@ -99,7 +99,7 @@ def _inputs(content: bytes) -> set[str]:
 def _disparities(content: bytes, capability: Capability, task: Task) -> dict[str, Finding]:
     """Return what an audit by groups finds of the constrained disparities."""
     import fairkit
-    from fairkit.models.scorer import ModelOptions
+    from fairkit.settings import ModelOptions
 
     fresh = sample_data(task, rows=PROMISE_ROWS, seed=1, sensitive=("sex",))
     report = fairkit.audit(content, fresh, options=ModelOptions(task=task))

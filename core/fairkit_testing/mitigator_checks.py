@@ -255,7 +255,7 @@ def _interrupted(training: Callable[[], Any]) -> bool:
 
 def _verdict(content: bytes, data: Dataset, rule: Any, task: Task) -> tuple[str | None, str]:
     import fairkit
-    from fairkit.models.scorer import ModelOptions
+    from fairkit.settings import ModelOptions
 
     auditors, settings = ["group"], {}
     if rule.metric == "consistency":

@@ -110,7 +110,7 @@ def _over(judge: Judge, question: Question, split: Split, start: int) -> int | N
     since = split.window(start, len(split.parts["d"]))
     path = judge.interval(question, split, since.cumulated())
     limit = question.limit
-    kept = path.high <= limit if question.rule.maximum is not None else path.low >= limit
+    kept = path.high <= limit if question.rule.upper else path.low >= limit
     found = np.flatnonzero(kept[1:])
     return start + 1 + int(found[0]) if found.size else None
 

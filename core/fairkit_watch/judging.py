@@ -229,7 +229,7 @@ def verdict(question: Question, low: float, high: float) -> Verdict:
     """Return what the interval says about the limit: pass, fail, or undecided where it contains it or there is none."""
     if not (math.isfinite(low) and math.isfinite(high)):
         return "undecided"
-    if question.rule.maximum is not None:
+    if question.rule.upper:
         return "pass" if high <= question.limit else "fail" if low > question.limit else "undecided"
     return "pass" if low >= question.limit else "fail" if high < question.limit else "undecided"
 
@@ -242,7 +242,7 @@ def reason(question: Question, value: float | None, interval: tuple[float, float
         return f"of all decisions since {since}, {question.name} is {value:.4g}; too few rows for an interval"
     low, high = interval
     shown = f"of all decisions since {since}, {question.name} is {value:.4g}, in [{low:.4g}, {high:.4g}] at every look"
-    limit, upper = question.limit, question.rule.maximum is not None
+    limit, upper = question.limit, question.rule.upper
     found = verdict(question, low, high)
     if found == "undecided":
         return f"{shown}: the interval contains the limit {limit:g}"

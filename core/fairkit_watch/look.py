@@ -64,7 +64,7 @@ def _rule(judge: Judge, question: Question, data: Daily, week: tuple[int, int] |
     return RuleLook(
         metric=question.rule.metric,
         sensitive=question.split or None,
-        kind="max" if question.rule.maximum is not None else "min",
+        kind=question.rule.side,
         limit=question.limit,
         value=value,
         interval=interval,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import datetime
     from types import TracebackType
 
-    from fairkit.results.policy import Rule
+    from fairkit.results.rules import Rule
     from fairkit_watch.alarms import Alarm
     from fairkit_watch.totals import Daily
 

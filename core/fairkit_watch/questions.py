@@ -12,7 +12,7 @@ from fairkit_watch.settings import POOLED, WatchSettings, split_name
 
 if TYPE_CHECKING:
     from fairkit.metrics import Metric, Rate
-    from fairkit.results.policy import Rule
+    from fairkit.results.rules import Rule
 
 SELECTIVE = (
     "the outcome of a rejected person is unknown: labels exist for favorable decisions only, so that {metric} cannot "
@@ -46,12 +46,12 @@ class Question:
     @property
     def subject(self) -> str:
         """The name of the rule in alarms: ``metric:column max 0.1``."""
-        return f"{self.name} {'max' if self.rule.maximum is not None else 'min'} {self.limit:g}"
+        return f"{self.name} {self.rule.side} {self.limit:g}"
 
     @property
     def limit(self) -> float:
         """The rule's limit."""
-        return float(self.rule.maximum if self.rule.maximum is not None else self.rule.minimum or 0.0)
+        return float(self.rule.limit)
 
     @property
     def needs_labels(self) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from fairkit.data.roles import Sensitive
 from fairkit.errors import ParameterError, PolicyError
-from fairkit.results.policy import Rule
+from fairkit.results.rules import Rule
 
 WINDOWS_A_YEAR = 52
 POOLED = ""
@@ -185,16 +185,7 @@ class WatchSettings:
 
     def policy(self) -> tuple[Rule, ...]:
         """Return the rules."""
-        return tuple(
-            Rule(
-                metric=one["metric"],
-                sensitive=one.get("sensitive"),
-                maximum=one.get("max"),
-                minimum=one.get("min"),
-                support=one.get("support"),
-            )
-            for one in self.rules
-        )
+        return tuple(Rule.from_dict(record) for record in self.rules)
 
 
 def _plain(value: Any) -> Any:

@@ -36,7 +36,7 @@ class Streams:
 
 def streams_of(judge: Judge, question: Question, split: Split) -> Streams | None:
     """Return a rule's streams; None where its direction has no detector (a least difference, a largest ratio)."""
-    kind, upper = question.target.kind, question.rule.maximum is not None
+    kind, upper = question.target.kind, question.rule.upper
     if (kind == "difference" and not upper) or (kind == "ratio" and upper):
         return None
     make = _pairs if kind in ("difference", "ratio") else _levels
@@ -57,7 +57,7 @@ def streams_of(judge: Judge, question: Question, split: Split) -> Streams | None
 def _levels(judge: Judge, question: Question, rate: type[Rate], split: Split) -> Streams:
     """Each group's rate against the limit, on the harmful side; what is unresolved counts for the limit."""
     ends = rate_ends(rate, split.parts)
-    upper = question.rule.maximum is not None
+    upper = question.rule.upper
     value, n = (ends.least, ends.least_n) if upper else (ends.most, ends.most_n)
     limit = question.limit if upper else 1 - question.limit
     harmful = np.nan_to_num(value if upper else 1 - value)

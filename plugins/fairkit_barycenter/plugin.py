@@ -12,7 +12,7 @@ from fairkit.errors import DataError, did_you_mean
 from fairkit.learners import INSTALLED
 from fairkit.mitigators import Capability, FittedModel, Mitigator, Prediction, Run, Table
 from fairkit.parameters.declare import parameter
-from fairkit.results.policy import Rule
+from fairkit.results.rules import Rule
 from fairkit_barycenter.transport import Transport, largest_distance, learn
 from fairkit_onnx.write.estimators import add_estimator
 from fairkit_onnx.write.export import TabularModel, add_outputs
@@ -125,7 +125,7 @@ class Barycenter(Mitigator):
 
     def promises(self) -> Sequence[Rule]:
         """Bound the distance of distributions by the tolerance."""
-        return (Rule(metric="statistical_parity_ks", maximum=self.parameters.tolerance),)
+        return (Rule(metric="statistical_parity_ks", max=self.parameters.tolerance),)
 
     def fit(
         self, table: Table, run: Run, *, validation: Table | None = None, model: OnnxModel | None = None

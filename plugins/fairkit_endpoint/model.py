@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import ModelError
-from fairkit.models.scorer import ModelOptions, Scorer
+from fairkit.settings import ModelOptions
 from fairkit_endpoint.client import MOST_SENT, Client, EndpointSettings
 from fairkit_endpoint.tensors import Tensor, decode, encode, holds_gaps
 from fairkit_onnx.read.feeds import RANDOM_INPUT, GraphInput
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data.dataset import Dataset
+    from fairkit.models.scorer import Scorer
 
 _FIRST_ROWS, _MOST_ROWS = 1_024, 16_384
 _LOOK_AGAIN = 256

@@ -10,11 +10,11 @@ import numpy as np
 from fairkit.capabilities import FRACTIONS
 from fairkit.errors import DataError, ParameterError
 from fairkit.mitigators import Capability, FittedModel, Mitigator, Prediction, Run, Table
-from fairkit.models.scorer import ModelOptions
 from fairkit.parameters.declare import parameter
 from fairkit.rankings.items import Chunk
 from fairkit.rankings.queries import TOP
-from fairkit.results.policy import Rule
+from fairkit.results.rules import Rule
+from fairkit.settings import ModelOptions
 from fairkit_exposure.shifts import disparity, learn_shifts
 from fairkit_onnx.read.outputs import SCORE
 from fairkit_onnx.write.appending import Appender
@@ -146,8 +146,8 @@ class ExposureShift(Mitigator):
         """Bound the disparity by the tolerance."""
         chosen = self.parameters
         if chosen.constraint == "disparate_treatment":
-            return (Rule(metric="disparate_treatment_ratio", minimum=1 - chosen.tolerance),)
-        return (Rule(metric=f"{chosen.constraint}_difference", maximum=chosen.tolerance),)
+            return (Rule(metric="disparate_treatment_ratio", min=1 - chosen.tolerance),)
+        return (Rule(metric=f"{chosen.constraint}_difference", max=chosen.tolerance),)
 
     def model_options(self) -> ModelOptions:
         """Return what the parameters say about the base model's outputs."""

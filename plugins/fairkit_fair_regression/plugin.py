@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from fairkit.capabilities import FRACTIONS
 from fairkit.errors import ParameterError
 from fairkit.mitigators import Capability, FittedModel, Mitigator, Run, Table
-from fairkit.results.policy import Rule
+from fairkit.results.rules import Rule
 from fairkit_fair_regression.parameters import FairRegressionParameters
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class FairRegression(Mitigator):
             return ()
         level = self.parameters.levels()[0] if chosen.choose is None else chosen.choose
         most = max([level, *(float(value) for value in chosen.bounds.values())])
-        return (Rule(metric="statistical_parity_ks", maximum=most),)
+        return (Rule(metric="statistical_parity_ks", max=most),)
 
     def learner(self, run: Run) -> str:
         """Return the learner's name, or the estimator's type."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from fairkit.errors import ParameterError, did_you_mean
 from fairkit.parameters.declare import parameter
-from fairkit.results.policy import Rule
+from fairkit.results.rules import Rule
 from fairkit_fairgbm import backends
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ class FairGBMParameters:
         """Bound the differences of the constrained rates by their tolerances."""
         tolerances = np.broadcast_to(self.tolerance, len(self.rates())).tolist()
         return tuple(
-            Rule(metric=_METRICS[rate], maximum=tolerance)
+            Rule(metric=_METRICS[rate], max=tolerance)
             for rate, tolerance in zip(self.rates(), tolerances, strict=True)
         )
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fairkit.engines.rows import RowsInParts
     from fairkit.learners import TextMode
     from fairkit.mitigators import Groups
-    from fairkit.results.policy import Rule
+    from fairkit.results.rules import Rule
     from fairkit_fairgbm.constraints import Cells, Constraints
     from fairkit_fairgbm.select import Iterate
     from fairkit_fairgbm.trainer import Rows, Settings, Trained

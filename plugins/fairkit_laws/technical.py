@@ -81,8 +81,8 @@ def policy(context: Context) -> list[PackTable]:
         raise NotAnsweredError("no limit was set: `fairkit certify --max METRIC:COLUMN=X` sets one")
     rows = tuple(
         (
-            rule.metric, rule.place or "all rows", "at most" if rule.maximum is not None else "at least",
-            rule.maximum if rule.maximum is not None else rule.minimum, rule.verdict, rule.reason,
+            rule.metric, rule.place or "all rows", "at most" if rule.rule.upper else "at least",
+            rule.limit, rule.verdict, rule.reason,
         )
         for rule in rules
     )  # fmt: skip

@@ -12,7 +12,7 @@ from fairkit.errors import DataError, MissingExtraError
 from fairkit.learners import INSTALLED
 from fairkit.mitigators import Capability, FittedModel, Groups, Mitigator, Run, Table
 from fairkit.parameters.declare import parameter
-from fairkit.results.policy import Rule
+from fairkit.results.rules import Rule
 from fairkit_linear_post.model import ByFeatures, ByGroup, LinearPostModel, class_probabilities
 from fairkit_linear_post.programme import Rate, adjusted, solve
 from fairkit_onnx.write.grouping import GroupCodes
@@ -91,7 +91,7 @@ class LinearPost(Mitigator):
     def promises(self) -> Sequence[Rule]:
         """Bound the difference of the constrained rates by the tolerance."""
         metric = f"{self.parameters.constraint}_difference"
-        return (Rule(metric=metric, maximum=self.parameters.tolerance),)
+        return (Rule(metric=metric, max=self.parameters.tolerance),)
 
     def fit(
         self, table: Table, run: Run, *, validation: Table | None = None, model: OnnxModel | None = None

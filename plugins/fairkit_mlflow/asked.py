@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from fairkit.errors import DataError, ParameterError, did_you_mean
+from fairkit.settings import AuditSettings, ModelOptions
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
-    from fairkit.results.policy import Rule
     from fairkit.results.report import Report
+    from fairkit.results.rules import Rule
 
 _TASKS = {"classifier": None, "regressor": "regression"}
 _LISTS = ("sensitive", "features", "drop", "reference", "within", "cluster")
@@ -31,8 +32,8 @@ class Asked:
         Roles of the columns, as `fairkit.load_data` has them; `label` is by default the evaluation's target.
     max, min
         The policy: ``{"demographic_parity_difference:sex": 0.05}``, or texts ``METRIC:SENSITIVE=X``.
-    auditors, parameters, confidence, seed, threshold
-        How the audit is made, as `fairkit.audit` has them.
+    settings
+        How the audit is made; its fields, and those of `fairkit.ModelOptions`, are keys of the configuration.
     key
         A secret key's file, with which the findings are signed; needs a model that was logged as ONNX, or predictions.
     everything
@@ -50,11 +51,7 @@ class Asked:
     cluster: tuple[str, ...] = ()
     max: Any = ()
     min: Any = ()
-    auditors: tuple[str, ...] = ("group",)
-    parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    confidence: float = 0.95
-    seed: int = 0
-    threshold: float | None = None
+    settings: AuditSettings = field(default_factory=AuditSettings)
     key: str | Path | None = None
     everything: bool = False
     task: Any = None
@@ -73,7 +70,10 @@ class Asked:
                 f"the evaluator of fairkit takes model_type 'classifier' or 'regressor', not {model_type!r}"
             )
         told = dict(config or {})
-        known = [one.name for one in dataclasses.fields(cls) if one.name != "task"]
+        of_audit = {each.name for each in dataclasses.fields(AuditSettings)} - {"policy", "options"}
+        of_model = {each.name for each in dataclasses.fields(ModelOptions)} - {"task"}
+        own = {each.name for each in dataclasses.fields(cls)} - {"settings", "task"}
+        known = sorted(own | of_audit | of_model)
         for key in told:
             if key not in known:
                 raise ParameterError(
@@ -84,12 +84,15 @@ class Asked:
                 told[key] = [told[key]]
             if told.get(key) is not None:
                 told[key] = tuple(told[key])
-        return cls(**told, task=_TASKS[model_type])
+        task: Any = _TASKS[model_type]
+        options = ModelOptions(task=task, **{key: told.pop(key) for key in of_model & set(told)})
+        audit = {key: told.pop(key) for key in of_audit & set(told)}
+        return cls(**told, task=task, settings=AuditSettings.of(audit | {"options": options}))
 
     @property
     def policy(self) -> tuple[Rule, ...]:
         """The rules."""
-        from fairkit.results.policy import Rule
+        from fairkit.results.rules import Rule
 
         found = []
         for kind, rules in (("max", self.max), ("min", self.min)):
@@ -160,23 +163,11 @@ class Asked:
         FairkitError
             The audit cannot be made, or what it is about cannot be signed.
         """
-        from fairkit_cli import options as opt
-        from fairkit_cli.commands.certify import settings_of
-        from fairkit_cli.subject import Subject
-
-        settings = opt.AuditSettings(
-            auditors=self.auditors,
-            parameters=self.parameters,
-            policy=self.policy,
-            adjustment=None,
-            confidence=self.confidence,
-            seed=self.seed,
-            options=_options(self.threshold, self.task),
-        )
+        settings = AuditSettings.of({"policy": self.policy}, self.settings)
         if self.key is None:
             from fairkit.auditing.run import audit
 
-            return audit(subject, data, **settings.arguments()), None
+            return audit(subject, data, settings=settings), None
         if subject is not None and not hasattr(subject, "external"):
             raise ParameterError(
                 "key= signs what is found about a file: log the model with mlflow.onnx, or leave key= out"
@@ -184,8 +175,9 @@ class Asked:
         from fairkit_cli.terminal.passphrases import load_signers
         from fairkit_registry.evidence.certifying import certify
         from fairkit_registry.evidence.sequence import SequenceFolder
+        from fairkit_registry.evidence.settings import SignedSettings
 
-        told = settings_of(settings, data.roles.to_dict(), Subject(subject, None))
+        told = SignedSettings.of_audit(settings, data.roles.to_dict(), getattr(subject, "record", None))
         signers = load_signers([str(self.key)], insecure=False)
         signed, report = certify(subject, data, told, signers, sequence=SequenceFolder(None))
         return report, signed
@@ -199,12 +191,6 @@ def has_sensitive(config: Mapping[str, Any] | None) -> bool:
 def _inputs(model: Any) -> Sequence[str]:
     signature = getattr(getattr(model, "metadata", None), "signature", None)
     return [] if signature is None or signature.inputs is None else list(signature.inputs.input_names())
-
-
-def _options(threshold: float | None, task: Any) -> Any:
-    from fairkit.models.scorer import ModelOptions
-
-    return ModelOptions(threshold=threshold, task=task)
 
 
 def _kind(values: Any, task: Any) -> str:

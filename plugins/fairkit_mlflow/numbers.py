@@ -45,7 +45,7 @@ def numbers_of(report: Report, *, everything: bool = False) -> dict[str, float]:
         told = {name: finding.value, f"{name}/low": pair[0], f"{name}/high": pair[1]}
         rule = rule_for(report, finding)
         if rule is not None:
-            told |= {f"{name}/max": rule.maximum, f"{name}/min": rule.minimum}
+            told[f"{name}/{rule.rule.side}"] = rule.limit
             told[f"{name}/verdict"] = VERDICTS[rule.verdict]
         found |= {
             key: float(value) for key, value in told.items() if value is not None and math.isfinite(value)

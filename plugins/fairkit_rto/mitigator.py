@@ -11,7 +11,7 @@ import numpy as np
 from fairkit.errors import DataError, ParameterError
 from fairkit.mitigators import Capability
 from fairkit.parameters.declare import parameter
-from fairkit.results.policy import Rule
+from fairkit.results.rules import Rule
 from fairkit_onnx.write.rules import Piece
 from fairkit_repair.postprocess import PostParameters, PostProcessor, Solution
 from fairkit_rto.constraints import (
@@ -108,7 +108,7 @@ class RandomizedThresholds(PostProcessor):
         if self.parameters.constraint == "covariance":
             return ()
         allowed = self.parameters.slack if self.parameters.tolerance is None else self.parameters.tolerance
-        return (Rule(metric=f"{self.parameters.constraint}_difference", maximum=allowed),)
+        return (Rule(metric=f"{self.parameters.constraint}_difference", max=allowed),)
 
     def solve(self, rows: ScoredRows, validation: ScoredRows | None, run: Run) -> Solution:
         """Choose what is not given, then find the thresholds on all rows."""

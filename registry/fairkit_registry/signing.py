@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fairkit.settings import AuditSettings
 from fairkit.support.files import check_writable, write_atomic
 from fairkit_registry.errors import CertificateError
 from fairkit_registry.evidence.certificate import Certificate, read_file
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from fairkit.data.dataset import Dataset
-    from fairkit.models.scorer import ModelOptions
-    from fairkit.results.policy import Adjustment, Rule
 
 
 def certify(
@@ -27,16 +25,11 @@ def certify(
     *,
     key: str | Path | Sequence[str | Path],
     output: str | Path,
-    policy: Sequence[Rule] = (),
-    adjustment: Adjustment | None = None,
-    auditors: Sequence[str] = ("group",),
-    parameters: Mapping[str, Mapping[str, Any]] | None = None,
-    confidence: float = 0.95,
-    seed: int = 0,
-    options: ModelOptions | None = None,
+    settings: AuditSettings | None = None,
     about: Mapping[str, str] | None = None,
     passphrase: str | None = None,
     sequence: str | Path | None = None,
+    **named: Any,
 ) -> Certificate:
     """Audit a model, sign what is found whatever the verdict, and write the certificate: ``fairkit certify``.
 
@@ -69,11 +62,10 @@ def certify(
     FairkitError
         The audit cannot be made, a key cannot be used, or the file cannot be written; nothing is written then.
     """
-    from fairkit.models.scorer import ModelOptions
     from fairkit_onnx.model import OnnxModel
     from fairkit_registry.evidence.certifying import certify as signed
     from fairkit_registry.evidence.sequence import SequenceFolder
-    from fairkit_registry.evidence.settings import AuditSettings
+    from fairkit_registry.evidence.settings import SignedSettings
 
     if not (model is None or isinstance(model, OnnxModel | str | Path | bytes)):
         raise CertificateError(
@@ -84,19 +76,10 @@ def certify(
     secrets = [load_secret(one, passphrase=asked) for one in ([key] if isinstance(key, str | Path) else key)]
     target = Path(output)
     check_writable(target)
-    settings = AuditSettings(
-        data=data.roles.to_dict(),
-        model=dataclasses.asdict(options or ModelOptions()),
-        auditors=tuple(auditors),
-        parameters=dict(parameters or {}),
-        policy=tuple(rule.to_dict() for rule in policy),
-        adjustment=adjustment,
-        confidence=confidence,
-        seed=seed,
-    )
+    chosen = SignedSettings.of_audit(AuditSettings.of(named, settings), data.roles.to_dict())
     opened = model if model is None or isinstance(model, OnnxModel) else OnnxModel.load(model)
     folder = SequenceFolder(None if sequence is None else Path(sequence))
-    raw, _ = signed(opened, data, settings, secrets, sequence=folder, about=about)
+    raw, _ = signed(opened, data, chosen, secrets, sequence=folder, about=about)
     write_atomic(target, raw)
     return verified(raw, [one.public for one in secrets])
 

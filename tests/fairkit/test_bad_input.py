@@ -378,9 +378,9 @@ def test_text_scores_and_odd_decisions_in_columns() -> None:
 
 
 def test_rules_that_nothing_measured_suggest() -> None:
-    rule = fairkit.Rule(metric="demographic_party_difference", maximum=0.1)
+    rule = fairkit.Rule(metric="demographic_party_difference", max=0.1)
     _refused(fairkit.PolicyError, "was not measured", "'demographic_parity_difference'", policy=[rule])
-    rule = fairkit.Rule(metric="demographic_parity_difference", sensitive="sx", maximum=0.1)
+    rule = fairkit.Rule(metric="demographic_parity_difference", sensitive="sx", max=0.1)
     _refused(fairkit.PolicyError, "for 'sx', which was not audited", "Did you mean 'sex'?", policy=[rule])
 
 

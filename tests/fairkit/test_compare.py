@@ -13,7 +13,7 @@ from fairkit.comparing.joint import paired_areas
 from fairkit.comparing.records import DrawnScores, Paired
 from fairkit.comparing.run import compare
 from fairkit.models.columns import PredictedColumns
-from fairkit.models.scorer import ModelOptions
+from fairkit.settings import ModelOptions
 
 
 def table(rows: int, seed: int, *, groups: int = 3) -> pa.Table:
@@ -69,6 +69,7 @@ METRICS = (
 )  # fmt: skip
 
 
+@pytest.mark.long
 def test_intervals_are_as_wide_as_those_of_a_row_bootstrap(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("fairkit.comparing.distributions.DRAWS", 2)  # another test's matter
     source = table(1500, 1, groups=2)
@@ -189,6 +190,7 @@ def shifted(rows: int, groups: int, shifts: tuple[float, float], rng: np.random.
     return (scores[0], scores[1]), group, far[1] - far[0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("groups", [2, 4])
 @pytest.mark.parametrize("shifts", [(0.0, 0.0), (0.5, 0.5), (0.5, 0.0), (0.2, 0.5)])
 def test_intervals_of_changed_score_parity_cover(groups: int, shifts: tuple[float, float], monkeypatch):

@@ -37,6 +37,7 @@ def test_pooled_and_referred_changes_are_those_of_the_audits() -> None:
         assert getattr(signed, place) == pytest.approx(known, abs=1e-12)
 
 
+@pytest.mark.long
 def test_dependent_rows_widen_and_cover() -> None:
     rng = np.random.default_rng(1)
     hits = {"demographic_parity_difference": 0, "roc_auc": 0}

@@ -10,13 +10,13 @@ import pytest
 
 import fairkit
 from fairkit.auditing.measure import score_once
-from fairkit.auditing.prepare import Asked
+from fairkit.auditing.prepare import LoadedAuditors
 from fairkit.data.source import Source
 from fairkit.engines import LocalEngine
 from fairkit.engines.local import Here
 from fairkit.errors import DataError, ParameterError
-from fairkit.models.scorer import ModelOptions
 from fairkit.progress import no_progress
+from fairkit.settings import AuditSettings, ModelOptions
 from fairkit_repair.comparison import audit_beside
 
 
@@ -90,6 +90,7 @@ def double(item: int, factor: int) -> int:
     return item * factor
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("processes", [1, 2])
 def test_each_item_once_here_or_in_processes(processes: int):
     done: list[int] = []
@@ -107,7 +108,7 @@ def test_one_pass_for_two_audits_and_a_comparison():
         LocalEngine(),
         models,
         data(),
-        Asked.of(("group",), None),
+        LoadedAuditors.of(AuditSettings()),
         [ModelOptions()] * 2,
         lambda doing, done, total, **_: told.append((doing, done, total)),
     )
@@ -153,7 +154,7 @@ def test_what_travels_leaves_the_rows_behind():
     dataset = data()
     dataset.learn()
     scorer = fairkit.PredictedColumns(score="s").bind(dataset, ModelOptions())
-    prepared = Asked.of(("group",), None).about(scorer, dataset, LocalEngine(), print)
+    prepared = LoadedAuditors.of(AuditSettings()).about(scorer, dataset, LocalEngine(), print)
     sent = pickle.loads(pickle.dumps(prepared.readers[0]))
     assert sent.context.progress is no_progress
     assert sent.context.dataset.group_names("g") == ["a", "b"]

@@ -122,6 +122,7 @@ CUTS = st.lists(st.integers(0, 60), max_size=5)
 TURNS = st.lists(st.integers(0, 9), min_size=1, max_size=6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("key", sorted(STATISTICS))
 @settings(max_examples=40, deadline=None)
 @given(table=tables(), cuts=CUTS, turn=TURNS)
@@ -137,6 +138,7 @@ def test_batches_and_their_order_change_no_total(
     _same(whole.pooled(), one)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("metric", METRICS, ids=lambda m: m.name)
 @settings(max_examples=25, deadline=None)
 @given(table=tables(), cuts=CUTS, turn=TURNS)

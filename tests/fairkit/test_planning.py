@@ -15,7 +15,7 @@ from fairkit.models.columns import PredictedColumns
 from fairkit.planning.results import two_digits
 from fairkit_cli.main import app
 
-GAP = Rule(metric="demographic_parity_difference", sensitive="sex", maximum=0.05)
+GAP = Rule(metric="demographic_parity_difference", sensitive="sex", max=0.05)
 HALVES = {"female": 0.5, "male": 0.5}
 
 
@@ -45,7 +45,7 @@ def _decided(rule: Rule, sizes, rates, side: str, audits: int, seed: int = 1) ->
         (GAP, [0.3, 0.3], [0.5, 0.5], 3_738, 0.04),
         (GAP, [0.3, 0.2], [0.6, 0.4], 2_515, 0.06),
         (
-            Rule(metric="demographic_parity_ratio", sensitive="sex", minimum=0.8),
+            Rule(metric="demographic_parity_ratio", sensitive="sex", min=0.8),
             [0.5, 0.46],
             [0.7, 0.3],
             2_292,
@@ -66,6 +66,7 @@ def test_two_groups_need_about_what_the_closed_form_says(rule, rates, shares, cl
     assert powers == sorted(powers)
 
 
+@pytest.mark.long
 def test_the_planned_power_is_that_of_audits_of_rows():
     plan = fairkit.plan([GAP], groups={"female": 0.4, "male": 0.6}, assume={"female": 0.2, "male": 0.32})
     (one,) = plan.rules
@@ -74,6 +75,7 @@ def test_the_planned_power_is_that_of_audits_of_rows():
     assert _decided(GAP, sizes, [0.2, 0.32], "fail", 200) == pytest.approx(0.8, abs=0.09)  # 3 standard errors
 
 
+@pytest.mark.long
 def test_many_groups_need_more_rows_each_than_two():
     two = fairkit.plan([GAP], groups={"a": 1, "b": 1}, assume=0.2)
     ten = fairkit.plan([GAP], groups={str(i): 1 for i in range(10)}, assume=0.2)
@@ -83,7 +85,7 @@ def test_many_groups_need_more_rows_each_than_two():
 
 
 def test_a_rate_over_outcomes_needs_rows_with_that_outcome():
-    rule = Rule(metric="true_positive_rate_difference", sensitive="sex", maximum=0.1)
+    rule = Rule(metric="true_positive_rate_difference", sensitive="sex", max=0.1)
     plan = fairkit.plan(
         [rule],
         groups={"f": 0.85, "m": 0.15},
@@ -137,11 +139,11 @@ def test_assumptions_that_do_not_do_are_refused(given, said):
 
 def test_rules_that_cannot_be_planned_are_refused():
     with pytest.raises(fairkit.PolicyError, match="not made of rates"):
-        fairkit.plan([Rule(metric="roc_auc_difference", maximum=0.1)], groups=HALVES)
+        fairkit.plan([Rule(metric="roc_auc_difference", max=0.1)], groups=HALVES)
     with pytest.raises(fairkit.PolicyError, match="no rule to plan for"):
         fairkit.plan([], groups=HALVES)
     with pytest.raises(fairkit.ParameterError, match="needs `base`"):
-        fairkit.plan([Rule(metric="equalized_odds_difference", maximum=0.1)], groups=HALVES, assume=0.5)
+        fairkit.plan([Rule(metric="equalized_odds_difference", max=0.1)], groups=HALVES, assume=0.5)
 
 
 def test_rules_inside_strata_are_refused():
@@ -160,7 +162,7 @@ def test_a_pilot_of_dependent_rows_is_planned_from_its_width():
     rng = np.random.default_rng(4)
     people = {"sex": rng.choice(["f", "m"], 500), "who": np.arange(500), "h": rng.integers(0, 2, 500)}
     rows = {name: np.repeat(values, 8) for name, values in people.items()}
-    rule = Rule(metric="demographic_parity_difference", sensitive="sex", maximum=0.2)
+    rule = Rule(metric="demographic_parity_difference", sensitive="sex", max=0.2)
     plans = []
     for columns, roles in ((people, {}), (rows, {}), (rows, {"cluster": "who"})):
         data = fairkit.load_data(columns, sensitive=["sex"], **roles)
@@ -187,7 +189,7 @@ def _audit(n: int = 3_000, rates=(0.27, 0.30), rule: Rule = GAP, seed: int = 0):
 
 
 def test_an_inconclusive_rule_says_how_many_more_rows_would_decide_it():
-    report = _audit(rates=(0.30, 0.30), rule=Rule(metric=GAP.metric, sensitive="sex", maximum=0.04))
+    report = _audit(rates=(0.30, 0.30), rule=Rule(metric=GAP.metric, sensitive="sex", max=0.04))
     (result,) = report.policy
     assert result.verdict == "inconclusive"
     assert result.more_rows.rows is not None
@@ -200,11 +202,12 @@ def test_an_inconclusive_rule_says_how_many_more_rows_would_decide_it():
         assert f"{result.more_rows.rows:,} more rows" in flat, name
 
 
+@pytest.mark.long
 def test_the_advised_rows_decide():
     """Of audits extended as advised, with the found value as the truth, about 80 % are decided."""
     from fairkit.results.policy import judge
 
-    rule = Rule(metric=GAP.metric, sensitive="sex", maximum=0.08)
+    rule = Rule(metric=GAP.metric, sensitive="sex", max=0.08)
     report = _audit(n=3_000, rates=(0.27, 0.30), rule=rule, seed=4)
     more = report.policy[0].more_rows
     finding = report.find(GAP.metric, "sex")
@@ -229,13 +232,13 @@ def test_the_advised_rows_decide():
 def test_a_number_too_near_the_limit_gets_no_rows():
     report = _audit()
     value = report.find(GAP.metric, "sex").value
-    (result,) = _audit(rule=Rule(metric=GAP.metric, sensitive="sex", maximum=round(value, 4))).policy
+    (result,) = _audit(rule=Rule(metric=GAP.metric, sensitive="sex", max=round(value, 4))).policy
     assert result.more_rows.rows is None
     assert "too near the limit" in result.reason
 
 
 def test_other_numbers_are_advised_from_their_width():
-    (result,) = _audit(rule=Rule(metric="roc_auc_difference", sensitive="sex", maximum=0.05)).policy
+    (result,) = _audit(rule=Rule(metric="roc_auc_difference", sensitive="sex", max=0.05)).policy
     assert result.more_rows.rows > 0
     assert result.more_rows.group is None
 
@@ -248,7 +251,7 @@ def test_a_finding_with_a_rule_says_what_the_audit_could_have_seen():
 
 
 def test_a_pilot_plans_numbers_that_are_not_rates():
-    rule = Rule(metric="roc_auc_difference", sensitive="sex", maximum=0.08)
+    rule = Rule(metric="roc_auc_difference", sensitive="sex", max=0.08)
     plan = fairkit.plan([rule], report=_audit(rule=rule))
     assert plan.rows > 0
     assert "width of the pilot" in plan.rules[0].notes[0]

@@ -53,6 +53,7 @@ def test_every_public_function_is_typed_and_documented():
     assert checked > 100
 
 
+@pytest.mark.long
 def test_every_signature_completes():
     """As an editor, or a notebook, sees it: names are loaded on use, and completion knows them all the same."""
     jedi = pytest.importorskip("jedi", reason="jedi completes; it comes with notebooks")

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 
 import fairkit
 from fairkit import plugins
-from fairkit.results.findings import Finding, RuleResult
-from fairkit.results.policy import Rule, judge, verdict_of
+from fairkit.results.findings import Finding
+from fairkit.results.policy import judge, verdict_of
 from fairkit.results.report import Report
+from fairkit.results.rules import Rule, RuleResult
 from fairkit.results.subjects import DataInfo, ModelInfo
 from fairkit.results.values import GroupValue
 
@@ -49,10 +50,15 @@ FINDINGS = st.builds(
 )
 RULES = st.builds(
     RuleResult,
-    metric=TEXTS,
-    sensitive=st.none() | TEXTS,
-    maximum=NUMBERS,
-    minimum=st.none(),
+    rule=st.builds(
+        lambda metric, sensitive, side, limit: Rule.from_dict(
+            {"metric": metric, "sensitive": sensitive, side: limit}
+        ),
+        TEXTS,
+        st.none() | TEXTS,
+        st.sampled_from(["max", "min"]),
+        NUMBERS,
+    ),
     verdict=st.sampled_from(["pass", "fail", "inconclusive"]),
     reason=TEXTS,
 )
@@ -134,12 +140,12 @@ def _finding(value: float | None, low: float, high: float, **more: Any) -> Findi
 )
 def test_the_interval_makes_the_verdict(low: float, high: float, most: str, least: str) -> None:
     finding = _finding((low + high) / 2, low, high)
-    assert judge([Rule(metric="gap", maximum=0.1)], [finding])[1] == most
-    assert judge([Rule(metric="gap", minimum=0.1)], [finding])[1] == least
+    assert judge([Rule(metric="gap", max=0.1)], [finding])[1] == most
+    assert judge([Rule(metric="gap", min=0.1)], [finding])[1] == least
 
 
 def test_no_interval_or_a_small_group_is_inconclusive() -> None:
-    rule = Rule(metric="gap", maximum=0.5)
+    rule = Rule(metric="gap", max=0.5)
     bare = Finding(auditor="a", metric="gap", value=0.1)
     results, verdict = judge([rule], [bare])
     assert verdict == "inconclusive"
@@ -151,8 +157,8 @@ def test_no_interval_or_a_small_group_is_inconclusive() -> None:
 
 def test_a_one_sided_bound_takes_the_place_of_the_upper_end() -> None:
     finding = _finding(0.08, 0.05, 0.12, evidence={"upper_confidence_bound": 0.09})
-    assert judge([Rule(metric="gap", maximum=0.1)], [finding])[1] == "pass"
-    assert judge([Rule(metric="gap", minimum=0.1)], [finding])[1] == "inconclusive"
+    assert judge([Rule(metric="gap", max=0.1)], [finding])[1] == "pass"
+    assert judge([Rule(metric="gap", min=0.1)], [finding])[1] == "inconclusive"
 
 
 def test_the_worst_verdict_is_the_verdict() -> None:
@@ -165,8 +171,8 @@ def test_the_worst_verdict_is_the_verdict() -> None:
 
 def test_a_rule_without_a_column_is_for_all_columns() -> None:
     findings = [_finding(0.01, 0, 0.02), _finding(0.3, 0.2, 0.4, sensitive="race")]
-    assert judge([Rule(metric="gap", maximum=0.1)], findings)[1] == "fail"
-    assert judge([Rule(metric="gap", sensitive="sex", maximum=0.1)], findings)[1] == "pass"
+    assert judge([Rule(metric="gap", max=0.1)], findings)[1] == "fail"
+    assert judge([Rule(metric="gap", sensitive="sex", max=0.1)], findings)[1] == "pass"
 
 
 def _normal(value: float, error: float, sensitive: str) -> Finding:
@@ -181,7 +187,7 @@ def _normal(value: float, error: float, sensitive: str) -> Finding:
 
 def test_adjustments_ask_for_more() -> None:
     findings = [_normal(0.1 + 0.025 * (k + 1), 0.01, f"s{k}") for k in range(4)]  # z of 2.5, 5, 7.5, 10
-    rules = [Rule(metric="gap", sensitive=f"s{k}", maximum=0.1) for k in range(4)]
+    rules = [Rule(metric="gap", sensitive=f"s{k}", max=0.1) for k in range(4)]
     plain = [result.verdict for result in judge(rules, findings)[0]]
     strict = [result.verdict for result in judge(rules, findings, adjustment="bonferroni")[0]]
     stepwise = [result.verdict for result in judge(rules, findings, adjustment="benjamini-hochberg")[0]]
@@ -202,19 +208,19 @@ def test_adjustments_ask_for_more() -> None:
 @pytest.mark.parametrize(
     ("text", "rule"),
     [
-        ("gap:sex=0.1", Rule(metric="gap", sensitive="sex", maximum=0.1)),
-        ("gap=1e-3", Rule(metric="gap", maximum=1e-3)),
-        ("gap:sex+race=0.1", Rule(metric="gap", sensitive="sex+race", maximum=0.1)),
-        ("gap:a=b=0.1", Rule(metric="gap", sensitive="a=b", maximum=0.1)),
+        ("gap:sex=0.1", Rule(metric="gap", sensitive="sex", max=0.1)),
+        ("gap=1e-3", Rule(metric="gap", max=1e-3)),
+        ("gap:sex+race=0.1", Rule(metric="gap", sensitive="sex+race", max=0.1)),
+        ("gap:a=b=0.1", Rule(metric="gap", sensitive="a=b", max=0.1)),
     ],
 )
 def test_rules_are_read(text: str, rule: Rule) -> None:
     assert Rule.parse(text, "max") == rule
-    assert Rule.parse(text, "min").minimum == rule.maximum
+    assert Rule.parse(text, "min") == Rule.from_dict({**rule.to_dict(), "max": None, "min": rule.limit})
 
 
 def test_rules_have_one_limit() -> None:
-    for limits in ({}, {"maximum": 1.0, "minimum": 0.0}, {"maximum": math.nan}):
+    for limits in ({}, {"max": 1.0, "min": 0.0}, {"max": math.nan}):
         with pytest.raises(fairkit.PolicyError, match="needs one finite limit"):
             Rule(metric="gap", **limits)
 
@@ -223,8 +229,8 @@ def test_a_policy_on_a_report_is_in_the_report() -> None:
     data = fairkit.datasets.loans(2_000, label="would_repay", favorable="yes", drop=[])
     model = fairkit.PredictedColumns(decision="decision", favorable="approved")
     rules = [
-        Rule(metric="demographic_parity_difference", sensitive="sex", maximum=0.05),
-        Rule(metric="accuracy", minimum=0.5),
+        Rule(metric="demographic_parity_difference", sensitive="sex", max=0.05),
+        Rule(metric="accuracy", min=0.5),
     ]
     report = fairkit.audit(model, data, policy=rules)
     assert report.verdict == "fail"

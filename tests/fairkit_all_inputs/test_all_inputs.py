@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 import fairkit
 from fairkit.errors import DataError, ModelError, ParameterError
 from fairkit.results.findings import Finding
-from fairkit.results.policy import Rule, judge
+from fairkit.results.policy import judge
+from fairkit.results.rules import Rule
 from fairkit_all_inputs.bounds.proof import packed
 from fairkit_cli.main import app
 from fairkit_onnx.model import OnnxModel
@@ -58,6 +59,7 @@ def sides(finding):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["boosted", "forest"])
 def test_a_witness_flips_in_plain_onnxruntime_and_only_the_column_changes(loans, name):
     found = audit(loans / f"{name}.onnx", loans, "ethnicity")
@@ -72,6 +74,7 @@ def test_a_witness_flips_in_plain_onnxruntime_and_only_the_column_changes(loans,
     assert second not in rows
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["boosted", "forest"])
 def test_no_sampled_input_changes_more_than_the_bound_and_the_witness_reaches_it(loans, name):
     found = audit(loans / f"{name}.onnx", loans, "ethnicity")
@@ -141,6 +144,7 @@ def again(model, folder, findings, monkeypatch, *, search=False, options=None, *
         ), public
 
 
+@pytest.mark.long
 def test_a_certificate_is_checked_without_a_search_and_a_changed_bound_is_noticed(loans, monkeypatch):
     data = fairkit.load_data(str(loans / "loans.csv"), **ROLES)
     told = {"columns": "ethnicity", "people": 20, "domain": {"region": "north"}}
@@ -210,7 +214,7 @@ def test_a_model_without_a_flip_is_proved_so_and_a_policy_passes(loans, tmp_path
         data,
         auditors=["all-inputs"],
         parameters={"all-inputs": told},
-        policy=[Rule(metric=FLIP, maximum=0.0)],
+        policy=[Rule(metric=FLIP, max=0.0)],
     )
     flip, score, chance, share = report.findings
     assert (flip.interval, share.interval, report.verdict) == ((0.0, 0.0), (0.0, 0.0), "pass")
@@ -260,10 +264,11 @@ def test_an_undecided_question_is_inconclusive(loans):
     low, high = score.interval
     assert low < high
     assert "Not decided with 1 boxes" in score.notes[-1]
-    (result,), verdict = judge([Rule(metric=SCORE, maximum=(low + high) / 2)], [score])
+    (result,), verdict = judge([Rule(metric=SCORE, max=(low + high) / 2)], [score])
     assert (result.verdict, verdict) == ("inconclusive", "inconclusive")
 
 
+@pytest.mark.long
 def test_near_looks_only_around_people_and_a_larger_distance_finds_more(loans):
     shares, changes = [], []
     for near in (0.0, 0.2):
@@ -288,6 +293,7 @@ def test_near_looks_only_around_people_and_a_larger_distance_finds_more(loans):
         assert public in (None, [{}])
 
 
+@pytest.mark.long
 def test_two_columns_change_together(loans):
     alone, joint = (
         audit(loans / "forest.onnx", loans, c, people=20)[SCORE] for c in ("ethnicity", ["sex", "ethnicity"])
@@ -302,6 +308,7 @@ def test_two_columns_change_together(loans):
     assert {first["sex"], second["sex"]} == {"female", "male"}
 
 
+@pytest.mark.long
 def test_people_count_by_weight(loans, tmp_path):
     """Every row twice, or with the weight two: the same share; weights on those who flip move it to one."""
     table = frame(200)
@@ -327,6 +334,7 @@ def test_people_count_by_weight(loans, tmp_path):
     assert any("by weight" in note for note in heavy.notes)
 
 
+@pytest.mark.long
 def test_a_domain_that_is_given_holds(loans):
     found = audit(
         loans / "boosted.onnx", loans, "ethnicity", domain={"age": "30:31", "region": "north"}, people=20
@@ -370,6 +378,7 @@ def test_a_graph_that_is_not_understood_names_the_node(loans, tmp_path):
         audit(tmp_path / "odd.onnx", loans)
 
 
+@pytest.mark.long
 def test_the_command_shows_both_sides_and_fails_a_policy(loans, tmp_path):
     common = [str(loans / "forest.onnx"), "--data", str(loans / "loans.csv"), "--label", "decision"]
     common += ["--favorable", "approved", "--sensitive", "ethnicity", "--auditor", "all-inputs"]

@@ -73,6 +73,7 @@ def own(path, learner="lightgbm"):
     return proto, session.run(["probabilities"], fed)[0].reshape(2, -1, 3)
 
 
+@pytest.mark.long
 def test_a_file_that_fairkit_wrote_is_read(tmp_path):
     path = tmp_path / "m.onnx"
     proto, scores = own(path)
@@ -164,6 +165,7 @@ def test_a_proof_that_the_class_never_changes_is_in_the_certificate_and_checked(
     assert list(compare_reports(signed, audit(proto, path, signed.findings, options)))
 
 
+@pytest.mark.long
 def test_near_finds_fewer_changes_and_a_subspace_is_understood(tmp_path):
     proto = trained("forest")
     whole = audit(proto, tmp_path / "m.onnx", people=8).findings

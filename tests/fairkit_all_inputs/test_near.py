@@ -20,6 +20,7 @@ from .conftest import NUMBERS, ROLES, TEXTS, frame
 from .test_all_inputs import FLIP, SCORE, audit, handmade, sides, trusted
 
 
+@pytest.mark.long
 def test_the_logs_near_people_are_checked_and_never_stand_in_a_certificate(loans, tmp_path, monkeypatch):
     import fairkit_all_inputs.people as module
 
@@ -68,6 +69,7 @@ def test_nobody_near_flips_is_one_proof_for_everybody(loans, tmp_path):
     assert found["all_inputs_flippable"].evidence["boxes"] == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("limit", [{"boxes": 1}, {"seconds": 1e-9}])
 def test_people_who_were_not_reached_still_count_for_the_upper_end(loans, limit):
     told = {"near": 0.2, "people": 15}
@@ -86,6 +88,7 @@ def saved(path, *, scale=1.0):
     return str(path)
 
 
+@pytest.mark.long
 def test_a_saved_euclidean_metric_is_the_built_in_distance_and_scales(loans, tmp_path):
     told = {"columns": "ethnicity", "people": 12}
     model = loans / "forest.onnx"
@@ -108,6 +111,7 @@ def mixed(path, ignored=("age", "income")):
     return str(path)
 
 
+@pytest.mark.long
 def test_a_metric_that_ignores_a_subspace_looks_further_and_its_witness_is_near(loans, tmp_path):
     told = {"columns": "ethnicity", "people": 12, "near": 0.1}
     model = loans / "forest.onnx"
@@ -130,6 +134,7 @@ def test_a_metric_that_ignores_a_subspace_looks_further_and_its_witness_is_near(
     assert none["all_inputs_flippable"].value <= wide["all_inputs_flippable"].value
 
 
+@pytest.mark.long
 def test_the_metric_of_restricted_dro_is_learned_and_a_second_audit_agrees(loans):
     told = {"columns": "ethnicity", "people": 4, "near": 0.1, "fair_metric": "subspace"}
     found = audit(loans / "forest.onnx", loans, **told)
@@ -142,6 +147,7 @@ def test_the_metric_of_restricted_dro_is_learned_and_a_second_audit_agrees(loans
     assert audit(loans / "forest.onnx", loans, **told, directions=[])[FLIP].parameters["directions"] == []
 
 
+@pytest.mark.long
 def test_a_metric_that_cannot_be_used_is_one_message(loans, tmp_path):
     file, model = mixed(tmp_path / "mixed.json"), loans / "forest.onnx"
     for settings, error, message in (

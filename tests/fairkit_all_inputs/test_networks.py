@@ -10,7 +10,7 @@ import pytest
 
 import fairkit
 from fairkit.errors import ModelError, ParameterError
-from fairkit.results.policy import Rule
+from fairkit.results.rules import Rule
 from fairkit_all_inputs.bounds.proof import packed
 from fairkit_registry.evidence.recompute import compare_reports
 
@@ -41,6 +41,7 @@ def random_pairs(rng, count):
     return [[{**row, "sex": value} for row in rows] for value in ("female", "male")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["net", "curved"])
 def test_no_sampled_input_is_beyond_the_bounds_and_the_witness_is_real(nets, name):
     path = nets / f"{name}.onnx"
@@ -62,6 +63,7 @@ def test_no_sampled_input_is_beyond_the_bounds_and_the_witness_is_real(nets, nam
     assert np.abs(logits[0] - logits[1]).max() <= found[SCORE].interval[1] + 1e-4
 
 
+@pytest.mark.long
 def test_more_boxes_narrow_the_interval(nets):
     widths = []
     for boxes in (1, 100, 400):
@@ -71,6 +73,7 @@ def test_more_boxes_narrow_the_interval(nets):
     assert widths[0] > widths[1] >= widths[2]
 
 
+@pytest.mark.long
 def test_a_certificate_of_a_network_is_checked_without_a_search(nets, monkeypatch):
     told = {"columns": "sex", "boxes": 150, "people": 20}
     data = fairkit.load_data(str(nets / "loans.csv"), **ROLES)
@@ -139,7 +142,7 @@ def test_a_network_without_a_flip_is_proved_so_and_a_policy_passes(loans, tmp_pa
     model = gated(tmp_path / "sure.onnx", 0.4)
     report = fairkit.audit(
         trusted(model), data, auditors=["all-inputs"], parameters={"all-inputs": told},
-        policy=[Rule(metric=FLIP, maximum=0.0)],
+        policy=[Rule(metric=FLIP, max=0.0)],
     )  # fmt: skip
     flip, score = report.findings[:2]
     assert (flip.interval, report.verdict) == ((0.0, 0.0), "pass")
@@ -188,6 +191,7 @@ def test_two_logits_with_softmax_are_read_as_their_difference(loans, tmp_path):
     assert first["sex"] != second["sex"]
 
 
+@pytest.mark.long
 def test_near_and_two_columns_work_for_networks(nets):
     near = audit(nets / "net.onnx", nets, near=0.05, people=2, boxes=200)
     far = audit(nets / "net.onnx", nets, people=2, boxes=20)

@@ -98,6 +98,7 @@ def test_classifiers_of_each_version_and_precision_are_what_onnxruntime_says(tmp
     agrees(path, np.float64 if kind == "Double" else np.float32)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("direction", "near"), [([0, 1.0, 0.6], 0.1), ([0, 1.0, -1.0], 0.02), ([1.0, 0, 0], 0.3)]
 )
@@ -130,6 +131,7 @@ def test_people_near_by_a_projection_are_those_of_enumeration(tmp_path, directio
     assert found[FLIP].interval == (1.0, 1.0)
 
 
+@pytest.mark.long
 def test_a_file_of_catboost_is_what_onnxruntime_says_and_with_a_bias_is_refused(tmp_path):
     catboost = pytest.importorskip("catboost", reason="catboost is not installed")
     table, level = people()

@@ -73,6 +73,7 @@ def table(rows=3_000, sensitive=("sex",), seed=0):
     return Table.from_dataset(sample_data("regression", rows=rows, sensitive=sensitive, seed=seed))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("learner", ["linear", "lightgbm"])
 @pytest.mark.parametrize("sensitive", [("sex",), ("sex", "race")])
 def test_distributions_are_alike_on_new_rows_for_every_column(learner, sensitive):

@@ -54,6 +54,7 @@ def test_the_exact_plan_is_the_linear_programs(k, weighted, epsilon):
         assert found.cost == pytest.approx(epsilon, abs=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("k", [2, 3])
 def test_the_gradient_is_that_of_the_inner_maximum(k):
     fixed = problem(k=k, decimals=8)
@@ -121,6 +122,7 @@ def test_the_sampled_plan_is_right_on_average():
         assert one.value <= bound + 2e-6
 
 
+@pytest.mark.long
 def test_the_nearest_rows_are_the_nearest():
     z = np.random.default_rng(0).normal(size=(700, 20)) * np.linspace(3, 0.1, 20)
     z[:, 0] = np.where(z[:, 0] > 6, 1e3, 0)
@@ -154,6 +156,7 @@ def drifting(fixed, rounds, seed=0):
         rounds -= 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["exact", "sampled"])
 def test_between_exact_rounds_the_plan_stays_near_the_exact_one(small_lists, kind):
     fixed = problem(n=2_000, d=4, decimals=6, epsilon=0.1, weighted=True)

@@ -197,6 +197,7 @@ def test_sensitive_values_without_a_column_are_named_by_their_groups():
     assert gone[0] == gone[1] + 1
 
 
+@pytest.mark.long
 def test_the_metric_is_stored_beside_the_model_and_named_by_digest(tmp_path):
     result = fairkit.mitigate("budro", dataset(), output=tmp_path / "fair.onnx", threads=1, **SMALL)
     metric = FairMetric.load(tmp_path / "fair.metric.json")

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 import fairkit
 from fairkit.models.columns import PredictedColumns
-from fairkit.results.findings import Finding, RuleResult
-from fairkit.results.policy import Rule
+from fairkit.results.findings import Finding
 from fairkit.results.report import Report
+from fairkit.results.rules import Rule, RuleResult
 from fairkit.results.subjects import DataInfo, ModelInfo
 from fairkit.results.values import GroupValue
 from fairkit_cli.main import app
@@ -51,14 +51,13 @@ def between(metric: str, value: float, pair: tuple[float, float], *rates: float,
 
 
 def rule(metric: str, verdict: Any, sensitive: str | None = "sex", **limit: float) -> RuleResult:
-    bounds = {"maximum": limit.get("maximum"), "minimum": limit.get("minimum")}
     reason = f"{metric} for {sensitive} is" if sensitive else f"{metric} is"
-    return RuleResult(metric=metric, sensitive=sensitive, verdict=verdict, reason=reason, **bounds)
+    return RuleResult(rule=Rule(metric, sensitive, **limit), verdict=verdict, reason=reason)
 
 
 def test_a_difference_is_so_many_fewer_of_a_hundred():
     found = between("equal_opportunity_difference", 0.07, (0.055, 0.086), 0.82, 0.89)
-    judged = rule("equal_opportunity_difference", "fail", maximum=0.05)
+    judged = rule("equal_opportunity_difference", "fail", max=0.05)
     assert str(answer(report(found), found, judged)) == (
         "Of 100 qualified people of group women, 82 get a favorable decision; of 100 of group men, 89: "
         "6 to 9 fewer (95% confidence). Your limit is at most 5: it is broken."
@@ -78,14 +77,14 @@ def test_a_difference_is_so_many_fewer_of_a_hundred():
 )
 def test_rounding_never_moves_an_end_across_the_limit(pair: tuple[float, float], limit: float, shown: str):
     found = between("demographic_parity_difference", 0.05, pair, 0.4, 0.45)
-    told = answer(report(found), found, rule(found.metric, "inconclusive", maximum=limit))
+    told = answer(report(found), found, rule(found.metric, "inconclusive", max=limit))
     assert f": {shown} fewer" in told.told
     assert told.limit == "Your limit is at most 5: these rows do not decide it."
 
 
 def test_a_ratio_is_so_many_times_as_many():
     found = between("demographic_parity_ratio", 0.9, (0.85, 0.96), 0.45, 0.5, better="higher")
-    told = answer(report(found), found, rule(found.metric, "pass", minimum=0.8))
+    told = answer(report(found), found, rule(found.metric, "pass", min=0.8))
     assert str(told) == (
         "Of 100 people of group women, 45 get a favorable decision; of 100 of group men, 50: 0.900 (0.850 to 0.960) "
         "times as many (95% confidence). Your limit is at least 0.8: it is kept."
@@ -122,7 +121,7 @@ def test_the_worst_group_and_all_people():
         "Of 100 people of group women, 70 get the right decision (62 to 77 with 95% confidence)."
     )
     whole = Finding(auditor="group", metric="accuracy", value=0.75, interval=(0.7, 0.8))
-    judged = rule("accuracy", "inconclusive", None, minimum=0.72)
+    judged = rule("accuracy", "inconclusive", None, min=0.72)
     assert str(answer(report(whole), whole, judged)) == (
         "Of 100 people, 75 get the right decision (70 to 80 with 95% confidence). "
         "Your limit is at least 72: these rows do not decide it."
@@ -131,7 +130,7 @@ def test_the_worst_group_and_all_people():
 
 def test_regression_speaks_in_the_unit_of_the_outcome():
     found = between("mean_absolute_error_difference", 120.0, (80.0, 160.0), 400.0, 520.0)
-    told = answer(report(found, task="regression"), found, rule(found.metric, "fail", maximum=50))
+    told = answer(report(found, task="regression"), found, rule(found.metric, "fail", max=50))
     assert str(told) == (
         "Mean error is 400 for group women and 520 for group men: a difference of 120 (80.000 to 160). "
         "Your limit is at most 50: it is broken."
@@ -158,7 +157,7 @@ def test_without_value_or_interval():
 def test_a_rule_on_all_columns_is_told_by_the_finding_that_decided_it():
     women = between("demographic_parity_difference", 0.01, (0.0, 0.02), 0.4, 0.41)
     race = replace(women, sensitive="race", value=0.2, interval=(0.15, 0.25))
-    judged = replace(rule(women.metric, "fail", None, maximum=0.1), reason=f"{women.metric} for race is 0.2")
+    judged = replace(rule(women.metric, "fail", None, max=0.1), reason=f"{women.metric} for race is 0.2")
     (told,) = answers(report(women, race, policy=(judged,), verdict="fail"))
     assert told.finding is race
     assert told.limit == "Your limit is at most 10: it is broken."
@@ -172,8 +171,8 @@ def test_a_passing_ratio_does_not_lead_and_what_the_policy_limits_is_shown():
     small = between("demographic_parity_difference", 0.001, (0.0, 0.01), 0.4, 0.401)
     ratio = between("demographic_parity_ratio", 0.97, (0.9, 1.0), 0.4, 0.41, better="higher")
     policy = (
-        rule("demographic_parity_ratio", "pass", minimum=0.8),
-        rule("demographic_parity_difference", "pass", maximum=0.1),
+        rule("demographic_parity_ratio", "pass", min=0.8),
+        rule("demographic_parity_difference", "pass", max=0.1),
     )
     shown = disparities(report(ratio, small, *many, policy=policy, verdict="pass"))
     assert len(shown) == 12

@@ -60,6 +60,7 @@ def _action(tmp_path, run, limit, **inputs):
     return result, *(path.read_text("utf-8") for path in files.values())
 
 
+@pytest.mark.long
 def test_the_action_fails_the_job_and_tells_why_in_its_summary(workspace):
     folder, run = workspace
     result, summary, output = _action(folder, run, 0.001, model="model.onnx")
@@ -70,6 +71,7 @@ def test_the_action_fails_the_job_and_tells_why_in_its_summary(workspace):
     assert (folder / "fairkit-report" / "report.html").stat().st_size > 10_000
 
 
+@pytest.mark.long
 def test_the_action_takes_options_and_lets_an_undecided_policy_pass_if_asked(workspace):
     folder, run = workspace
     result, _, output = _action(
@@ -100,6 +102,7 @@ def test_no_input_of_the_action_is_run(workspace):
     assert not (folder / "hacked").exists()
 
 
+@pytest.mark.long
 def test_the_gitlab_job_keeps_its_reports(workspace):
     folder, run = workspace
     job = yaml.safe_load((ROOT / "templates" / "fairkit.gitlab-ci.yml").read_text("utf-8"))["fairkit"]
@@ -109,6 +112,7 @@ def test_the_gitlab_job_keeps_its_reports(workspace):
     assert (folder / job["artifacts"]["paths"][0] / "report.html").is_file()
 
 
+@pytest.mark.long
 def test_the_hook_audits_each_model_that_changed(workspace):
     folder, run = workspace
     (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text("utf-8"))

@@ -55,6 +55,7 @@ def folder(tmp_path_factory):
     return path
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES)
 def test_verify_repeats_it(case, folder, monkeypatch):
     monkeypatch.chdir(folder)

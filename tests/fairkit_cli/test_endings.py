@@ -99,6 +99,7 @@ def test_a_line_of_a_message_that_a_name_begins_does_not_look_like_a_message():
     assert say is not None
 
 
+@pytest.mark.long
 def test_core_names_a_field_and_the_command_its_option(tmp_path):
     """In Python it is an argument; on the command line it is what one types."""
     ended = _run("frontier", "--plugin", "reweigh", "--data", "x.csv", "--state", "s.json", cwd=tmp_path)

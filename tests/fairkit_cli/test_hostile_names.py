@@ -128,6 +128,7 @@ def _check(text: str, output_format: str) -> None:
         assert all(set(each) <= {"href", "title", "class"} and each["href"][:1] == "#" for each in links)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("output_format", ["table", "json", "junit", "html"])
 def test_audit(run, files, output_format, tmp_path):
     _, model, data = files
@@ -155,7 +156,7 @@ def test_a_terminal_gets_colours_and_nothing_else(files):
     dataset = fairkit.load_data(
         data, label=LABEL, favorable="good[/g]\x1b[1m", sensitive=[SENSITIVE], features=[FEATURE]
     )
-    rule = fairkit.Rule(metric="demographic_parity_difference", sensitive=SENSITIVE, maximum=0.01)
+    rule = fairkit.Rule(metric="demographic_parity_difference", sensitive=SENSITIVE, max=0.01)
     text = table(fairkit.audit(model, dataset, policy=[rule]), terminal=True)
     assert "\x1b[" in text
     assert not acting(re.sub(r"\x1b\[[0-9;]*m", "", text))
@@ -178,6 +179,7 @@ def test_compare(run, files, output_format):
     _check(result.stdout, output_format)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("output_format", ["table", "json", "html"])
 def test_mitigate(run, files, output_format, tmp_path):
     _, model, data = files
@@ -200,6 +202,7 @@ def test_frontier(run, files, output_format, tmp_path):
     _check(result.stdout, output_format)
 
 
+@pytest.mark.long
 def test_registry_certificates_and_archives(run, files, tmp_path):
     _, model, data = files
     run("key", "new", tmp_path / "k[x]\x1b", codes=(0,))

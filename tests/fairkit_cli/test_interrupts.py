@@ -4,6 +4,8 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 SWALLOWED = """
 import os, signal, time
 from fairkit_cli.terminal.interrupts import lasting_interrupts
@@ -46,6 +48,7 @@ def test_an_interrupt_that_was_swallowed_comes_again():
     assert _printed(SWALLOWED) == ["ended"]
 
 
+@pytest.mark.long
 def test_tidying_up_is_left_alone():
     assert _printed(TIDYING) == ["tidied up", "True"]
 

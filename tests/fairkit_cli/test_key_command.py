@@ -175,6 +175,7 @@ def sign_with(here, address, env):
     return run(here, "sign-data", "people.csv", "--key", address, "--output", "s.json", env=env)
 
 
+@pytest.mark.long
 def test_a_key_in_a_token_signs(here, token):
     for which in ("object=auditor", "id=%01%a0", "object=auditor;id=%01%A0"):
         done = sign_with(here, f"pkcs11:token=fk;{which}?module-path={MODULE}&pin-source=file:pin", token)

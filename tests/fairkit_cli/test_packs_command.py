@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import fairkit
-from fairkit.models.scorer import ModelOptions
+from fairkit.settings import ModelOptions
 from fairkit_cli.main import app
 from fairkit_onnx.model import OnnxModel
 
@@ -157,6 +157,7 @@ def test_a_model_that_scores_is_counted_above_the_median_of_its_scores(loans_mod
     assert invoke("audit", *told[:-2], "--tool-scores").exit_code == 2
 
 
+@pytest.mark.long
 def test_what_nobody_states_is_a_gap_and_strict_says_so(folder: Path):
     if not (folder / "ll.json").exists():
         test_a_filed_summary_in_two_commands(folder)
@@ -171,6 +172,7 @@ def test_what_nobody_states_is_a_gap_and_strict_says_so(folder: Path):
     assert "the audit names no reference group" in lending.stderr
 
 
+@pytest.mark.long
 def test_evidence_that_does_not_hold_is_red_and_comes_before_the_gaps(folder: Path):
     if not (folder / "ll.json").exists():
         test_a_filed_summary_in_two_commands(folder)

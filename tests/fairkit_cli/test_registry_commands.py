@@ -502,6 +502,7 @@ def test_text_from_outside_cannot_move_the_cursor(run, made):
         assert "\x07" not in ok(run("registry", *command)).stdout
 
 
+@pytest.mark.long
 def test_a_witness_and_the_way_back(run, made, tmp_path):
     """An older index is refused by every command; after a check it can be accepted on purpose."""
     import shutil

@@ -41,6 +41,7 @@ def certify(loans_model, name, *options, code=0):
     return ok(call(*common, *AUDIT, *options), code)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("options", "setting"),
     [
@@ -62,6 +63,7 @@ def test_a_setting_of_the_certifiers_choice_is_named_and_refused(place, loans_mo
     assert "the alias does not pin it" in refused
 
 
+@pytest.mark.long
 def test_an_alias_like_a_certificate_takes_its_settings_and_no_others(place, loans_model):
     certify(loans_model, "agreed.json", "--threshold", "0.9")
     certify(loans_model, "usual.json")
@@ -103,6 +105,7 @@ def test_pins_from_a_file_and_wrong_use(place, loans_model):
     assert ok(call("registry", "alias", "credit", "production")).stdout == shown
 
 
+@pytest.mark.long
 def test_a_table_that_a_key_has_signed(place, loans_model):
     ok(call("key", "new", "owner"))
     signed = call(
@@ -130,6 +133,7 @@ def test_a_table_that_a_key_has_signed(place, loans_model):
     assert not (place / "x.json").exists()
 
 
+@pytest.mark.long
 def test_an_alias_that_wants_no_number_missing(place, loans_model):
     keep = ("--sequence", "mine")
     for name in ("one.json", "two.json"):

@@ -19,6 +19,7 @@ def blocks():
     return _BLOCK.findall(text)
 
 
+@pytest.mark.long
 def test_the_story_works_as_typed(tmp_path):
     environment = {
         **{key: value for key, value in os.environ.items() if key != "FAIRKIT_REGISTRY"},

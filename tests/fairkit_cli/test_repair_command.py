@@ -34,6 +34,7 @@ def mitigate(*more, test="test.parquet", rule=RULE):
     return run("mitigate", "--max", rule, *data, "--output", "fair.onnx", *more)
 
 
+@pytest.mark.long
 def test_a_policy_ends_in_a_promotion(folder):
     made = mitigate(*FAST, "--format", "json")
     assert made.exit_code == 0, made.output
@@ -58,6 +59,7 @@ def test_a_policy_ends_in_a_promotion(folder):
     assert promoted.exit_code == 0, promoted.output
 
 
+@pytest.mark.long
 def test_the_first_screen_says_verdict_chance_and_what_got_worse(folder):
     told = mitigate(*FAST).stdout
     first = "\n".join(told.splitlines()[:12])
@@ -68,6 +70,7 @@ def test_the_first_screen_says_verdict_chance_and_what_got_worse(folder):
     assert "PICKED" in told
 
 
+@pytest.mark.long
 def test_the_page_shows_the_path_from_base_to_pick(folder):
     page = mitigate(*FAST, "--format", "html").stdout
     assert "From the base to the pick" in page
@@ -75,6 +78,7 @@ def test_the_page_shows_the_path_from_base_to_pick(folder):
     assert "The one look at the test rows: pass" in page
 
 
+@pytest.mark.long
 def test_a_named_method_gets_its_tolerance_chosen_unless_it_is_set(folder):
     chosen = mitigate("--plugin", "threshold-optimizer", *FAST[2:], "--format", "json")
     assert chosen.exit_code == 0, chosen.output

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
+from fairkit.results.rules import Rule
 from fairkit_cli.evidence import read_evidence, stated_report
 from fairkit_cli.html.certificates import evidence_page, repair_that_passes
 from fairkit_cli.main import app
@@ -134,7 +135,12 @@ def test_a_repair_is_another_model_by_the_same_rules_on_the_same_table(folder: P
     assert repair_that_passes([bad, fixed]) is fixed
     assert "The repair that passes" in evidence_page([bad, fixed])
     assert repair_that_passes([bad, replace(fixed, failed="no")]) is None
-    weaker = replace(report, policy=tuple(replace(rule, maximum=0.9) for rule in report.policy))
+    weaker = replace(
+        report,
+        policy=tuple(
+            replace(rule, rule=Rule(rule.metric, rule.sensitive, max=0.9)) for rule in report.policy
+        ),
+    )
     assert (
         repair_that_passes([bad, replace(fixed, certificate=replace(fixed.certificate, report=weaker))])
         is None
@@ -234,6 +240,7 @@ def test_an_older_certificate_has_its_outcome_from_its_settings(folder: Path):
     assert (report.data.label, report.data.favorable) == ("paid", "1")
 
 
+@pytest.mark.long
 def test_how_the_model_was_made_is_shown(folder: Path):
     (one,) = read_evidence([folder / "bad.json"], [folder / "key.pub"])
     assert "How the model was made" not in evidence_page([one])

@@ -23,6 +23,7 @@ def fairkit(*arguments):
     )
 
 
+@pytest.mark.long
 def test_audit_prints_its_phases(loans_model):
     plain = fairkit(*options(loans_model))
     timed = fairkit(*options(loans_model), "--timings")
@@ -32,6 +33,7 @@ def test_audit_prints_its_phases(loans_model):
     assert "timings" not in plain.stderr
 
 
+@pytest.mark.long
 def test_json_has_them_beside_the_report(loans_model):
     plain = json.loads(fairkit(*options(loans_model), "--format", "json").stdout)
     timed = json.loads(fairkit(*options(loans_model), "--format", "json", "--timings").stdout)
@@ -41,6 +43,7 @@ def test_json_has_them_beside_the_report(loans_model):
     assert 0.05 < taken["cpu_seconds"] < 600
 
 
+@pytest.mark.long
 def test_a_certificate_has_none(loans_model, tmp_path):
     assert fairkit("key", "new", str(tmp_path / "k")).returncode == 0
     target = tmp_path / "c.json"

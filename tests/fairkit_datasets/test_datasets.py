@@ -128,6 +128,7 @@ def _publisher_files(name: str, table: pa.Table) -> list[bytes]:
     return parts
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", sorted(set(RECIPES) - {"compas"}))
 def test_the_publishers_format_gives_the_known_table(name: str, public_data: Path) -> None:
     table = pq.read_table(public_data / f"{name}.parquet")

@@ -44,6 +44,7 @@ def renamed(proto, old, new):
                 names[place] = new if name == old else name
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("binary", [False, True])
 def test_the_audit_equals_that_of_the_file(served_file, serve, binary):
     url = serve(served_file, *(["--binary"] if binary else []))
@@ -60,6 +61,7 @@ def test_the_audit_equals_that_of_the_file(served_file, serve, binary):
     assert again.model.endpoint == there.model.endpoint
 
 
+@pytest.mark.long
 def test_requests_are_of_at_most_sixteen_mebibytes(served_file, serve, monkeypatch):
     url = serve(served_file)
     monkeypatch.setattr("fairkit_endpoint.model.MOST_SENT", 50_000)
@@ -70,12 +72,14 @@ def test_requests_are_of_at_most_sixteen_mebibytes(served_file, serve, monkeypat
     assert sum(sent) > 100_000
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", ["busy-twice", "hang-up-once"])
 def test_what_can_be_tried_again_is(served_file, serve, what):
     report = fairkit.audit(endpoint(serve(served_file, "--behave", what)), loans(600))
     assert report.find("demographic_parity_difference", "sex").value >= 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("what", "said"),
     [
@@ -101,6 +105,7 @@ def test_misbehaviour_is_one_message(served_file, serve, what, said, monkeypatch
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", ["slow", "trickle"])
 def test_a_slow_endpoint_is_given_up(served_file, serve, what):
     model = endpoint(serve(served_file, "--behave", what), timeout=1.0)
@@ -146,6 +151,7 @@ def test_nobody_listens():
         endpoint("http://127.0.0.1:9")
 
 
+@pytest.mark.long
 def test_the_token_goes_to_the_server_and_nowhere_else(served_file, serve, monkeypatch):
     monkeypatch.setenv("FAIRKIT_ENDPOINT_TOKEN", "s3cret-token")
     report = fairkit.audit(endpoint(serve(served_file, "--behave", "needs-token")), loans(600))
@@ -164,6 +170,7 @@ def test_an_address_that_is_none_is_refused_without_its_secret(url):
     assert "s3cret" not in str(raised.value) or url == "s3cret"
 
 
+@pytest.mark.long
 def test_a_missing_number_goes_as_bytes_where_json_has_none(tmp_path, serve):
     from onnx import TensorProto, helper, save
 
@@ -193,6 +200,7 @@ def test_a_missing_number_goes_as_bytes_where_json_has_none(tmp_path, serve):
     assert [f.value for f in there.findings] == pytest.approx([f.value for f in here.findings], nan_ok=True)
 
 
+@pytest.mark.long
 def test_a_randomized_model_is_audited_by_its_draws(tmp_path, serve):
     data = loans(800)
     plain = fairkit.mitigate("reweigh", data, seed=0)
@@ -240,6 +248,7 @@ def test_an_endpoint_of_another_form_cannot_be_attested(served_file, serve, tmp_
         attest(endpoint(serve(tmp_path / "other.onnx")), OnnxModel.load(served_file), loans(400))
 
 
+@pytest.mark.long
 def test_on_workers(served_file, serve):
     pytest.importorskip("distributed")
     url = serve(served_file)

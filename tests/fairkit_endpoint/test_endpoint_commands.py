@@ -38,6 +38,7 @@ def fairkit(folder, *told, **environment):
     )
 
 
+@pytest.mark.long
 def test_the_page_runs_as_typed(folder, serve):
     url = serve(folder / "credit.onnx")
     page = (ROOT / "docs" / "how-to" / "endpoints.md").read_text("utf-8")
@@ -59,6 +60,7 @@ def test_the_page_runs_as_typed(folder, serve):
     assert "0 of 3,000 answers differ: at most 0.1 % do, at 95 % confidence" in printed[1]
 
 
+@pytest.mark.long
 def test_an_attestation_is_signed_and_tied_to_the_certificate(folder, serve):
     from fairkit_registry.evidence.attestations import verify_attestation
     from fairkit_registry.evidence.keys import load_public
@@ -138,6 +140,7 @@ def test_bad_input_is_one_message(folder, told, said):
     assert found.stderr.count("\n") == 1
 
 
+@pytest.mark.long
 def test_a_certificate_about_an_endpoint_is_repeated_by_asking_again(folder, serve):
     url = serve(folder / "credit.onnx")
     assert fairkit(folder, "key", "new", "me").returncode == 0
@@ -156,6 +159,7 @@ def test_a_certificate_about_an_endpoint_is_repeated_by_asking_again(folder, ser
     assert f"--endpoint {url}" in unnamed.stderr
 
 
+@pytest.mark.long
 def test_a_certificate_about_an_endpoint_is_never_one_about_a_model(folder, serve):
     url = serve(folder / "credit.onnx")
     assert fairkit(folder, "key", "new", "me").returncode == 0

@@ -38,6 +38,7 @@ def fitted(learner="logistic", rows=1_500, **parameters):
     return table, method.fit(table, Run(learner=learner, threads=1))
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:fairlearn")
 def test_it_is_fairlearns_mixture():
     table, model = fitted(tolerance=0.04)
@@ -65,6 +66,7 @@ RATES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("constraint", RATES)
 def test_the_bound_holds_on_the_training_rows(constraint):
     table, model = fitted(constraint=constraint, tolerance=0.06)
@@ -90,6 +92,7 @@ def test_the_bound_holds_on_the_training_rows(constraint):
     assert sorted(model.details["rates"]) == sorted(RATES[constraint])
 
 
+@pytest.mark.long
 def test_the_file_draws_with_the_weights_and_the_audit_is_exact():
     result = fairkit.mitigate(
         "exponentiated-gradient", data_of(), test=data_of(seed=1), learner="logistic", tolerance=0.04
@@ -122,6 +125,7 @@ def test_a_constant_member_is_exported_too_and_missing_numbers_do_not_matter():
     np.testing.assert_allclose(found["score"][:, 0], expected.score, atol=1e-5)
 
 
+@pytest.mark.long
 def test_one_classifier_that_keeps_the_bound_is_a_plain_model():
     table, model = fitted(tolerance=2.0)
     assert model.weights == (1.0,)
@@ -151,6 +155,7 @@ def test_few_iterations_are_told():
     assert any("duality gap" in note for note in model.notes)
 
 
+@pytest.mark.long
 def test_its_points_stand_in_a_frontier_with_those_of_others():
     from fairkit_repair.frontiers.run import frontier
     from fairkit_repair.frontiers.sweeps import Sweep

@@ -130,10 +130,11 @@ def test_no_shift_where_the_tolerance_is_kept_and_all_of_it_where_scores_are_far
     assert disparity("exposure", after) <= 0.05
 
 
+@pytest.mark.long
 def test_new_queries_keep_it_and_the_file_says_what_it_is(tmp_path):
     data = fairkit.load_data(hiring_table(600, 1), **HIRING_ROLES)
     test = fairkit.load_data(hiring_table(600, 2), **HIRING_ROLES)
-    rule = fairkit.Rule(metric="exposure_difference", sensitive="sex", maximum=0.05)
+    rule = fairkit.Rule(metric="exposure_difference", sensitive="sex", max=0.05)
     result = fairkit.mitigate("exposure", data, test=test, model=ranker(), tolerance=0.02, policy=[rule])
     assert result.before.verdict == "fail"
     assert result.after.verdict == "pass"
@@ -168,6 +169,7 @@ def test_a_classifier_ranks_by_its_probability():
     assert again.model.task == "ranking"
 
 
+@pytest.mark.long
 def test_what_it_cannot_handle_is_refused_by_name():
     data = fairkit.load_data(hiring_table(60), **HIRING_ROLES)
     with pytest.raises(ParameterError, match="repairs a given model"):
@@ -182,7 +184,7 @@ def test_what_it_cannot_handle_is_refused_by_name():
             fairkit.mitigate(plugin, data)
     with pytest.raises(DataError, match="min_group"):
         fairkit.mitigate("exposure", data, model=ranker(), min_group=10_000)
-    rule = fairkit.Rule(metric="exposure_difference", sensitive="sex", maximum=0.05)
+    rule = fairkit.Rule(metric="exposure_difference", sensitive="sex", max=0.05)
     with pytest.raises(FairkitError, match="12 test queries cannot decide this policy"):
         fairkit.repair(data, [rule])
 
@@ -208,6 +210,7 @@ def run(tmp_path, monkeypatch):
     return lambda *arguments: CliRunner().invoke(app, [str(a) for a in arguments])
 
 
+@pytest.mark.long
 def test_from_the_command_line_to_a_certificate_that_can_be_computed_again(run, tmp_path):
     import pyarrow.parquet as pq
 

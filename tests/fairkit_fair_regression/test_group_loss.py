@@ -104,6 +104,7 @@ def _random(seed, n=400):
     return {"x1": x1, "x2": x2}, np.clip(y, 0, 1), groups
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("share", [0.3, 0.7])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_as_fairlearn_within_nu_and_with_no_more_fits(seed, share):

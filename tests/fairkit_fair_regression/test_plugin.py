@@ -122,6 +122,7 @@ def test_the_audit_is_that_of_the_weights(result):
     assert result.after.find("statistical_parity_ks", "g").value == pytest.approx(ks, abs=1e-3)
 
 
+@pytest.mark.long
 def test_the_frontier_reuses_predictors_and_is_kept_and_drawn(result, tmp_path):
     frontier = result.details["frontier"]
     points = {point["bound"]: point for point in frontier["points"]}
@@ -232,6 +233,7 @@ def test_every_learner_reaches_parity_and_becomes_onnx(learner, settings):
     assert found.after.find("statistical_parity_ks", "g").value <= 0.08 + 0.01
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("learner", ["logistic", "lightgbm", "xgboost", "forest"])
 def test_classes_are_served_with_the_logistic_loss(learner):
     data = _data(800, two=True)
@@ -393,7 +395,7 @@ def _fails(values, match, table=None, learner="linear", error=ParameterError):
 
 def test_parity_is_promised_at_the_chosen_bound():
     def limits(values):
-        return [(rule.metric, rule.maximum) for rule in FairRegression.with_values(values).promises()]
+        return [(rule.metric, rule.limit) for rule in FairRegression.with_values(values).promises()]
 
     assert limits({"tolerance": "0.1,0.05"}) == [("statistical_parity_ks", 0.1)]
     assert limits({"tolerance": "0.1,0.05", "choose": 0.05}) == [("statistical_parity_ks", 0.05)]

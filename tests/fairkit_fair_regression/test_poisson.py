@@ -183,6 +183,7 @@ def test_without_bounds_it_is_the_poisson_regression_of_scikit_learn_and_lightgb
     np.testing.assert_allclose(trees.predict(table.columns).score, np.clip(expected, low, high), rtol=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("learner", "values"),
     [

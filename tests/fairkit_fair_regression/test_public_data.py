@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import fairkit
 from fairkit.mitigators import Run, Table
@@ -79,6 +80,7 @@ def test_communities_and_crime(public_data):
     assert found.details["price"]["interval"][0] > 0
 
 
+@pytest.mark.long
 def test_adult_s_logistic_run_needs_few_oracle_calls(public_data):
     import pandas as pd
 

@@ -49,6 +49,7 @@ def _random(seed, predictors=300, constraints=8):
     return Exact(costs, values), rng
 
 
+@pytest.mark.long
 @given(st.integers(0, 10_000), st.floats(0.0, 0.3))
 @settings(max_examples=25, deadline=None)
 def test_the_mixture_is_the_optimum_of_the_linear_program_over_all_predictors(seed, epsilon):

@@ -95,6 +95,7 @@ def oracle(path, tolerance):
     return best
 
 
+@pytest.mark.long
 @given(st.integers(0, 10**6))
 @settings(max_examples=8, deadline=None)
 def test_the_mixture_is_at_least_as_good_as_any_on_a_grid_and_is_small(seed):

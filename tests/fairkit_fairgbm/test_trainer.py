@@ -41,6 +41,7 @@ PARAMS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("params", PARAMS)
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("constraints", [Constraints((), ()), Constraints(("fnr", "fpr"), (1.0, 1.0))])

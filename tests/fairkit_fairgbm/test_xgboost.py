@@ -87,6 +87,7 @@ def test_the_path_is_that_of_the_final_model() -> None:
     assert found.train[-1].gap < found.train[4].gap + 0.2
 
 
+@pytest.mark.long
 def test_the_gap_falls_and_the_file_agrees() -> None:
     data = fairkit.load_data(
         loans_table(6_000, 1), label="decision", favorable="approved", sensitive="sex", drop=["would_repay"]

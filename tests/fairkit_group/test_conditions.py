@@ -11,7 +11,7 @@ from scipy import stats
 import fairkit
 from fairkit import PredictedColumns
 from fairkit.dependent import FEWEST
-from fairkit.models.scorer import ModelOptions
+from fairkit.settings import ModelOptions
 from fairkit_group.calibration import brownian_quantile
 
 RNG = np.random.default_rng(20)
@@ -79,6 +79,7 @@ def test_a_reference_chosen_by_size_or_by_rate() -> None:
     assert found.interval[1] - found.interval[0] > known.interval[1] - known.interval[0]
 
 
+@pytest.mark.long
 def test_comparisons_with_a_reference_hold_together() -> None:
     inside, smd = 0, 0
     for _ in range(25):
@@ -173,6 +174,7 @@ def _clustered(
     return {"g": g, "h": (rng.random(len(who)) < chance).astype(int), "s": score, "y": y, "who": who}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("people", "rows", "crossing"), [(60, 50, False), (150, 10, True), (3000, 4, False)])
 def test_intervals_of_dependent_rows_cover(people: int, rows: int, crossing: bool) -> None:
     names = ("demographic_parity_difference", "mean_prediction_difference", "roc_auc_difference")
@@ -239,6 +241,7 @@ def test_clusters_inside_strata() -> None:
     assert wide.interval[1] - wide.interval[0] > 1.5 * (narrow.interval[1] - narrow.interval[0])
 
 
+@pytest.mark.long
 def test_parts_and_their_order_do_not_matter(tmp_path: object) -> None:
     people = _people(5000)
     conditions = {"within": ["d"], "cluster": "person_id", "reference": ["g=b"]}
@@ -264,6 +267,7 @@ def test_calibration_by_its_definition() -> None:
     assert brownian_quantile(0.05) == pytest.approx(2.2414, abs=1e-3)
 
 
+@pytest.mark.long
 def test_the_interval_of_the_largest_gap_covers() -> None:
     calm, off, runs = 0, 0, 40
     true = 0.1

@@ -14,7 +14,7 @@ from scipy import stats
 
 import fairkit
 from fairkit.intervals import clopper_pearson, share_limits, two_sided
-from fairkit.results.policy import Rule
+from fairkit.results.rules import Rule
 from fairkit.statistics import Rows, Scores
 from fairkit.totals.sketch import CELLS, keys_of, scores_of, shift_for
 from fairkit_group.errors import LogLoss
@@ -43,6 +43,7 @@ def test_a_family_holds(corners: ModuleType, family: str) -> None:
     assert {result.name: (result.kept, result.false_pass) for result in results if not result.holds} == {}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("family", "name"),
     [
@@ -182,7 +183,7 @@ def test_equal_models_with_one_favorable_outcome_do_not_fail() -> None:
     report = fairkit.audit(
         fairkit.PredictedColumns(score="s"),
         fairkit.load_data({"g": group, "y": y, "s": rng.random(n)}, label="y", favorable=1, sensitive=["g"]),
-        policy=[Rule(metric="roc_auc_difference", sensitive="g", maximum=0.1)],
+        policy=[Rule(metric="roc_auc_difference", sensitive="g", max=0.1)],
     )
     finding = report.find("roc_auc_difference", "g")
     assert report.verdict == "inconclusive"
@@ -194,7 +195,7 @@ def test_equal_models_with_one_favorable_outcome_do_not_fail() -> None:
 def test_no_errors_seen_is_no_certainty() -> None:
     n = 200
     columns = {"g": np.arange(n) % 2, "y": np.arange(n) * 1.0, "s": np.arange(n) * 1.0}
-    rule = [Rule(metric="mean_absolute_error_difference", sensitive="g", maximum=5.0)]
+    rule = [Rule(metric="mean_absolute_error_difference", sensitive="g", max=5.0)]
     data = fairkit.load_data(columns, label="y", sensitive=["g"])
     report = fairkit.audit(fairkit.PredictedColumns(score="s"), data, policy=rule)
     finding = report.find("mean_absolute_error_difference", "g")

@@ -34,6 +34,7 @@ def _drawn(people: int, most: int, icc: float, rng: np.random.Generator) -> tupl
     return Rows(outcome=outcome, decision=decision, score=chance), who
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("people", "most", "icc", "crossing"),
     [(100, 50, 0.5, False), (150, 10, 0.5, True), (3000, 4, 0.5, False), (400, 2, 0.05, False)],
@@ -66,6 +67,7 @@ def test_groups_and_their_differences(people: int, most: int, icc: float, crossi
         assert bare < 0.85 * RUNS
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("people", "most", "icc"), [(100, 2, 0.5), (100, 10, 0.05)])
 def test_the_distance_of_two_groups_that_score_alike(people: int, most: int, icc: float) -> None:
     """Few clusters, each in one group: the distance's lower end is above 0 in at most 5 % of tables."""

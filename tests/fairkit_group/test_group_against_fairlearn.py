@@ -148,10 +148,12 @@ def _check_all(columns: dict[str, np.ndarray], sensitive: list[str]) -> None:
             assert report.find(metric, split).value == pytest.approx(float(true), abs=TOLERANCE)
 
 
+@pytest.mark.long
 def test_loans() -> None:
     _check_all(_loans(8_000), ["sex", "ethnicity"])
 
 
+@pytest.mark.long
 def test_adult(public_data: Path) -> None:
     _check_all(_adult(public_data), ["sex", "race"])
 
@@ -160,6 +162,7 @@ def test_compas(public_data: Path) -> None:
     _check_all(_compas(public_data), ["sex", "race"])
 
 
+@pytest.mark.long
 def test_acs_income(public_data: Path) -> None:
     columns = _acs(public_data)
     _check_all(columns, ["RAC1P"])

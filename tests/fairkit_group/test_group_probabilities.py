@@ -11,7 +11,7 @@ from scipy.optimize import linprog
 
 import fairkit
 from fairkit import PredictedColumns
-from fairkit.models.scorer import ModelOptions
+from fairkit.settings import ModelOptions
 from fairkit.statistics import Rows
 from fairkit_group.identification import Sampling, difference_bounds, rate_bounds
 from fairkit_group.proxy_totals import proxy_totals
@@ -112,6 +112,7 @@ def test_the_truth_is_inside_whatever_the_proxy_hides(gap: float) -> None:
     assert weighted >= 0.8 * runs if gap == 0 else weighted < 0.7 * runs
 
 
+@pytest.mark.long
 def test_a_certain_proxy_is_a_column() -> None:
     rng = np.random.default_rng(8)
     group = rng.random(4000) < 0.4
@@ -153,6 +154,7 @@ def test_rows_of_one_person_do_not_count_as_many() -> None:
     assert "fewer than 40" in few.inconclusive
 
 
+@pytest.mark.long
 def test_intervals_of_dependent_rows_hold_the_weighted_truth() -> None:
     """Rows of a person share a chance; given the proxy it does not depend on the group, so the difference is 0."""
     rng = np.random.default_rng(9)

@@ -11,7 +11,8 @@ import pytest
 from fairkit.intervals import Spread
 from fairkit.metrics import CONFUSION, Estimate
 from fairkit.results.findings import Finding
-from fairkit.results.policy import Rule, judge
+from fairkit.results.policy import judge
+from fairkit.results.rules import Rule
 from fairkit.statistics import Rows, Scores, Sums
 from fairkit_group.between import comparisons, odds
 from fairkit_group.errors import BrierScore
@@ -38,6 +39,7 @@ def _holds(spread: Spread, truth: float) -> bool:
     return spread.low - 1e-12 <= truth <= spread.high + 1e-12
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("groups", [2, 10])
 @pytest.mark.parametrize("small", [False, True], ids=["balanced", "one of 50"])
 @pytest.mark.parametrize("gap", [0.0, 0.1])
@@ -68,7 +70,7 @@ def test_differences_and_ratios_are_covered(groups: int, small: bool, gap: float
 def test_the_same_groups_pass_a_rule_and_never_fail_it(groups: int, base: float) -> None:
     sizes, rates = np.full(groups, 5_000), np.full(groups, base)
     rng = np.random.default_rng(0)
-    rule = Rule(metric="demographic_parity_difference", maximum=0.05)
+    rule = Rule(metric="demographic_parity_difference", max=0.05)
     verdicts = []
     for _ in range(SIMULATIONS):
         spread = _spread(_selection_rates(rng, sizes, rates), "difference")
@@ -114,6 +116,7 @@ def _spreads(rows: Rows, group: np.ndarray, n: int) -> dict[str, Callable[[float
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sizes", [(600, 600), (600, 60), (400,) * 5])
 @pytest.mark.parametrize("shift", [0.0, 0.3])
 def test_other_disparities_are_covered(sizes: tuple[int, ...], shift: float) -> None:

@@ -9,7 +9,7 @@ from scipy import stats
 import fairkit
 from fairkit import PredictedColumns
 from fairkit.dependent import STRATA_BUCKETS
-from fairkit.models.scorer import ModelOptions
+from fairkit.settings import ModelOptions
 from fairkit.statistics import Rows, Scores
 from fairkit_group import collecting
 from fairkit_group.calibration import Ecce
@@ -112,6 +112,7 @@ def test_repeated_rows_do_not_narrow() -> None:
         assert widths[1] == pytest.approx(widths[0] / 2, rel=0.2), metric
 
 
+@pytest.mark.long
 def test_intervals_of_dependent_scores_inside_strata_cover() -> None:
     """The kernels alone: two groups alike, three strata, people with chances of their own in all of them."""
     rng = np.random.default_rng(5)
@@ -133,6 +134,7 @@ def test_intervals_of_dependent_scores_inside_strata_cover() -> None:
     assert min(hits.values()) >= stats.binom.ppf(1e-4, runs, 0.94), hits
 
 
+@pytest.mark.long
 def test_more_cells_than_fit_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collecting, "MOST_CELLS", 4)
     people = _people(np.random.default_rng(6), 900)

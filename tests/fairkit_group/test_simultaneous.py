@@ -10,7 +10,8 @@ import fairkit
 from fairkit.metrics import CONFUSION
 from fairkit.models.columns import PredictedColumns
 from fairkit.results.findings import Finding
-from fairkit.results.policy import Rule, judge
+from fairkit.results.policy import judge
+from fairkit.results.rules import Rule
 from fairkit.statistics import Rows
 from fairkit_cli.commands.audit import text_of
 from fairkit_cli.main import app
@@ -25,6 +26,7 @@ def _family(n: int = 3_000, groups: int = 5, seed: int = 0, metrics=tuple(RATES)
     return Family(cells, [metric() for metric in metrics], 0)
 
 
+@pytest.mark.long
 def test_one_metric_alone_keeps_its_confidence():
     accuracy = [cls for cls in RATES if cls.name == "accuracy"]
     level = joint_confidence([_family(metrics=accuracy)], 0.95, np.random.default_rng(0))
@@ -51,6 +53,7 @@ def _null(seed: int, n: int = 6_000):
     return CONFUSION.collect(rows, codes, 12)
 
 
+@pytest.mark.long
 def test_reports_without_a_disparity_rarely_show_one():
     """Twelve equal groups and nine rates: a marginal interval misses in many reports, a simultaneous one in few."""
     from fairkit.intervals import spread_difference
@@ -81,6 +84,7 @@ def _report(**told):
     )
 
 
+@pytest.mark.long
 def test_the_report_marks_what_survives():
     plain, report = _report(), _report(simultaneous=True)
     gap = report.find("demographic_parity_difference", "sex")
@@ -120,7 +124,7 @@ def test_holm_fails_step_by_step_and_leaves_passes():
     # p-values .0005, .015, .03 and a pass: Holm's limits are .0125, .0167 and .025, Bonferroni's is .0125
     values = {"a": 3.48, "b": 2.43, "c": 2.17, "d": -2.2}
     findings = [_finding(name, z, 1.0) for name, z in values.items()]
-    rules = [Rule(metric=name, maximum=0.0) for name in values]
+    rules = [Rule(metric=name, max=0.0) for name in values]
     plain = [rule.verdict for rule in judge(rules, findings)[0]]
     assert plain == ["fail", "fail", "fail", "pass"]
     results, verdict = judge(rules, findings, adjustment="holm")
@@ -133,7 +137,7 @@ def test_holm_fails_step_by_step_and_leaves_passes():
 
 def test_holm_keeps_the_chance_of_a_wrong_fail():
     rng, wrong = np.random.default_rng(0), 0
-    rules = [Rule(metric=str(i), maximum=0.0) for i in range(8)]
+    rules = [Rule(metric=str(i), max=0.0) for i in range(8)]
     for _ in range(600):
         findings = [_finding(str(i), float(z), 1.0) for i, z in enumerate(rng.standard_normal(8))]
         wrong += judge(rules, findings, adjustment="holm")[1] == "fail"
@@ -142,7 +146,7 @@ def test_holm_keeps_the_chance_of_a_wrong_fail():
 
 def test_an_adjustment_that_is_not_known_is_refused():
     with pytest.raises(fairkit.PolicyError, match="holm, bonferroni or benjamini-hochberg"):
-        judge([Rule(metric="a", maximum=0.0)], [_finding("a", 1, 1)], adjustment="sidak")
+        judge([Rule(metric="a", max=0.0)], [_finding("a", 1, 1)], adjustment="sidak")
 
 
 def test_findings_that_the_statement_does_not_cover_stay():

@@ -80,6 +80,7 @@ def test_rows_of_one_person_widen_it() -> None:
     assert wide.interval[1] - wide.interval[0] > 1.05 * (narrow.interval[1] - narrow.interval[0])
 
 
+@pytest.mark.long
 def test_it_is_in_text_page_and_json() -> None:
     report = _audit(_columns())
     record = json.loads(json.dumps(report.to_dict()))
@@ -125,6 +126,7 @@ def test_a_false_line_is_seen() -> None:
     assert any("rows without a group are" in text for text in told), told
 
 
+@pytest.mark.long
 def test_conditional_numbers_pass_nothing_where_many_groups_are_missing() -> None:
     """What rows without a group could do inside strata, or against a reference, is not bounded: no verdict."""
     columns = _columns() | {"d": np.random.default_rng(2).choice(["x", "y"], 3000)}

@@ -10,7 +10,7 @@ import pytest
 import fairkit
 from fairkit.metrics import CONFUSION
 from fairkit.models.columns import PredictedColumns
-from fairkit.results.policy import Rule
+from fairkit.results.rules import Rule
 from fairkit.statistics import Moments, Rows, Scores
 from fairkit_group.allocation import allocated, distance_bounds
 from fairkit_group.boxes import disparity_bounds
@@ -173,7 +173,7 @@ def _audit(columns, *rules: Rule, sensitive=("sex", "race"), **options):
     return fairkit.audit(PredictedColumns(decision="decision", score="score"), data, policy=rules, **options)
 
 
-GAP = Rule(metric="demographic_parity_difference", sensitive="sex", maximum=0.13)
+GAP = Rule(metric="demographic_parity_difference", sensitive="sex", max=0.13)
 
 
 def test_rows_without_race_stay_in_the_sex_audit():
@@ -202,7 +202,7 @@ def test_a_verdict_that_missing_values_could_turn_is_inconclusive():
 
 
 def test_missing_values_that_could_not_turn_a_verdict_leave_it():
-    wide = Rule(metric="demographic_parity_difference", sensitive="sex", maximum=0.6)
+    wide = Rule(metric="demographic_parity_difference", sensitive="sex", max=0.6)
     assert _audit(_people(), wide).verdict == "pass"
     told = _audit(_people(), GAP, parameters={"group": {"missing_share": 0.5}})
     assert "have no value" not in told.policy[0].reason
@@ -211,7 +211,7 @@ def test_missing_values_that_could_not_turn_a_verdict_leave_it():
 def test_a_metric_without_a_bound_gets_no_verdict_where_much_is_missing():
     columns = _people() | {"y": np.random.default_rng(1).normal(size=4_000)}
     data = fairkit.load_data(columns, label="y", sensitive=["sex"])
-    rule = Rule(metric="r2_score_difference", sensitive="sex", maximum=100)
+    rule = Rule(metric="r2_score_difference", sensitive="sex", max=100)
     report = fairkit.audit(PredictedColumns(score="score"), data, policy=[rule])
     assert report.verdict == "inconclusive"
     assert "no bound" in report.policy[0].reason
@@ -224,7 +224,7 @@ def test_totals_add_up_whether_or_not_a_batch_has_missing_values():
     data = fairkit.load_data(sorted_columns, label="y", favorable=1, sensitive=["sex", "race"])
     from fairkit import plugins
     from fairkit.auditors import AuditContext, measured
-    from fairkit.models.scorer import ModelOptions
+    from fairkit.settings import ModelOptions
 
     cls, plugin = plugins.find_auditor("group")
     scorer = PredictedColumns(decision="decision", score="score").bind(data, ModelOptions())
@@ -277,7 +277,7 @@ def test_wrong_groups_hide_a_gap_and_the_verdict_knows(told, verdict):
     recorded = true ^ (rng.random(n) < 0.1)
     columns = {"sex": np.where(recorded, "m", "f"), "y": rng.integers(0, 2, n), "decision": decision}
     columns["score"] = decision * 1.0
-    rule = Rule(metric="demographic_parity_difference", sensitive="sex", maximum=0.099)
+    rule = Rule(metric="demographic_parity_difference", sensitive="sex", max=0.099)
     assert _audit(columns, rule, sensitive=["sex"]).verdict == "pass"
     report = _audit(columns, rule, sensitive=["sex"], parameters={"group": {"label_error": [told]}})
     assert report.verdict == verdict
@@ -287,7 +287,7 @@ def test_wrong_groups_hide_a_gap_and_the_verdict_knows(told, verdict):
 def test_wrong_outcomes_bound_rates_over_outcomes():
     report = _audit(
         _people(biased=False),
-        Rule(metric="equal_opportunity_difference", sensitive="sex", maximum=0.4),
+        Rule(metric="equal_opportunity_difference", sensitive="sex", max=0.4),
         parameters={"group": {"label_error": ["y=0.3"]}},
     )
     assert report.verdict == "inconclusive"

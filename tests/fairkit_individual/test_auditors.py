@@ -14,8 +14,8 @@ import pytest
 
 import fairkit
 from fairkit.errors import DataError, ModelError, ParameterError
-from fairkit.results.policy import Rule
 from fairkit.results.report import Report
+from fairkit.results.rules import Rule
 
 FEATURES = ["age", "hours", "male"]
 
@@ -281,6 +281,7 @@ def test_multi_class_against_all_pairs(loss):
     assert finding.value == pytest.approx(M - table[np.arange(300), code].mean(), abs=1e-7)
 
 
+@pytest.mark.long
 def test_policies_look_at_the_upper_bound(files):
     data = dataset(people())
     finding = run(files["lightgbm"], data, epsilon=0.05).findings[0]

@@ -99,6 +99,7 @@ def test_the_number_of_a_linear_model_is_known(difference, share):
     assert found.parameters.get("difference") == ("mean" if difference == "mean" else None)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["sample", "gradient"])
 def test_one_logit_and_two_that_mean_the_same_get_one_number(method):
     data = dataset(people())

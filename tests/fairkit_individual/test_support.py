@@ -42,7 +42,7 @@ def _audit(columns, *rules: Rule, auditor: str = "restricted-dro", adjustment=No
 
 @pytest.mark.parametrize(("auditor", "metric"), [("restricted-dro", "performance_gap"), ("dif", "dif")])
 def test_a_number_that_climbs_with_the_people_does_not_pass(auditor, metric):
-    report = _audit(_people(400), Rule(metric=metric, maximum=50), auditor=auditor)
+    report = _audit(_people(400), Rule(metric=metric, max=50), auditor=auditor)
     (finding,) = report.findings
     assert finding.parameters["support"] == 400
     assert finding.evidence["support_sizes"] == [100, 200, 400]
@@ -56,13 +56,13 @@ def test_a_number_that_climbs_with_the_people_does_not_pass(auditor, metric):
 
 
 def test_a_number_that_breaks_the_limit_fails_though_it_climbs():
-    assert _audit(_people(400), Rule(metric="performance_gap", maximum=0.1)).verdict == "fail"
+    assert _audit(_people(400), Rule(metric="performance_gap", max=0.1)).verdict == "fail"
 
 
 def test_a_model_without_jumps_passes():
     columns = _people(400)
     _apart(columns)
-    report = _audit(columns, Rule(metric="performance_gap", maximum=1), epsilon=0.01)
+    report = _audit(columns, Rule(metric="performance_gap", max=1), epsilon=0.01)
     assert not report.findings[0].evidence["climbs"]
     assert report.verdict == "pass"
 
@@ -99,7 +99,7 @@ def test_a_support_that_cannot_be_is_refused():
     data = fairkit.load_data(_people(400), label="y", favorable=1)
     with pytest.raises(fairkit.PolicyError, match="no support size"):
         fairkit.audit(
-            PredictedColumns(score="score"), data, policy=[Rule(metric="accuracy", minimum=0.1, support=9)]
+            PredictedColumns(score="score"), data, policy=[Rule(metric="accuracy", min=0.1, support=9)]
         )
     with pytest.raises(fairkit.ConfigError, match="number"):
         read_config({"policy": [{"metric": "dif", "max": 1, "support": "many"}]})
@@ -133,7 +133,7 @@ def test_the_trend_is_the_mean_over_disjoint_parts():
 
 
 def test_few_people_have_no_trend():
-    report = _audit(_people(25), Rule(metric="performance_gap", maximum=50))
+    report = _audit(_people(25), Rule(metric="performance_gap", max=50))
     (finding,) = report.findings
     assert "support_values" not in finding.evidence
     assert finding.evidence["support"] == 25
@@ -149,21 +149,21 @@ def test_growth_that_was_not_measured_counts_as_growth():
         auditor="restricted-dro", metric="performance_gap", value=0.1, interval=(0.05, 0.15), better="lower",
         parameters={"support": 300_000}, evidence=described(None, (0.05, 0.15), 300_000, unmeasured=True),
     )  # fmt: skip
-    (result,), _ = judge([Rule(metric="performance_gap", maximum=1)], [finding])
+    (result,), _ = judge([Rule(metric="performance_gap", max=1)], [finding])
     assert result.verdict == "inconclusive"
     assert "was not measured" in result.reason
-    named = Rule(metric="performance_gap", maximum=1, support=300_000)
+    named = Rule(metric="performance_gap", max=1, support=300_000)
     assert judge([named], [finding])[1] == "pass"
 
 
 def test_several_rules_on_a_gap_are_decided_under_an_adjustment():
-    rules = [Rule(metric="performance_gap", maximum=0.1), Rule(metric="performance_gap", maximum=0.2)]
+    rules = [Rule(metric="performance_gap", max=0.1), Rule(metric="performance_gap", max=0.2)]
     for adjustment in ("bonferroni", "benjamini-hochberg"):
         report = _audit(_people(400), *rules, adjustment=adjustment)
         assert [rule.verdict for rule in report.policy] == ["fail", "fail"]
     columns = _people(400)
     _apart(columns)
-    wide = [Rule(metric="performance_gap", maximum=1), Rule(metric="performance_gap", maximum=2)]
+    wide = [Rule(metric="performance_gap", max=1), Rule(metric="performance_gap", max=2)]
     assert _audit(columns, *wide, epsilon=0.01, adjustment="bonferroni").verdict == "pass"
 
 

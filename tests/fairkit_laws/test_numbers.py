@@ -11,8 +11,9 @@ import pytest
 from scipy import stats
 
 import fairkit
+from fairkit_laws import fairkit_packs
 from fairkit_laws.context import Context, NotAnsweredError
-from fairkit_laws.files import PackError, built_in, read_facts, read_pack
+from fairkit_laws.files import PackError, read_facts, read_pack
 from fairkit_laws.impact import adverse_impact, selection_rates, unknown, within_bands
 from fairkit_laws.numbers import MOST_BOSCHLOO, deviations, exact_tests, more_selections, ratio_interval
 from fairkit_laws.rendering import render
@@ -20,6 +21,11 @@ from fairkit_laws.technical import alternatives
 
 UCB = {"male": (1198, 2691), "female": (557, 1835)}
 """UC Berkeley, 1973, the six largest departments (Bickel, Hammel & O'Connell 1975): admitted, applied."""
+
+
+def built_in():
+    """The packs of fairkit by name."""
+    return {cls.name: read_pack(cls.name, cls.text()) for cls in fairkit_packs()}
 
 
 def table(counts: dict[str, tuple[int, int]], column: str = "group", unknown: int = 0) -> pa.Table:
@@ -80,6 +86,7 @@ def test_tests_of_many_and_of_nobody():
     assert more_selections(0, 3, 0.0) == 0
 
 
+@pytest.mark.long
 def test_the_interval_of_a_ratio_covers_and_bears_zero():
     assert ratio_interval((0.0, (0.0, 0.1)), (0.5, (0.4, 0.6)))[0] == 0.0
     assert ratio_interval((0.5, (0.4, 0.6)), (0.0, (0.0, 0.1))) is None
@@ -153,6 +160,7 @@ def test_small_categories_are_left_out_only_with_a_justification():
     assert any("too few for a rate" in note for note in found[0].notes)
 
 
+@pytest.mark.long
 def test_adverse_impact_of_the_corners():
     found = adverse_impact(Context(report=audited(CORNERS, unknown=300)))
     said = rows_of(found, "reading")
@@ -172,7 +180,7 @@ def test_scores_count_above_the_median_only():
     median = float(np.median(score))
 
     def at(threshold: float) -> fairkit.Report:
-        from fairkit.models.scorer import ModelOptions
+        from fairkit.settings import ModelOptions
 
         opened = fairkit.load_data(data, sensitive=["group"], predictions={"score": "score"})
         return fairkit.audit(None, opened, options=ModelOptions(threshold=threshold))

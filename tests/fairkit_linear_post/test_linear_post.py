@@ -62,6 +62,7 @@ def rates_of(kind, p, codes, soft=None):
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["demographic_parity", "equal_opportunity", "equalized_odds"])
 @pytest.mark.parametrize(
     ("classes", "groups", "tolerance", "blind"),
@@ -107,6 +108,7 @@ def table(task, rows=2_000, sensitive=("sex",), seed=0):
     return Table.from_dataset(sample_data(task, rows=rows, sensitive=sensitive, seed=seed))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("read", [True, False])
 @pytest.mark.parametrize("kind", ["demographic_parity", "equalized_odds"])
 def test_three_classes_get_alike_rates_on_new_rows(read, kind):
@@ -128,6 +130,7 @@ def test_three_classes_get_alike_rates_on_new_rows(read, kind):
     assert gaps["after"] < (0.09 if kind == "demographic_parity" else 0.6 * gaps["before"])
 
 
+@pytest.mark.long
 def test_a_group_that_was_not_seen_keeps_the_plain_decision():
     rows = table("binary")
     model = LinearPost().fit(rows, RUN)
@@ -135,6 +138,7 @@ def test_a_group_that_was_not_seen_keeps_the_plain_decision():
     np.testing.assert_allclose(model.predict(strange).score, model.base.predict(strange).score, atol=1e-5)
 
 
+@pytest.mark.long
 def test_same_seed_same_bytes():
     rows = table("multiclass", 900)
     files = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import socket
 import subprocess
@@ -9,7 +10,6 @@ import sys
 import time
 import urllib.error
 import urllib.request
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +17,9 @@ from typing import Any
 
 import pytest
 
-for needed in ("mlflow", "aiohttp", "alembic", "graphene", "huey", "sqlalchemy", "flask"):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        pytest.importorskip(needed, reason=f"{needed} is not installed: pip install 'fairkit[dev]'")
+NEEDED = ("mlflow", "aiohttp", "alembic", "graphene", "huey", "sqlalchemy", "flask")
+if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
+    pytest.skip(f"{missing[0]} is not installed: pip install 'fairkit[dev]'", allow_module_level=True)
 
 SECRET = b"a secret of more than sixteen bytes"
 SETTINGS = {

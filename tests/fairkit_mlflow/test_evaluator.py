@@ -38,6 +38,7 @@ def evaluate(model: Any, frame: Any, config: dict[str, Any], **more: Any) -> tup
     return result, mlflow.MlflowClient().get_run(run.info.run_id)
 
 
+@pytest.mark.long
 def test_findings_are_metrics_with_limits_and_the_report_is_an_artifact(
     logged: Any, loans_model: Any, auditor: Path, tmp_path: Path
 ):
@@ -76,6 +77,7 @@ def test_findings_are_metrics_with_limits_and_the_report_is_an_artifact(
     assert held.report.verdict == "fail"
 
 
+@pytest.mark.long
 def test_a_table_of_predictions_and_another_model(tracking: str, logged: Any):
     frame = logged.frame.assign(said=logged.frame["decision"].where(logged.frame["sex"] == "male", "denied"))
     config = {key: value for key, value in CONFIG.items() if key != "min"}

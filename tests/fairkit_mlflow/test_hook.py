@@ -24,7 +24,7 @@ from fairkit_mlflow.hook import MOST_BYTES, HookServer
 
 from .conftest import SECRET
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.long]  # a server of MLflow
 
 
 def registered(path: Path, logged: Any, name: str, *, policy: float | None, auditor: Path) -> str:
@@ -61,6 +61,7 @@ def aliases(client: Any, name: str) -> dict[str, str]:
     return dict(client.get_registered_model(name).aliases)
 
 
+@pytest.mark.long
 def test_every_alias_is_looked_at_once(models: Any, tracking: str, auditor: Path):
     for name in ("passing", "failing", "bare"):
         models.set_registered_model_alias(name, "champion", "1")
@@ -86,6 +87,7 @@ def test_every_alias_is_looked_at_once(models: Any, tracking: str, auditor: Path
     assert again.exit_code == 0
 
 
+@pytest.mark.long
 def test_a_stranger_s_certificate_and_a_folder_s(models: Any, tracking: str, auditor: Path, tmp_path: Path):
     import mlflow
 
@@ -109,6 +111,7 @@ def test_a_stranger_s_certificate_and_a_folder_s(models: Any, tracking: str, aud
     models.delete_registered_model_alias("bare", "champion")
 
 
+@pytest.mark.long
 def test_mlflow_s_own_webhook_takes_an_alias_back(models: Any, tracking: str, auditor: Path, tmp_path: Path):
     (tmp_path / "secret").write_bytes(SECRET)
     command = [

@@ -17,6 +17,8 @@ from fairkit_mlflow import tracked
 from fairkit_registry.errors import RegistryError
 from fairkit_registry.store.registry import Registry
 
+pytestmark = pytest.mark.long  # a server of MLflow
+
 
 def run(*arguments: Any) -> Result:
     return CliRunner().invoke(app, [str(one) for one in arguments])

@@ -88,6 +88,7 @@ def test_a_constant_column_is_not_divided_by_zero():
     assert encoder.transform({"x": np.array([7.0, 8.0])}).ravel().tolist() == [0, 1]
 
 
+@pytest.mark.long
 @given(st.lists(st.one_of(st.none(), st.text(max_size=3)), min_size=1, max_size=30))
 @settings(max_examples=30)
 def test_codes_point_to_their_category(values):

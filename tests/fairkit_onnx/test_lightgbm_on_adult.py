@@ -16,6 +16,7 @@ import fairkit
 FEATURES = ["age", "education-num", "capital-gain", "capital-loss", "hours-per-week"]
 
 
+@pytest.mark.long
 def test_numbers_are_fairlearns(public_data: Path, tmp_path: Path) -> None:
     import lightgbm
     from onnxmltools import convert_lightgbm

@@ -37,6 +37,7 @@ def inputs(proto):
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("learner", ["lightgbm", "logistic", "mlp"])
 def test_the_file_takes_the_matrix(learner, tmp_path):
     table, emb = people()

@@ -116,6 +116,7 @@ def _classifier(name: str) -> Any:
     return RandomForestClassifier(n_estimators=12, max_depth=6, random_state=0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["logistic", "forest"])
 @pytest.mark.parametrize("zipmap", [True, False], ids=["zipmap", "array"])
 def test_sklearn_pipeline_one_input_per_column(kind: str, zipmap: bool, people: pd.DataFrame) -> None:
@@ -343,6 +344,7 @@ def _standardised(people: pd.DataFrame, matrix: np.ndarray) -> pd.DataFrame:
     return people.assign(**{name: matrix[:, i] for i, name in enumerate(NUMBERS)})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("batch", [None, 1], ids=["dynamic", "fixed batch of 1"])
 def test_torch_network_with_a_logit(
     batch: int | None, network: tuple[Any, np.ndarray], people: pd.DataFrame, tmp_path: Path

@@ -75,6 +75,7 @@ def test_a_binary_model_of_codes(people: dict[str, Any], more: Any, label: str, 
     assert accuracy(people, model, label, favorable) == pytest.approx(truth)
 
 
+@pytest.mark.long
 def test_codes_of_classes_are_held_against_the_data(people: dict[str, Any]) -> None:
     """0 = basic, 1 = silver, 2 = gold, 3 = platinum: not the alphabet."""
     from sklearn.ensemble import RandomForestClassifier
@@ -158,6 +159,7 @@ def as_catboost(proto: onnx.ModelProto) -> onnx.ModelProto:
     return made
 
 
+@pytest.mark.long
 def test_codes_of_a_file_as_catboost_writes_it(people: dict[str, Any]) -> None:
     """The export that was read wrong: 0 = basic, 1 = silver, 2 = gold, 3 = platinum, taken for the alphabet."""
     lightgbm = pytest.importorskip("lightgbm")
@@ -209,7 +211,7 @@ def test_a_model_of_the_other_label_passes_nothing(people: dict[str, Any]) -> No
 
     model = LogisticRegression().fit(matrix(people), people["y"])
     data = fairkit.load_data(people, label="default", favorable=0, sensitive=["sex"], features=FEATURES)
-    rule = fairkit.Rule(metric="demographic_parity_difference", sensitive="sex", maximum=0.9)
+    rule = fairkit.Rule(metric="demographic_parity_difference", sensitive="sex", max=0.9)
     report = fairkit.audit(exported(model, people, **ARRAY), data, policy=[rule])
     assert report.verdict == "inconclusive"
     assert "worse than chance" in report.warnings[0]
@@ -256,7 +258,7 @@ def test_what_overflows_float16_is_named(people: dict[str, Any]) -> None:
 
 def test_everybody_the_same_is_no_parity(people: dict[str, Any]) -> None:
     data = fairkit.load_data(people, label="y", favorable=1, sensitive=["sex"], features=FEATURES)
-    rule = fairkit.Rule(metric="demographic_parity_difference", sensitive="sex", maximum=0.1)
+    rule = fairkit.Rule(metric="demographic_parity_difference", sensitive="sex", max=0.1)
     report = fairkit.audit(linear(np.float32, 0 * WEIGHTS, 3.0, sigmoid=True), data, policy=[rule])
     assert report.verdict == "inconclusive"
     assert report.warnings[0].startswith("All 2,000 rows get the favorable decision")

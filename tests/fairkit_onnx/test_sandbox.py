@@ -158,6 +158,7 @@ def test_too_much_memory_is_a_sentence(tmp_path):
         _scored(_file(tmp_path, graph(body, "float[N,1] score")), Limits(memory=500 << 20))
 
 
+@pytest.mark.long
 def test_a_large_product_is_stopped(tmp_path):
     body = f"{_filled('16000, 16000')} square = MatMul(big, big) sum = ReduceSum<keepdims = 0>(square) score = Add(age, sum)"
     with pytest.raises(ModelError, match=r"more memory than|took more than|computed for more than"):
@@ -317,6 +318,7 @@ def test_limits_are_read_and_refused():
     assert current().timeout == 300
 
 
+@pytest.mark.long
 def test_the_command_and_the_configuration_set_limits(tmp_path, monkeypatch):
     from typer.testing import CliRunner
 

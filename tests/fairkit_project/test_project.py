@@ -73,6 +73,7 @@ def test_nothing_is_left_that_predicts_the_sensitive_column_linearly():
     assert accuracy(z) < 0.7
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("learner", ["xgboost", "logistic"])
 def test_the_file_projects_itself_and_never_reads_the_sensitive_columns(learner):
     table = Table.from_dataset(_data())
@@ -125,6 +126,7 @@ def test_only_sensitive_features_is_a_clear_error():
         Project().fit(Table.from_dataset(data), Run())
 
 
+@pytest.mark.long
 def test_on_adult_sex_and_race_change_no_decision(public_data):
     import pyarrow.compute as pc
     import pyarrow.parquet as pq

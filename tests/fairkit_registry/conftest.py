@@ -8,16 +8,17 @@ from types import SimpleNamespace
 import pytest
 
 from fairkit.results.findings import Finding
-from fairkit.results.policy import Rule, judge
+from fairkit.results.policy import judge
 from fairkit.results.report import Report
+from fairkit.results.rules import Rule
 from fairkit.results.subjects import DataInfo, ModelInfo
 from fairkit.results.values import GroupValue
 from fairkit_registry.evidence import issuing, signers
-from fairkit_registry.evidence.settings import AuditSettings
+from fairkit_registry.evidence.settings import SignedSettings
 from fairkit_registry.store.registry import Registry
 
 DATA = "d" * 64
-SETTINGS = AuditSettings(data={"label": "paid"}).to_dict()
+SETTINGS = SignedSettings(data={"label": "paid"}).to_dict()
 
 
 def write_model(path: Path, factor: float, *, width: int = 1) -> Path:
@@ -64,7 +65,7 @@ def judged(findings, verdict, confidence):
     if verdict is None or not measured:
         return (), None
     rule = Rule(
-        metric="demographic_parity_difference", sensitive="sex", maximum=LIMITS.get(verdict, LIMITS["pass"])
+        metric="demographic_parity_difference", sensitive="sex", max=LIMITS.get(verdict, LIMITS["pass"])
     )
     return judge([rule], findings, confidence=confidence)
 

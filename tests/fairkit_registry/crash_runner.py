@@ -21,7 +21,7 @@ from fairkit import plugins  # noqa: F401
 from fairkit.results.report import Report
 from fairkit_registry import blobs
 from fairkit_registry.evidence import issuing, signers
-from fairkit_registry.evidence.settings import AuditSettings
+from fairkit_registry.evidence.settings import SignedSettings
 from fairkit_registry.exchange import importing
 from fairkit_registry.promotion import run as promotion
 from fairkit_registry.store import events, maintenance, tables
@@ -31,7 +31,7 @@ folder = Path(sys.argv[1])
 trials = int(sys.argv[2])
 place = folder / "registry"
 chosen = sys.argv[3]
-SETTINGS = AuditSettings(data={"label": "paid"}).to_dict()
+SETTINGS = SignedSettings(data={"label": "paid"}).to_dict()
 rng = random.Random(7)
 
 

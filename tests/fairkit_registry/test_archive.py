@@ -442,6 +442,7 @@ def test_a_version_without_certificates_has_nobody_to_vouch_for_it(exported, oth
     assert len(import_archive(other, path)) == 2
 
 
+@pytest.mark.long
 @settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_any_damage_is_refused_or_harmless(exported, other, tmp_path, data):

@@ -140,6 +140,7 @@ def test_sigstores_own_verifier_takes_it(kind, model, certify, tmp_path):
     assert subprocess.run(command, capture_output=True, check=False).returncode != 0
 
 
+@pytest.mark.long
 def test_by_command(loans_model, signer, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))

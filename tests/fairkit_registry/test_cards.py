@@ -64,6 +64,7 @@ def read_back(text, tmp_path):
     return hub.ModelCard.load(path)
 
 
+@pytest.mark.long
 def test_the_hub_s_library_reads_the_evaluation_results_back(card, signer, tmp_path):
     read = read_back(hub_card(card), tmp_path)
     data = read.data

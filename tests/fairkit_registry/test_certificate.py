@@ -11,10 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from fairkit.results.rules import Rule
 from fairkit.results.subjects import ModelInfo
 from fairkit_registry.errors import CertificateError, VerificationError
 from fairkit_registry.evidence import certificate, dsse, issuing, predicate
-from fairkit_registry.evidence.settings import AuditSettings
+from fairkit_registry.evidence.settings import SignedSettings
 from fairkit_registry.evidence.statement import PAYLOAD_TYPE
 from fairkit_registry.jsonio import canonical
 
@@ -138,6 +139,7 @@ def whole(model, certify, signer):
     return raw, certificate.verify(raw, [signer.public]).report
 
 
+@pytest.mark.long
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_whatever_is_damaged_never_says_anything_new(whole, signer, data):
@@ -151,6 +153,7 @@ def test_whatever_is_damaged_never_says_anything_new(whole, signer, data):
     assert found.report == original  # a space was changed, or the key id, which is only a hint
 
 
+@pytest.mark.long
 def test_securesystemslib_verifies_a_certificate(model, certify, signer):
     from securesystemslib.dsse import Envelope
     from securesystemslib.signer import SSlibKey
@@ -251,11 +254,14 @@ def places(value, path=()):
 @pytest.fixture
 def signed_audit(model, certify):
     """The envelope of a certificate with settings and a mitigation."""
-    told = AuditSettings(data={"label": "y"}, policy=({"metric": "m", "max": 1.0},)).to_dict()
+    told = SignedSettings(
+        data={"label": "y"}, policy=(Rule.from_dict({"metric": "m", "max": 1.0}),)
+    ).to_dict()
     path = certify(model(), settings=told, mitigation={"plugin": "p", "parameters": {}, "base": None})
     return dsse.Envelope.from_bytes(path.read_bytes())
 
 
+@pytest.mark.long
 @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_statement_of_any_form_is_refused_or_can_be_shown(signed_audit, make, data):
@@ -304,7 +310,7 @@ def test_a_statement_of_any_form_is_refused_or_can_be_shown(signed_audit, make, 
     compare.compare_findings(original, found.report)
     list(recompute.compare_reports(found.report, original))
     with suppress(CertificateError):
-        AuditSettings.from_dict(found.settings)
+        SignedSettings.from_dict(found.settings)
 
 
 def test_double_keys_have_no_second_reading(signer):

@@ -42,6 +42,7 @@ def ks(report):
     return report.find("statistical_parity_ks", "g")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("weights", [False, True])
 def test_charts_come_out_as_they_went_in(weights, model, certify, signer, make):
     report = audited(weights=weights)
@@ -69,6 +70,7 @@ def test_charts_come_out_as_they_went_in(weights, model, certify, signer, make):
         assert total == 400
 
 
+@pytest.mark.long
 def test_what_is_public_already_stays_and_is_compared(model, certify, signer, make):
     report = audited()
     settings = make.settings | {"data": {"label": "y", "favorable": 1}}

@@ -90,6 +90,7 @@ def test_findings_pair_by_auditor_metric_column_and_parameters(make, model):
     }
 
 
+@pytest.mark.long
 def test_many_comparisons_of_equal_models_seldom_name_anything(make, model):
     """Without care for their number, 20 comparisons name something in about half of all cases."""
     rng = np.random.default_rng(1)

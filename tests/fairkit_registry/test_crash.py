@@ -17,6 +17,7 @@ RANDOM_KILLS = 70
 """For each operation; three operations are killed more than 200 times in all, and at every step besides."""
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("operation", ["add", "promote", "import"])
 def test_a_killed_process_leaves_a_clean_registry(operation, tmp_path, model, certify, signer, make):

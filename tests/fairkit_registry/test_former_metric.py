@@ -14,7 +14,7 @@ from fairkit_registry.errors import VerificationError
 from fairkit_registry.evidence import certificate, issuing
 from fairkit_registry.evidence.keys import as_public
 from fairkit_registry.evidence.recompute import recompute
-from fairkit_registry.evidence.settings import AuditSettings
+from fairkit_registry.evidence.settings import SignedSettings
 from fairkit_registry.evidence.signers import KeySigner
 
 
@@ -40,7 +40,7 @@ def model(people):
 
 
 def settings(**parameters):
-    return AuditSettings(
+    return SignedSettings(
         data={
             "label": "paid",
             "favorable": "yes",

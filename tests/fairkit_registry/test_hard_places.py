@@ -78,6 +78,7 @@ def finish(process: subprocess.Popen) -> str:
     return out
 
 
+@pytest.mark.long
 def test_eight_processes_add_fifty_versions_each(tmp_path, model):
     place, stop = tmp_path / "registry", tmp_path / "stop"
     with Registry(place, create=True) as store:
@@ -122,6 +123,7 @@ UNIQUE = """
 """
 
 
+@pytest.mark.long
 def test_collecting_garbage_never_takes_a_file_that_is_being_added(tmp_path, model):
     place, stop = tmp_path / "registry", tmp_path / "stop"
     with Registry(place, create=True) as store:
@@ -138,6 +140,7 @@ def test_collecting_garbage_never_takes_a_file_that_is_being_added(tmp_path, mod
         assert store.version("credit").version == 121
 
 
+@pytest.mark.long
 def test_processes_that_make_the_registry_at_once(tmp_path, model):
     file = model()
     adders = [start(ADDER, tmp_path / "registry", file, 2) for _ in range(6)]

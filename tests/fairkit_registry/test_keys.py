@@ -130,6 +130,7 @@ def test_an_encrypted_key_is_sealed_and_a_wrong_passphrase_is_told(tmp_path):
     assert not (tmp_path / "empty").exists()
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 @pytest.mark.parametrize("kind", signers.KINDS)
 def test_openssl_reads_our_encrypted_key_and_we_read_its(tmp_path, kind):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from fairkit.results.policy import Rule
+from fairkit.results.rules import Rule
 from fairkit_cli.main import app
 from fairkit_registry.errors import CertificateError, ContradictionError, VerificationError
 from fairkit_registry.evidence import certificate, issuing, locks
@@ -18,7 +18,7 @@ from fairkit_registry.promotion.run import evaluate, promote
 
 LOCKED = datetime(2026, 1, 1, tzinfo=UTC)
 AUDITED = datetime(2026, 1, 2, tzinfo=UTC)
-RULE = Rule(metric="demographic_parity_difference", sensitive="sex", maximum=0.1).to_dict()
+RULE = Rule(metric="demographic_parity_difference", sensitive="sex", max=0.1).to_dict()
 
 
 @pytest.fixture

@@ -496,6 +496,7 @@ def test_revocations_travel_and_are_heeded(credit, there, place, signer):
     assert there.models() == []
 
 
+@pytest.mark.long
 def test_by_command(credit, place, signer, tmp_path, monkeypatch, loans_model):
     monkeypatch.chdir(tmp_path)
 
@@ -585,6 +586,7 @@ with Registry(Path(sys.argv[2]), create=True) as store:
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", ["push", "pull"])
 def test_kill_9_leaves_nothing_half_visible(what, credit, place, tmp_path, signer):
     """The process is killed before its first request, its second, and so on, until it comes through."""

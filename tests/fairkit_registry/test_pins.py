@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 
 import pytest
 
+from fairkit.settings import ModelOptions
 from fairkit_registry.errors import CertificateError
 from fairkit_registry.evidence import pinfile, pins
-from fairkit_registry.evidence.settings import AuditSettings
+from fairkit_registry.evidence.settings import SignedSettings
 from fairkit_registry.policies import AliasPolicy
 from fairkit_registry.promotion.run import evaluate, promote
 
@@ -28,8 +29,8 @@ ROLES = {
 
 
 def told(**changes) -> dict:
-    data = ROLES | changes.pop("data", {})
-    return AuditSettings(data=data, **changes).to_dict()
+    data, options = ROLES | changes.pop("data", {}), ModelOptions(**changes.pop("model", {}))
+    return SignedSettings(data=data, options=options, **changes).to_dict()
 
 
 @pytest.fixture
@@ -196,6 +197,7 @@ def test_of_two_audits_in_the_same_second_both_decide(registry, model, certify, 
     assert "is 0.4" in texts(promote(registry, "credit@1", "production", now=NOW))[0]
 
 
+@pytest.mark.long
 def test_an_audit_with_other_settings_is_for_another_alias(registry, model, certify, policy, make):
     """Two aliases pin two thresholds; of the audits with its settings the newest decides, good or bad."""
     settings = {value: told(model={"threshold": value}) for value in (0.4, 0.6)}

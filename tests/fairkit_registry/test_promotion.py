@@ -181,6 +181,7 @@ def test_the_data_that_the_alias_asks_for(registry, model, certify, policy, make
     assert decision.certificate.report.data.sha256 == make.data
 
 
+@pytest.mark.long
 def test_not_significantly_worse_than_the_current_version(registry, model, certify, policy, make):
     def add(factor, difference, accuracy):
         findings = [

@@ -10,12 +10,13 @@ import pandas as pd
 import pytest
 
 from fairkit.data.loading import load_data
+from fairkit.results.rules import Rule
 from fairkit_onnx.model import OnnxModel
 from fairkit_registry.errors import CertificateError, VerificationError
 from fairkit_registry.evidence import certificate, issuing
 from fairkit_registry.evidence.certifying import certify, fair_metrics_of, mitigation_of
 from fairkit_registry.evidence.recompute import compare_reports, recompute
-from fairkit_registry.evidence.settings import AuditSettings
+from fairkit_registry.evidence.settings import SignedSettings
 
 ROLES = {
     "label": "paid",
@@ -73,10 +74,10 @@ def scorer(tmp_path_factory):
 
 @pytest.fixture
 def settings():
-    return AuditSettings(
+    return SignedSettings(
         data=ROLES,
         auditors=("group",),
-        policy=({"metric": "demographic_parity_difference", "sensitive": "sex", "max": 0.9},),
+        policy=(Rule.from_dict({"metric": "demographic_parity_difference", "sensitive": "sex", "max": 0.9}),),
         seed=5,
     )
 
@@ -94,6 +95,7 @@ def certified(table, scorer, settings, signer):
     return raw
 
 
+@pytest.mark.long
 def test_every_number_comes_back(table, scorer, certified, signer, tmp_path):
     found = certificate.verify(certified, [signer.public])
     assert found.mitigation == {
@@ -103,7 +105,7 @@ def test_every_number_comes_back(table, scorer, certified, signer, tmp_path):
         "seed": 3,
     }
     assert len(found.report.findings) > 20
-    again = AuditSettings.from_dict(found.settings)
+    again = SignedSettings.from_dict(found.settings)
     table.to_csv(tmp_path / "d.csv", index=False)
     table.to_parquet(tmp_path / "d.parquet")
     for file in (tmp_path / "d.csv", tmp_path / "d.parquet"):
@@ -126,6 +128,7 @@ def test_the_same_audit_gives_the_same_certificate(table, scorer, settings, sign
     assert raw == certified
 
 
+@pytest.mark.long
 def test_signed_numbers_that_are_wrong_are_found(table, scorer, settings, signer):
     """Whoever holds the key can sign anything: only computing again shows it."""
     dataset = settings.open_data(table)
@@ -140,7 +143,9 @@ def test_signed_numbers_that_are_wrong_are_found(table, scorer, settings, signer
     found = certificate.verify(
         issuing.issue(told(first.value + 3e-9), [signer.secret], settings=settings.to_dict()), [signer.public]
     )
-    with pytest.raises(VerificationError, match=r"other numbers than were signed: group/balanced_accuracy value"):
+    with pytest.raises(
+        VerificationError, match=r"other numbers than were signed: group/balanced_accuracy value"
+    ):
         recompute(found, scorer, dataset)
     assert list(compare_reports(told(first.value + 5e-10), honest)) == []
 
@@ -151,6 +156,7 @@ def test_other_rows_and_another_model_are_found(table, scorer, certified, signer
         recompute(found, scorer, settings.open_data(table.iloc[:-1]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "change",
     [
@@ -182,9 +188,11 @@ def test_how_long_a_search_took_is_not_compared(table, scorer, settings):
 
 
 def test_settings_come_back_and_foreign_ones_are_refused(settings):
-    assert AuditSettings.from_dict(json.loads(json.dumps(settings.to_dict()))).to_dict() == settings.to_dict()
+    assert (
+        SignedSettings.from_dict(json.loads(json.dumps(settings.to_dict()))).to_dict() == settings.to_dict()
+    )
     with pytest.raises(CertificateError, match="not those of this version"):
-        AuditSettings.from_dict(settings.to_dict() | {"new": 1})
+        SignedSettings.from_dict(settings.to_dict() | {"new": 1})
 
 
 def test_no_value_of_the_table_is_in_the_certificate(table, certified):
@@ -210,16 +218,17 @@ def test_fair_metrics_are_named_once_for_each_auditor(make, model):
     ]
 
 
+@pytest.mark.long
 def test_what_is_not_known_is_signed_and_comes_back(table, scorer, signer):
     """Missing groups, wrong labels and simultaneous intervals are settings, and their bounds are in the certificate."""
     frame = table.assign(sex=[None if i % 7 == 0 else value for i, value in enumerate(table["sex"])])
-    settings = AuditSettings(
+    settings = SignedSettings(
         data=ROLES,
         auditors=("group",),
         parameters={"group": {"label_error": ["sex=0.05", "paid=0.02"], "simultaneous": True}},
         policy=(
-            {"metric": "demographic_parity_difference", "sensitive": "sex", "max": 0.5},
-            {"metric": "demographic_parity_difference", "sensitive": "sex", "max": 0.25},
+            Rule.from_dict({"metric": "demographic_parity_difference", "sensitive": "sex", "max": 0.5}),
+            Rule.from_dict({"metric": "demographic_parity_difference", "sensitive": "sex", "max": 0.25}),
         ),
         adjustment="holm",
     )
@@ -236,7 +245,7 @@ def test_what_is_not_known_is_signed_and_comes_back(table, scorer, signer):
         <= finding.evidence["missing_bounds"]["high"]
     )
     assert "inconclusive" in [rule.verdict for rule in report.policy]
-    again = AuditSettings.from_dict(found.settings)
+    again = SignedSettings.from_dict(found.settings)
     assert recompute(found, scorer, again.open_data(frame)).policy == report.policy
     filled = frame.assign(sex=frame["sex"].fillna("f"))
     with pytest.raises(VerificationError):
@@ -245,7 +254,7 @@ def test_what_is_not_known_is_signed_and_comes_back(table, scorer, signer):
 
 def test_a_support_size_is_signed_and_comes_back(table, scorer, signer):
     pytest.importorskip("numba")
-    settings = AuditSettings(
+    settings = SignedSettings(
         data=ROLES,
         auditors=("restricted-dro",),
         parameters={
@@ -256,14 +265,16 @@ def test_a_support_size_is_signed_and_comes_back(table, scorer, signer):
                 "support": 200,
             }
         },
-        policy=({"metric": "performance_gap", "sensitive": None, "max": 50.0, "support": 200},),
+        policy=(
+            Rule.from_dict({"metric": "performance_gap", "sensitive": None, "max": 50.0, "support": 200}),
+        ),
     )
     raw, report = certify(OnnxModel.load(scorer), settings.open_data(table), settings, [signer.secret])
     assert report.verdict == "pass"
     found = certificate.verify(raw, [signer.public])
-    assert found.report.policy[0].support == 200
+    assert found.report.policy[0].rule.support == 200
     (finding,) = found.report.findings
     assert finding.evidence["support_sizes"] == [50, 100, 200]
     assert len(finding.evidence["support_values"]) == 3
-    again = AuditSettings.from_dict(found.settings)
+    again = SignedSettings.from_dict(found.settings)
     assert recompute(found, scorer, again.open_data(table)).policy == report.policy

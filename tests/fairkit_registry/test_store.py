@@ -134,6 +134,7 @@ def test_a_graph_is_summarised_without_running_it(tmp_path, model):
     assert summary.inputs == ("x: float[?, 3]",)
 
 
+@pytest.mark.long
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_a_damaged_model_is_refused_or_summarised(tmp_path, data):

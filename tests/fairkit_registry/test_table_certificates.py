@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 
 import fairkit
-from fairkit.results.policy import Rule
+from fairkit.results.rules import Rule
 from fairkit_registry.errors import CertificateError, VerificationError
 from fairkit_registry.evidence import certificate, dsse, predicate
 from fairkit_registry.evidence import statement as statements
 from fairkit_registry.evidence.certifying import certify
 from fairkit_registry.evidence.recompute import recompute
-from fairkit_registry.evidence.settings import AuditSettings
+from fairkit_registry.evidence.settings import SignedSettings
 from fairkit_registry.jsonio import canonical
 from fairkit_registry.policies import AliasPolicy
 from fairkit_registry.promotion.run import promote
 
 NOW = datetime(2026, 1, 10, tzinfo=UTC)
-RULE = Rule(metric="demographic_parity_difference", sensitive="sex", maximum=0.3)
+RULE = Rule(metric="demographic_parity_difference", sensitive="sex", max=0.3)
 
 
 def log(rows: int = 1_500) -> dict[str, np.ndarray]:
@@ -41,7 +41,7 @@ def opened(**roles):
 @pytest.fixture
 def signed(signer):
     data = opened()
-    settings = AuditSettings(data=data.roles.to_dict(), policy=(RULE.to_dict(),))
+    settings = SignedSettings(data=data.roles.to_dict(), policy=(RULE,))
     raw, _ = certify(None, data, settings, [signer.secret], audited_at=datetime(2026, 1, 9, tzinfo=UTC))
     return raw
 
@@ -62,11 +62,11 @@ def test_it_is_about_the_table_and_is_repeated(signed, signer):
     found = certificate.verify(signed, [signer.public], data_sha256=data.sha256)
     assert found.model_sha256 is None
     assert found.to_dict()["model"] is None
-    again = AuditSettings.from_dict(found.settings).open_data(log())
+    again = SignedSettings.from_dict(found.settings).open_data(log())
     assert recompute(found, None, again).verdict == "pass"
     other = log() | {"approved": 1 - log()["approved"]}
     with pytest.raises(VerificationError, match="other numbers"):
-        recompute(found, None, AuditSettings.from_dict(found.settings).open_data(other))
+        recompute(found, None, SignedSettings.from_dict(found.settings).open_data(other))
 
 
 def test_it_never_speaks_for_a_model(signed, signer, registry, model, tmp_path):
@@ -134,11 +134,11 @@ def test_the_joined_table_is_signed_and_pinned(signer, tmp_path):
     doctored = pa.table({"who": ids, "sex": np.array(["f", "m"])[(ids // 2) % 2]})
     about = {"sensitive": ["sex"], "predictions": {"decision": "approved"}, "on": "who"}
     data = fairkit.load_data(rows, join=people, **about)
-    settings = AuditSettings(data=data.roles.to_dict())
+    settings = SignedSettings(data=data.roles.to_dict())
     raw, _ = certify(None, data, settings, [signer.secret])
     found = certificate.verify(raw, [signer.public])
     assert found.report.data.joined["sha256"] == fairkit.load_data(people).learn().sha256
-    again = AuditSettings.from_dict(found.settings)
+    again = SignedSettings.from_dict(found.settings)
     recompute(found, None, again.open_data(rows, people))
     with pytest.raises(CertificateError, match="not that of the audit"):
         again.open_data(rows, doctored)
@@ -146,7 +146,7 @@ def test_the_joined_table_is_signed_and_pinned(signer, tmp_path):
         again.open_data(rows)
     assert any("data.join" in text for text in pins.deviations(found.settings, {}))
     pinned = pins.named(found.settings)
-    other = AuditSettings(data=fairkit.load_data(rows, join=doctored, **about).roles.to_dict()).to_dict()
+    other = SignedSettings(data=fairkit.load_data(rows, join=doctored, **about).roles.to_dict()).to_dict()
     assert any("data.join" in text for text in pins.deviations(other, pinned))
     assert not list(pins.deviations(found.settings, pinned))
 

@@ -215,6 +215,7 @@ def test_an_authority_that_answers_something_else(tsa, answer, said):
         timestamps.ask(tsa.url, b"mine")
 
 
+@pytest.mark.long
 def test_by_command(loans_model, signer, tsa, authorities, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))

@@ -22,6 +22,7 @@ _spec.loader.exec_module(oci_tests)
 OTHERS = ("model_signing", "openssl")
 
 
+@pytest.mark.long
 def test_the_page_works_as_typed(tmp_path):
     (tmp_path / "server").mkdir()
     (tmp_path / "work").mkdir()

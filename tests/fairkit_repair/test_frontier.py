@@ -172,6 +172,7 @@ def test_the_picked_model_is_reported_on_rows_that_had_no_part_in_it():
     assert None not in validation
 
 
+@pytest.mark.long
 def test_interrupted_and_resumed_gives_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     whole = run(state=tmp_path / "whole.json")
     real, trained = frontier_work.train, []
@@ -202,6 +203,7 @@ def plain(result: Frontier) -> dict[str, object]:
     ).to_dict()
 
 
+@pytest.mark.long
 def test_processes_give_the_same_as_one(tmp_path: Path):
     sweep = Sweep(plugin="reweigh", vary={"strength": [0, 1]})
     assert plain(run(sweep, jobs=2)) == plain(run(sweep, jobs=1))
@@ -241,6 +243,7 @@ def test_a_state_of_other_rows_is_refused(tmp_path: Path):
         State(tmp_path / "s.json", {})
 
 
+@pytest.mark.long
 def test_a_changed_state_is_refused_also_with_its_digest_made_again(tmp_path: Path):
     sweep = Sweep(plugin="reweigh")
     first = run(sweep, state=tmp_path / "s.json")
@@ -275,6 +278,7 @@ def test_points_come_back_from_json():
     assert point_key("p", {"a": 0.5, "b": 1}) == point_key("p", {"b": "1", "a": "0.5"})
 
 
+@pytest.mark.long
 def test_a_search_is_repeated_from_its_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("optuna", reason="searches need optuna: pip install 'fairkit[search]'")
     sweep = Sweep(plugin="reweigh", search={"strength": Bounds(low=0, high=1)})
@@ -303,10 +307,11 @@ BOUNDS = Sweep(
 )
 
 
+@pytest.mark.long
 def test_a_plugin_that_can_trains_along_its_parameter_in_one_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    from fairkit import learners
+    from fairkit_repair import learners
 
     fits, real = [], learners.fit_estimator
     for module in ("fairkit_repair.learners", "fairkit_fair_regression.learning"):

@@ -50,6 +50,7 @@ def _gone(processes: list[int]) -> bool:
     return not alive or all("Z" in Path(f"/proc/{one}/stat").read_text().split()[2] for one in alive)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_workers_end_and_no_rows_stay(command, tmp_path, number):

@@ -18,7 +18,7 @@ from fairkit.errors import FairkitError, ParameterError, PluginError
 from fairkit.fitted import FittedModel
 from fairkit.mitigators import Mitigator, Table
 from fairkit.parameters.declare import parameter
-from fairkit.results.policy import Rule
+from fairkit.results.rules import Rule
 from fairkit_repair.learners import fit_learner
 from fairkit_repair.mitigation.choose import as_mitigator, find_mitigator
 from fairkit_repair.mitigation.run import mitigate

@@ -11,7 +11,8 @@ import fairkit
 from fairkit.data.table import Groups, Table
 from fairkit.errors import DataError, PowerError
 from fairkit.mitigators import Capability, Run
-from fairkit.results.policy import Rule, judge
+from fairkit.results.policy import judge
+from fairkit.results.rules import Rule
 from fairkit.statistics import Confusion, Rows
 from fairkit_datasets.loans import loans_table
 from fairkit_onnx.write.export import export_bytes
@@ -34,7 +35,7 @@ from fairkit_repair.scored_rows import ScoredRows
 from fairkit_repair.searches import Alternative
 
 ROLES = {"label": "decision", "favorable": "approved", "sensitive": ["sex"], "drop": ["would_repay"]}
-PARITY = Rule(metric="demographic_parity_difference", sensitive="sex", maximum=0.1)
+PARITY = Rule(metric="demographic_parity_difference", sensitive="sex", max=0.1)
 
 
 def loans(rows, seed, **roles):
@@ -83,10 +84,12 @@ def test_the_pick_is_the_most_accurate_that_is_sure(found):
     assert found.search.choice.accuracy == max(one.accuracy for one in sure)
 
 
+@pytest.mark.long
 def test_equal_inputs_give_equal_files(found):
     assert search().onnx == found.onnx
 
 
+@pytest.mark.long
 def test_the_file_says_how_it_was_searched_and_how_often_the_test_rows_were_looked_at(found, tmp_path):
     from fairkit_onnx.read.safety import embedded_settings, parse
 
@@ -131,7 +134,7 @@ def test_the_predicted_chance_is_how_often_audits_pass():
     """Over populations with gaps from 0 to .1, calibration and test rows drawn anew: predictions are pass rates."""
     rng = np.random.default_rng(8)
     passed, told = [], []
-    (limit,) = limits_of([Rule(metric=PARITY.metric, sensitive="sex", maximum=0.085)], ["sex"], 0.95)
+    (limit,) = limits_of([Rule(metric=PARITY.metric, sensitive="sex", max=0.085)], ["sex"], 0.95)
     for turn in range(200):
         rates = (0.3, 0.3 + rng.uniform(0, 0.1))
         planned, codes, _, held = planned_rows(6_000, 2_500, seed=turn)
@@ -149,7 +152,7 @@ def test_the_predicted_chance_is_how_often_audits_pass():
 
 
 def test_rules_are_judged_jointly_and_the_verdict_is_the_audits(found):
-    both = [PARITY, Rule(metric="accuracy", minimum=0.99)]
+    both = [PARITY, Rule(metric="accuracy", min=0.99)]
     planned, _, outcome, _ = planned_rows(4_000, 2_000)
     chance = equal_decisions(planned, outcome * 0.7 + 0.1, by_outcome=False)
     told = predict(planned, chance, limits_of(both, ["sex"], 0.95), np.random.default_rng(0))
@@ -160,7 +163,7 @@ def test_rules_are_judged_jointly_and_the_verdict_is_the_audits(found):
 
 def test_the_power_is_that_of_the_plan():
     planned, _, outcome, _ = planned_rows(30_000, 3_770, share=0.5)
-    limits = limits_of([Rule(metric=PARITY.metric, sensitive="sex", maximum=0.05)], ["sex"], 0.95)
+    limits = limits_of([Rule(metric=PARITY.metric, sensitive="sex", max=0.05)], ["sex"], 0.95)
     decisions = np.full(len(outcome), 0.3)
     found = power_of(planned, decisions, limits, 0, enough=0.5)
     assert found.chance == pytest.approx(0.8, abs=0.07)  # 3,769 rows give .8
@@ -175,7 +178,7 @@ def test_a_policy_that_the_test_rows_cannot_decide_is_refused_before_training(mo
         raise AssertionError("trained")
 
     monkeypatch.setattr(running, "make_bench", never)
-    rule = Rule(metric="equal_opportunity_difference", sensitive="sex", maximum=0.01)
+    rule = Rule(metric="equal_opportunity_difference", sensitive="sex", max=0.01)
     with pytest.raises(PowerError, match=r"600 test rows cannot decide .* about [\d,]+ test rows would give"):
         fairkit.repair(loans(2_000, 1), [rule], test=loans(600, 2), learner="logistic")
 
@@ -192,8 +195,9 @@ def test_groups_that_are_too_small_for_a_verdict_are_said_before_training():
         fairkit.repair(loans(2_000, 1), [PARITY], test=few, learner="logistic")
 
 
+@pytest.mark.long
 def test_anyway_goes_on_and_says_that_it_is_not_sure():
-    rule = Rule(metric="equal_opportunity_difference", sensitive="sex", maximum=0.01)
+    rule = Rule(metric="equal_opportunity_difference", sensitive="sex", max=0.01)
     asked = {"learner": "logistic", "methods": ["threshold-optimizer"], "anyway": True, "threads": 1}
     result = fairkit.repair(loans(2_000, 1), [rule], test=loans(600, 2), **asked)
     assert not result.search.reached
@@ -259,8 +263,9 @@ def test_groups_that_are_not_known_are_refused_before_training_and_counted_where
     assert planned.missing == {}
 
 
+@pytest.mark.long
 def test_the_limit_that_stands_in_the_way_is_named():
-    rules = [PARITY, Rule(metric="accuracy", minimum=0.99)]
+    rules = [PARITY, Rule(metric="accuracy", min=0.99)]
     result = fairkit.repair(
         loans(3_000, 1),
         rules,
@@ -275,6 +280,7 @@ def test_the_limit_that_stands_in_the_way_is_named():
     )
 
 
+@pytest.mark.long
 def test_deterministic_leaves_drawn_decisions_out_and_says_what_that_costs():
     result = search(deterministic=True, methods=["threshold-optimizer", "reject-option"])
     assert not result.randomized
@@ -314,6 +320,7 @@ class Slow(fairkit.Mitigator):
             run.progress("training", 0, 1)
 
 
+@pytest.mark.long
 def test_a_fit_that_the_budget_ends_is_left_out(monkeypatch):
     monkeypatch.setattr(Clock, "left", lambda self: -1.0 if Slow.began else 60.0)
     result = search(methods=["threshold-optimizer", Slow])
@@ -336,15 +343,15 @@ def test_ctrl_c_goes_through_and_writes_nothing(tmp_path):
     ("rules", "said"),
     [
         ([], "needs a policy"),
-        ([Rule(metric=PARITY.metric, sensitive="rase", maximum=0.1)], "not among the sensitive columns"),
+        ([Rule(metric=PARITY.metric, sensitive="rase", max=0.1)], "not among the sensitive columns"),
         (
-            [PARITY, Rule(metric="selection_rate_difference", sensitive="sex", minimum=0.3)],
+            [PARITY, Rule(metric="selection_rate_difference", sensitive="sex", min=0.3)],
             "contradict each other: selection_rate_difference at least 0.3",
         ),
-        ([Rule(metric=PARITY.metric, sensitive="sex", maximum=-0.1)], "no model can keep"),
-        ([Rule(metric="demographic_parity_ratio", sensitive="sex", minimum=1.2)], "no model can keep"),
-        ([Rule(metric="consistency", minimum=0.9)], "not made of rates"),
-        ([Rule(metric="demografic_parity_difference", maximum=0.1)], "demographic_parity_difference"),
+        ([Rule(metric=PARITY.metric, sensitive="sex", max=-0.1)], "no model can keep"),
+        ([Rule(metric="demographic_parity_ratio", sensitive="sex", min=1.2)], "no model can keep"),
+        ([Rule(metric="consistency", min=0.9)], "not made of rates"),
+        ([Rule(metric="demografic_parity_difference", max=0.1)], "demographic_parity_difference"),
     ],
 )
 def test_policies_that_cannot_be_searched_are_refused_before_training(rules, said):
@@ -426,7 +433,7 @@ def test_a_given_constant_model_ends_as_a_constant_model(tmp_path):
 
 
 def test_a_ratio_rule_is_met_by_methods_for_the_difference():
-    limits = limits_of([Rule(metric="demographic_parity_ratio", sensitive="sex", minimum=0.8)], ["sex"], 0.95)
+    limits = limits_of([Rule(metric="demographic_parity_ratio", sensitive="sex", min=0.8)], ["sex"], 0.95)
     found, without = candidates(limits, None, {}, rate=0.5)
     tolerances = {one.given["tolerance"] for one in found if one.method.name == "threshold-optimizer"}
     assert max(tolerances) == pytest.approx(0.1)
@@ -470,7 +477,7 @@ def test_multicalibrate_says_what_it_can_meet_and_that_it_is_no_rate():
     cls = find_mitigator("multicalibrate")
     assert cls.capabilities[0].meets("ecce_difference")
     with pytest.raises(fairkit.PolicyError, match="not made of rates"):
-        fairkit.repair(loans(900, 1), [Rule(metric="ecce_difference", sensitive="sex", maximum=0.1)])
+        fairkit.repair(loans(900, 1), [Rule(metric="ecce_difference", sensitive="sex", max=0.1)])
 
 
 def steadier_alternative(rate, chance, accuracy, given=None):

@@ -9,7 +9,7 @@ import pytest
 import fairkit
 from fairkit.data.table import Table
 from fairkit.errors import DataError, ParameterError, PowerError
-from fairkit.results.policy import Rule
+from fairkit.results.rules import Rule
 from fairkit_datasets.hiring import HIRING_ROLES, hiring_table
 from fairkit_datasets.loans import loans_table
 from fairkit_repair.frontiers.choice import Choice
@@ -67,6 +67,7 @@ def few_draws(monkeypatch):
 ONE = {"linear-post": {"folds": 3, "constraint": "demographic_parity", "read_group": True}}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("make", "rows", "rule", "asked", "method", "performance"),
     [
@@ -147,6 +148,7 @@ def test_drawn_rows_are_as_many_as_the_test_has_of_each_group_and_queries_stay_t
         assert len(own) == whole[own[0]]
 
 
+@pytest.mark.long
 def test_test_rows_that_cannot_decide_are_refused_before_training():
     with pytest.raises(PowerError, match="60 test queries cannot decide this policy"):
         fairkit.repair(

@@ -141,7 +141,7 @@ def test_everything_else_takes_the_dataset_that_is_made_of_it(people):
     assert data.roles.label == "y"
     assert data.features == ("income", "region")
     assert [split.name for split in data.roles.sensitive] == ["sex"]
-    rule = fairkit.Rule(metric="demographic_parity_difference", sensitive="sex", maximum=0.3)
+    rule = fairkit.Rule(metric="demographic_parity_difference", sensitive="sex", max=0.3)
     result = fairkit.mitigate("reweigh", data, policy=[rule], learner="logistic")
     assert result.after.verdict in ("pass", "fail", "inconclusive")
 

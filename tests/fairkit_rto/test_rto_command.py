@@ -60,6 +60,7 @@ def run(*arguments, model="base.onnx", data="rows.parquet", plugin="rto"):
     return CliRunner().invoke(app, [*fixed, *(["--model", model] if model else []), *arguments])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("plugin", PLUGINS)
 def test_a_repaired_file_comes_out(folder, plugin):
     done = run(plugin=plugin)

@@ -93,6 +93,7 @@ MODELS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", MODELS)
 def test_models_on_adult_come_out_within_parity(adult, kind):
     train, test = adult
@@ -206,6 +207,7 @@ def test_given_settings_are_used(small, solver):
     assert "validation" not in model.details
 
 
+@pytest.mark.long
 def test_chosen_settings_meet_parity_on_the_validation_rows_and_repeat(small):
     one, other = fit(small), fit(small)
     assert one.rule == other.rule

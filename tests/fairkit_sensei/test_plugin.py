@@ -30,6 +30,7 @@ def fitted(values=None, task="binary", rows=600, **given):
     return SenSeI(parameters, **given).fit(table, Run(seed=1)), table
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "values",
     [
@@ -53,6 +54,7 @@ def test_every_method_and_metric_gives_a_file_that_is_less_sensitive(values):
     assert change(model) < 0.5 * change(plain)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("task", ["multiclass", "regression"])
 def test_other_tasks(task):
     model, table = fitted({"epochs": 20, "rho": (1.0,)}, task)
@@ -64,6 +66,7 @@ def test_other_tasks(task):
         assert (score.argmax(axis=1) == table.target).mean() > 0.4
 
 
+@pytest.mark.long
 def test_a_list_of_rho_gives_a_frontier_as_data_and_drawn(tmp_path):
     data = sample_data(rows=400)
     result = fairkit.mitigate("sensei", data, seed=2, rho=[0.0, 1.0, 20.0], choose=1.0, **QUICK)
@@ -85,6 +88,7 @@ def test_a_list_of_rho_gives_a_frontier_as_data_and_drawn(tmp_path):
     assert any(note.startswith("The frontier on held-out rows") for note in result.notes)
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_file():
     data = sample_data(rows=400)
     one, two = (fairkit.mitigate("sensei", data, seed=3, **QUICK) for _ in range(2))
@@ -102,6 +106,7 @@ def test_a_metric_from_a_file_and_from_python(tmp_path):
     assert model.details["history"] == other.details["history"]
 
 
+@pytest.mark.long
 def test_directions_choose_whose_predictor_is_ignored():
     table = Table.from_dataset(sample_data(rows=500))
     every, one, none = (fitted({"directions": names}, rows=500)[0] for names in (None, ["sex"], []))
@@ -114,6 +119,7 @@ def test_directions_choose_whose_predictor_is_ignored():
         SenSeI(SenSeI.Parameters(directions=("sex",), fair_metric="face", sensitive=("sex",)))
 
 
+@pytest.mark.long
 def test_a_module_of_one_s_own():
     class Residual(torch.nn.Module):
         def __init__(self, width):
@@ -177,6 +183,7 @@ def test_one_class_and_no_sensitive_column():
         SenSeI().fit(Table.from_dataset(sample_data(rows=300, sensitive=())), Run())
 
 
+@pytest.mark.long
 def test_the_command_refuses_with_exit_code_2(tmp_path):
     import pandas as pd
 
@@ -202,6 +209,7 @@ def test_the_command_refuses_with_exit_code_2(tmp_path):
     assert not (tmp_path / "fair.onnx").exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("seed", "summed"), [(0, False), (1, False), (2, True), (3, True)])
 def test_adult_in_a_small_form(public_data, seed, summed):
     """A sixth of the rows and few epochs: more spouses are treated alike, `dif` falls, accuracy is kept in balance.

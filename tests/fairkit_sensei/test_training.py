@@ -107,12 +107,14 @@ def test_the_multiplier_moves_as_published():
     assert low.history[0]["multiplier"] == 0.0
 
 
+@pytest.mark.long
 def test_the_mean_distance_settles_at_epsilon():
     x, y = tilted(1000)
     found = fit(x, y, rho=5.0, epsilon=0.2, epochs=60)
     assert found.history[-1]["distance"] == pytest.approx(0.2, rel=0.3)
 
 
+@pytest.mark.long
 def test_the_regulariser_falls_with_rho_and_the_loss_rises():
     x, y = tilted()
     found = [fit(x, y, rho=rho).history[-1] for rho in (0.1, 1.0, 20.0)]

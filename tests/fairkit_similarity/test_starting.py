@@ -30,6 +30,7 @@ print("fine")
 """
 
 
+@pytest.mark.long
 def test_numba_finds_blas_and_scipy_stays_whole():
     done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=False)
     assert done.stdout == "fine\n", done.stderr

@@ -75,6 +75,7 @@ def large(n=5_000, d=24, seed=0):
     return z, -np.log(np.stack([1 - score, score])), labels
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("eta", [0.0, 1e-3, 0.3, 5.0, 1e6])
 def test_the_search_equals_all_distances(eta):
     z, values, labels = large(n=2_500)
@@ -85,6 +86,7 @@ def test_the_search_equals_all_distances(eta):
     np.testing.assert_allclose(lines.at(eta)[problem.query], (R - eta * C).max(axis=0), rtol=0, atol=1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("eta", [0.0, 0.3, 5.0])
 def test_the_search_on_outputs_equals_all_distances(eta):
     z, values, _ = large(n=2_500)
@@ -94,6 +96,7 @@ def test_the_search_on_outputs_equals_all_distances(eta):
     np.testing.assert_allclose(lines.at(eta), (R - eta * oracles.distances(z)).max(axis=0), rtol=0, atol=1e-9)
 
 
+@pytest.mark.long
 def test_a_solution_bounds_every_dual_value():
     z, values, labels = large(n=2_500)
     solution = Support(z).losses(values, labels).solve(0.2, tolerance=0)
@@ -115,6 +118,7 @@ def test_the_pilot_leaves_few_full_evaluations():
     assert solution.evaluations < 4.0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["losses", "outputs"])
 def test_the_curve_rises_and_is_concave(kind):
     z, values, labels = large(n=6_000)
@@ -180,6 +184,7 @@ def test_no_budget_moves_rows_only_among_equals():
     assert transport_plan(solution).cost == 0.0
 
 
+@pytest.mark.long
 def test_sampled_queries_keep_the_whole_support():
     z, values, labels = large(n=3_000)
     rows = np.random.default_rng(2).choice(3_000, 200, replace=True)

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 import fairkit
 from fairkit.models.columns import PredictedColumns
-from fairkit.models.scorer import ModelOptions
-from fairkit.results.policy import Rule
+from fairkit.results.rules import Rule
+from fairkit.settings import ModelOptions
 from fairkit_cli.main import app
 
 MODEL = PredictedColumns(score="score", decision="decision")
@@ -103,6 +103,7 @@ def test_nothing_is_found_where_there_is_nothing_and_the_bound_passes_the_rule()
         assert report.verdict == "pass"
 
 
+@pytest.mark.long
 def test_a_model_file_is_certified_promoted_on_the_bound_and_verified_again(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     sigmoid_file("model.onnx")

@@ -64,6 +64,7 @@ def test_a_repair_mends_one_group_and_harms_another():
     json.dumps(found.to_dict(), allow_nan=False)
 
 
+@pytest.mark.long
 def test_the_intervals_of_changes_hold_for_all_groups_at_once():
     missed = 0
     for seed in range(12):
@@ -86,6 +87,7 @@ def test_an_auditor_that_does_not_compare_is_refused():
         compare(models(), data(decided(500)), auditors=["consistency"])
 
 
+@pytest.mark.long
 def test_a_frontier_is_drawn_against_the_groups_that_nobody_named():
     rng = np.random.default_rng(1)
     n = 3000
@@ -124,6 +126,7 @@ def test_the_terminal_says_groups_in_words_and_the_bound():
     assert "95% for all" in text
 
 
+@pytest.mark.long
 def test_what_somebody_elses_report_holds_is_shown_as_text_or_left_out():
     record = report().to_dict()
     hostile = [

@@ -99,6 +99,7 @@ def load_file(text: str, file: str, folder: Path, monkeypatch) -> plugins.Plugin
     return plugins.load(Path(file).stem.replace("_", "-"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("file", EXAMPLES)
 def test_each_example_passes_the_contract_checks(file, tmp_path, monkeypatch):
     plugin = load_file(EXAMPLES[file], file, tmp_path, monkeypatch)
@@ -144,6 +145,7 @@ def test_each_interface_is_documented_with_what_it_has(interface):
     assert missing == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "interface", [Metric, Auditor, Mitigator, Learner, EvidenceChart, DataSource, PromotionCheck, Signer]
 )
@@ -209,6 +211,7 @@ def run_page(page: str, folder: Path, skip: str = "") -> None:
     assert result.returncode == 0, f"{result.stdout[-3000:]}\n{result.stderr[-3000:]}"
 
 
+@pytest.mark.long
 def test_the_ten_lines_are_ten_and_run_as_typed(tmp_path, loans):
     # what `fairkit demo --keep demo` leaves there, as far as the page needs it; the demo has tests of its own
     import shutil
@@ -232,6 +235,7 @@ def test_the_ten_lines_are_ten_and_run_as_typed(tmp_path, loans):
     assert '"distribution": "file"' in report
 
 
+@pytest.mark.long
 def test_the_page_on_testing_runs_as_typed(tmp_path, thirdparty):
     for kind, file, _, text in BLOCK.findall(text_of("testing.md")):
         assert kind == "python"

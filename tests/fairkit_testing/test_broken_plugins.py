@@ -135,6 +135,7 @@ def test_a_method_that_raises_is_named_and_writes_nothing(broken, loans, tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 def test_the_checks_find_what_raises_and_what_clashes(broken):
     fallen = broken.fairkit("plugins", "check", "broken-middle")
     assert fallen.returncode == 1

@@ -261,7 +261,8 @@ class Writes(Fine):
         (auditor_checks.check_auditor_leaves_nothing, Writes, "left files behind: work/found.txt"),
     ],
 )
-def test_auditors(check, cls, said):
+def test_auditors(check, cls, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     check(Audited(Fine, {}))
     with pytest.raises(ContractError, match=said):
         check(Audited(cls, {}))
@@ -352,7 +353,7 @@ class Promises(Plain):
     """Promises parity and does nothing for it."""
 
     def promises(self):
-        return (fairkit.Rule(metric="demographic_parity_difference", maximum=0.01),)
+        return (fairkit.Rule(metric="demographic_parity_difference", max=0.01),)
 
 
 class Swallows(Plain):
@@ -493,6 +494,7 @@ def test_parameters(check, cls, said):
         check(cls)
 
 
+@pytest.mark.long
 def test_names_and_words():
     plugin_checks.check_names(plugin_of(metrics=(Good,), auditors=(Fine,)))
     for plugin, said in (
@@ -633,6 +635,7 @@ def test_expected_failures_need_a_check_and_a_reason_and_must_fail():
         check()
 
 
+@pytest.mark.long
 def test_a_module_can_name_its_expected_failures_and_settings():
     plugin = plugin_of(metrics=(OutOfRange,), auditors=(Fine,))
     plugin.module.FAIRKIT_EXPECTED_FAILURES = {"check_metric_range": "the range is a wish"}

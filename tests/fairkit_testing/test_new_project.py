@@ -20,6 +20,7 @@ def projects(tmp_path_factory, fresh):
     return environment, made
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_its_own_tests_pass(projects, kind):
     environment, made = projects

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 ROLES = ("--label", "decision", "--favorable", "approved", "--sensitive", "sex")
 
 
@@ -56,6 +58,7 @@ def test_its_auditor_takes_parameters(thirdparty, loans):
     assert bad.stderr == "fairkit: lots: certain must be 0 to 0.5, not 2.0\n"
 
 
+@pytest.mark.long
 def test_its_method_trains_a_randomized_model(thirdparty, loans, tmp_path):
     _, data = loans
     out = tmp_path / "fair.onnx"
@@ -69,6 +72,7 @@ def test_its_method_trains_a_randomized_model(thirdparty, loans, tmp_path):
     assert json.loads(found.stdout)["findings"][0]["value"] == 1.0
 
 
+@pytest.mark.long
 def test_its_evidence_is_shown_on_the_terminal_and_on_the_page(thirdparty, loans):
     model, data = loans
     command = ["audit", model, "--data", data, *ROLES, "--auditor", "lots"]
@@ -81,6 +85,7 @@ def test_its_evidence_is_shown_on_the_terminal_and_on_the_page(thirdparty, loans
     assert "0.9 to 1.0" in section
 
 
+@pytest.mark.long
 def test_its_learner_is_for_every_method_that_takes_any(thirdparty, loans, tmp_path):
     _, data = loans
     out = tmp_path / "fair.onnx"
@@ -112,6 +117,7 @@ def test_its_learner_is_for_every_method_that_takes_any(thirdparty, loans, tmp_p
     assert "learner centroids:" in thirdparty.fairkit("plugins", "show", "lots").stdout
 
 
+@pytest.mark.long
 def test_it_passes_the_contract_checks(thirdparty):
     result = thirdparty.fairkit("plugins", "check", "lots", "--format", "json")
     checks = json.loads(result.stdout)["checks"]

@@ -106,6 +106,7 @@ with Watch.open({folder!r}) as watch:
 """
 
 
+@pytest.mark.long
 def test_kill_9_loses_nothing_that_was_acknowledged(begun, tmp_path):
     begun().close()
     folder = str(tmp_path / "watch")

@@ -69,6 +69,7 @@ def test_the_same_counts_in_any_order_and_partition_give_the_same_bytes(begun, d
     assert len(seen) == 1
 
 
+@pytest.mark.long
 def test_writers_are_merged_once_and_in_any_order(begun, decisions, day, tmp_path):
     for name in "abc":
         with begun(name, EOD, **LATE) as watch:

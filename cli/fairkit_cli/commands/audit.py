@@ -98,7 +98,7 @@ def run_audit(
     settings = counted_above_the_median(pack, subject, dataset, settings, scores=tool_scores)
     with progress_bar() as progress:
         engine = (where or opt.EngineOptions()).arguments()
-        return run(subject.model, dataset, progress=progress, about=facts, **engine, **settings.arguments())
+        return run(subject.model, dataset, progress=progress, about=facts, settings=settings, **engine)
 
 
 def show(report: Report, output_format: str, output: Path | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -12,9 +12,6 @@ from fairkit_cli import options as opt
 from fairkit_cli.packs import PackName, ToolScores, asked_by, counted_above_the_median
 from fairkit_cli.terminal.interrupts import finished
 from fairkit_cli.terminal.output import echo, exit_code, print_json, say, write
-
-if TYPE_CHECKING:
-    from fairkit_cli.subject import Subject
 
 key = typer.Typer(
     no_args_is_help=True,
@@ -129,6 +126,7 @@ def certify(
     from fairkit_cli.terminal.passphrases import load_signers
     from fairkit_registry.evidence.certifying import certify as run
     from fairkit_registry.evidence.sequence import SequenceFolder
+    from fairkit_registry.evidence.settings import SignedSettings
     from fairkit_registry.evidence.tables import read_file as read_statement_file
     from fairkit_registry.evidence.timestamps import ask
 
@@ -152,7 +150,7 @@ def certify(
         dataset = subject.dataset(columns, settings, conditions)
         asked = opt.audit_settings(typed, settings)
         asked = counted_above_the_median(pack, subject, dataset, asked, scores=tool_scores)
-        told = settings_of(asked, dataset.roles.to_dict(), subject)
+        told = SignedSettings.of_audit(asked, dataset.roles.to_dict(), subject.record)
     else:
         if tool_scores:
             raise FairkitError("a lock says all that the audit is told: leave --tool-scores out, or --lock")
@@ -189,22 +187,3 @@ def certify(
         write(lambda terminal: table(report, terminal=terminal))
     say(f"wrote the certificate {output}, verdict {report.verdict or 'none: no policy'}")
     raise typer.Exit(exit_code(report.verdict))
-
-
-def settings_of(settings: opt.AuditSettings, roles: dict[str, Any], subject: Subject) -> Any:
-    """Return the settings of an audit in the form in which a certificate keeps them."""
-    from dataclasses import asdict
-
-    from fairkit_registry.evidence.settings import AuditSettings
-
-    return AuditSettings(
-        data=roles,
-        model=asdict(settings.options),
-        auditors=settings.auditors,
-        parameters=settings.parameters,
-        policy=tuple(rule.to_dict() for rule in settings.policy),
-        adjustment=settings.adjustment,
-        confidence=settings.confidence,
-        seed=settings.seed,
-        endpoint=subject.record,
-    )

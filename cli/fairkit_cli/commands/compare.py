@@ -45,17 +45,7 @@ def compare(
     conditions: opt.ConditionOptions,
     where: opt.EngineOptions,
     sandbox: opt.SandboxOptions,
-    task: opt.TaskName = None,
-    score_output: opt.ScoreOutput = None,
-    decision_output: opt.DecisionOutput = None,
-    score_kind: opt.ScoreKindName = None,
-    favorable_class: opt.FavorableClass = None,
-    threshold: opt.Threshold = None,
-    auditors: opt.AuditorNames = None,
-    assignments: opt.Assignments = None,
-    classes: opt.Classes = None,
-    rename: opt.Rename = None,
-    confidence: opt.Confidence = None,
+    scoring: opt.ScoringOptions,
     output_format: opt.PageFormat = "table",
     output: opt.Output = None,
     config: opt.ConfigFile = None,
@@ -81,19 +71,9 @@ def compare(
     if output is not None:
         check_writable(output)
     if models and any(map(is_report, models)):
-        typed = (
-            against,
-            features_of,
-            predictions,
-            task,
-            score_output,
-            decision_output,
-            score_kind,
-            favorable_class,
-        )
-        more = (threshold, auditors, assignments, confidence)
-        groups = (columns, conditions, where, sandbox)
-        if any(one is not None for one in (*typed, *more)) or any(one != type(one)() for one in groups):
+        groups = (columns, conditions, where, sandbox, scoring)
+        typed = (against, features_of, predictions)
+        if any(one is not None for one in typed) or any(group != type(group)() for group in groups):
             raise ParameterError(
                 "reports and certificates are compared as they are: leave the other options out"
             )
@@ -101,21 +81,8 @@ def compare(
         write(lambda terminal: text_of(result, output_format, terminal), output)
         return
     settings = load_config(config)
-    told = opt.AuditOptions(
-        task=task,
-        score_output=score_output,
-        decision_output=decision_output,
-        score_kind=score_kind,
-        favorable_class=favorable_class,
-        threshold=threshold,
-        assignments=assignments,
-        auditors=auditors,
-        classes=classes,
-        rename=rename,
-        confidence=confidence,
-    )
-    audited = opt.audit_settings(told, settings)
-    asked = {*(auditors or ()), *(text.partition(".")[0] for text in assignments or ())}
+    audited = opt.audit_settings(scoring, settings)
+    asked = {*(scoring.auditors or ()), *(text.partition(".")[0] for text in scoring.assignments or ())}
     chosen = [name for name in audited.auditors if name in asked]
     loaded = [load_model(model, settings) for model in models or ()]
     told_columns = [PredictionRoles.parse([text]) for text in predictions or ()]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit.results.comparisons import Comparison
     from fairkit.results.report import Report
-    from fairkit_cli import options as opt
+    from fairkit.settings import AuditSettings
 
 
 def is_report(path: str) -> bool:
@@ -91,7 +91,7 @@ def of_tables(
     models: Sequence[Any],
     before: Dataset,
     after: Dataset,
-    settings: opt.AuditSettings,
+    settings: AuditSettings,
     engine: Mapping[str, Any],
 ) -> Comparison:
     """Compare a model on one table with the same model on another.
@@ -108,5 +108,5 @@ def of_tables(
         raise ParameterError(
             "--against compares one model on two tables; give one model, or one --predictions"
         )
-    reports = [audit(models[0], data, **settings.arguments(), **engine) for data in (before, after)]
+    reports = [audit(models[0], data, settings=settings, **engine) for data in (before, after)]
     return compare_reports(*reports)

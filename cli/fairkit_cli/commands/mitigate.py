@@ -14,7 +14,7 @@ from fairkit_cli import options as opt
 from fairkit_cli.terminal.output import INCONCLUSIVE, exit_code, print_json, put, say, write
 
 if TYPE_CHECKING:
-    from fairkit.results.policy import Rule
+    from fairkit.results.rules import Rule
     from fairkit_cli.config import Config
     from fairkit_repair.mitigation.run import MitigationResult
 

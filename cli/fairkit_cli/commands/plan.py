@@ -69,7 +69,7 @@ def plan(
     if report is not None and (groups or assume or base):
         raise ParameterError("--report says what --groups, --assume and --base would; leave them out")
     typed = opt.AuditOptions(
-        maximums=maximums, minimums=minimums, adjust=adjust, confidence=confidence, seed=seed
+        maximums=maximums, minimums=minimums, adjustment=adjust, confidence=confidence, seed=seed
     )
     settings = opt.audit_settings(typed, load_config(config))
     made = run(

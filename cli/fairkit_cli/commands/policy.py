@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +14,7 @@ from fairkit_cli.terminal.output import echo, print_json
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
-    from fairkit_registry.evidence.settings import AuditSettings
+    from fairkit_registry.evidence.settings import SignedSettings
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -52,24 +52,14 @@ def lock(
     from fairkit_cli.terminal.passphrases import load_signers
     from fairkit_registry.evidence.certifying import stamped
     from fairkit_registry.evidence.locks import read_lock, sign_lock
-    from fairkit_registry.evidence.settings import AuditSettings
+    from fairkit_registry.evidence.settings import SignedSettings
 
     secrets = load_signers(keys, insecure=insecure_key)  # before the table, which may be large
     check_writable(output)
     settings = load_config(config)
     file = "test" if "test" in settings.data else "path"
     dataset = opt.load_dataset(columns, settings, file=file, conditions=conditions)
-    asked = opt.audit_settings(typed, settings)
-    told = AuditSettings(
-        data=dataset.roles.to_dict(),
-        model=asdict(asked.options),
-        auditors=asked.auditors,
-        parameters=asked.parameters,
-        policy=tuple(rule.to_dict() for rule in asked.policy),
-        adjustment=asked.adjustment,
-        confidence=asked.confidence,
-        seed=asked.seed,
-    )
+    told = SignedSettings.of_audit(opt.audit_settings(typed, settings), dataset.roles.to_dict())
     seen = dataset.learn()
     rows = seen.rows + seen.dropped_rows
     raw = sign_lock(dataset.name, seen.sha256, rows, told.to_dict(), secrets, purpose=purpose)
@@ -113,7 +103,7 @@ def check_alone(
         )
 
 
-def by_lock(path: Path, columns: opt.DataOptions) -> tuple[AuditSettings, Dataset]:
+def by_lock(path: Path, columns: opt.DataOptions) -> tuple[SignedSettings, Dataset]:
     """Return the settings of a lock, and the table if it is the one that was locked.
 
     Raises
@@ -123,12 +113,12 @@ def by_lock(path: Path, columns: opt.DataOptions) -> tuple[AuditSettings, Datase
     """
     from fairkit_registry.errors import CertificateError
     from fairkit_registry.evidence.locks import read_file, read_lock
-    from fairkit_registry.evidence.settings import AuditSettings
+    from fairkit_registry.evidence.settings import SignedSettings
 
     lock = read_lock(read_file(path))
     if columns.data is None:
         raise ParameterError("--lock names the content of a table, not where it is: give --data FILE too")
-    settings = AuditSettings.from_dict(lock.settings)
+    settings = SignedSettings.from_dict(lock.settings)
     dataset = settings.open_data(columns.data, columns.join)
     found = dataset.learn().sha256
     if found != lock.data_sha256:

@@ -254,7 +254,7 @@ def _recompute(
     from fairkit_cli.names import model_file
     from fairkit_cli.progress import progress_bar
     from fairkit_registry.evidence.recompute import recompute
-    from fairkit_registry.evidence.settings import AuditSettings
+    from fairkit_registry.evidence.settings import SignedSettings
 
     stated = found.settings.get("endpoint", {}).get("url")
     if stated != endpoint:  # what a certificate names is never asked unless the user names it too
@@ -264,7 +264,7 @@ def _recompute(
             if stated
             else "the certificate is about no endpoint; leave out --endpoint"
         )
-    dataset = AuditSettings.from_dict(found.settings).open_data(data, join)
+    dataset = SignedSettings.from_dict(found.settings).open_data(data, join)
     with progress_bar() as progress:
         file = None if model is None else model_file(model, load_config())
         again = recompute(found, file, dataset, progress=progress)

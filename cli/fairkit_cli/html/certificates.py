@@ -214,7 +214,7 @@ def repair_that_passes(shown: Sequence[Shown]) -> Shown | None:
 
     def asked(one: Shown) -> tuple[Any, ...]:
         report = one.certificate.report
-        rules = sorted(str((r.metric, r.place, r.maximum, r.minimum, r.support)) for r in report.policy)
+        rules = sorted(str(result.rule) for result in report.policy)
         return (report.data.sha256, *rules)
 
     for one in reversed(shown):

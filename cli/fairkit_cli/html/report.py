@@ -127,12 +127,12 @@ def _upper(finding: Finding) -> float:
 def forest_row(report: Report, finding: Finding) -> ForestRow:
     """Say about a finding what its line in a forest plot shows."""
     rule = rule_for(report, finding)
-    limit = None if rule is None else rule.maximum if rule.maximum is not None else rule.minimum
+    limit = None if rule is None else rule.limit
     name = metric_name(finding) + (f" · {finding.place}" if finding.sensitive else "")
     name += " ✓" if survives(finding) else ""
     told = f"{name}: {number(finding.value)}, interval {interval(finding.interval)}"
     if rule is not None and limit is not None:
-        told += f", {'at most' if rule.maximum is not None else 'at least'} {limit:g}: {rule.verdict}"
+        told += f", {rule.rule.say()}: {rule.verdict}"
     status = rule.verdict if rule is not None else "inconclusive" if finding.inconclusive else "none"
     return ForestRow(
         name=name, value=finding.value or 0.0, tip=told, interval=finding.interval, limit=limit, status=status

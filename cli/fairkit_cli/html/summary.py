@@ -15,8 +15,8 @@ from fairkit_cli.text.ranking import disparities
 from fairkit_cli.text.view import report_view
 
 if TYPE_CHECKING:
-    from fairkit.results.findings import RuleResult
     from fairkit.results.report import Report
+    from fairkit.results.rules import RuleResult
     from fairkit_cli.text.answers import Answer
 
 MARKS = {"pass": "✓", "fail": "✗", "inconclusive": "?"}

@@ -3,87 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import field, fields, make_dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fairkit.errors import ParameterError
-from fairkit_cli.options.data import first_known, listed, split_names
-from fairkit_cli.options.declare import DATA, MODEL, OUTPUT, POLICY, option
-from fairkit_cli.options.shared import Assignments, Confidence, Seed
+from fairkit.results.rules import Rule
+from fairkit.settings import DEFAULT_AUDITORS, AuditSettings, ModelOptions, Setting, declared
+from fairkit_cli.options.data import listed, split_names
+from fairkit_cli.options.declare import DATA, OUTPUT, POLICY, declared_option, option, setting_option
+from fairkit_cli.options.shared import Assignments
 
 if TYPE_CHECKING:
-    from fairkit.models.scorer import ModelOptions
-    from fairkit.results.policy import Adjustment, Rule
     from fairkit_cli.config import Config
 
-TaskName = Annotated[
-    str | None,
-    option(
-        "--task",
-        "NAME",
-        "The task: binary, multiclass, regression or ranking. Default: told by the model and the label.",
-        MODEL,
-    ),
-]
-ScoreOutput = Annotated[
-    str | None,
-    option(
-        "--score-output",
-        "NAME",
-        "The model's output that holds the scores. Default: found by its type and values.",
-        MODEL,
-    ),
-]
-DecisionOutput = Annotated[
-    str | None,
-    option("--decision-output", "NAME", "The output that holds the decisions that are served.", MODEL),
-]
-ScoreKindName = Annotated[
-    str | None,
-    option(
-        "--score-kind",
-        "KIND",
-        "What the scores are: probability, logit, label or value. Default: found from the values.",
-        MODEL,
-    ),
-]
-FavorableClass = Annotated[
-    int | None,
-    option(
-        "--favorable-class",
-        "K",
-        "Which column of the scores belongs to the favorable label, counted from 0.",
-        MODEL,
-    ),
-]
-Threshold = Annotated[
-    float | None,
-    option(
-        "--threshold",
-        "P",
-        "The decision threshold: favorable when the probability is at least this. Default: 0.5.",
-        MODEL,
-    ),
-]
-Classes = Annotated[
-    list[str] | None,
-    option(
-        "--classes",
-        "A,B,...",
-        "The label's values in the order of the model's classes, class 0 first.",
-        MODEL,
-    ),
-]
-Rename = Annotated[
-    list[str] | None,
-    option("--rename", "COL=NAME", "The model's name for a column of the data; repeatable.", MODEL),
-]
-AuditorNames = Annotated[
-    list[str] | None,
-    option("--auditor", "NAME", "An auditor to run; repeatable. Default: group."),
-]
 MaxRules = Annotated[
     list[str] | None,
     option(
@@ -96,16 +30,6 @@ MaxRules = Annotated[
 MinRules = Annotated[
     list[str] | None,
     option("--min", "METRIC:COL=X", "A policy rule: the metric must be at least X. Repeatable.", POLICY),
-]
-Adjust = Annotated[
-    str | None,
-    option(
-        "--adjust",
-        "NAME",
-        "Adjust the rules for their number: holm (bounds wrong fails), bonferroni (any wrong verdict) or "
-        "benjamini-hochberg (the share of wrong verdicts). Default: none.",
-        POLICY,
-    ),
 ]
 LabelError = Annotated[
     list[str] | None,
@@ -127,44 +51,57 @@ Simultaneous = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditOptions:
-    """The audit options of a command as they were typed; None where nothing was."""
+TaskName = Annotated[str | None, setting_option("task")]
+Adjust = Annotated[str | None, setting_option("adjustment")]
 
-    task: TaskName = None
-    score_output: ScoreOutput = None
-    decision_output: DecisionOutput = None
-    score_kind: ScoreKindName = None
-    favorable_class: FavorableClass = None
-    threshold: Threshold = None
-    classes: Classes = None
-    rename: Rename = None
-    auditors: AuditorNames = None
-    assignments: Assignments = None
-    maximums: MaxRules = None
-    minimums: MinRules = None
-    adjust: Adjust = None
-    confidence: Confidence = None
-    seed: Seed = None
-    label_error: LabelError = None
-    simultaneous: Simultaneous = None
+_MORE = {
+    "auditors": {"assignments": Assignments, "maximums": MaxRules, "minimums": MinRules},
+    "seed": {"label_error": LabelError, "simultaneous": Simultaneous},
+}
+"""By the setting that they follow in the help, the options that are not settings by themselves."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditSettings:
-    """What `fairkit.audit` is called with."""
+def _options() -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    for each in declared():
+        options[each.name] = declared_option(each)
+        options |= _MORE.get(each.name, {})
+    return options
 
-    auditors: tuple[str, ...]
-    parameters: Mapping[str, Mapping[str, Any]]
-    policy: tuple[Rule, ...]
-    adjustment: Adjustment | None
-    confidence: float
-    seed: int
-    options: ModelOptions
 
-    def arguments(self) -> dict[str, Any]:
-        """Return keyword arguments for `fairkit.audit`."""
-        return {name: getattr(self, name) for name in self.__slots__}
+def _group(name: str, about: str, options: Mapping[str, Any]) -> Any:
+    named = [(key, annotation, field(default=None)) for key, annotation in options.items()]
+    return make_dataclass(
+        name, named, frozen=True, kw_only=True, namespace={"__doc__": about, "__module__": __name__}
+    )
+
+
+_MODEL = {each.name for each in fields(ModelOptions)}
+_SCORING = {*_MODEL, "auditors", "assignments", "confidence"}
+
+if TYPE_CHECKING:
+
+    class AuditOptions:
+        """The audit options of a command as they were typed; None where nothing was."""
+
+        def __init__(self, **typed: Any) -> None: ...
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    class ScoringOptions(AuditOptions):
+        """Those of them that say how models are read and looked at, for commands without a policy."""
+
+else:
+    AuditOptions = _group(
+        "AuditOptions",
+        "The audit options of a command as they were typed; None where nothing was.",
+        _options(),
+    )
+    ScoringOptions = _group(
+        "ScoringOptions",
+        "The options that say how models are read and looked at, for commands without a policy.",
+        {name: annotation for name, annotation in _options().items() if name in _SCORING},
+    )
 
 
 def audit_settings(typed: AuditOptions, config: Config) -> AuditSettings:
@@ -177,39 +114,33 @@ def audit_settings(typed: AuditOptions, config: Config) -> AuditSettings:
     FairkitError
         A rule, a parameter or an option cannot be used.
     """
-    from fairkit.models.scorer import ModelOptions
-    from fairkit.results.policy import Rule
-
+    typed_only = {name: getattr(typed, name, None) for more in _MORE.values() for name in more}
     parameters = {name: dict(values) for name, values in config.auditors.items()}
-    for owner, key, value in _owned(typed.assignments or ()):
+    for owner, key, value in _owned(typed_only["assignments"] or ()):
         parameters.setdefault(owner, {})[key] = value
-    if typed.simultaneous:
+    if typed_only["simultaneous"]:
         parameters.setdefault("group", {})["simultaneous"] = True
-    if typed.label_error:
-        parameters.setdefault("group", {})["label_error"] = list(typed.label_error)
-    names = split_names(typed.auditors) or listed(config.audit.get("auditors")) or ["group"]
-    names += [name for name in parameters if name not in names]
-    rules = [Rule.parse(text, "max") for text in typed.maximums or ()]
-    rules += [Rule.parse(text, "min") for text in typed.minimums or ()]
-    told = {
-        key: getattr(typed, key)
-        for key in ("score_output", "decision_output", "score_kind", "favorable_class", "threshold")
-    }
-    model: dict[str, Any] = {
-        key: config.model.get(key) if value is None else value for key, value in told.items()
-    }
-    model["classes"] = split_names(typed.classes) or config.model.get("classes")
-    model["rename"] = _renamed(typed.rename) or config.model.get("rename")
-    model["task"] = typed.task or config.audit.get("task")
-    return AuditSettings(
-        auditors=tuple(names),
-        parameters=parameters,
-        policy=tuple(rules) or config.policy,
-        adjustment=_adjustment(typed.adjust or config.audit.get("adjust")),
-        confidence=first_known(typed.confidence, config.audit.get("confidence"), 0.95),
-        seed=first_known(typed.seed, config.audit.get("seed"), 0),
-        options=ModelOptions(**model),
-    )
+    if typed_only["label_error"]:
+        parameters.setdefault("group", {})["label_error"] = list(typed_only["label_error"])
+    stated = {each.name: _stated(each, typed, config) for each in declared()}
+    model = {name: stated.pop(name) for name in _MODEL}
+    names = listed(stated["auditors"]) or [*DEFAULT_AUDITORS]
+    stated["auditors"] = [*names, *(name for name in parameters if name not in names)]
+    rules = [Rule.parse(text, "max") for text in typed_only["maximums"] or ()]
+    rules += [Rule.parse(text, "min") for text in typed_only["minimums"] or ()]
+    more = {"parameters": parameters, "policy": rules or config.policy, "options": ModelOptions(**model)}
+    return AuditSettings.of(stated | more)
+
+
+def _stated(setting: Setting, typed: AuditOptions, config: Config) -> Any:
+    """Return what was typed for a setting, else what the configuration file says; None where neither does."""
+    value = getattr(typed, setting.name, None)
+    if setting.kind == "names":
+        value = split_names(value) or None
+    elif setting.kind == "columns":
+        value = _renamed(value) or None
+    told: Mapping[str, Any] = getattr(config, setting.table)
+    return told.get(setting.key) if value is None else value
 
 
 def _renamed(texts: Sequence[str] | None) -> dict[str, str]:
@@ -225,17 +156,6 @@ def _renamed(texts: Sequence[str] | None) -> dict[str, str]:
             raise ParameterError(f"--rename gives the column {column!r} two names; give it one")
         found[column] = name
     return found
-
-
-def _adjustment(name: Any) -> Adjustment | None:
-    from fairkit.results.policy import ADJUSTMENTS
-
-    if name not in (None, *ADJUSTMENTS):
-        raise ParameterError(
-            f"the adjustment {name!r} is not known; it is {', '.join(ADJUSTMENTS[:-1])} or {ADJUSTMENTS[-1]}"
-        )
-    adjustment: Adjustment | None = name
-    return adjustment
 
 
 def _owned(assignments: Sequence[str]) -> list[tuple[str, str, str]]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from fairkit.errors import ParameterError, did_you_mean
+from fairkit.settings import Setting, declared
 
 DATA = "Data"
 ENGINE = "Engine"
@@ -34,6 +35,27 @@ def option(name: str, metavar: str, help_text: str, panel: str | None = None, **
         What else `typer.Option` takes: ``min``, ``hidden``.
     """
     return typer.Option(name, metavar=metavar, help=help_text, rich_help_panel=panel, **more)
+
+
+_TYPES: dict[str, Any] = {
+    "text": str,
+    "number": float,
+    "integer": int,
+    "names": list[str],
+    "columns": list[str],
+}
+
+
+def declared_option(setting: Setting) -> Any:
+    """Return the annotation of the option that gives a setting."""
+    shown = option(setting.option, setting.metavar, setting.help, setting.panel)
+    return Annotated[_TYPES[setting.kind] | None, shown]
+
+
+def setting_option(name: str) -> Any:
+    """Declare the option of a setting in a command that takes it alone."""
+    setting = next(each for each in declared() if each.name == name)
+    return option(setting.option, setting.metavar, setting.help, setting.panel)
 
 
 def formats(*known: str) -> Any:

@@ -7,13 +7,10 @@ from typing import Annotated
 
 import typer
 
-from fairkit_cli.options.declare import OUTPUT, formats, option
+from fairkit_cli.options.declare import OUTPUT, formats, option, setting_option
 
-Confidence = Annotated[
-    float | None,
-    option("--confidence", "C", "The confidence of every interval, between 0 and 1. Default: 0.95."),
-]
-Seed = Annotated[int | None, option("--seed", "N", "The seed of every random draw. Default: 0.")]
+Confidence = Annotated[float | None, setting_option("confidence")]
+Seed = Annotated[int | None, setting_option("seed")]
 Assignments = Annotated[
     list[str] | None,
     option(

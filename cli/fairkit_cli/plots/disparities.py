@@ -167,7 +167,7 @@ def _told(metric: str) -> str:
 
 def _disparity(report: Report, finding: Finding, *, several: bool) -> dict[str, Any]:
     rule = rule_for(report, finding)
-    limit = None if rule is None else rule.minimum if rule.maximum is None else rule.maximum
+    limit = None if rule is None else rule.limit
     status = rule.verdict if rule is not None else "inconclusive" if finding.inconclusive else "no rule"
     name = _told(metric_name(finding))
     return {

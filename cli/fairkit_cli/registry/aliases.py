@@ -180,7 +180,7 @@ def _apply(
 
 
 def _rules(maximum: list[str] | None, minimum: list[str] | None) -> tuple[dict[str, Any], ...] | None:
-    from fairkit.results.policy import Rule
+    from fairkit.results.rules import Rule
 
     if maximum is None and minimum is None:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
@@ -21,10 +22,19 @@ _handled: list[signal.Signals] = []
 """The signals that `lasting_interrupts` handles now."""
 
 
+_ENDING = [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+"""Ctrl-C, the request to end, the terminal that was closed."""
+
+
+def _end(number: int, frame: Any) -> None:
+    """End the process with the code of an interrupt."""
+    os._exit(CODE)
+
+
 def _ordinary() -> list[signal.Signals]:
-    """Return the signals that nobody else handles: Ctrl-C, the request to end, the terminal that was closed."""
-    wanted = [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
-    return [one for one in wanted if signal.getsignal(one) in (signal.default_int_handler, signal.SIG_DFL)]
+    """Return the signals that nobody else handles."""
+    usual = (signal.default_int_handler, signal.SIG_DFL, _end)
+    return [one for one in _ENDING if signal.getsignal(one) in usual]
 
 
 @contextmanager
@@ -61,17 +71,31 @@ def lasting_interrupts() -> Iterator[None]:
         left.set()
         _handled.clear()
         for one, handler in before.items():
-            if not (_own_process and signal.getsignal(one) is signal.SIG_IGN):
+            if not _own_process:
                 signal.signal(one, handler)
+            elif signal.getsignal(one) is not signal.SIG_IGN:
+                signal.signal(one, _end)  # never the default: its exit code would be the signal's
 
 
 _own_process = False
+_PROCESS = os.getpid()
 
 
 def own_process() -> None:
-    """Say that the process is the command's: nothing comes after it, so that what it ignores may stay ignored."""
+    """Say that the process is the command's: nothing comes after it, so that what it ignores may stay ignored.
+
+    From here to its end a signal gives the code of an interrupt, or nothing where the result is in place.
+    """
     global _own_process  # noqa: PLW0603 -- it is true of the process
     _own_process = True
+    end_at_once()
+    # run last: the interpreter's own end gives signals their default back
+    atexit.register(_deaf)
+
+
+def _deaf() -> None:
+    if hasattr(signal, "pthread_sigmask") and os.getpid() == _PROCESS:
+        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
 
 
 def finished() -> None:
@@ -89,4 +113,4 @@ def end_at_once() -> None:
     if threading.current_thread() is not threading.main_thread():
         return
     for one in _ordinary():
-        signal.signal(one, lambda number, frame: os._exit(CODE))
+        signal.signal(one, _end)

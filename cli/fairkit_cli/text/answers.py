@@ -12,8 +12,9 @@ from fairkit_cli.text.glossary import metric_term
 from fairkit_cli.text.numbers import number
 
 if TYPE_CHECKING:
-    from fairkit.results.findings import Finding, RuleResult, VerdictName
+    from fairkit.results.findings import Finding, VerdictName
     from fairkit.results.report import Report
+    from fairkit.results.rules import RuleResult
     from fairkit.results.values import Interval
 
 
@@ -98,7 +99,7 @@ def _named(finding: Finding, reason: str) -> bool:
 
 def answer(report: Report, finding: Finding, rule: RuleResult | None = None) -> Answer:
     """Say a finding, and what became of its limit, in two sentences."""
-    bound = None if rule is None else rule.maximum if rule.maximum is not None else rule.minimum
+    bound = None if rule is None else rule.limit
     base, kind = _base(report, finding)
     share = _share(report, finding, base)
     groups = _ends(_source(report, finding, base, kind))
@@ -166,7 +167,7 @@ def _ends(finding: Finding) -> list[tuple[str, float]]:
 def _interval(finding: Finding, rule: RuleResult | None) -> Interval | None:
     """Return the interval that a rule is judged by: a one-sided bound takes the place of the upper end."""
     pair, bound = finding.interval, finding.evidence.get("upper_confidence_bound")
-    if pair is None or bound is None or rule is None or rule.maximum is None:
+    if pair is None or bound is None or rule is None or not rule.rule.upper:
         return pair
     return pair[0], float(bound)
 
@@ -239,8 +240,8 @@ def _name(finding: Finding, kind: str = "") -> str:
 
 
 def _limit(report: Report, rule: RuleResult, scale: float) -> str:
-    bound = rule.maximum if rule.maximum is not None else float(rule.minimum or 0.0)
-    word = "at most" if rule.maximum is not None else "at least"
+    bound = float(rule.limit)
+    word = "at most" if rule.rule.upper else "at least"
     many = f", adjusted for {len(report.policy)} rules" if report.adjustment else ""
     return f"Your limit is {word} {scale * bound:.6g}: {_FATES[rule.verdict]}{many}."
 

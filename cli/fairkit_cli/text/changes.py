@@ -9,8 +9,8 @@ from fairkit_cli.text.glossary import metric_term
 from fairkit_cli.text.numbers import number
 
 if TYPE_CHECKING:
-    from fairkit.results.findings import RuleResult
     from fairkit.results.report import Report
+    from fairkit.results.rules import RuleResult
     from fairkit_cli.text.answers import Answer
 
 MOST_NAMED = 3
@@ -39,7 +39,7 @@ def limit_words(rule: RuleResult) -> str:
     """Say a rule in words: ``difference in favorable decisions between groups of sex, at most 0.05``."""
     where = f" between groups of {rule.sensitive}" if rule.sensitive else ""
     inside = f" inside the strata of {'+'.join(rule.within)}" if rule.within else ""
-    bound = f"at most {rule.maximum:g}" if rule.maximum is not None else f"at least {rule.minimum:g}"
+    bound = rule.rule.say()
     return f"{metric_term(rule.metric).plain}{where}{inside}, {bound}"
 
 
@@ -74,7 +74,7 @@ def _seen(one: Answer) -> str | None:
     if not isinstance(told, dict) or not isinstance(told.get("fails_from"), int | float):
         return None
     chance = float(told.get("power", 0.8))
-    side = "or more" if one.rule is not None and one.rule.maximum is not None else "or less"
+    side = "or more" if one.rule is not None and one.rule.rule.upper else "or less"
     return (
         f"So many rows would have shown a true number of {number(told['fails_from'])} {side} as a fail, with "
         f"{chance:.0%} chance."
@@ -85,7 +85,7 @@ def repair_command(report: Report) -> str:
     """Return the options of the command that searches for a model under the same policy."""
     parts = []
     for rule in report.policy:
-        kind, bound = ("--max", rule.maximum) if rule.maximum is not None else ("--min", rule.minimum)
+        kind, bound = (f"--{rule.rule.side}", rule.limit)
         place = f":{rule.sensitive}" if rule.sensitive else ""
         place += f"|{'+'.join(rule.within)}" if rule.within else ""
         parts += [kind, shlex.quote(f"{rule.metric}{place}={bound:g}")]

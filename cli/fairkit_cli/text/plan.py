@@ -38,7 +38,7 @@ def _rule(plan: RulePlan) -> list[RenderableType]:
     from rich.text import Text
 
     rule = plan.rule
-    limit = f"at most {rule.maximum:g}" if rule.maximum is not None else f"at least {rule.minimum:g}"
+    limit = rule.say()
     where = f" for {rule.sensitive}" if rule.sensitive else ""
     title = f"{rule.metric}{where} {limit}: {plan.side}, if it is {number(plan.value)}"
     parts: list[RenderableType] = [plain(title, "bold")]
@@ -60,7 +60,7 @@ def _sentences(plan: RulePlan) -> list[str]:
     seen = plan.detectable
     if seen is not None:
         chance = f"with {seen.power:.0%} chance"
-        passing, failing = ("up to", "from") if plan.rule.maximum is not None else ("from", "up to")
+        passing, failing = ("up to", "from") if plan.rule.upper else ("from", "up to")
         least, most = seen.passes_up_to, seen.fails_from
         said.append(
             f"No number passes {chance}."

@@ -108,7 +108,7 @@ def _bars(report: Report) -> list[RenderableType]:
     grid.add_column(f"0{'·' * (BAR_WIDTH - 6)}{number(scale):>5}", no_wrap=True)
     for finding in shown:
         rule = rule_for(report, finding)
-        limit = None if rule is None else rule.maximum if rule.maximum is not None else rule.minimum
+        limit = None if rule is None else rule.limit
         grid.add_row(
             finding.metric + (f" ({finding.parameters['class']})" if "class" in finding.parameters else ""),
             finding.place or "-",

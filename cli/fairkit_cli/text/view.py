@@ -14,8 +14,9 @@ from fairkit_cli.text.ranking import disparities
 
 if TYPE_CHECKING:
     from fairkit.results.comparisons import Change, Outcome
-    from fairkit.results.findings import Finding, RuleResult, VerdictName
+    from fairkit.results.findings import Finding, VerdictName
     from fairkit.results.report import Report
+    from fairkit.results.rules import RuleResult
 
 
 NO_GROUP = "(no value)"

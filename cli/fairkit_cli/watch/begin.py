@@ -158,7 +158,7 @@ def _settings(
     confidence: float | None,
 ) -> WatchSettings:
     """Combine options, the configuration file and the certificate, in this order."""
-    from fairkit.results.policy import Rule
+    from fairkit.results.rules import Rule
     from fairkit_watch.reference import groups_of, reference_of
     from fairkit_watch.settings import Columns, Reference, WatchSettings, split_name
 

@@ -87,7 +87,7 @@ def _of_certificate(found: Any, *, model: str, alias: str | None) -> Subject:
             {
                 "metric": rule.metric,
                 "sensitive": rule.sensitive,
-                **({"max": rule.maximum} if rule.maximum is not None else {"min": rule.minimum}),
+                rule.side: rule.limit,
             }
             for rule in found.report.policy
         ),

@@ -17,7 +17,7 @@ from fairkit.errors import DataError, ParameterError
 from fairkit.models.scorer import Recorded
 from fairkit.parameters.declare import parse_parameters
 from fairkit.progress import Progress, no_progress
-from fairkit.results.policy import Adjustment, Rule, judge
+from fairkit.results.policy import judge
 from fairkit.results.report import Report
 from fairkit.support.timings import phase
 
@@ -30,14 +30,17 @@ if TYPE_CHECKING:
     from fairkit.models.scorer import Predictions, Scorer
     from fairkit.results.findings import Finding
     from fairkit.results.subjects import DataInfo
+    from fairkit.settings import AuditSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What an audit is asked for, whatever the model and the data: made by `of`.
+class LoadedAuditors:
+    """The settings of an audit with what they name loaded, whatever the model and the data: made by `of`.
 
     Attributes
     ----------
+    settings
+        What the audit was asked for.
     auditors, metrics
         The auditors with their parameters, and the group metrics that they are given.
     used
@@ -46,48 +49,29 @@ class Asked:
         What could not be loaded, in sentences.
     """
 
+    settings: AuditSettings
     auditors: tuple[Auditor, ...]
     metrics: tuple[type[Metric], ...]
     used: tuple[plugins.Plugin, ...]
     failures: tuple[str, ...]
-    policy: Sequence[Rule]
-    adjustment: Adjustment | None
-    confidence: float
-    seed: int
 
     @classmethod
-    def of(
-        cls,
-        auditors: Sequence[str],
-        parameters: Mapping[str, Mapping[str, Any]] | None,
-        *,
-        policy: Sequence[Rule] = (),
-        adjustment: Adjustment | None = None,
-        confidence: float = 0.95,
-        seed: int = 0,
-    ) -> Self:
-        """Load what is named; see `audit` for the arguments.
+    def of(cls, settings: AuditSettings) -> Self:
+        """Load what is named.
 
         Raises
         ------
         FairkitError
             There is no such auditor, or a parameter cannot be used.
         """
-        if not 0 < confidence < 1:
-            raise ParameterError(f"confidence={confidence} is not between 0 and 1; 0.95 is usual")
-        if seed < 0:
-            raise ParameterError(f"seed={seed} is negative; seeds are 0 or more")
-        chosen, used, notes = _choose_auditors(auditors, parameters or {})
+        chosen, used, notes = _choose_auditors(settings.auditors, settings.parameters)
         metrics, clashes = plugins.metrics_of(used)
         return cls(
+            settings=settings,
             auditors=tuple(chosen),
             metrics=tuple(metrics),
             used=tuple(used),
             failures=(*notes, *clashes),
-            policy=policy,
-            adjustment=adjustment,
-            confidence=confidence,
-            seed=seed,
         )
 
     def about(
@@ -105,8 +89,8 @@ class Asked:
             dataset=data,
             scorer=Recorded.of(scorer, data),
             metrics=self.metrics,
-            confidence=self.confidence,
-            seed=self.seed,
+            confidence=self.settings.confidence,
+            seed=self.settings.seed,
             progress=progress,
             engine=engine,
             signed=signed,
@@ -122,7 +106,7 @@ class Asked:
             with plugins.blame(reader.owner, f"the auditor {reader.auditor.name!r} prepared"):
                 reader.auditor.begin(context)
         sense = Sense.of(scorer, data, place)
-        return Audit(asked=self, context=context, watching=tuple(readers), sense=sense, scorer=scorer)
+        return Audit(loaded=self, context=context, watching=tuple(readers), sense=sense, scorer=scorer)
 
 
 @dataclass(frozen=True)
@@ -162,7 +146,7 @@ class Watching:
 class Audit:
     """An audit of one model, ready for the pass over the rows."""
 
-    asked: Asked
+    loaded: LoadedAuditors
     context: AuditContext
     watching: tuple[Watching, ...]
     sense: Sense
@@ -175,7 +159,7 @@ class Audit:
 
     def report(self, totals: Sequence[Any]) -> Report:
         """Turn the readers' totals into findings, and judge them."""
-        asked, context = self.asked, self.context
+        settings, context = self.loaded.settings, self.context
         findings: list[Finding] = []
         *parts, seen = totals
         for reader, total in zip(self.watching, parts, strict=True):
@@ -186,15 +170,15 @@ class Audit:
         if sense.doubt is not None:
             findings = [dataclasses.replace(f, inconclusive=f.inconclusive or sense.doubt) for f in findings]
         results, verdict = judge(
-            asked.policy, findings, confidence=asked.confidence, adjustment=asked.adjustment
+            settings.policy, findings, confidence=settings.confidence, adjustment=settings.adjustment
         )
-        if asked.policy and context.dataset.profile.clusters is None:  # more rows are not more clusters
+        if settings.policy and context.dataset.profile.clusters is None:  # more rows are not more clusters
             from fairkit.planning.advice import advised
 
-            wrong, alone = 1 - asked.confidence, asked.adjustment in (None, "holm")
-            level = asked.confidence if alone else 1 - wrong / len(asked.policy)
+            wrong, alone = 1 - settings.confidence, settings.adjustment in (None, "holm")
+            level = settings.confidence if alone else 1 - wrong / len(settings.policy)
             results, findings = advised(
-                asked.policy, results, findings, asked.metrics, confidence=level, seed=asked.seed
+                settings.policy, results, findings, self.loaded.metrics, confidence=level, seed=settings.seed
             )
         return Report(
             model=context.scorer.info,
@@ -202,10 +186,10 @@ class Audit:
             findings=tuple(findings),
             policy=results,
             verdict=verdict,
-            seed=asked.seed,
-            confidence=asked.confidence,
-            adjustment=asked.adjustment,
-            environment=_environment(asked.used, asked.failures, self.scorer),
+            seed=settings.seed,
+            confidence=settings.confidence,
+            adjustment=settings.adjustment,
+            environment=_environment(self.loaded.used, self.loaded.failures, self.scorer),
             warnings=(*sense.warnings, *context.dataset.profile.warnings),
         )
 

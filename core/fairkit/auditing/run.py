@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit import plugins
 from fairkit.auditing.measure import score_once
-from fairkit.auditing.prepare import Asked
+from fairkit.auditing.prepare import LoadedAuditors
 from fairkit.auditing.subject import prepared
 from fairkit.data.loading import as_dataset
 from fairkit.engines.opening import opened
 from fairkit.models.ranking import bound
-from fairkit.models.scorer import ModelOptions
 from fairkit.progress import Progress, no_progress
 from fairkit.results.about import facts_of
+from fairkit.settings import AuditSettings, ModelOptions
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit.engines.base import Engine
     from fairkit.results.findings import Finding
-    from fairkit.results.policy import Adjustment, Rule
     from fairkit.results.report import Report
+    from fairkit.results.rules import Adjustment, Rule
 
 
 @plugins.listed_once()
@@ -34,12 +34,13 @@ def audit(
     sensitive_features: Any = None,
     sample_weight: Any = None,
     favorable: Any = None,
-    auditors: Sequence[str] = plugins.DEFAULT_AUDITORS,
+    settings: AuditSettings | None = None,
+    auditors: Sequence[str] | None = None,
     parameters: Mapping[str, Mapping[str, Any]] | None = None,
-    policy: Sequence[Rule] = (),
+    policy: Sequence[Rule] | None = None,
     adjustment: Adjustment | None = None,
-    confidence: float = 0.95,
-    seed: int = 0,
+    confidence: float | None = None,
+    seed: int | None = None,
     options: ModelOptions | None = None,
     progress: Progress = no_progress,
     engine: Engine | str | None = None,
@@ -59,20 +60,13 @@ def audit(
         From `fairkit.load_data`; or a matrix or data frame X, with `y` beside it.
     y, sensitive_features, sample_weight, favorable
         What stands beside X, as scikit-learn has it: see `fairkit.load_data`.
-    auditors
-        Names of installed auditors.
-    parameters
-        Parameters by auditor: ``{"restricted-dro": {"epsilon": 0.1}}``.
-    policy
-        Rules; without any there is no verdict.
-    adjustment
-        For the multiplicity of rules: None, ``holm``, ``bonferroni`` or ``benjamini-hochberg`` (see `judge`).
-    confidence
-        Of every interval, in (0, 1).
-    seed
-        For every random draw.
-    options
-        What cannot be guessed about the model.
+    settings
+        What decides what is found, in one value; each of the keywords that follow replaces one field of it.
+    auditors, parameters, policy, adjustment, confidence, seed, options
+        The fields of `fairkit.settings.AuditSettings`: names of installed auditors (default: group), their parameters
+        as ``{"restricted-dro": {"epsilon": 0.1}}``, rules (without any there is no verdict), the adjustment for their
+        number, the confidence of every interval (default: 0.95), the seed of every random draw (default: 0), and what
+        cannot be guessed about the model.
     progress
         Told about long work.
     engine
@@ -96,15 +90,23 @@ def audit(
         The model, the data, a parameter or a rule cannot be used.
     """
     data = as_dataset(data, y, sensitive_features, sample_weight, favorable)
-    stated = facts_of(about or {})
-    asked = Asked.of(
-        auditors, parameters, policy=policy, adjustment=adjustment, confidence=confidence, seed=seed
+    facts = facts_of(about or {})
+    chosen = AuditSettings.of(
+        {
+            "auditors": auditors,
+            "parameters": parameters,
+            "policy": policy,
+            "adjustment": adjustment,
+            "confidence": confidence,
+            "seed": seed,
+            "options": options,
+        },
+        settings,
     )
+    loaded = LoadedAuditors.of(chosen)
     with opened(engine, scheduler) as running:
-        running.check(*plugins.needs_of(asked.used))
+        running.check(*plugins.needs_of(loaded.used))
         (subject,) = prepared([model], data, running.total)
-        one = asked.about(
-            bound(subject, data, options or ModelOptions()), data, running, progress, signed=signed
-        )
+        one = loaded.about(bound(subject, data, chosen.options), data, running, progress, signed=signed)
         report = one.report(score_once(running, data, [one.scorer], one.readers, progress))
-    return dataclasses.replace(report, about=stated)
+    return dataclasses.replace(report, about=facts)

@@ -12,7 +12,7 @@ from fairkit.errors import ParameterError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fairkit.auditing.prepare import Asked, Audit
+    from fairkit.auditing.prepare import Audit, LoadedAuditors
     from fairkit.data.dataset import Dataset
     from fairkit.engines.base import Engine
     from fairkit.models.scorer import Scorer
@@ -21,23 +21,27 @@ if TYPE_CHECKING:
 
 
 def looking(
-    asked: Asked | None, scorers: Sequence[Scorer], data: Dataset, engine: Engine, progress: Progress
+    loaded: LoadedAuditors | None,
+    scorers: Sequence[Scorer],
+    data: Dataset,
+    engine: Engine,
+    progress: Progress,
 ) -> list[Audit]:
-    """Prepare the auditors for each model; none where none is asked for.
+    """Prepare the auditors for each model; none where none is loaded for.
 
     Raises
     ------
     ParameterError
         An auditor does not compare models.
     """
-    for auditor in asked.auditors if asked else ():
+    for auditor in loaded.auditors if loaded else ():
         if not isinstance(auditor, ComparesModels):
             raise ParameterError(
                 f"the auditor {auditor.name!r} does not compare models; leave it out, or audit each model by itself"
             )
-    if asked is None:
+    if loaded is None:
         return []
-    return [asked.about(scorer, data, engine, progress, place=place) for place, scorer in enumerate(scorers)]
+    return [loaded.about(scorer, data, engine, progress, place=place) for place, scorer in enumerate(scorers)]
 
 
 def with_changes(found: Comparison, audits: Sequence[Audit], totals: Sequence[Any]) -> Comparison:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit import plugins
 from fairkit.auditing.measure import score_once
-from fairkit.auditing.prepare import Asked
+from fairkit.auditing.prepare import LoadedAuditors
 from fairkit.auditing.sense import Sense, judged
 from fairkit.auditing.subject import prepared
 from fairkit.comparing.audits import looking, with_changes
@@ -19,15 +19,16 @@ from fairkit.data.loading import as_dataset
 from fairkit.engines.opening import opened
 from fairkit.errors import ModelError, ParameterError
 from fairkit.models.ranking import bound
-from fairkit.models.scorer import ModelOptions, Scorer
 from fairkit.progress import Progress, no_progress
 from fairkit.results.comparisons import Comparison
+from fairkit.settings import AuditSettings, ModelOptions
 from fairkit.support.timings import phase
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit.engines.base import Engine
     from fairkit.metrics import Metric
+    from fairkit.models.scorer import Scorer
     from fairkit.results.comparisons import Change
 
 
@@ -91,17 +92,16 @@ def compare(
     data = as_dataset(data, y, sensitive_features, sample_weight, favorable)
     if len(models) < 2:
         raise ParameterError("a comparison needs two models or more")
-    if not 0 < confidence < 1:
-        raise ParameterError(f"confidence={confidence} is not between 0 and 1; 0.95 is usual")
+    settings = AuditSettings(
+        auditors=tuple(auditors), parameters=parameters or {}, confidence=confidence, seed=seed
+    )
     if data.roles.sensitive_probability:
         raise ParameterError(
             "a comparison has no groups of which only probabilities are known; leave out `sensitive_probability`, and "
             "audit each model with it"
         )
     told = [options or ModelOptions()] * len(models) if not isinstance(options, Sequence) else options
-    asked = (
-        Asked.of(auditors, parameters, confidence=confidence, seed=seed) if auditors or parameters else None
-    )
+    asked = LoadedAuditors.of(settings) if auditors or parameters else None
     with opened(engine, scheduler) as running:
         subjects = prepared(models, data, running.total)
         columns = [None] * len(models) if features is None else features

@@ -13,7 +13,7 @@ from fairkit.data.roles import require_columns, value_text
 from fairkit.data.task import choose_task
 from fairkit.errors import ModelError, ParameterError
 from fairkit.models.favorable import favorable_values
-from fairkit.models.scorer import Columns, ModelOptions, Predictions
+from fairkit.models.scorer import Columns, Predictions
 from fairkit.support.timings import phase
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fairkit.data.task import Task
     from fairkit.models.scorer import Scorer
     from fairkit.results.subjects import ModelInfo
+    from fairkit.settings import ModelOptions
 
     Array = NDArray[np.float64]
 

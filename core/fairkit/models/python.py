@@ -14,7 +14,7 @@ from fairkit.data.task import choose_task
 from fairkit.errors import MissingExtraError, ModelError
 from fairkit.models.classes import check_signs, favorable_column, line_up
 from fairkit.models.renamed import check_renamed
-from fairkit.models.scorer import Columns, ModelOptions, Predictions, check_scores
+from fairkit.models.scorer import Columns, Predictions, check_scores
 from fairkit.support.timings import phase
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fairkit.data.task import Task
     from fairkit.models.scorer import Scorer
     from fairkit.results.subjects import ModelInfo
+    from fairkit.settings import ModelOptions
 
 _FIRST_ROWS = 4_096
 

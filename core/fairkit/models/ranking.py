@@ -13,8 +13,9 @@ from fairkit.models.scorer import Predictions
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit.data.task import Task
-    from fairkit.models.scorer import Columns, Model, ModelOptions, Scorer
+    from fairkit.models.scorer import Columns, Model, Scorer
     from fairkit.results.subjects import ModelInfo
+    from fairkit.settings import ModelOptions
 
 
 def bound(model: Model, dataset: Dataset, options: ModelOptions) -> Scorer:

@@ -2,88 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from fairkit.data.task import Task
-from fairkit.errors import ModelError, ParameterError
+from fairkit.errors import ModelError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data.dataset import Dataset
+    from fairkit.data.task import Task
     from fairkit.results.subjects import ModelInfo
+    from fairkit.settings import ModelOptions
 
-ScoreKind = Literal["probability", "logit", "label", "value"]
 Columns = Mapping[str, "NDArray[Any]"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelOptions:
-    """What the user says about a model where guessing is not enough; None stands for a guess.
-
-    Attributes
-    ----------
-    task
-        ``binary``, ``multiclass``, ``regression`` or ``ranking``.
-    score_output
-        The name of the model's output that holds scores.
-    decision_output
-        The name of the model's output that holds decisions: the one that is served.
-    score_kind
-        What that output holds: ``probability``, ``logit``, ``label`` or ``value``.
-    favorable_class
-        Which column of the scores, from 0, belongs to the favorable label.
-    threshold
-        The probability from which the decision is favorable; by default the model's own label output,
-        or 0.5 where it has none.
-    classes
-        The label's values in the order of the model's classes, where the model names its classes otherwise.
-    rename
-        By column of the table, the name that the model has for it.
-    """
-
-    task: Task | None = None
-    score_output: str | None = None
-    decision_output: str | None = None
-    score_kind: ScoreKind | None = None
-    favorable_class: int | None = None
-    threshold: float | None = None
-    classes: tuple[str, ...] | None = None
-    rename: Mapping[str, str] | None = None
-
-    def __post_init__(self) -> None:
-        if self.classes is not None:
-            object.__setattr__(self, "classes", tuple(self.classes))  # a list where it comes from JSON
-        if self.threshold is not None and not 0 <= self.threshold <= 1:
-            raise ParameterError(f"threshold={self.threshold} is not a probability; it lies in [0, 1]")
-        if self.threshold is not None and self.decision_output is not None:
-            raise ParameterError(
-                f"decisions come from the output {self.decision_output!r} or from scores of at least "
-                f"{self.threshold}, not from both; leave out decision_output or threshold"
-            )
-        for name, allowed in (("task", Task), ("score_kind", ScoreKind)):
-            value = getattr(self, name)
-            choices = allowed.__args__  # type: ignore[attr-defined]
-            if value is not None and value not in choices:
-                raise ParameterError(f"{name}={value!r} is not understood; it is one of {', '.join(choices)}")
-
-    def refuse(self, names: Sequence[str], why: str) -> None:
-        """Refuse options that mean nothing for a model: none is silently ignored.
-
-        Raises
-        ------
-        ParameterError
-            One of them was given.
-        """
-        given = [name for name in names if getattr(self, name) is not None]
-        if given:
-            raise ParameterError(
-                f"{given[0]}={getattr(self, given[0])!r} means nothing here: {why}; leave it out"
-            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,16 +19,16 @@ from fairkit.planning.results import two_digits
 from fairkit.planning.run import limit_of
 from fairkit.planning.search import distance, quantile, search, unit_error, variances
 from fairkit.planning.targets import target_of
-from fairkit.plugins import DEFAULT_AUDITORS
-from fairkit.results.findings import MoreRows
 from fairkit.results.policy import judge
+from fairkit.results.rules import MoreRows
+from fairkit.settings import DEFAULT_AUDITORS
 
 if TYPE_CHECKING:
     from fairkit.metrics import Metric
     from fairkit.planning.draws import Limit
     from fairkit.planning.targets import Target
-    from fairkit.results.findings import Finding, RuleResult
-    from fairkit.results.policy import Rule
+    from fairkit.results.findings import Finding
+    from fairkit.results.rules import Rule, RuleResult
 
 POWER = 0.8
 MOST = 100_000

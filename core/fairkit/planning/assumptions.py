@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from fairkit.metrics import Rate
     from fairkit.planning.targets import Target
     from fairkit.results.findings import Finding
-    from fairkit.results.policy import Rule
     from fairkit.results.report import Report
+    from fairkit.results.rules import Rule
 
     Array = NDArray[np.float64]
 

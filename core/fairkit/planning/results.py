@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from fairkit.results.policy import Rule
+    from fairkit.results.rules import Rule
 
 SCHEMA = "fairkit.plan/1"
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from fairkit.metrics import Metric
     from fairkit.planning.results import Side
     from fairkit.planning.targets import Target
-    from fairkit.results.policy import Adjustment, Rule
     from fairkit.results.report import Report
+    from fairkit.results.rules import Adjustment, Rule
 
 DRAWS = 800
 """Audits that are drawn for each point of the curve: the planned power has a standard error below .01."""
@@ -129,8 +129,7 @@ def installed() -> list[type[Metric]]:
 
 def limit_of(rule: Rule) -> Limit:
     """Return a rule's limit."""
-    at = rule.maximum if rule.maximum is not None else rule.minimum
-    return Limit(at=float(at or 0.0), largest=rule.maximum is not None)
+    return Limit(at=float(rule.limit), largest=rule.upper)
 
 
 def _one(

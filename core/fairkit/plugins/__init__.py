@@ -1,7 +1,6 @@
 """Plugins: finding them by entry point or file, loading one at a time, and saying why one does not load."""
 
 from fairkit.plugins.finding import (
-    DEFAULT_AUDITORS,
     blame,
     explain_all,
     find,
@@ -19,7 +18,6 @@ from fairkit.plugins.finding import (
 from fairkit.plugins.records import FILE, FILES, Found, Kind, Plugin, Row
 
 __all__ = [
-    "DEFAULT_AUDITORS",
     "FILE",
     "FILES",
     "Found",

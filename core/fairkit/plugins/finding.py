@@ -15,6 +15,7 @@ from fairkit.errors import FairkitError, PluginError, did_you_mean
 from fairkit.learners import add_source
 from fairkit.plugins.loading import load_found, one_line
 from fairkit.plugins.records import FILE, FILES, Found, Plugin, Row
+from fairkit.settings import DEFAULT_AUDITORS
 
 if TYPE_CHECKING:
     from fairkit.auditors import Auditor
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from fairkit.packs import PackFormat
     from fairkit.sources import DataSource
 
-DEFAULT_AUDITORS = ("group",)
-"""What an audit runs where nothing else is asked for."""
 
 PACKS = "laws"
 """The plugin that reads and renders packs."""

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import PolicyError, did_you_mean
-from fairkit.results.findings import Finding, RuleResult, VerdictName
+from fairkit.results.rules import ADJUSTMENTS, Adjustment, Rule, RuleResult
 
 if TYPE_CHECKING:
+    from fairkit.results.findings import Finding, VerdictName
     from fairkit.results.values import Interval
-
-Adjustment = Literal["holm", "bonferroni", "benjamini-hochberg"]
-ADJUSTMENTS: tuple[Adjustment, ...] = ("holm", "bonferroni", "benjamini-hochberg")
-"""How a policy may account for the number of its rules."""
 
 _CONDITIONAL = {
     "impact_ratio": "against a group that `reference` names",
@@ -28,121 +23,6 @@ UNKNOWNS = ("missing_bounds", "label_error_bounds", "outcome_error_bounds")
 """Evidence about what missing or wrong values could do to a number: low, high, reason, binding, stretch."""
 
 _ORDER: dict[VerdictName, int] = {"pass": 0, "inconclusive": 1, "fail": 2}
-
-
-@dataclass(frozen=True, slots=True, init=False)
-class Rule:
-    """A limit on a metric: ``Rule("demographic_parity_difference", "sex", max=0.05)``.
-
-    The first argument may name the groups as the command does: ``Rule("demographic_parity_difference:sex", max=0.05)``.
-
-    Attributes
-    ----------
-    metric
-        The metric's name.
-    sensitive
-        The sensitive column; None applies the rule to every finding of the metric.
-    maximum, minimum
-        The limit; exactly one is set, as ``max`` or ``min`` in the words of the command and of `fairkit.toml`.
-    support
-        For how many people as possible replacements the limit is meant (`performance_gap`, `dif`); None: for those of
-        the audit, whose number must then have stopped climbing.
-    within
-        The columns inside whose strata the groups are compared; empty: groups as a whole.
-    """
-
-    metric: str
-    sensitive: str | None = None
-    maximum: float | None = None
-    minimum: float | None = None
-    support: int | None = None
-    within: tuple[str, ...] = ()
-
-    def __init__(
-        self,
-        metric: str,
-        sensitive: str | None = None,
-        *,
-        max: float | None = None,
-        min: float | None = None,
-        support: int | None = None,
-        within: Sequence[str] | str = (),
-        maximum: float | None = None,
-        minimum: float | None = None,
-    ) -> None:
-        inside = tuple(filter(None, within.split("+"))) if isinstance(within, str) else tuple(within)
-        if set(metric) & set(":@|"):
-            told = _named(metric)
-            if told is None or (
-                (sensitive or support or inside) and told[1:] != (sensitive, support, inside)
-            ):
-                raise PolicyError(
-                    f"the policy rule on {metric!r} is not understood; write METRIC:COLUMN, and the rest once"
-                )
-            metric, sensitive, support, inside = told
-        given = [limit for limit in (max, min, maximum, minimum) if limit is not None]
-        if len(given) != 1 or not math.isfinite(given[0]):
-            raise PolicyError(f"the policy rule on {metric!r} needs one finite limit, a max or a min")
-        values = {
-            "metric": metric,
-            "sensitive": sensitive,
-            "maximum": maximum if max is None else max,
-            "minimum": minimum if min is None else min,
-            "support": support,
-            "within": inside,
-        }
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-
-    @classmethod
-    def parse(cls, text: str, kind: Literal["max", "min"]) -> Self:
-        """Read ``METRIC:SENSITIVE=X``, ``METRIC=X`` or, with a support size, ``METRIC@SIZE=X``.
-
-        ``METRIC:SENSITIVE|COLUMN=X`` is about the strata of a column, ``COLUMN+COLUMN`` about those of several.
-
-        Raises
-        ------
-        PolicyError
-            The text has another form.
-        """
-        name, equals, number = text.rpartition("=")
-        told = _named(name)
-        try:
-            limit = float(number)
-        except ValueError:
-            limit = math.nan
-        if not equals or told is None or not math.isfinite(limit):
-            raise PolicyError(
-                f"the policy rule --{kind} {text!r} is not understood; "
-                f"write METRIC:COLUMN=NUMBER, as in --{kind} demographic_parity_difference:sex=0.1"
-            )
-        bounds = {"maximum": limit} if kind == "max" else {"minimum": limit}
-        metric, sensitive, support, within = told
-        return cls(metric=metric, sensitive=sensitive, support=support, within=within, **bounds)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the form of a configuration file."""
-        limit = {"max": self.maximum} if self.maximum is not None else {"min": self.minimum}
-        support = {} if self.support is None else {"support": self.support}
-        within = {"within": list(self.within)} if self.within else {}
-        return {"metric": self.metric, "sensitive": self.sensitive, **limit, **support, **within}
-
-    @property
-    def place(self) -> str | None:
-        """Between which groups, in the words of `Finding.place`."""
-        return self.sensitive if not self.within else f"{self.sensitive} | {'+'.join(self.within)}"
-
-
-def _named(text: str) -> tuple[str, str | None, int | None, tuple[str, ...]] | None:
-    """Read ``METRIC@SIZE:SENSITIVE|COLUMN+COLUMN``; None where it has another form."""
-    metric, _, groups = text.partition(":")
-    sensitive, bar, inside = groups.partition("|")
-    metric, at, size = metric.partition("@")
-    support = int(size) if size.isdecimal() else None
-    within = tuple(inside.split("+")) if bar else ()
-    if not metric or (at and not support) or (bar and not (sensitive and all(within))):
-        return None
-    return metric, sensitive or None, support, within
 
 
 def verdict_of(verdicts: Sequence[VerdictName]) -> VerdictName | None:
@@ -283,16 +163,7 @@ def _judge_by_holm(
 
 def _worst(rule: Rule, judged: Sequence[tuple[VerdictName, str]]) -> RuleResult:
     verdict, reason = max(judged, key=lambda pair: _ORDER[pair[0]])
-    return RuleResult(
-        metric=rule.metric,
-        sensitive=rule.sensitive,
-        maximum=rule.maximum,
-        minimum=rule.minimum,
-        verdict=verdict,
-        reason=reason,
-        support=rule.support,
-        within=rule.within,
-    )
+    return RuleResult(rule=rule, verdict=verdict, reason=reason)
 
 
 def _judge_finding(rule: Rule, finding: Finding, confidence: float) -> tuple[VerdictName, str]:
@@ -302,26 +173,26 @@ def _judge_finding(rule: Rule, finding: Finding, confidence: float) -> tuple[Ver
         return "inconclusive", reason
     low, high = interval
     shown = f"{_what(finding)} is {finding.value:.4g}, interval [{low:.4g}, {high:.4g}]"
-    if rule.maximum is not None:
-        limit, kept, broken = rule.maximum, high <= rule.maximum, low > rule.maximum
-        inside, outside = "at most", "above"
-    else:
-        limit = float(rule.minimum or 0.0)
-        kept, broken = low >= limit, high < limit
-        inside, outside = "at least", "below"
-    turned = _turned(rule, finding, interval, limit) if kept or broken else None
+    kept = rule.settled(interval)
+    if kept is None:
+        return "inconclusive", f"{shown}: the interval contains the limit {rule.limit:g}"
+    turned = _turned(rule, finding, interval)
     if turned is None and kept:
         turned = _climbing(rule, finding)
     if turned is not None:
         return "inconclusive", f"{shown}, but {turned}"
     if kept:
-        return "pass", f"{shown}: the whole interval is {inside} the limit {limit:g}"
-    if broken:
-        return "fail", f"{shown}: the whole interval is {outside} the limit {limit:g}"
-    return "inconclusive", f"{shown}: the interval contains the limit {limit:g}"
+        return (
+            "pass",
+            f"{shown}: the whole interval is {'at most' if rule.upper else 'at least'} the limit {rule.limit:g}",
+        )
+    return (
+        "fail",
+        f"{shown}: the whole interval is {'above' if rule.upper else 'below'} the limit {rule.limit:g}",
+    )
 
 
-def _turned(rule: Rule, finding: Finding, interval: Interval, limit: float) -> str | None:
+def _turned(rule: Rule, finding: Finding, interval: Interval) -> str | None:
     """Return what could turn a verdict: values that are missing or wrong; None where they cannot."""
     value = float(finding.value or 0.0)
     for name in UNKNOWNS:
@@ -333,11 +204,10 @@ def _turned(rule: Rule, finding: Finding, interval: Interval, limit: float) -> s
         stretch = float(told["stretch"])
         low = told["low"] - stretch * (value - interval[0])
         high = told["high"] + stretch * (interval[1] - value)
-        breaks = low <= limit < high if rule.maximum is not None else low < limit <= high
-        if breaks:
+        if rule.settled((low, high)) is None:
             return (
                 f"{told['reason']}, it lies between {told['low']:.4g} and {told['high']:.4g}, "
-                f"and that could turn the verdict (limit {limit:g})"
+                f"and that could turn the verdict (limit {rule.limit:g})"
             )
     return None
 
@@ -374,7 +244,7 @@ def _usable_interval(rule: Rule, finding: Finding, confidence: float) -> tuple[I
     support = finding.parameters.get("support")
     if rule.support is not None and support != rule.support:
         return None, _other_support(rule, finding, support)
-    bound = finding.evidence.get("upper_confidence_bound") if rule.maximum is not None else None
+    bound = finding.evidence.get("upper_confidence_bound") if rule.upper else None
     interval = finding.interval
     if confidence != finding.confidence:
         if finding.interval_at is None or (bound is not None and finding.upper_at is None):

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from fairkit.errors import DataError, did_you_mean
-from fairkit.results.findings import Finding, RuleResult, VerdictName
+from fairkit.results.findings import Finding, VerdictName
 from fairkit.results.plots import ReportPlots
 from fairkit.results.rendering import Saved
+from fairkit.results.rules import RuleResult
 from fairkit.results.subjects import DataInfo, ModelInfo, read_subject, subject_record
 from fairkit.results.tables import Tabular, arrow_table, ends, pandas_frame, place
 

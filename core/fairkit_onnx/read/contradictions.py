@@ -15,7 +15,8 @@ from fairkit_onnx.read.rivals import ROUNDING, argmax_misses, compare_rival, cro
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.models.scorer import ModelOptions, Predictions
+    from fairkit.models.scorer import Predictions
+    from fairkit.settings import ModelOptions
     from fairkit_onnx.read.graph import Graph
     from fairkit_onnx.read.outputs import GraphOutput, Reading
     from fairkit_onnx.read.rivals import Rival

@@ -10,13 +10,14 @@ import numpy as np
 
 from fairkit.data.roles import value_text
 from fairkit.errors import ModelError, did_you_mean
-from fairkit.models.scorer import ModelOptions, Predictions, ScoreKind, check_scores
+from fairkit.models.scorer import Predictions, check_scores
 from fairkit_onnx.sandbox.wire import Maps
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data.task import Task
+    from fairkit.settings import ModelOptions, ScoreKind
 
 SCORE, DECISION = "score", "decision"
 """The outputs of a model of ours that hold the score and the decision."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from fairkit.errors import DataError, ModelError
 from fairkit.models.renamed import encoded
-from fairkit.models.scorer import Columns, ModelOptions, NotFiniteError, Predictions, check_scores
+from fairkit.models.scorer import Columns, NotFiniteError, Predictions, check_scores
 from fairkit.results.subjects import ModelInfo
 from fairkit.support.timings import phase
 from fairkit_onnx.read import outputs as reading
@@ -27,6 +27,7 @@ from fairkit_onnx.read.triggers import constant_inputs
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit.data.task import Task
+    from fairkit.settings import ModelOptions
     from fairkit_onnx.read.graph import Graph
 
 _FIRST_ROWS = 4_096

@@ -16,7 +16,7 @@ from fairkit_onnx.read.outputs import DECISION, DECISION_PROBABILITY, SCORE, Gra
 if TYPE_CHECKING:
     import onnx
 
-    from fairkit.models.scorer import ModelOptions
+    from fairkit.settings import ModelOptions
     from fairkit_onnx.read.graph import Graph
 
 

@@ -12,7 +12,7 @@ from fairkit.data.roles import same_value, value_text
 from fairkit.data.task import Task, choose_task
 from fairkit.errors import ModelError
 from fairkit.models.classes import check_signs, favorable_column, line_up, ranks_higher
-from fairkit.models.scorer import ModelOptions, check_scores
+from fairkit.models.scorer import check_scores
 from fairkit_onnx.read import outputs as reading
 from fairkit_onnx.read import safety
 from fairkit_onnx.read.logits import check_logits
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from fairkit.data.batch import Batch
     from fairkit.data.dataset import Dataset
+    from fairkit.settings import ModelOptions
     from fairkit_onnx.read.graph import Graph
 
 _RANDOMIZED = "A randomized model: its decision probabilities are audited, exactly, not draws from them."

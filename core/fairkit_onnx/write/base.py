@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data.table import Table
-    from fairkit.models.scorer import ModelOptions
+    from fairkit.settings import ModelOptions
     from fairkit_onnx.model import OnnxModel
     from fairkit_onnx.write.rules import GroupRule
 

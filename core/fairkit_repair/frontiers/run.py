@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairkit import plugins
-from fairkit.auditing.prepare import Asked
+from fairkit.auditing.prepare import LoadedAuditors
 from fairkit.auditing.run import audit
 from fairkit.auditing.sense import is_constant
 from fairkit.data.loading import as_dataset
@@ -18,9 +18,10 @@ from fairkit.data.table import Table
 from fairkit.engines.local import LocalEngine
 from fairkit.engines.opening import opened
 from fairkit.errors import ParameterError, did_you_mean
-from fairkit.models.scorer import ModelOptions
 from fairkit.progress import Progress, no_progress
-from fairkit.results.policy import Rule, judge
+from fairkit.results.policy import judge
+from fairkit.results.rules import Rule
+from fairkit.settings import DEFAULT_AUDITORS, AuditSettings, ModelOptions
 from fairkit_onnx.model import OnnxModel
 from fairkit_repair.comparison import audit_beside
 from fairkit_repair.frontiers.choice import Choice, Judged, chance, pareto, pick
@@ -162,7 +163,7 @@ def frontier(
             threads=threads or (max(1, cores // processes) if running.here else None),
             learner=learner,
             confidence=confidence,
-            auditors=plugins.DEFAULT_AUDITORS if own is None else (*plugins.DEFAULT_AUDITORS, own),
+            auditors=DEFAULT_AUDITORS if own is None else (*DEFAULT_AUDITORS, own),
             parameters={own: dict((parameters or {}).get(own, {}))} if own else {},
         )
         about = {
@@ -264,13 +265,19 @@ def _tested(
     if chosen is None:
         return None, ()
     best = OnnxModel(chosen, "chosen")
-    told: dict[str, Any] = {"confidence": setup.confidence, "seed": setup.seed}
+    settings = AuditSettings(
+        auditors=tuple(setup.auditors),
+        parameters=setup.parameters,
+        confidence=setup.confidence,
+        seed=setup.seed,
+        options=options,
+    )
     if baseline is None:
-        told |= {"auditors": setup.auditors, "parameters": setup.parameters}
-        return audit(best, held, **told, options=options, progress=progress, engine=engine), ()
+        return audit(best, held, settings=settings, progress=progress, engine=engine), ()
     both = [OnnxModel(baseline, BASELINE), best]
-    asked = Asked.of(setup.auditors, setup.parameters, **told)
-    reports, comparison = audit_beside(engine, both, held, asked, [options, options], progress)
+    reports, comparison = audit_beside(
+        engine, both, held, LoadedAuditors.of(settings), [options, options], progress
+    )
     return reports[1], comparison.changes[0]
 
 
@@ -324,11 +331,8 @@ def _judged(report: Report | None, axis: str, choice: Choice) -> tuple[VerdictNa
         return None, ""
     metric, _, column = axis.partition(":")
     upward = report.find(metric, column or None).better == "higher"
-    rule = Rule(
-        metric=metric,
-        sensitive=column or None,
-        maximum=None if upward else choice.limit,
-        minimum=choice.limit if upward else None,
+    rule = Rule.from_dict(
+        {"metric": metric, "sensitive": column or None, "min" if upward else "max": choice.limit}
     )
     results, verdict = judge([rule], report.findings, confidence=report.confidence)
     return verdict, results[0].reason

@@ -11,7 +11,7 @@ import numpy as np
 
 from fairkit.engines.base import threads
 from fairkit.errors import FairkitError
-from fairkit.models.scorer import ModelOptions
+from fairkit.settings import ModelOptions
 from fairkit.support.timings import phase
 from fairkit_repair.frontiers.points import Measure, Point, measures_of, point_key
 

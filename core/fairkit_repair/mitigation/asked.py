@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fairkit.data.dataset import Dataset
-    from fairkit.results.policy import Rule
+    from fairkit.results.rules import Rule
 
 
 def check_policy(rules: Sequence[Rule], data: Dataset) -> None:
@@ -44,11 +44,12 @@ def check_policy(rules: Sequence[Rule], data: Dataset) -> None:
 
 
 def _check_range(rule: Rule) -> None:
-    below = rule.maximum is not None and rule.maximum < 0 and rule.metric.endswith(("_difference", "_ratio"))
-    above = rule.minimum is not None and rule.minimum > 1 and rule.metric.endswith("_ratio")
+    below = rule.upper and rule.limit < 0 and rule.metric.endswith(("_difference", "_ratio"))
+    above = not rule.upper and rule.limit > 1 and rule.metric.endswith("_ratio")
     if below or above:
-        limit = f"at most {rule.maximum:g}" if below else f"at least {rule.minimum:g}"
-        raise PolicyError(f"no model can keep the policy rule {rule.metric} {limit}: it lies between 0 and 1")
+        raise PolicyError(
+            f"no model can keep the policy rule {rule.metric} {rule.say()}: it lies between 0 and 1"
+        )
 
 
 def _check_pair(one: Rule, other: Rule) -> None:
@@ -56,10 +57,10 @@ def _check_pair(one: Rule, other: Rule) -> None:
     if not same or (None not in (one.sensitive, other.sensitive) and one.sensitive != other.sensitive):
         return
     for low, high in ((one, other), (other, one)):
-        if low.minimum is not None and high.maximum is not None and low.minimum > high.maximum:
+        if high.upper and not low.upper and low.limit > high.limit:
             raise PolicyError(
-                f"two policy rules contradict each other: {low.metric} at least {low.minimum:g}, and "
-                f"{high.metric} at most {high.maximum:g}; leave one of them out"
+                f"two policy rules contradict each other: {low.metric} {low.say()}, and {high.metric} {high.say()}; "
+                "leave one of them out"
             )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import FairkitError, ParameterError
-from fairkit.plugins import DEFAULT_AUDITORS
+from fairkit.settings import DEFAULT_AUDITORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from fairkit.auditing.prepare import Asked
+from fairkit.auditing.prepare import LoadedAuditors
 from fairkit.auditing.run import audit
 from fairkit.data.loading import as_dataset
 from fairkit.data.roles import value_text
@@ -16,12 +16,11 @@ from fairkit.data.table import Table
 from fairkit.engines.opening import opened
 from fairkit.fitted import Attaches, FittedModel, MeasuresItself, NamesAudits, Run
 from fairkit.mitigators import RepairsModels
-from fairkit.models.scorer import ModelOptions
 from fairkit.parameters.declare import parameters_to_dict
-from fairkit.plugins import DEFAULT_AUDITORS
 from fairkit.progress import no_progress
 from fairkit.results.plots import layered
 from fairkit.results.rendering import Shown
+from fairkit.settings import DEFAULT_AUDITORS, AuditSettings, ModelOptions
 from fairkit.support.files import check_writable, write_atomic
 from fairkit_onnx.model import OnnxModel
 from fairkit_onnx.read.safety import digest
@@ -45,8 +44,8 @@ if TYPE_CHECKING:
     from fairkit.mitigators import Mitigator
     from fairkit.progress import Progress
     from fairkit.results.comparisons import Change
-    from fairkit.results.policy import Rule
     from fairkit.results.report import Report
+    from fairkit.results.rules import Rule
     from fairkit_repair.mitigation.learned import Learned
     from fairkit_repair.searches import Search
 
@@ -284,13 +283,14 @@ def measured(
     held = _held_out(fitted, learned.compared, table, confidence)
     with TemporaryDirectory() as folder:
         auditors = fitted.audits(Path(folder)) if isinstance(fitted, NamesAudits) else {}
-        asked = Asked.of(
-            (*DEFAULT_AUDITORS, *auditors),
-            auditors,
-            policy=policy,
+        settings = AuditSettings(
+            auditors=(*DEFAULT_AUDITORS, *auditors),
+            parameters=auditors,
+            policy=tuple(policy),
             confidence=confidence,
             seed=run.seed,
         )
+        asked = LoadedAuditors.of(settings)
         (before, after), comparison = audit_beside(
             engine,
             [learned.baseline, learned.model],

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from fairkit.data.dataset import Dataset
-    from fairkit.results.policy import Rule
+    from fairkit.results.rules import Rule
 
 
 def can_choose(plugin: str, policy: Sequence[Rule], given: Iterable[str], data: Dataset) -> bool:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit import plugins
-from fairkit.auditing.prepare import Asked
+from fairkit.auditing.prepare import LoadedAuditors
 from fairkit.auditors import AuditContext
 from fairkit.capabilities import constraint_of
 from fairkit.models.scorer import Predictions
 from fairkit.results.policy import judge
+from fairkit.settings import AuditSettings
 from fairkit_repair.repairing.cells import REFITTED
 from fairkit_repair.repairing.chance import LEAST, Prediction
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from fairkit.data.task import Task
     from fairkit.metrics import Metric
     from fairkit.results.findings import Finding
-    from fairkit.results.policy import Rule
+    from fairkit.results.rules import Rule
     from fairkit_repair.repairing.cells import Planned
 
     Array = NDArray[np.float64]
@@ -88,7 +88,7 @@ class ByAudits:
         confidence: float,
     ) -> ByAudits:
         """Prepare the audits of a dataset whose rows are those of the table."""
-        asked = Asked.of(plugins.DEFAULT_AUDITORS, {}, policy=rules, confidence=confidence)
+        asked = LoadedAuditors.of(AuditSettings(policy=tuple(rules), confidence=confidence))
         performance = PERFORMANCE[table.task]
         wanted = [one for one in asked.metrics if one.name == performance or _is_of(one, rules)]
         distances = any(rule.metric.startswith("statistical_parity") for rule in rules)
@@ -153,7 +153,7 @@ class ByAudits:
             for name in dict.fromkeys(one.sensitive for one in numbers):
                 mine = [float(one.value or 0.0) for one in numbers if one.sensitive == name]
                 label = rule.metric if name is None else f"{rule.metric}:{name}"
-                values[label] = max(mine) if rule.maximum is not None else min(mine)
+                values[label] = max(mine) if rule.upper else min(mine)
         return Prediction(
             chance=passed / drawn,
             chances={},

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fairkit.results.policy import Rule
+    from fairkit.results.rules import Rule
     from fairkit.totals.sums import CellSums
     from fairkit_repair.repairing.cells import Planned
 
@@ -72,7 +72,7 @@ class Wanted:
     @property
     def at(self) -> float:
         """The limit."""
-        return float(self.rule.maximum if self.rule.maximum is not None else self.rule.minimum or 0.0)
+        return float(self.rule.limit)
 
     @property
     def label(self) -> str:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit.engines.base import Engine
     from fairkit.fitted import Run
-    from fairkit.results.policy import Rule
+    from fairkit.results.rules import Rule
     from fairkit_onnx.write.base import BaseModel
     from fairkit_repair.repairing.chance import Wanted
     from fairkit_repair.repairing.searching import Clock
@@ -203,7 +203,7 @@ def learner_of(run: Run) -> str:
 
 def base_of(model: OnnxModel, table: Table) -> BaseModel:
     """Return a given model, bound to the rows."""
-    from fairkit.models.scorer import ModelOptions
+    from fairkit.settings import ModelOptions
     from fairkit_onnx.write.base import BaseModel
 
     graded = table.task == "ranking" and table.roles.favorable is None

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from fairkit.data.task import Task
     from fairkit.engines.base import Engine
     from fairkit.progress import Progress
-    from fairkit.results.policy import Rule
+    from fairkit.results.rules import Rule
     from fairkit_repair.repairing.candidates import Candidate
     from fairkit_repair.repairing.chance import Limited, Wanted
     from fairkit_repair.repairing.evaluate import Bench
@@ -140,7 +140,7 @@ def repair(
 
     Examples
     --------
-    >>> rule = fairkit.Rule(metric="demographic_parity_difference", sensitive="sex", maximum=0.05)
+    >>> rule = fairkit.Rule(metric="demographic_parity_difference", sensitive="sex", max=0.05)
     >>> result = fairkit.repair(data, [rule], test=test)                              # doctest: +SKIP
     >>> result.after.verdict, result.search.choice.name                               # doctest: +SKIP
     ('pass', 'threshold-optimizer (constraint = demographic_parity, tolerance = 0.02)')

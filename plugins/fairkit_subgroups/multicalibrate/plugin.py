@@ -12,9 +12,9 @@ from fairkit.capabilities import Capability
 from fairkit.errors import DataError, ParameterError
 from fairkit.fitted import FittedModel, Prediction
 from fairkit.mitigators import Mitigator
-from fairkit.models.scorer import ModelOptions
 from fairkit.parameters.declare import parameter
 from fairkit.results.conditions import in_words
+from fairkit.settings import ModelOptions
 from fairkit_onnx.write.correct import Corrections, correct
 from fairkit_onnx.write.runtime import as_input
 

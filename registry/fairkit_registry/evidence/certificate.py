@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fairkit.errors import DataError
+from fairkit.errors import DataError, PolicyError
 from fairkit.results.rendering import Shown
 from fairkit.results.report import Report
 from fairkit_registry.errors import CertificateError, ContradictionError, VerificationError
@@ -316,7 +316,7 @@ def _interpret(
         sequence = tuple(Place.from_dict(place) for place in body.get("sequence", ()))
         table_statements = tuple(canonical(one) for one in body.get("tableStatements", ()))
         policy_lock = canonical(body["policyLock"]) if "policyLock" in body else None
-    except (DataError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (DataError, PolicyError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise CertificateError(f"the certificate's report cannot be read: {error!r}") from None
     about = report.data.sha256 if report.model.unseen else report.model.sha256
     if about != digest:

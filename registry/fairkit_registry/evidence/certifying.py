@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fairkit.results.report import Report
     from fairkit_onnx.model import OnnxModel
     from fairkit_registry.evidence.sequence import Place, SequenceFolder
-    from fairkit_registry.evidence.settings import AuditSettings
+    from fairkit_registry.evidence.settings import SignedSettings
     from fairkit_registry.evidence.signers import Signer
 
 METRIC_DIGEST = "metric_sha256"
@@ -35,7 +35,7 @@ METRIC_DIGEST = "metric_sha256"
 def certify(
     model: OnnxModel | Any | None,
     dataset: Dataset,
-    settings: AuditSettings,
+    settings: SignedSettings,
     secrets: Sequence[Signer],
     *,
     audited_at: datetime | None = None,

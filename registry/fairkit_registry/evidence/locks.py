@@ -15,7 +15,7 @@ from fairkit_registry.blobs import is_digest
 from fairkit_registry.errors import CertificateError, ContradictionError, VerificationError
 from fairkit_registry.evidence import dsse
 from fairkit_registry.evidence.predicate import read_time, time_text
-from fairkit_registry.evidence.settings import AuditSettings
+from fairkit_registry.evidence.settings import SignedSettings
 from fairkit_registry.evidence.statement import PAYLOAD_TYPE, STATEMENT_TYPE, read_limited, statement
 from fairkit_registry.evidence.timestamps import CLOCK_SKEW, proven
 from fairkit_registry.jsonio import StrictJsonError, canonical, fingerprint, read_object
@@ -100,7 +100,7 @@ def sign_lock(
     name, sha256, rows
         The table.
     settings
-        Of the audit, as `AuditSettings.to_dict` gives them, with at least one rule.
+        Of the audit, as `SignedSettings.to_dict` gives them, with at least one rule.
     secrets
         The keys to sign with.
     purpose
@@ -228,7 +228,7 @@ def _interpret(
             isinstance(name, str) and is_digest(digest) and isinstance(purpose, str) and type(rows) is int
         ):
             raise ValueError("the table or the purpose")
-        settings = AuditSettings.from_dict(body["settings"])
+        settings = SignedSettings.from_dict(body["settings"])
         if not settings.policy:
             raise ValueError("there is no policy")
         return PolicyLock(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from fairkit.settings import AuditSettings, ModelOptions, declared
 from fairkit_registry.errors import CertificateError
 
 if TYPE_CHECKING:
@@ -17,7 +18,8 @@ _UNORDERED = frozenset({"data.sensitive", "data.drop", "audit.auditors"})
 LISTS = frozenset({"data.sensitive", "data.features", "data.drop", "audit.auditors"})
 """Settings that hold several names."""
 
-_PLAIN = ("confidence", "seed", "adjust")
+_AUDIT = {each.key: each.name for each in declared() if each.table == "audit" and each.name != "task"}
+"""By the name of a pin, the field of `AuditSettings`."""
 
 
 def named(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -26,17 +28,12 @@ def named(record: Mapping[str, Any]) -> dict[str, Any]:
     Parameters
     ----------
     record
-        As `AuditSettings.to_dict` writes it. What is absent, as in older certificates, is not in the result.
+        As `SignedSettings.to_dict` writes it. What is absent, as in older certificates, is not in the result.
     """
     found = {f"data.{key}": value for key, value in record.get("data", {}).items()}
     found |= {f"model.{key}": value for key, value in record.get("model", {}).items()}
-    given = {
-        "auditors": record.get("auditors"),
-        "confidence": record.get("confidence"),
-        "seed": record.get("seed"),
-        "adjust": record.get("adjustment"),
-    }
-    found |= {f"audit.{key}": value for key, value in given.items() if value is not None}
+    stated = {key: record.get(name) for key, name in _AUDIT.items()}
+    found |= {f"audit.{key}": value for key, value in stated.items() if value is not None}
     for auditor, values in record.get("parameters", {}).items():
         found |= {f"audit.{auditor}.{key}": value for key, value in values.items()}
     return found
@@ -45,7 +42,6 @@ def named(record: Mapping[str, Any]) -> dict[str, Any]:
 def default(name: str) -> Any:
     """Return the default of a setting; None for one that is off, or unknown, by default."""
     from fairkit.data.roles import Roles
-    from fairkit_registry.evidence.settings import AuditSettings
 
     table, _, key = name.partition(".")
     if table == "data":
@@ -54,13 +50,8 @@ def default(name: str) -> Any:
         return None
     if "." in key:
         return _parameter(*key.rsplit(".", 1))
-    plain = AuditSettings(data={})
-    return {
-        "auditors": list(plain.auditors),
-        "confidence": plain.confidence,
-        "seed": plain.seed,
-        "adjust": plain.adjustment,
-    }.get(key)
+    value = getattr(AuditSettings(), _AUDIT.get(key, ""), None)
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _parameter(auditor: str, key: str) -> Any:
@@ -176,11 +167,10 @@ def check_names(pins: Iterable[str], where: str) -> None:
 
     from fairkit.data.roles import Roles
     from fairkit.errors import did_you_mean
-    from fairkit.models.scorer import ModelOptions
 
     known = {f"data.{each.name}" for each in dataclasses.fields(Roles)}
     known |= {f"model.{each.name}" for each in dataclasses.fields(ModelOptions)}
-    known |= {"audit.auditors", *(f"audit.{key}" for key in _PLAIN)}
+    known |= {f"audit.{key}" for key in _AUDIT}
     for name in pins:
         of_auditor = name.startswith("audit.") and name.count(".") > 1
         if name not in known and not of_auditor:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fairkit_registry.errors import VerificationError
 from fairkit_registry.evidence import charts
 from fairkit_registry.evidence.predicate import public_findings
-from fairkit_registry.evidence.settings import AuditSettings
+from fairkit_registry.evidence.settings import SignedSettings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +43,7 @@ def recompute(
     model
         The ONNX file; None where no model was seen.
     dataset
-        The table, opened with `AuditSettings.open_data`.
+        The table, opened with `SignedSettings.open_data`.
     progress
         Told about long work.
 
@@ -76,13 +76,13 @@ def recompute(
     return again
 
 
-def _settings(certificate: Certificate) -> AuditSettings:
+def _settings(certificate: Certificate) -> SignedSettings:
     """Return the settings; what a certificate does not name is done as it was then.
 
     A subspace without a strength was learned against the summed loss, and `dif` without a `difference` took logits as
     they were.
     """
-    settings = AuditSettings.from_dict(certificate.settings)
+    settings = SignedSettings.from_dict(certificate.settings)
     parameters = {name: dict(values) for name, values in settings.parameters.items()}
     for finding in certificate.report.findings:
         told = finding.parameters

@@ -6,6 +6,8 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
+from fairkit.errors import FairkitError
+from fairkit.settings import AuditSettings, ModelOptions
 from fairkit_registry.errors import CertificateError
 
 if TYPE_CHECKING:
@@ -20,49 +22,32 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AuditSettings:
-    """Everything besides model and data that decides what an audit finds.
+class SignedSettings(AuditSettings):
+    """The settings of an audit with the roles of the columns and where the model answers: what a certificate keeps.
 
     Attributes
     ----------
     data
         Roles of the columns: label, favorable, sensitive (with bins), features, drop, weights, missing, predictions.
-    model
-        What the user said about the model (`fairkit.models.ModelOptions`).
-    auditors
-        Names of the auditors, in order.
-    parameters
-        What each was told.
-    policy, adjustment
-        Rules, and the adjustment for their number.
-    confidence, seed
-        Of the intervals; for the random draws.
     endpoint
         The server whose model was audited: ``url``, ``model``, ``version``; empty for a file.
     """
 
     data: Mapping[str, Any]
-    model: Mapping[str, Any] = field(default_factory=dict)
-    auditors: tuple[str, ...] = ("group",)
-    parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    policy: tuple[Mapping[str, Any], ...] = ()
-    adjustment: str | None = None
-    confidence: float = 0.95
-    seed: int = 0
     endpoint: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of_audit(
+        cls, settings: AuditSettings, data: Mapping[str, Any], endpoint: Mapping[str, Any] | None = None
+    ) -> Self:
+        """Return the settings of an audit with the roles of the table, and where the model answers."""
+        plain = {each.name: getattr(settings, each.name) for each in dataclasses.fields(AuditSettings)}
+        return cls(data=data, endpoint=endpoint or {}, **plain)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form, as it stands in a certificate."""
-        return {
-            "data": dict(self.data),
-            "model": {key: value for key, value in self.model.items() if value is not None},
-            "auditors": list(self.auditors),
-            "parameters": {name: dict(values) for name, values in self.parameters.items()},
-            "policy": [dict(rule) for rule in self.policy],
-            "adjustment": self.adjustment,
-            "confidence": self.confidence,
-            "seed": self.seed,
-        } | ({"endpoint": dict(self.endpoint)} if self.endpoint else {})
+        record = {"data": dict(self.data), **AuditSettings.to_dict(self)}
+        return record | ({"endpoint": dict(self.endpoint)} if self.endpoint else {})
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
@@ -74,9 +59,8 @@ class AuditSettings:
             The settings cannot be repeated by this version.
         """
         from fairkit.data.roles import Roles
-        from fairkit.models.scorer import ModelOptions
 
-        known = {each.name for each in dataclasses.fields(cls)}
+        known = {"model" if each.name == "options" else each.name for each in dataclasses.fields(cls)}
         odd = (set(record) ^ known) - {"endpoint"}
         for part, kind in (("data", Roles), ("model", ModelOptions)):
             odd |= set(record.get(part, ())) - ({each.name for each in dataclasses.fields(kind)} - {"joined"})
@@ -84,7 +68,10 @@ class AuditSettings:
             raise CertificateError(
                 f"the certificate's settings are not those of this version of fairkit: {', '.join(sorted(odd))}"
             )
-        return cls(**{**record, "auditors": tuple(record["auditors"]), "policy": tuple(record["policy"])})
+        try:
+            return cls(**cls.arguments_of(record))
+        except (FairkitError, KeyError, TypeError, AttributeError) as error:
+            raise CertificateError(f"the settings of the audit cannot be read: {error}") from None
 
     def open_data(self, data: str | Path | Any, join: str | Path | Any = None) -> Dataset:
         """Return a table with the roles that the audit gave it, and the columns of the other table where it had one.
@@ -149,35 +136,14 @@ class AuditSettings:
             The model or the data cannot be used, or a plugin that the audit used is not installed.
         """
         from fairkit.auditing.run import audit
-        from fairkit.models.scorer import ModelOptions
         from fairkit.progress import no_progress
 
         return audit(
             self.answering() if model is None and self.endpoint else model,
             dataset,
-            auditors=self.auditors,
-            parameters=self.parameters,
-            policy=[read_rule(rule) for rule in self.policy],
-            adjustment=self.adjustment,  # type: ignore[arg-type]
-            confidence=self.confidence,
-            seed=self.seed,
-            options=ModelOptions(**self.model),
+            settings=self,
             progress=progress or no_progress,
             engine=engine,
             scheduler=scheduler,
             signed=signed,
         )
-
-
-def read_rule(record: Mapping[str, Any]) -> Any:
-    """Make a policy rule of ``{"metric", "sensitive", "max" | "min"}`` and, where it has one, ``support``."""
-    from fairkit.results.policy import Rule
-
-    return Rule(
-        metric=record["metric"],
-        sensitive=record.get("sensitive"),
-        maximum=record.get("max"),
-        minimum=record.get("min"),
-        support=record.get("support"),
-        within=tuple(record.get("within", ())),
-    )

@@ -54,7 +54,7 @@ def test_result(raw: bytes, certificate: Certificate, secrets: Sequence[Signer])
     report = certificate.report
     rules: dict[str, list[str]] = {"pass": [], "fail": [], "inconclusive": []}
     for rule in report.policy:
-        limit = f"<= {rule.maximum:g}" if rule.maximum is not None else f">= {rule.minimum:g}"
+        limit = f"{'<=' if rule.rule.upper else '>='} {rule.limit:g}"
         place = f":{rule.place}" if rule.place else ""
         rules[rule.verdict].append(f"{rule.metric}{place} {limit}")
     body = {

@@ -126,7 +126,7 @@ def _certificate(certificate: Certificate) -> Iterator[str]:
     if report.policy:
         rows = []
         for rule in report.policy:
-            limit = f"at most {rule.maximum:g}" if rule.maximum is not None else f"at least {rule.minimum:g}"
+            limit = rule.rule.say()
             rows.append(
                 (
                     escaped(rule.metric),

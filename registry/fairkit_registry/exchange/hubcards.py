@@ -89,7 +89,7 @@ def _metric(one: Finding, certificate: Certificate) -> dict[str, Any]:
         (r for r in certificate.report.policy if (r.metric, r.sensitive) == (one.metric, one.sensitive)), None
     )
     if rule is not None:
-        args |= {"max": rule.maximum, "min": rule.minimum, "verdict": rule.verdict}
+        args |= {"max": None, "min": None, rule.rule.side: rule.limit, "verdict": rule.verdict}
     name = f"{one.metric.replace('_', ' ')}{where}{sure}{claim}"
     return {"type": one.metric, "value": one.value, "name": name, "args": args}
 

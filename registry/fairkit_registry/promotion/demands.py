@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from fairkit.errors import PolicyError
-from fairkit_registry.evidence.settings import read_rule
+from fairkit.results.rules import Rule
 
 if TYPE_CHECKING:
     from fairkit_registry.evidence.certificate import Certificate
@@ -38,7 +38,7 @@ def check_rules(case: Case, deciding: Certificate) -> None:
         _check_own_verdict(case, deciding)
     for record in policy.rules:
         try:
-            results, _ = judge([read_rule(record)], report.findings, confidence=report.confidence)
+            results, _ = judge([Rule.from_dict(record)], report.findings, confidence=report.confidence)
         except PolicyError as error:
             case.refuse(f"the certificate does not cover what the alias asks for: {error}")
             continue

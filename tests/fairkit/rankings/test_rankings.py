@@ -10,8 +10,8 @@ import pytest
 
 import fairkit
 from fairkit.errors import DataError, FairkitError, ModelError, ParameterError
-from fairkit.models.scorer import ModelOptions
 from fairkit.rankings.positions import Positions, ndcg, pairs
+from fairkit.settings import ModelOptions
 from fairkit_datasets.hiring import hiring_table
 
 ROLES = {"label": "relevance", "sensitive": "sex", "query": "opening", "predictions": {"prediction": "score"}}
@@ -105,6 +105,7 @@ def test_two_groups_have_the_exposures_of_the_paper_and_queries_are_the_units():
     assert found.evidence["queries"] == 150
 
 
+@pytest.mark.long
 def test_the_intervals_hold_and_random_rankings_have_no_disparity():
     """Three groups that go together with the queries' lengths: what is compared must not."""
     missed = {0.0: 0, 0.3: 0}
@@ -174,7 +175,7 @@ def test_a_comparison_is_paired_over_queries():
 
 
 def test_a_policy_is_judged_and_few_queries_decide_nothing():
-    rule = fairkit.Rule(metric="exposure_ratio", sensitive="sex", minimum=0.95)
+    rule = fairkit.Rule(metric="exposure_ratio", sensitive="sex", min=0.95)
     assert fairkit.audit(None, fairkit.load_data(hiring_table(300), **ROLES), policy=[rule]).verdict == "fail"
     few = fairkit.audit(None, fairkit.load_data(hiring_table(20), **ROLES), policy=[rule])
     assert few.verdict == "inconclusive"
@@ -243,7 +244,7 @@ def test_auditors_and_parameters_of_other_tasks_are_refused_by_name():
 def test_constant_scores_rank_nothing():
     table = hiring_table(50)
     table = table.set_column(4, "score", [np.zeros(len(table))])
-    rule = fairkit.Rule(metric="exposure_difference", sensitive="sex", maximum=0.5)
+    rule = fairkit.Rule(metric="exposure_difference", sensitive="sex", max=0.5)
     report = fairkit.audit(None, fairkit.load_data(table, **ROLES), policy=[rule])
     assert report.verdict == "inconclusive"
     assert "nothing is ranked" in report.warnings[0]
@@ -253,7 +254,7 @@ def test_items_without_a_group_have_places_and_decide_no_verdict_where_they_are_
     table = hiring_table(100)
     sexes = table["sex"].to_pylist()
     holes = table.set_column(1, "sex", [[None if i % 5 == 0 else sex for i, sex in enumerate(sexes)]])
-    rule = fairkit.Rule(metric="exposure_difference", sensitive="sex", maximum=0.5)
+    rule = fairkit.Rule(metric="exposure_difference", sensitive="sex", max=0.5)
     report = fairkit.audit(None, fairkit.load_data(holes, **ROLES), policy=[rule])
     assert report.verdict == "inconclusive"
     whole = fairkit.audit(None, fairkit.load_data(table, **ROLES))

@@ -50,6 +50,7 @@ def needed(seed):
     return float(most)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("above", [0.01, -0.01, -1.0, -2.5])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_change_of_the_class_is_found_or_refuted_as_by_enumeration(seed, above):

@@ -59,6 +59,7 @@ def points():
     return np.array(list(itertools.product(*free)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [0, 1])
 def test_only_inputs_within_a_joint_distance_count(seed):
     asked, metric = problem(7, trees=6, depth=4), joint(seed)

@@ -51,6 +51,7 @@ def groups_in(log):
     return [entry for entries in log.values() for entry in entries if isinstance(entry, dict) and entry]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("kind", "seed"), [*itertools.product([SCORE, CHANCE], range(5))])
 def test_merged_trees_give_the_largest_change_and_a_log_that_two_checkers_confirm(kind, seed, checker):
     asked = problem(seed, trees=16, depth=4)
@@ -66,6 +67,7 @@ def test_merged_trees_give_the_largest_change_and_a_log_that_two_checkers_confir
     assert best - 1e-9 <= bound <= found.upper + 1e-9
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(12))
 def test_a_proof_with_merged_trees_that_nothing_flips(seed, checker):
     base = problem(seed, trees=14, depth=4)

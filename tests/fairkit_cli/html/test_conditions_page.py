@@ -84,6 +84,7 @@ def test_without_conditions_there_is_no_section() -> None:
     assert "against" not in page
 
 
+@pytest.mark.long
 def test_a_browser_shows_it(
     browse: Callable[..., Any], faults: Callable[..., list[str]], report: fairkit.Report
 ) -> None:

@@ -40,6 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return here
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pack", [None, "ugesp"])
 def test_axe_finds_no_serious_fault_and_nothing_is_asked_for(
     pack: str | None, folder: Path, browse: Callable[..., Any], faults: Callable[..., list[str]]

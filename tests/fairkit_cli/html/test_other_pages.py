@@ -48,6 +48,7 @@ def test_audit_writes_a_page(loans_model: Any, tmp_path: Path, browse: Callable[
     assert "Fairness audit of" in visit.dom
 
 
+@pytest.mark.long
 def test_compare_on_the_command_line(loans_model: Any, tmp_path: Path, faults: Callable[..., list[str]]):
     models = [str(loans_model.path)] * 2
     told = invoke("compare", *models, "--data", str(loans_model.data), *DATA)
@@ -101,6 +102,7 @@ def point(name: str, gap: float, accuracy: float) -> Point:
     return Point(plugin=name, parameters={"x": gap}, status="done", measures=measures)
 
 
+@pytest.mark.long
 def test_the_page_of_a_frontier(faults: Callable[..., list[str]], browse: Callable[..., Any]):
     failed = Point(plugin="<b>bad</b>", parameters={}, status="failed", error="<script>no</script>")
     points = (point("baseline", 0.2, 0.9), point("one", 0.1, 0.85), point("two", 0.15, 0.8), failed)
@@ -136,6 +138,7 @@ def test_the_page_of_a_comparison_says_what_is_beyond_noise():
     assert "<i>a" not in page
 
 
+@pytest.mark.long
 def test_frontier_on_the_command_line(tmp_path: Path):
     from fairkit_datasets.loans import loans_table
 
@@ -157,6 +160,7 @@ def test_frontier_on_the_command_line(tmp_path: Path):
     assert invoke("frontier", "--vary", "strength=1", *common[10:]).exit_code == 2
 
 
+@pytest.mark.long
 def test_the_page_of_a_registry_version(
     loans_model: Any, tmp_path: Path, faults: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
 ):

@@ -19,9 +19,9 @@ import pytest
 
 import fairkit
 from fairkit.models.columns import PredictedColumns
-from fairkit.results.findings import Finding, RuleResult
-from fairkit.results.policy import Rule
+from fairkit.results.findings import Finding
 from fairkit.results.report import Report
+from fairkit.results.rules import Rule, RuleResult
 from fairkit.results.subjects import DataInfo, ModelInfo
 from fairkit.results.values import GroupValue
 from fairkit.support.escaping import visible
@@ -176,6 +176,7 @@ def test_every_chart_is_named_and_has_its_table(report: Report):
         assert "<table" in figure
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
 def test_a_hostile_name_shows_as_text(name: str):
     report = audited(600, [name, "other"], column=f"column {name}")
@@ -189,6 +190,7 @@ def test_a_hostile_name_shows_as_text(name: str):
     assert not re.search("[\x00-\x08\x0b-\x1f]", page)
 
 
+@pytest.mark.long
 def test_sixty_groups():
     page = report_page(audited(12_000, [f"group {i:02d}" for i in range(60)]))
     assert len(page.encode()) < 1_500_000
@@ -228,10 +230,7 @@ def test_one_group_no_interval_no_value():
     )
     data = DataInfo(name="d", sha256="0" * 64, rows=10, dropped_rows=0, groups={"g": {"only": 10}})
     rule = RuleResult(
-        metric="accuracy_difference",
-        sensitive="g",
-        maximum=0.1,
-        minimum=None,
+        rule=Rule("accuracy_difference", "g", max=0.1),
         verdict="inconclusive",
         reason="no interval",
     )
@@ -308,6 +307,7 @@ def test_the_browser_test_can_be_dark(browse: Callable[..., Any]):
     assert "<title>true</title>" in browse(probe, *DARK).dom
 
 
+@pytest.mark.long
 def test_a_browser_opens_it_without_errors_or_requests(browse: Callable[..., Any], report: Report):
     visit = browse(report_page(report))
     assert visit.console == []
@@ -316,6 +316,7 @@ def test_a_browser_opens_it_without_errors_or_requests(browse: Callable[..., Any
     assert 'class="chart wide"' in visit.dom
 
 
+@pytest.mark.long
 def test_a_browser_finds_no_script_in_hostile_names(browse: Callable[..., Any]):
     visit = browse(report_page(audited(600, list(HOSTILE))))
     assert visit.console == []
@@ -324,6 +325,7 @@ def test_a_browser_finds_no_script_in_hostile_names(browse: Callable[..., Any]):
     assert "<img" not in visit.dom
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("flags", [(), DARK], ids=["light", "dark"])
 def test_axe_finds_no_serious_fault(faults: Callable[..., list[str]], report: Report, flags: tuple[str, ...]):
     assert faults(report_page(report), *flags) == []
@@ -370,6 +372,7 @@ document.body.replaceChildren(told);
 """
 
 
+@pytest.mark.long
 def test_the_table_of_all_findings_sorts_and_filters(browse: Callable[..., Any], report: Report):
     page = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", report_page(report))
     dom = browse(page.replace("</body>", f"<script>{SORT_AND_FILTER}</script></body>")).dom
@@ -407,6 +410,7 @@ def test_a_disparity_opens_to_its_groups_and_counts(report: Report):
     )
 
 
+@pytest.mark.long
 def test_the_data_sheet_and_what_is_not_said(report: Report):
     page = text(report_page(report))
     assert "3 columns" in page
@@ -420,12 +424,14 @@ def test_the_data_sheet_and_what_is_not_said(report: Report):
     assert "7 without group" in text(report_page(bare))
 
 
+@pytest.mark.long
 def test_a_notebook_shows_the_same_page(report: Report):
     frame = report._repr_html_()
     assert html.unescape(re.search(r'srcdoc="([^"]*)"', frame)[1]) == report_page(report)
     assert 'sandbox="allow-scripts"' in frame
 
 
+@pytest.mark.long
 def test_a_page_is_printed(report: Report):
     if not any(map(shutil.which, BROWSERS)):
         pytest.skip("no chromium on PATH: apt-get install chromium")

@@ -227,6 +227,7 @@ def placed(made: SimpleNamespace, tmp_path: Path, name: str) -> str:
     return (made.public / name).read_text("utf-8").replace('"../../', '"')
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["index", "m/credit/index", "m/credit/2", "m/credit/compare"])
 def test_axe_finds_no_fault_and_nothing_is_asked_for(
     name: str, made, tmp_path, browse: Callable[..., Any], faults: Callable[..., list[str]]

@@ -31,6 +31,7 @@ def planted() -> Report:
     return fairkit.audit(fairkit.PredictedColumns(decision="said"), data, auditors=["subgroups"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("flags", [(), ("--blink-settings=preferredColorScheme=0",)])
 def test_axe_finds_no_serious_fault(
     faults: Callable[..., list[str]], planted: Report, flags: tuple[str, ...]
@@ -41,6 +42,7 @@ def test_axe_finds_no_serious_fault(
     assert faults(page, *flags) == []
 
 
+@pytest.mark.long
 def test_a_browser_opens_it_without_errors_or_requests(browse: Callable[..., Any], planted: Report):
     visit = browse(report_page(planted))
     assert visit.console == []

@@ -52,6 +52,7 @@ def page(folder: Any) -> str:
     return done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("days", "drift"), [(3, 9), (1_096, 700)])
 def test_three_days_and_three_years(days, drift, tmp_path, browse, faults):
     filled(tmp_path / "w", days, drift)

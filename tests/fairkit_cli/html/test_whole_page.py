@@ -119,6 +119,7 @@ def test_nothing_overlaps_in_print(page: str, width: int, browse: Callable[..., 
     assert result["found"] == []
 
 
+@pytest.mark.long
 def test_axe_finds_no_serious_fault(page: str, faults: Callable[..., list[str]]):
     assert faults(page) == []
 

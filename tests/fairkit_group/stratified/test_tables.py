@@ -73,6 +73,7 @@ def test_strata_that_tell_nothing_change_nothing() -> None:
     assert math.isnan(equal_odds(empty).p_value)
 
 
+@pytest.mark.long
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_difference_by_its_definition_and_ratio_turned_round(seed: int) -> None:

@@ -46,6 +46,7 @@ def people(rows, harm, seed=0, weights=False):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("weights", [False, True])
 def test_a_planted_fault_is_corrected_on_rows_that_were_not_seen(weights, tmp_path):
     train, test = people(8000, 0.3, 1, weights), people(8000, 0.3, 2, weights)
@@ -68,6 +69,7 @@ def test_a_planted_fault_is_corrected_on_rows_that_were_not_seen(weights, tmp_pa
     assert {node.op_type for node in onnx.load(str(saved)).graph.node} >= {"TreeEnsembleRegressor", "Sigmoid"}
 
 
+@pytest.mark.long
 def test_a_model_that_is_right_stays_as_it_is():
     for seed in range(3):
         train, test = people(4000, 0.0, seed), people(1000, 0.0, seed + 10)
@@ -78,6 +80,7 @@ def test_a_model_that_is_right_stays_as_it_is():
         assert any("stay as they are" in note for note in result.notes)
 
 
+@pytest.mark.long
 def test_values_that_training_never_saw_get_the_corrections_that_do_not_name_them(tmp_path):
     result = fairkit.mitigate(
         "multicalibrate",

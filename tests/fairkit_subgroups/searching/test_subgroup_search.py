@@ -108,6 +108,7 @@ def numbers(measure, mask, outcome, decision, score, weights):
     return tuple(np.average(each[m & over], weights=w[m & over]) for m in (mask, ~mask))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", range(4))
 def test_every_group_and_number_is_that_of_its_mask(part):
     rng = np.random.default_rng(part)

@@ -176,7 +176,7 @@ class DrawLots(fairkit.Mitigator):
 
     def promises(self) -> Sequence[fairkit.Rule]:
         """Bound the difference by what is not left to chance."""
-        return (fairkit.Rule(metric="demographic_parity_difference", maximum=1 - self.parameters.share),)
+        return (fairkit.Rule(metric="demographic_parity_difference", max=1 - self.parameters.share),)
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,12 @@ def _told(found: Certificate, declared: Headlines) -> dict[str, Any]:
 def _rule(report: Report, place: int) -> list[Any]:
     rule = report.policy[place]
     title = rule.metric if rule.place is None else f"{rule.metric} · {rule.place}"
-    return [title, rule.maximum, rule.minimum, rule.verdict, as_options(rule.reason)]
+    return [
+        title,
+        *(rule.to_dict().get(side) for side in ("max", "min")),
+        rule.verdict,
+        as_options(rule.reason),
+    ]
 
 
 def _numbers(found: Any) -> Numbers:

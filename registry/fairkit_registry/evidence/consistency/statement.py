@@ -20,8 +20,9 @@ from fairkit_registry.evidence.consistency.scores import check_scores
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from fairkit.results.findings import Finding, RuleResult
+    from fairkit.results.findings import Finding
     from fairkit.results.report import Report
+    from fairkit.results.rules import RuleResult
 
 
 def contradictions(report: Report, settings: Mapping[str, Any]) -> Iterator[str]:
@@ -206,18 +207,10 @@ def _policy(report: Report, settings: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _judged(rule: RuleResult, report: Report) -> RuleResult | str:
-    from fairkit.results.policy import Rule, judge
+    from fairkit.results.policy import judge
 
     try:
-        plain = Rule(
-            metric=rule.metric,
-            sensitive=rule.sensitive,
-            maximum=rule.maximum,
-            minimum=rule.minimum,
-            support=rule.support,
-            within=rule.within,
-        )
-        return judge([plain], report.findings, confidence=report.confidence)[0][0]
+        return judge([rule.rule], report.findings, confidence=report.confidence)[0][0]
     except FairkitError as error:
         return f"its rule on {_rule(rule)} cannot be judged: {error}"
 
