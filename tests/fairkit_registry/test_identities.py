@@ -9,11 +9,11 @@ import pytest
 
 import fairkit
 from fairkit.intervals import share_limits, spread_difference, two_sided
-from fairkit.results.policy import Rule
 from fairkit.results.report import Report
+from fairkit.results.rules import Rule
 from fairkit_registry.evidence.consistency import contradictions
 from fairkit_registry.evidence.consistency.counts import RATES
-from fairkit_registry.evidence.settings import AuditSettings
+from fairkit_registry.evidence.settings import SignedSettings
 
 DPD = "demographic_parity_difference"
 SCORES = ("roc_auc", "brier_score", "ecce", "calibration_in_the_large")
@@ -28,9 +28,9 @@ def made(seed=0, rows=3_000, *, missing=0.0, groups=2, limit=0.17):
     sex[rng.random(rows) < missing] = None
     roles = {"label": "y", "favorable": 1, "sensitive": ["sex"], "predictions": {"score": "s"}}
     data = fairkit.load_data({"sex": sex, "y": y, "s": s}, **roles)
-    rules = [Rule(metric=DPD, sensitive="sex", maximum=limit)]
+    rules = [Rule(metric=DPD, sensitive="sex", max=limit)]
     report = Report.from_dict(fairkit.audit(None, data, policy=rules, seed=seed).to_dict())
-    settings = AuditSettings(data=data.roles.to_dict(), policy=(rules[0].to_dict(),), seed=seed).to_dict()
+    settings = SignedSettings(data=data.roles.to_dict(), policy=(rules[0],), seed=seed).to_dict()
     return report, settings
 
 
@@ -228,7 +228,7 @@ def test_honest_statements_of_other_kinds_are_none(kind):
         table["s"] = np.round(table["s"], 1)
     data = fairkit.load_data(table, **roles)
     report = Report.from_dict(fairkit.audit(None, data).to_dict())
-    assert list(contradictions(report, AuditSettings(data=data.roles.to_dict()).to_dict())) == []
+    assert list(contradictions(report, SignedSettings(data=data.roles.to_dict()).to_dict())) == []
 
 
 def test_a_proof_of_an_earlier_version_is_not_believed(honest):
