@@ -51,7 +51,7 @@ class Unknowns:
     error, outcome_error
         How often the column's values, and the outcomes, may be wrong; None where nothing was said.
     binding
-        The share of missing values above which a verdict must hold whatever their groups are.
+        The share of missing values above which a disparity of which no bound is known gets no verdict.
     labelled
         Whether there are outcomes.
     """
@@ -197,6 +197,7 @@ class _Bounds:
         found = self.others.get(metric) or disparity_bounds(metric, self.boxes)
         if found is None or not np.isfinite(found).all():
             return told
+        told["binding"] = True
         low, high = min(found[0], value), max(found[1], value)
         if self.contracts and metric.endswith("_difference"):  # errors hide a difference, and make none
             low = value
