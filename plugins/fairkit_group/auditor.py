@@ -73,7 +73,7 @@ class GroupAuditor(Auditor):
         )
         missing_share: float = parameter(
             0.02,
-            help="With more missing values of a sensitive column there is no verdict on what they have no known bounds for.",
+            help="With more missing values of a sensitive column there is no verdict where no bounds are known.",
             minimum=0,
             maximum=1,
         )

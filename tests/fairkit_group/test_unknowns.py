@@ -218,14 +218,14 @@ def _few_missing(seed, share=0.019, rows=4_000, gap=0.03):
 
 def test_few_missing_values_bind_as_many_do():
     """1.9 % of the rows, all of them selected men: the verdict would be wrong in most samples."""
-    rule = Rule(metric="demographic_parity_difference", sensitive="sex", max=0.04)
+    rule = Rule(metric="demographic_parity_difference", sensitive="sex", max=0.05)
     ignoring = passes = 0
-    for seed in range(12):
-        columns = _few_missing(seed, gap=0.055)
+    for seed in range(4):
+        columns = _few_missing(seed, rows=40_000, gap=0.055)
         data = fairkit.load_data(columns, label="y", favorable=1, sensitive=["sex"])
         report = fairkit.audit(PredictedColumns(decision="decision"), data, policy=[rule])
         finding = report.find("demographic_parity_difference", "sex")
-        ignoring += finding.interval[1] <= 0.04
+        ignoring += finding.interval[1] <= 0.05
         passes += report.verdict == "pass"
     assert ignoring >= 3
     assert passes == 0

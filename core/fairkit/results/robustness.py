@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def rows_that_turn(rule: Rule, finding: Finding, interval: Interval) -> tuple[int, int] | None:
-    """Return the fewest rows without a group that turn a verdict if they are put where they move it most, and all of them.
+    """Return the fewest rows without a group that turn a verdict, put where they move it most, and all of them.
 
     With k such rows in two groups the largest difference between their rates is that of x rows that count put
     into the one, and of k - x that do not count into the other; the smallest difference is that of the other way round.
@@ -46,19 +46,13 @@ def rows_that_turn(rule: Rule, finding: Finding, interval: Interval) -> tuple[in
         return None
     counts, over = np.array(told[:-1]).T
     counting, others = told[-1][0], told[-1][1] - told[-1][0]
-    apart = (
-        rule.upper == kept
-    )  # a pass of an upper limit, and a failed lower one, turn when the groups move apart
-    reach = interval[1] - finding.value if (rule.upper == kept) else finding.value - interval[0]
-    if ratio:
-        apart = not apart
-        reach = interval[1] - finding.value if apart is False else finding.value - interval[0]
+    rises = rule.upper == kept  # what turns a pass of an upper limit, and a failed lower one
+    apart = rises != ratio
+    reach = interval[1] - finding.value if rises else interval[0] - finding.value
     bound = _ratio if ratio else _difference
 
     def turned(k: int) -> bool:
-        end = bound(counts, over, counting, others, k, apart=apart)
-        end += reach if (apart != ratio) else -reach
-        return rule.kept(end) != kept
+        return rule.kept(bound(counts, over, counting, others, k, apart=apart) + reach) != kept
 
     most = int(gone.rows)
     return (_least(turned, most), most) if turned(most) else None
