@@ -333,10 +333,8 @@ def test_the_rows_of_a_policy_decide_all_its_rules_at_once():
             passed = True
             positives = rng.binomial(rows // 2, 0.5, 2)
             for counts, rate in ((positives, 0.7), (rows // 2 - positives, 0.3)):
-                values = rng.binomial(over, rate) / over
-                spread = spread_difference(
-                    values, lambda z, v=values, n=over: share_limits(v, n.astype(float), z), 0.95
-                )
+                over, values = counts.astype(float), rng.binomial(counts, rate) / counts
+                spread = spread_difference(values, lambda z, v=values, n=over: share_limits(v, n, z), 0.95)
                 passed &= spread.high <= 0.1
             hits += passed
         return hits / 1_500

@@ -130,8 +130,8 @@ class Plan:
     """The rows that decide a policy: all of its rules at once, with the chance that was asked for.
 
     Rules are judged on the same rows, and how their verdicts hang together is not among the assumptions. Whatever it
-    is, all are decided with a chance of at least 1 - Σ (1 - the chance of each) (Bonferroni): two rules of which each has a
-    chance of .8 are both decided with one of .6 to .8, mostly near .64.
+    is, all are decided with a chance of at least 1 - Σ (1 - the chance of each) (Bonferroni): two rules of which each
+    has a chance of .8 are both decided with one of .6 to .8, mostly near .64.
     """
 
     rules: tuple[RulePlan, ...]
