@@ -11,7 +11,7 @@ OLDEST_TESTS := tests/fairkit/test_reports_and_policy.py tests/fairkit/test_bad_
     tests/fairkit/test_mergeable_totals.py tests/fairkit_group/test_group_closed_forms.py tests/fairkit_onnx/test_export.py \
     tests/fairkit_cli/test_audit_command.py
 
-.PHONY: oldest demo test test-all test-long wheel lint types bench bench-compare docs site clean
+.PHONY: oldest demo test test-all test-long wheel release lint types bench bench-compare docs site clean
 
 $(READY): pyproject.toml constraints.txt
 	test -d $(BIN) || $(PYTHON) -m venv $(VENV)
@@ -51,6 +51,10 @@ wheel:
 	$(PYTHON) -m venv build/empty
 	build/empty/$(notdir $(BIN))/python -m pip install --quiet --constraint constraints.txt "$$(ls build/wheel/*.whl)[all]"
 	build/empty/$(notdir $(BIN))/fairkit demo
+
+# a law's clause that nobody has checked lately, or without a source, is not released
+release: wheel
+	build/empty/$(notdir $(BIN))/fairkit packs status --strict
 
 lint: $(READY)
 	$(BIN)/ruff check .

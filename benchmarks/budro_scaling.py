@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 import fairkit
 from fairkit.mitigators import Table
-from fairkit_budro.boosting import Rows, Settings, train
+from fairkit_budro.boosting import BoostingRows, BoostingSettings, train
 from fairkit_budro.geometry import find_geometry
 from fairkit_budro.plans import ExactPlan, Fixed, Support
 from fairkit_repair.learners import encoder_for
@@ -60,7 +60,7 @@ def measure(rows: int, rounds: int) -> dict[str, float]:
     mass = np.full(rows, 1 / rows)
     fixed = Fixed(support=support, labels=labels, mass=mass, epsilon=0.1, classes=2)
     encoder = encoder_for("xgboost", table)
-    data = Rows(matrix=encoder.transform(table.columns), labels=labels, mass=mass, factors=np.ones(2))
+    data = BoostingRows(matrix=encoder.transform(table.columns), labels=labels, mass=mass, factors=np.ones(2))
     params = {
         "objective": "binary:logistic",
         "base_score": 0.5,
@@ -70,7 +70,7 @@ def measure(rows: int, rounds: int) -> dict[str, float]:
     }
     plan = Timed(ExactPlan(fixed))
     cpu, wall = time.process_time(), time.perf_counter()
-    train(data, plan, Settings(rounds=rounds, params=params))
+    train(data, plan, BoostingSettings(rounds=rounds, params=params))
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     first, *later = plan.seconds["all"]
     exact, near = np.mean(later, axis=0), np.mean(plan.seconds["near"] or [(0.0, 0.0)], axis=0)

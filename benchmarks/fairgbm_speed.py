@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from fairgbm_common import folder, line
 
 from fairkit_fairgbm.constraints import Constraints, make_cells
-from fairkit_fairgbm.trainer import Rows, Settings, train
+from fairkit_fairgbm.trainer import TrainerSettings, TrainingRows, train
 
 COLUMNS = ["AGEP", "COW", "SCHL", "MAR", "OCCP", "POBP", "RELP", "WKHP", "SEX", "RAC1P"]
 
@@ -42,8 +42,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     chosen = parser.parse_args()
     params = {"verbosity": -1, "deterministic": True, "seed": 0, "learning_rate": 0.1}
-    settings = Settings(rounds=100, multiplier_rate=2.0, multiplier_cap=5.0, params=params)
-    following = Settings(
+    settings = TrainerSettings(rounds=100, multiplier_rate=2.0, multiplier_cap=5.0, params=params)
+    following = TrainerSettings(
         rounds=100, multiplier_rate=2.0, multiplier_cap=5.0, params=params, follow_validation=True
     )
     constraints = Constraints(("fnr",), (0.0,))
@@ -54,12 +54,13 @@ def main() -> None:
 
 def compare(rows, repeats, params, constraints, settings, following) -> None:
     matrix, labels, groups = sample(rows)
-    whole = Rows(matrix, make_cells(groups, labels, ("men", "women")))
+    whole = TrainingRows(matrix, make_cells(groups, labels, ("men", "women")))
     held = np.arange(rows) % 5 == 0
     rest, validation = (
-        Rows(matrix[mask], make_cells(groups[mask], labels[mask], ("men", "women"))) for mask in (~held, held)
+        TrainingRows(matrix[mask], make_cells(groups[mask], labels[mask], ("men", "women")))
+        for mask in (~held, held)
     )
-    few = Rows(matrix[:2000], make_cells(groups[:2000], labels[:2000], ("men", "women")))
+    few = TrainingRows(matrix[:2000], make_cells(groups[:2000], labels[:2000], ("men", "women")))
     train(few, constraints, settings)  # compiles the kernels
     found = []
     for _ in range(repeats):

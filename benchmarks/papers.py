@@ -3,7 +3,7 @@
     FAIRKIT_DATA=... python benchmarks/papers.py [budro.table1 fairgbm ...] [--list] [--runs N] [--rows N] [--fresh]
 
 A name is an exhibit, or a paper for all of its exhibits; without names everything that is missing is run, and the page
-docs/explanation/papers.md is written from the results.
+docs/reference/papers.md is written from the results.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def arguments(given: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--fresh", action="store_true", help="forget earlier runs")
     parser.add_argument("--results", type=Path, default=HERE / "results", help="folder of the results")
     parser.add_argument(
-        "--docs", type=Path, default=DOCS, help="where explanation/papers.md and images/ are written"
+        "--docs", type=Path, default=DOCS, help="where reference/papers.md and images/ are written"
     )
     options = parser.parse_args(given)
     for name in ("runs", "rows"):
@@ -121,7 +121,7 @@ def write_page(known: list[tuple[str, str, list[Exhibit]]], results: Path, docs:
                 image = f"papers-{one.name.replace('.', '-')}.svg"
                 write(docs / "images" / image, one.figure(found[one.name]["runs"]))
                 images[one.name] = f"../images/{image}"
-    write(docs / "explanation" / "papers.md", page(known, found, images))
+    write(docs / "reference" / "papers.md", page(known, found, images))
 
 
 def main(given: list[str] | None = None) -> int:

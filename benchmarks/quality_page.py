@@ -1,6 +1,6 @@
 """Write the tables of the page "Which method for which goal" from `benchmarks/results/quality.json`.
 
-    python benchmarks/quality_page.py [--results quality.json] [--page docs/explanation/which-method.md]
+    python benchmarks/quality_page.py [--results quality.json] [--page docs/reference/methods-measured.md]
 
 What stands in the page before the line `<!-- tables -->` stays.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from quality import CONSTRAINTS, DATA, LIMITS, RESULTS
 
-PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "which-method.md"
+PAGE = Path(__file__).parent.parent / "docs" / "reference" / "methods-measured.md"
 MARK = "<!-- tables: python benchmarks/quality_page.py -->\n"
 ORDER = (
     *("unconstrained", "threshold-optimizer", "rto", "error-parity", "fairlearn", "linear-post"),
@@ -156,7 +156,7 @@ def line_of(runs):
 
 
 def body(records):
-    parts = ["### Paired to error-parity\n", paired_table(records)]
+    parts = ["## Paired to error-parity\n", paired_table(records)]
     for constraint in CONSTRAINTS:
         parts += [f"\n### {constraint}\n", table(records, constraint)]
     return "\n".join(parts) + "\n"

@@ -13,7 +13,7 @@ import numpy as np
 import xgboost
 
 from fairkit_fairgbm.constraints import Constraints, make_cells
-from fairkit_fairgbm.trainer import Rows, Settings
+from fairkit_fairgbm.trainer import TrainerSettings, TrainingRows
 from fairkit_fairgbm.xgb import train
 
 
@@ -30,7 +30,7 @@ def main() -> None:
     group = rng.integers(0, 2, chosen.rows)
     chance = 1 / (1 + np.exp(-matrix[:, 0] - matrix[:, 1] * matrix[:, 2] - 0.7 * group))
     target = (rng.random(chosen.rows) < chance).astype(float)
-    rows = Rows(matrix, make_cells(group, target, ("a", "b")))
+    rows = TrainingRows(matrix, make_cells(group, target, ("a", "b")))
     params = {
         "tree_method": "hist",
         "grow_policy": "lossguide",
@@ -40,7 +40,7 @@ def main() -> None:
         "nthread": chosen.threads,
         "verbosity": 0,
     }
-    settings = Settings(rounds=chosen.rounds, multiplier_rate=2.0, multiplier_cap=5.0, params=params)
+    settings = TrainerSettings(rounds=chosen.rounds, multiplier_rate=2.0, multiplier_cap=5.0, params=params)
 
     def stock() -> None:
         data = xgboost.QuantileDMatrix(matrix, target, nthread=chosen.threads)

@@ -23,7 +23,7 @@ import torch
 from individual_adult import adult
 
 from fairkit_repair.learners.networks import fully_connected
-from fairkit_sensei.records import Rows, Settings
+from fairkit_sensei.records import SenSeIRows, SenSeISettings
 from fairkit_sensei.training import train
 from fairkit_similarity.ascent import Disparity, Frame, Origin, output_directions, worst_case
 from fairkit_similarity.geometry import Geometry
@@ -81,7 +81,7 @@ def clock(work):
 
 
 def search_speed(net, batches, geometry, sigma, multiplier, repeats):
-    frame, settings = Frame.of(geometry, batches[0]), Settings()
+    frame, settings = Frame.of(geometry, batches[0]), SenSeISettings()
     target = np.mean([fast_search(net, x, frame, multiplier, settings) for x in batches])
     best = None
     for rate in RATES:
@@ -120,8 +120,8 @@ def search_speed(net, batches, geometry, sigma, multiplier, repeats):
 
 def training_speed(x, y, geometry, sigma, rate, steps, batch, repeats):
     """One epoch of each, on the same number of batches."""
-    few = Rows(x=x, target=y)
-    settings = Settings(epochs=1, batch=batch)
+    few = SenSeIRows(x=x, target=y)
+    settings = SenSeISettings(epochs=1, batch=batch)
     count = len(x) // batch
 
     def fast():
@@ -149,11 +149,11 @@ def training_speed(x, y, geometry, sigma, rate, steps, batch, repeats):
 
 
 def plain_speed(x, y, geometry, batch, repeats):
-    few, count = Rows(x=x, target=y), len(x) // batch
+    few, count = SenSeIRows(x=x, target=y), len(x) // batch
 
     def fast():
         net = fully_connected(x.shape[1], (100,), 2, seed=0)
-        train(net, few, Settings(epochs=1, batch=batch, rho=0.0), geometry=geometry, threads=1)
+        train(net, few, SenSeISettings(epochs=1, batch=batch, rho=0.0), geometry=geometry, threads=1)
 
     def slow():
         net = fully_connected(x.shape[1], (100,), 2, seed=0)
@@ -176,7 +176,7 @@ def infairness_speed(x, y, geometry, batch, repeats):
         print("inFairness cannot be imported here: left out")
         return
     rows, labels = torch.from_numpy(x), torch.from_numpy(y).long()
-    few = Rows(x=x[: 15 * batch], target=y[: 15 * batch])
+    few = SenSeIRows(x=x[: 15 * batch], target=y[: 15 * batch])
     for steps in (10, 100):
         net = fully_connected(x.shape[1], (100,), 2, seed=0)
         near, apart = distances.SensitiveSubspaceDistance(), distances.SquaredEuclideanDistance()
@@ -196,7 +196,7 @@ def infairness_speed(x, y, geometry, batch, repeats):
 
         def ours():
             start = fully_connected(x.shape[1], (100,), 2, seed=0)
-            train(start, few, Settings(epochs=1, batch=batch), geometry=geometry, threads=1)
+            train(start, few, SenSeISettings(epochs=1, batch=batch), geometry=geometry, threads=1)
 
         ratios = [clock(theirs)[0] / clock(ours)[0] for _ in range(repeats)]
         print(f"inFairness, {steps} steps, batch {batch}: {np.median(ratios):.1f} times fairkit's time")
@@ -216,7 +216,7 @@ def main():
     geometry = Geometry.learn(x.astype(float), metric.matrix)
     sigma = torch.as_tensor(metric.matrix @ metric.matrix.T, dtype=torch.float32)
     net = fully_connected(x.shape[1], (100,), 2, seed=0)
-    train(net, Rows(x=x, target=y), Settings(epochs=2), geometry=geometry, threads=1)
+    train(net, SenSeIRows(x=x, target=y), SenSeISettings(epochs=2), geometry=geometry, threads=1)
     torch.set_num_threads(1)
     rate, steps = RATES[1], 20
     for batch in (64, 256):

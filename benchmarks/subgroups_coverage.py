@@ -23,7 +23,7 @@ from fairkit_subgroups.searching.extremes import Surest
 from fairkit_subgroups.searching.family import Family
 from fairkit_subgroups.searching.measures import MEASURES, values_of, width_of
 from fairkit_subgroups.searching.search import Search
-from fairkit_subgroups.searching.tables import Kept, count
+from fairkit_subgroups.searching.tables import RowSample, count
 from fairkit_subgroups.searching.values import Tallies, tally_column
 
 ROWS, SHARE, LEAST = 4_000, 0.02, 50
@@ -51,7 +51,7 @@ def search_of(family, codes, measure, outcome, decision, score):
     layer = np.zeros(ROWS, np.int64)
     tables = count(family, codes, layer, {name: values}, widths, 1)
     search = Search(family, measure, tables[name], False, False, SHARE * ROWS, LEAST)
-    return search, Kept(np.arange(ROWS, dtype=np.uint64), codes, layer, {name: values})
+    return search, RowSample(np.arange(ROWS, dtype=np.uint64), codes, layer, {name: values})
 
 
 def level(search, kept, drawn, seed):

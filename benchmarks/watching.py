@@ -227,7 +227,7 @@ def speed() -> None:
                 watch.add(Path(folder) / "d.parquet", day=f"2024-01-{t + 2:02}", batch=str(t), alarms=False)
                 taken.append(time.process_time() - start)
             print(f"1,000,000 decisions from Parquet: {min(taken):.2f} s, {rows / min(taken):,.0f} a second")
-            from fairkit_watch import look as looking
+            from fairkit_watch import snapshot as looking
 
             data, taken = watch.data, []
             for _ in range(7):

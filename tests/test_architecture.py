@@ -35,6 +35,8 @@ PACKAGES: dict[str, set[str]] = {
     "fairkit_cli": {*CORE, "fairkit_registry"},
     # inside MLflow it does what the commands do: it stands above them
     "fairkit_mlflow": {*CORE, "fairkit_registry", "fairkit_cli"},
+    # its commands check a policy lock, and print and write as the others do
+    "fairkit_correspondence": {*CORE, "fairkit_registry", "fairkit_cli"},
 }
 """What each package may import of ours; a plugin that is not named here: the packages of core."""
 
@@ -78,7 +80,7 @@ LAYERS: dict[str, list[set[str]]] = {
     "fairkit_cli": [
         {"", "fields"},
         {"terminal"},
-        {"config", "junit", "lazy", "surroundings", "text"},
+        {"config", "drift", "junit", "lazy", "surroundings", "text"},
         {"evidence"},
         {"html", "names", "options", "precommit", "progress"},
         {"formats", "plots", "subject"},

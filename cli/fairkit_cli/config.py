@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fairkit.errors import ConfigError, did_you_mean
-from fairkit.results.rules import Rule
+from fairkit.results.rules import SCENARIO, Rule
 from fairkit.settings import declared
 
 NAME = "fairkit.toml"
@@ -85,6 +85,9 @@ KEYS: Mapping[str, Mapping[str, Kind]] = {
         "min": "number",
         "support": "integer",
         "within": "names",
+        "hazard": "text",
+        "mitigation": "text",
+        "review": "text",
     },
 }
 """The tables of the file, their keys, and what each key takes (see `KINDS`)."""
@@ -145,7 +148,7 @@ class Config:
 
         ``duckdb:loans.db?query=...`` has such a path; ``s3://bucket/...`` has none.
         """
-        from fairkit.sources.known import is_address
+        from fairkit.sources.finders import is_address
 
         if not is_address(text) or (self.path is not None and (self.path.parent / text).exists()):
             return str(self.file(text))
@@ -296,4 +299,5 @@ def _rule(rule: Any, where: str) -> Rule:
         min=None if "min" not in rule else float(rule["min"]),
         support=rule.get("support"),
         within=tuple([rule["within"]] if isinstance(rule.get("within"), str) else rule.get("within", ())),
+        **{key: rule[key] for key in rule if key in SCENARIO},
     )

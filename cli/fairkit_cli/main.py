@@ -34,16 +34,18 @@ class GuardedGroup(TyperGroup):
 
 
 _COMMANDS = {
+    "ask": "fairkit_correspondence.commands:app",
     "attest": "fairkit_cli.commands.attest:attest",
     "audit": "fairkit_cli.commands.audit:audit",
     "compare": "fairkit_cli.commands.compare:compare",
     "demo": "fairkit_cli.commands.demo:demo",
+    "groups": "fairkit_cli.commands.groups:app",
     "frontier": "fairkit_cli.commands.frontier:frontier",
     "init": "fairkit_cli.commands.init:init",
     "mitigate": "fairkit_cli.commands.mitigate:mitigate",
     "plan": "fairkit_cli.commands.plan:plan",
     "certify": "fairkit_cli.commands.certify:certify",
-    "packs": "fairkit_cli.packs:packs",
+    "packs": "fairkit_cli.commands.packs:app",
     "report": "fairkit_cli.commands.report:report",
     "revoke": "fairkit_cli.commands.revoke:revoke",
     "serve-hook": "fairkit_mlflow.serve:serve_hook",

@@ -1,4 +1,4 @@
-"""`fairkit packs`: the renderings for laws that are installed; and what a pack adds to an audit."""
+"""The renderings for laws that are installed, and what a pack adds to an audit."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ import typer
 
 from fairkit.errors import ConfigError, ParameterError, did_you_mean
 from fairkit_cli import options as opt
-from fairkit_cli.terminal.output import echo, print_json, say
+from fairkit_cli.terminal.output import say
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -40,22 +42,6 @@ ToolScores = Annotated[
         rich_help_panel=opt.DATA,
     ),
 ]
-
-
-def packs(output_format: opt.TableFormat = "table") -> None:
-    """List the renderings for laws: name, law, source, and the day on which the source was checked."""
-    found, failures = installed()
-    if output_format == "json":
-        print_json([pack.to_dict() for pack in found.values()])
-    for pack in found.values() if output_format == "table" else ():
-        echo(
-            f"{pack.name}  {pack.title}",
-            f"    {pack.law}",
-            f"    {pack.source}, checked {pack.checked.isoformat()}",
-            f"    facts: {', '.join(fact.key for fact in pack.facts) or 'none'}",
-        )
-    for failure in failures:
-        say(failure)
 
 
 def installed() -> tuple[dict[str, PackFile], list[str]]:
@@ -89,6 +75,9 @@ def find_pack(name: str) -> PackFile:
         There is none.
     """
     found, failures = installed()
+    base, _, edition = name.partition("@")
+    if base in found and found[base].to_dict()["edition"] == edition:
+        return found[base]
     if name not in found:
         hint = did_you_mean(name, found, what="packs")
         raise ParameterError(f"there is no pack {name!r}. {hint} {' '.join(failures)}".strip())
@@ -116,8 +105,20 @@ def read_facts_file(pack: PackFile, path: Path | None) -> dict[str, str | bool]:
     return pack_plugins()[1].read_facts(pack, record)
 
 
-def rendered(pack: PackFile, shown: Shown, facts: dict[str, str | bool]) -> Rendering:
-    """Fill a pack with what a certificate states."""
+def rendered(
+    pack: PackFile,
+    shown: Shown,
+    facts: dict[str, str | bool],
+    accepted: Mapping[str, str] | None = None,
+    watch: Mapping[str, Any] | None = None,
+) -> Rendering:
+    """Fill a pack with what a certificate states, and with a look at a watch.
+
+    Raises
+    ------
+    RefusedError
+        The law refuses the audit, or a kept edition is too old for it.
+    """
     import datetime
 
     from fairkit.plugins.finding import pack_plugins
@@ -134,7 +135,9 @@ def rendered(pack: PackFile, shown: Shown, facts: dict[str, str | bool]) -> Rend
         "settings": stated.settings,
     }
     day = datetime.date.fromisoformat(today())
-    return pack_plugins()[1].render(pack, stated_report(stated), facts, certificate, today=day)
+    return pack_plugins()[1].render(
+        pack, stated_report(stated), facts, certificate, today=day, accepted=accepted, watch=watch
+    )
 
 
 def asked_by(
@@ -148,13 +151,16 @@ def asked_by(
     Raises
     ------
     ParameterError
-        There is no such pack, or no sensitive column is named.
+        There is no such pack, it refuses group probabilities, or no sensitive column is named.
     """
     if name is None:
         return columns, conditions
     from fairkit_cli.options.data import listed
 
-    wanted = find_pack(name).audit
+    pack = find_pack(name)
+    wanted, refused = pack.audit, pack.to_dict()["refuses"].get("sensitive_probability")
+    if refused and (conditions.sensitive_probability or config.data.get("sensitive_probability")):
+        raise ParameterError(f"the pack {name!r} refuses --sensitive-probability: {refused}")
     sensitive = opt.split_names(columns.sensitive) or listed(config.data.get("sensitive"))
     if not sensitive:
         raise ParameterError(f"the pack {name!r} needs the columns of the categories: --sensitive sex,race")

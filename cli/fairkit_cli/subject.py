@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,16 +17,18 @@ if TYPE_CHECKING:
 
     from fairkit.data.dataset import Dataset
     from fairkit.data.predictions import PredictionRoles
+    from fairkit.settings import AuditSettings
     from fairkit_cli.config import Config
     from fairkit_onnx.model import OnnxModel
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A model, or the columns that are audited in its place."""
+    """A model, or the columns that are audited in its place; `table` is a table that was named in place of a model."""
 
     model: OnnxModel | Any | None
     predictions: PredictionRoles | None
+    table: str | None = None
 
     @property
     def record(self) -> dict[str, Any]:
@@ -38,9 +41,36 @@ class Subject:
         """Load the data that it is audited on."""
         file = "test" if "test" in config.data else "path"
         carried: dict[str, Any] = {} if self.model is None else dict(self.model.settings)
+        if self.table is not None:
+            if typed.data is not None:
+                raise ParameterError(f"{self.table} is the table that is audited; leave --data out")
+            typed, carried = dataclasses.replace(typed, data=self.table), carried_by(self.table)
         return opt.load_dataset(
             typed, config, carried, file=file, predictions=self.predictions, conditions=conditions
         )
+
+    def settings(self, asked: AuditSettings, typed: opt.AuditOptions, config: Config) -> AuditSettings:
+        """Return the settings of the audit: answers are looked at by `correspondence` where no auditor is named."""
+        answers = self.predictions is not None and self.predictions.answer is not None
+        if not answers or typed.auditors or config.audit.get("auditors"):
+            return asked
+        others = (name for name in asked.auditors if name not in ("group", "correspondence"))
+        return dataclasses.replace(asked, auditors=("correspondence", *others))
+
+
+def carried_by(table: str) -> dict[str, Any]:
+    """Return the data settings that a Parquet file of answers carries; empty for other tables."""
+    if not table.endswith(".parquet"):
+        return {}
+    import json
+
+    import pyarrow.parquet as pq
+
+    try:
+        record = json.loads((pq.read_schema(table).metadata or {}).get(b"fairkit.data", b"{}"))
+    except (OSError, ValueError):  # pyarrow's errors are among them; loading the table says what is wrong
+        return {}
+    return record if isinstance(record, dict) else {}
 
 
 def chosen(
@@ -61,6 +91,9 @@ def chosen(
     if served is not None and (answering := _answering(model, predictions, config, served)) is not None:
         return Subject(answering, None)
     told = config.data.get("predictions")
+    if model is not None and model.endswith((".parquet", ".csv")) and Path(model).exists():
+        roles = PredictionRoles.parse(predictions) if predictions else PredictionRoles(answer="answer")
+        return Subject(None, roles, model)
     if model is not None:
         if predictions:
             raise ParameterError("give a model or --predictions, not both: which of the two is audited?")

@@ -48,7 +48,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from fairkit.sources.known import add_finder
+from fairkit.sources.finders import add_finder
 
 _PUBLIC = {
     "Auditor": "fairkit.auditors",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from fairkit.metrics import Metric
     from fairkit.mitigators import Mitigator
     from fairkit.models.sources import ModelSource
-    from fairkit.packs import Pack, PackFormat
+    from fairkit.packs import Pack
     from fairkit.promotions import PromotionCheck
     from fairkit.signers import Signer
     from fairkit.sources import DataSource
@@ -76,8 +76,3 @@ def fairkit_signers() -> list[type[Signer]]:  # type: ignore[empty-body]
 @hookspec
 def fairkit_packs() -> list[type[Pack]]:  # type: ignore[empty-body]
     """Return the plugin's renderings for laws or house rules (see `fairkit.packs.Pack`)."""
-
-
-@hookspec
-def fairkit_pack_formats() -> list[type[PackFormat]]:  # type: ignore[empty-body]
-    """Return what reads and renders the texts of packs (see `fairkit.packs.PackFormat`)."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+
+from fairkit.support.faces import imported
 
 if TYPE_CHECKING:
     import datetime
@@ -15,6 +17,10 @@ if TYPE_CHECKING:
 FactKind = Literal["text", "date", "flag"]
 Kind = Literal["text", "count", "percent", "ratio", "number", "p"]
 Cell = str | int | float | None
+
+
+FORMAT = "fairkit_laws.format:Toml"
+"""What reads and renders packs."""
 
 
 class Pack(ABC):
@@ -34,21 +40,8 @@ class Pack(ABC):
         source = "https://example.org/handbook#7"
         checked = 2026-01-15
         notice = "Internal use."
-
-        [[facts]]
-        key = "approved_by"
-        title = "Approved by"
-
-        [[items]]
-        clause = "7.2"
-        title = "Selection rates"
-        says = "The share of each group that the tool selects."
-        table = "selection_rates"
-
-        [[items]]
-        clause = "7.3"
-        title = "Approval"
-        facts = ["approved_by"]
+        status = "in_force"
+        items = [{ clause = "7.2", title = "Selection rates", table = "selection_rates" }]
         '''
 
 
@@ -94,8 +87,8 @@ class Fact:
         ``text``, ``date`` or ``flag`` (true or false).
     required
         Whether its absence is a gap.
-    required_with
-        A flag: where a person states it as true, the absence of this fact is a gap, too.
+    required_with, must_hold
+        A flag that makes this fact needed where it is true; and whether this flag answers only where it is true itself.
     """
 
     key: str
@@ -104,6 +97,7 @@ class Fact:
     kind: FactKind = "text"
     required: bool = True
     required_with: str | None = None
+    must_hold: bool = False
 
     def needed(self, stated: Mapping[str, str | bool]) -> bool:
         """Return whether its absence is a gap, by the other facts."""
@@ -186,15 +180,24 @@ class PackTable:
         Each row is as long as `columns`; None is not defined.
     notes
         Sentences below it.
-    computed
-        Whether numbers in it were computed for the page, from signed ones; else all of them stand in the certificate.
+    origin
+        Where its numbers are from: signed ones, computed for the page from signed ones, or read from a watch.
     """
 
     title: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
     notes: tuple[str, ...] = ()
-    computed: bool = False
+    origin: Literal["signed", "computed", "watched"] = "signed"
+
+
+class Flag(NamedTuple):
+    """What is wrong with resting on a clause: red, amber or grey; and whether a person accepted it."""
+
+    severity: Literal["red", "amber", "grey"]
+    clause: str
+    text: str
+    accepted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,12 +214,16 @@ class Answered:
         What a person stated, by fact; None where nothing was. A fact is `required` here where the others make it so.
     gaps
         What is missing, in sentences; empty where the item is answered.
+    law, flags
+        What is recorded about the clause (``states``, ``sources``, ...), and what is wrong with resting on it.
     """
 
     item: Item
     tables: tuple[PackTable, ...]
     facts: tuple[tuple[Fact, str | bool | None], ...]
     gaps: tuple[str, ...]
+    law: Mapping[str, Any] = field(default_factory=dict)
+    flags: tuple[Flag, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,6 +234,7 @@ class Rendering:
     report: Report
     items: tuple[Answered, ...]
     certificate: Mapping[str, Any]
+    today: datetime.date
     notes: tuple[str, ...] = ()
 
     @property
@@ -265,5 +273,18 @@ class PackFormat(ABC):
         certificate: Mapping[str, Any],
         *,
         today: datetime.date,
+        accepted: Mapping[str, str] | None = None,
+        watch: Mapping[str, Any] | None = None,
     ) -> Rendering:
-        """Fill a pack with an audit, what a person stated, and what the certificate says on a day."""
+        """Fill a pack with an audit, what a person stated and accepts, the certificate, and a look at a watch."""
+
+    @classmethod
+    @abstractmethod
+    def clauses(cls, pack: PackFile, today: datetime.date) -> list[dict[str, Any]]:
+        """Return what is known of each clause on a day: state, source, words, mark, next check, what it lacks."""
+
+
+def pack_format() -> type[PackFormat]:
+    """Return what reads and renders packs."""
+    reader: type[PackFormat] = imported(FORMAT)
+    return reader

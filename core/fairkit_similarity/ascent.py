@@ -97,7 +97,7 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Found:
+class AscentResult:
     """What the search found for n rows.
 
     Attributes
@@ -219,10 +219,10 @@ class Climb:
         top = torch.where(bend < 0, rise / (-2.0 * bend).clamp_min(SMALL), FASTEST)
         self.pace = torch.minimum(torch.maximum(top, pace / 8.0), pace * 8.0).clamp_max(FASTEST)
 
-    def found(self) -> Found:
+    def found(self) -> AscentResult:
         """Return where the search stands."""
         cost = (self.t.square() * self.frame.price).sum(dim=1)
-        return Found(
+        return AscentResult(
             s=self.s,
             t=self.t,
             reward=self.value + self.multiplier * cost,
@@ -281,7 +281,7 @@ def worst_case(
     free_steps: int,
     steps: int,
     start: tuple[Tensor, Tensor] | None = None,
-) -> Found:
+) -> AscentResult:
     """Search in two stages: along the free axes only, then everywhere (SenSeI Algorithm 1, line 3).
 
     Parameters

@@ -68,7 +68,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Found:
+class PartAnswers:
     """The answers of one part that are worth more than the floor.
 
     Attributes
@@ -87,7 +87,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Part:
+class PartRows:
     """The rows of one part: distinct places under losses, as `fairkit_similarity.transport.Support` has them.
 
     Attributes
@@ -105,7 +105,7 @@ class Part:
     row: Ints
 
     @classmethod
-    def of(cls, z: Floats, values: Floats, kind: int, start: int) -> Part:
+    def of(cls, z: Floats, values: Floats, kind: int, start: int) -> PartRows:
         """Make a part of rows whose first is number `start`."""
         check_coordinates(z)
         if kind != LOSSES:
@@ -119,13 +119,13 @@ class Part:
 class Planted:
     """A part with its tree and the bounds of rewards in it."""
 
-    part: Part
+    part: PartRows
     tree: SupportTree
     low: Floats
     high: Floats
 
 
-def plant(part: Part, queries: Queries, scale: float) -> Planted:
+def plant(part: PartRows, queries: Queries, scale: float) -> Planted:
     """Build a part's tree for a value of η."""
     _use_threads()
     losses = queries.kind == LOSSES
@@ -138,7 +138,7 @@ def plant(part: Part, queries: Queries, scale: float) -> Planted:
     return Planted(part=part, tree=tree, low=low, high=high)
 
 
-def answer(planted: Planted, queries: Queries, ask: Ask) -> Found:
+def answer(planted: Planted, queries: Queries, ask: Ask) -> PartAnswers:
     """Find the rows of a part that are worth more than the floors."""
     _use_threads()
     tree, count = planted.tree, len(ask.chosen)
@@ -158,21 +158,21 @@ def answer(planted: Planted, queries: Queries, ask: Ask) -> Found:
     )
     better = np.flatnonzero(place >= 0)
     rows = planted.part.row[queries.label[ask.chosen[better]], tree.order[place[better]]]
-    return Found(
+    return PartAnswers(
         place=better,
         lines=Lines(answer=rows, reward=reward[better], cost=cost[better]),
         looks=int(looks),
     )
 
 
-def nearest(part: Part, queries: Queries) -> Found:
+def nearest(part: PartRows, queries: Queries) -> PartAnswers:
     """Find each query class's best row at distance 0 in a part."""
     group, _ = same_rows(np.concatenate([part.z, queries.z]))
     place = group[len(part.z) :]
     here = np.flatnonzero(place < len(part.z))
     at, label = place[here], queries.label[here]
     lines = Lines(answer=part.row[label, at], reward=part.values[label, at], cost=np.zeros(len(here)))
-    return Found(place=here, lines=lines, looks=0)
+    return PartAnswers(place=here, lines=lines, looks=0)
 
 
 class SpreadTransport(Problem):
@@ -183,7 +183,7 @@ class SpreadTransport(Problem):
     engine
         Runs the work.
     parts
-        Pieces of type `Part`.
+        Pieces of type `PartRows`.
     kind
         ``LOSSES``, ``SQUARED`` or ``ABSOLUTE``.
     z
@@ -302,7 +302,7 @@ class SpreadTransport(Problem):
         ]
 
 
-def _better(best: Lines, found: Found, eta: float) -> Lines:
+def _better(best: Lines, found: PartAnswers, eta: float) -> Lines:
     """Take over what a part found where it is worth more; of equals the earlier part's stays."""
     old = best.take(found.place)
     higher = found.lines.at(eta) > old.at(eta)

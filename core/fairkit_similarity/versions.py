@@ -19,7 +19,7 @@ _ROWS = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class CounterfactualTable:
     """The table of counterfactual rows.
 
     Attributes
@@ -41,7 +41,7 @@ class Given:
         return codes
 
 
-def read_given(path: str, of: str, wanted: Sequence[str]) -> Given:
+def read_given(path: str, of: str, wanted: Sequence[str]) -> CounterfactualTable:
     """Read a table of counterfactual rows.
 
     Parameters
@@ -77,4 +77,6 @@ def read_given(path: str, of: str, wanted: Sequence[str]) -> Given:
     for place, name in enumerate(names):
         places.setdefault(name, []).append(place)
     columns = {name: np.concatenate([as_numpy(batch.column(name)) for batch in batches]) for name in wanted}
-    return Given(columns, {name: np.array(rows, dtype=np.int64) for name, rows in places.items()})
+    return CounterfactualTable(
+        columns, {name: np.array(rows, dtype=np.int64) for name, rows in places.items()}
+    )

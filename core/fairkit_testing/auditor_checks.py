@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fairkit.data.batch import Batch
     from fairkit.models.scorer import Predictions
 
-_TASKS: tuple[Task, ...] = ("binary", "regression", "multiclass")
+_TASKS: tuple[Task, ...] = ("binary", "regression", "multiclass", "answers")
 
 
 class Audited:
@@ -58,10 +58,14 @@ class Audited:
     def context(self, data: Dataset, task: Task) -> AuditContext:
         """Bind the sample model to a dataset: the linear one, or where the auditor cannot read it that of trees."""
         from fairkit import plugins
+        from fairkit.models.columns import PredictedColumns
         from fairkit_onnx.model import OnnxModel
 
-        content = sample_model(task, trees=task in self._by_trees)
-        scorer = OnnxModel(content, "sample model").bind(data, ModelOptions(task=task))
+        if task == "answers":
+            scorer = PredictedColumns(answer="good").bind(data, ModelOptions())
+        else:
+            content = sample_model(task, trees=task in self._by_trees)
+            scorer = OnnxModel(content, "sample model").bind(data, ModelOptions(task=task))
         return AuditContext(dataset=data, scorer=scorer, metrics=plugins.load("group").metrics, seed=1)
 
     @functools.cached_property
@@ -163,7 +167,7 @@ def check_auditor_errors(audited: Audited) -> None:
         plain = sample_data(task, sensitive=())
         with only_fairkit_errors(f"{task}: data without sensitive columns was audited"):
             _run_on(audited, plain, task)
-        batch = sample_data(task, rows=40).read(COLUMNS)
+        batch = sample_data(task, rows=40).read((*COLUMNS, "good"))
         columns = {name: batch.column(name) for name in (*COLUMNS, "good")}
         columns["sex"] = np.array(["male"] + ["female"] * 39, dtype=object)
         tiny = load_data(
@@ -175,7 +179,7 @@ def check_auditor_errors(audited: Audited) -> None:
         )
         with only_fairkit_errors(f"{task}: data with a group of one row was audited"):
             _run_on(audited, tiny, task)
-        if task != "regression":
+        if task not in ("regression", "answers"):
             with only_fairkit_errors(
                 f"{task}: a model without scores was audited (predictions.score is None)"
             ):
@@ -234,7 +238,8 @@ def _arrays(batch: Batch, said: Predictions) -> dict[str, Any]:
     found = {f"predictions.{name}": getattr(said, name) for name in names}
     found |= {f"batch.groups[{name!r}]": codes for name, codes in batch.groups.items()}
     found |= {f"batch.{name}": getattr(batch, name) for name in ("rows", "label", "favorable", "weights")}
-    found |= {f"batch.column({name!r})": batch.column(name) for name in NUMBERS}
+    numbers = ("good",) if said.score is not None and batch.label is None else NUMBERS  # answers stand alone
+    found |= {f"batch.column({name!r})": batch.column(name) for name in numbers}
     return {name: values for name, values in found.items() if values is not None}
 
 

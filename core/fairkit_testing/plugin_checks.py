@@ -49,6 +49,7 @@ SENTENCE = 11
 """Fewer characters than this say nothing."""
 
 _WORDS = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+_EDITION = re.compile(_WORDS.pattern + r"(@\d{4}-\d{2}-\d{2})?")
 _SNAKE = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 _BASES: tuple[type[Any], ...] = (
     Auditor,
@@ -93,8 +94,13 @@ def check_names(plugin: Plugin) -> None:
         *plugin.sources,
         *plugin.promotion_checks,
         *plugin.signers,
-        *plugin.packs,
     ]
+    for cls in plugin.packs:
+        require(
+            _EDITION.fullmatch(cls.name),
+            f"the name {cls.name!r} of {cls.__name__} is not lower case words joined by hyphens, then @2026-01-31 of "
+            "a kept edition",
+        )
     for cls in named:
         require(
             _WORDS.fullmatch(cls.name),

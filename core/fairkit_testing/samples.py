@@ -21,6 +21,7 @@ FAVORABLE = "yes"
 NUMBERS = ("age", "income", "hours", "tenure", "debt")
 COLUMNS = ("sex", "race", *NUMBERS, "job")
 """The columns of the sample data besides its label."""
+_ARMS = ((1, ("female", "male")), (2, ("A", "B", "C")))
 _TYPICAL = (44.0, 33.0, 39.0, 6.0, 0.4)
 _SLOPES = (0.03, 0.08, 0.05, 0.04, -0.9)
 
@@ -34,7 +35,8 @@ def sample_data(
     ----------
     task
         The label ``good`` is ``yes`` or ``no``; one of ``high``, ``low``, ``middle``; a number; or, of rankings, a
-        grade from 0 to 3, beside queries of ten people each in the column ``opening``.
+        grade from 0 to 3, beside queries of ten people each in the column ``opening``; or, of answers, a number in
+        [0, 1] beside ``document`` and ``name``, with all groups on every document of twelve rows.
     rows, seed
         How many, and which draw.
     sensitive
@@ -51,6 +53,8 @@ def sample_data(
     sex = np.array(["female", "male"], dtype=object)[(rng.random(rows) < 0.55).astype(int)]
     race = np.array(["A", "B", "C"], dtype=object)[rng.choice(3, rows, p=[0.6, 0.25, 0.15])]
     job = np.array(["clerk", "maker", "seller"], dtype=object)[rng.choice(3, rows, p=[0.4, 0.35, 0.25])]
+    if task == "answers":
+        sex, race = (np.array(v, dtype=object)[np.arange(rows) // n % len(v)] for n, v in _ARMS)
     age = rng.integers(18, 70, rows)
     income = np.round(20 + 8 * (sex == "male") + 0.2 * age + 6 * rng.standard_normal(rows), 2)
     hours = np.round(38 + 3 * (job == "maker") + 4 * rng.standard_normal(rows), 1)
@@ -66,6 +70,11 @@ def sample_data(
     columns["good"] = _label(task, index)
     if task == "ranking":
         columns["opening"] = np.arange(rows) // 10
+    if task == "answers":
+        columns |= {"document": np.arange(rows) // 12, "name": np.arange(rows) % 240}
+        return load_data(
+            columns, predictions={"answer": "good"}, sensitive=list(sensitive), name=f"{rows} sample answers"
+        )
     return load_data(
         columns,
         label="good",
@@ -126,6 +135,8 @@ def _stumps(slopes: NDArray[np.float64]) -> list[Tree]:
 def _label(task: Task, index: NDArray[np.float64]) -> NDArray[np.generic]:
     if task == "regression":
         return np.round(index, 4)
+    if task == "answers":
+        return np.round(1 / (1 + np.exp(-index)), 4)
     if task == "ranking":
         return np.digitize(index, [-0.4, 0.2, 0.8])
     if task == "multiclass":

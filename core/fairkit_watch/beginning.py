@@ -9,11 +9,11 @@ from pathlib import Path
 from fairkit import plugins
 from fairkit.errors import FairkitError, ParameterError
 from fairkit.support.files import FileError, explain, sync_folder, write_atomic
-from fairkit_watch import look as looking
-from fairkit_watch.book import LOG, SETTINGS, clock
+from fairkit_watch import snapshot as looking
 from fairkit_watch.judging import Judge
 from fairkit_watch.log import Log, StateError
 from fairkit_watch.questions import questions
+from fairkit_watch.records import LOG, SETTINGS, clock
 from fairkit_watch.settings import WatchSettings, canonical
 
 

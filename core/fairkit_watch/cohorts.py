@@ -13,15 +13,15 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import DataError
-from fairkit_watch.book import OPEN
 from fairkit_watch.pending import Pending, label_files, open_files
+from fairkit_watch.records import OPEN
 from fairkit_watch.settings import canonical
 from fairkit_watch.totals import add_up
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from fairkit_watch.book import Book
+    from fairkit_watch.records import WatchRecords
 
 
 class Cohorts:
@@ -33,7 +33,7 @@ class Cohorts:
         Its records.
     """
 
-    def __init__(self, book: Book) -> None:
+    def __init__(self, book: WatchRecords) -> None:
         self.book = book
         self.pending = Pending(book.folder / OPEN, book.settings.sensitive)
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from fairkit_watch.log import StateError
 
 if TYPE_CHECKING:
-    from fairkit_watch.book import Book
+    from fairkit_watch.records import WatchRecords
 
 _OWN = ("pending", "closed", "at", "policy", "clock")
 
 
-def merge(here: Book, there: Book) -> tuple[int, set[str]]:
+def merge(here: WatchRecords, there: WatchRecords) -> tuple[int, set[str]]:
     """Append the records of another writer that are not here yet; return the decisions and their days.
 
     Raises

@@ -109,7 +109,7 @@ class GroupLook:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class WatchSnapshot:
     """A watch at one time.
 
     Attributes

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit.data.sources import open_source
 from fairkit.errors import DataError, ParameterError
-from fairkit.sources.known import is_address
-from fairkit_watch.book import today as clock_day
+from fairkit.sources.finders import is_address
 from fairkit_watch.counting import Counter
+from fairkit_watch.folder import OpenWatch
 from fairkit_watch.labels import read_labels
 from fairkit_watch.merging import merge
-from fairkit_watch.opened import Opened
-from fairkit_watch.raising import unraised
+from fairkit_watch.new_alarms import unraised
+from fairkit_watch.records import today as clock_day
 from fairkit_watch.results import Added
 from fairkit_watch.settings import canonical, read_day
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fairkit_watch.log import Record
 
 
-class Watch(Opened):
+class Watch(OpenWatch):
     """Decisions over time, with statements that hold at every look.
 
     Open one with `Watch.create` or `Watch.open`, and use it in a ``with`` block: one process writes at a time.

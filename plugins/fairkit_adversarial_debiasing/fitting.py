@@ -11,7 +11,7 @@ import numpy as np
 from fairkit.errors import DataError
 from fairkit_adversarial_debiasing.adversary import make_adversary
 from fairkit_adversarial_debiasing.groups import Protected, protect
-from fairkit_adversarial_debiasing.training import Settings, train
+from fairkit_adversarial_debiasing.training import TrainingSettings, train
 from fairkit_onnx.write.encode import fit_encoder
 from fairkit_onnx.write.export import TabularModel
 from fairkit_repair.learners import check_target
@@ -62,7 +62,7 @@ class Fitting:
 
     run: Run
     parameters: Any
-    settings: Settings
+    settings: TrainingSettings
     encoder: Encoder
     inside: Table
     protected: Sequence[Protected]
@@ -195,11 +195,11 @@ class Fitting:
         )
 
 
-def _settings(parameters: Any, rows: int) -> Settings:
+def _settings(parameters: Any, rows: int) -> TrainingSettings:
     batch = parameters.batch or min(256, max(32, rows // 100))
     steps = max(1, rows // batch)
-    given = {field.name: getattr(parameters, field.name) for field in dataclasses.fields(Settings)}
-    return Settings(
+    given = {field.name: getattr(parameters, field.name) for field in dataclasses.fields(TrainingSettings)}
+    return TrainingSettings(
         **given | {"batch": batch, "epochs": parameters.epochs or max(EPOCHS, -(-STEPS // steps))}
     )
 

@@ -28,7 +28,7 @@ DIVERGED = 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class TrainingSettings:
     """How to train; see the plugin's parameters of the same names."""
 
     adversary_weight: float
@@ -78,7 +78,7 @@ def train(
     target: NDArray[np.float64],
     share: NDArray[np.float64],
     protected: Sequence[Protected],
-    settings: Settings,
+    settings: TrainingSettings,
     measure: Callable[[Any], tuple[float, float, bool]],
     *,
     device: Any,
@@ -132,7 +132,7 @@ class _Run:
         rows: list[Tensor],
         asked: list[tuple[Tensor, Tensor]],
         nothing: list[float],
-        settings: Settings,
+        settings: TrainingSettings,
     ) -> None:
         import torch
 

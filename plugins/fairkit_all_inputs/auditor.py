@@ -58,7 +58,7 @@ class AllInputsAuditor(Auditor):
 
     def begin(self, context: AuditContext) -> None:
         """Look at the model before the rows are read: a graph that is not understood is refused at once."""
-        from fairkit_all_inputs.opened import opened
+        from fairkit_all_inputs.bounded_models import opened
 
         check_metric(self.parameters)
         self._changing(context)

@@ -19,12 +19,12 @@ from fairkit_all_inputs.witness import ask, described, differs, read
 
 if TYPE_CHECKING:
     from fairkit.results.findings import Finding
-    from fairkit_all_inputs.asked import Asked
     from fairkit_all_inputs.records import Record
+    from fairkit_all_inputs.scope import AuditScope
 
 
 def checked(
-    asked: Asked,
+    asked: AuditScope,
     problem: AnyProblem,
     kind: int,
     notes: Sequence[str],
@@ -60,7 +60,7 @@ def checked(
 
 
 def _confirmed(
-    asked: Asked, problem: AnyProblem, kind: int, evidence: dict[str, Any], record: Record | None
+    asked: AuditScope, problem: AnyProblem, kind: int, evidence: dict[str, Any], record: Record | None
 ) -> tuple[float, float]:
     """Return the interval that a witness and a log show; the evidence takes what they give now."""
     lower, upper = -math.inf, math.inf

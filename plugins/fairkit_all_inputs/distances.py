@@ -24,7 +24,7 @@ Costs = dict[int, "NDArray[np.float64]"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Part:
+class BlockDistance:
     """What a fair metric says about the columns of one block: d² = (e - e')ᵀ sigma (e - e')."""
 
     encoder: Encoder
@@ -41,7 +41,7 @@ class Summed:
         By block; a block without one is as near as any, for the metric does not look at it.
     """
 
-    parts: dict[int, Part]
+    parts: dict[int, BlockDistance]
 
 
 def taken(metric: FairMetric, problem: AnyProblem, name: str) -> Summed | Weighed:
@@ -71,7 +71,7 @@ def taken(metric: FairMetric, problem: AnyProblem, name: str) -> Summed | Weighe
     for place in {of_feature[i][0] for i in counted}:
         mine = [i for i in counted if of_feature[i][0] == place]
         encoder = Encoder(columns=tuple(c for c in metric.encoder.columns if owner.get(c.name, -1) == place))
-        parts[place] = Part(encoder=encoder, sigma=sigma[np.ix_(mine, mine)])
+        parts[place] = BlockDistance(encoder=encoder, sigma=sigma[np.ix_(mine, mine)])
     return Summed(parts=parts)
 
 
@@ -106,7 +106,9 @@ def costs_near(
     return costs, values
 
 
-def _by(part: Part, cells: dict[str, NDArray[Any]], row: dict[str, NDArray[Any]]) -> NDArray[np.float64]:
+def _by(
+    part: BlockDistance, cells: dict[str, NDArray[Any]], row: dict[str, NDArray[Any]]
+) -> NDArray[np.float64]:
     """Return the distance of raw values from those of one row."""
     first, second = ({name: numbers(v) for name, v in some.items()} for some in (cells, row))
     apart = part.encoder.encode(first) - part.encoder.encode(second)
@@ -115,7 +117,7 @@ def _by(part: Part, cells: dict[str, NDArray[Any]], row: dict[str, NDArray[Any]]
 
 
 def _listed_by(
-    part: Part, block: Block, row: dict[str, NDArray[Any]], values: dict[str, NDArray[Any]]
+    part: BlockDistance, block: Block, row: dict[str, NDArray[Any]], values: dict[str, NDArray[Any]]
 ) -> NDArray[np.float64]:
     """Return the distance of each cell's nearest value, which becomes the cell's."""
     every = _by(part, choices_of(block), row)

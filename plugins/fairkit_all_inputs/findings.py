@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import ParameterError
-from fairkit_all_inputs.asked import Asked
+from fairkit_all_inputs.bounded_models import opened
 from fairkit_all_inputs.bounds.classes.problem import ClassProblem
 from fairkit_all_inputs.bounds.model import TreeModel
 from fairkit_all_inputs.bounds.networks.problem import NetworkProblem
@@ -23,10 +23,10 @@ from fairkit_all_inputs.checking import checked as checked_anew
 from fairkit_all_inputs.distances import taken
 from fairkit_all_inputs.domains import domains_of
 from fairkit_all_inputs.metrics import metric_of
-from fairkit_all_inputs.opened import opened
 from fairkit_all_inputs.people import nearby, shares
 from fairkit_all_inputs.records import digest_of_people, logs_near, opened_record, people_near, save_record
 from fairkit_all_inputs.replaying import confirmed, inside_of, replayed
+from fairkit_all_inputs.scope import AuditScope
 from fairkit_all_inputs.terms import BOUNDS, QUESTIONS, SHARE, VERSION, interval_of, meaning, meet, state_of
 from fairkit_all_inputs.weighed import Weighed
 from fairkit_all_inputs.witnesses import of_somebody, run_witness
@@ -47,7 +47,7 @@ def findings(
     told: Parameters, changing: Sequence[str], people: People, context: AuditContext
 ) -> list[Finding]:
     """Answer every question that the model's task has."""
-    asked = Asked(told=told, changing=changing, people=people, context=context)
+    asked = AuditScope(told=told, changing=changing, people=people, context=context)
     if not any(column in context.scorer.columns for column in changing):
         return _unused(asked, f"The model does not read {', '.join(changing)}: no input changes its answer.")
     model = opened(context)
@@ -102,7 +102,7 @@ def findings(
 
 
 def _searched(
-    asked: Asked,
+    asked: AuditScope,
     problem: AnyProblem,
     kind: int,
     notes: Sequence[str],
@@ -184,7 +184,7 @@ def _refuse_weighed(told: Parameters, problem: AnyProblem, metric: Summed | Weig
         )
 
 
-def _unused(asked: Asked, why: str) -> list[Finding]:
+def _unused(asked: AuditScope, why: str) -> list[Finding]:
     """Say at once that nothing changes."""
     regression = asked.context.scorer.task == "regression"
     names = [QUESTIONS[SCORE]] if regression else [QUESTIONS[FLIP], QUESTIONS[SCORE], SHARE]
@@ -219,7 +219,7 @@ def _starts(problem: AnyProblem, people: People) -> list[tuple[int, ...]]:
 
 
 def _finding(
-    asked: Asked,
+    asked: AuditScope,
     problem: AnyProblem,
     kind: int,
     got: Answer,
@@ -256,7 +256,7 @@ def _finding(
     return asked.finding(QUESTIONS[kind], lower, upper, evidence, said, parameters), log
 
 
-def _share(asked: Asked, problem: AnyProblem, notes: Sequence[str], *, none: bool) -> Finding:
+def _share(asked: AuditScope, problem: AnyProblem, notes: Sequence[str], *, none: bool) -> Finding:
     near = asked.told.near or 0.0
     people = asked.people.some(np.flatnonzero(inside_of(problem, asked.people.columns)[""]))
     if not len(people.rows):

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from fairkit_all_inputs.asked import Asked
     from fairkit_all_inputs.bounds.searching import Answer
+    from fairkit_all_inputs.scope import AuditScope
 
 MOST_BYTES = 1_000_000_000
 """A larger file is not read."""
@@ -63,13 +63,13 @@ class Record:
         )
 
 
-def _costs(asked: Asked, problem: AnyProblem) -> list[Costs]:
+def _costs(asked: AuditScope, problem: AnyProblem) -> list[Costs]:
     people = asked.people
     found = [costs_near(problem, people, person, asked.metric)[0] for person in range(len(people.rows))]
     return [costs for costs in found if not isinstance(costs, Joint)]  # such are refused before
 
 
-def opened_record(asked: Asked, problem: AnyProblem) -> Record | None:
+def opened_record(asked: AuditScope, problem: AnyProblem) -> Record | None:
     """Read the file where an audit is repeated; None where it is not there, or about something else."""
     if not asked.told.save_proof or not isinstance(problem, Problem) or asked.told.near is None:
         return None
@@ -97,7 +97,7 @@ def logs_near(problem: AnyProblem, each: Sequence[Answer], upper: float) -> list
     return [log_of(problem, replace(one, upper=upper)) for one in each]
 
 
-def people_near(asked: Asked, problem: AnyProblem) -> list[dict[str, Any]]:
+def people_near(asked: AuditScope, problem: AnyProblem) -> list[dict[str, Any]]:
     """Return by person the distances of the cells that are near, as plain JSON values."""
     near = asked.told.near
     assert near is not None  # noqa: S101 -- asked only then
@@ -110,7 +110,7 @@ def digest_of_people(people: Sequence[Mapping[str, Any]]) -> str:
 
 
 def save_record(
-    asked: Asked,
+    asked: AuditScope,
     file: dict[str, Any],
     people: Sequence[Mapping[str, Any]],
     witnesses: Mapping[str, Any],

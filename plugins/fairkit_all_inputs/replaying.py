@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from fairkit.models.scorer import Predictions
     from fairkit.results.findings import Finding
-    from fairkit_all_inputs.asked import Asked
     from fairkit_all_inputs.bounds.questions import AnyProblem
+    from fairkit_all_inputs.scope import AuditScope
     from fairkit_onnx.structure.domain import Block
     from fairkit_onnx.structure.encoded import Encoded
 
@@ -68,7 +68,7 @@ class Replay:
         ]
 
 
-def replayed(asked: Asked, model: Encoded, problem: AnyProblem) -> Replay:
+def replayed(asked: AuditScope, model: Encoded, problem: AnyProblem) -> Replay:
     """Run every row of the table (near people: theirs), and random inputs, at every value of what changes."""
     names = list(asked.context.scorer.columns)
     sums = _Sums(model, problem)
@@ -86,7 +86,7 @@ def replayed(asked: Asked, model: Encoded, problem: AnyProblem) -> Replay:
     return found
 
 
-def confirmed(asked: Asked, problem: AnyProblem, kind: int, finding: Finding, replay: Replay) -> Finding:
+def confirmed(asked: AuditScope, problem: AnyProblem, kind: int, finding: Finding, replay: Replay) -> Finding:
     """Return a finding with what was run: an input that changes more than was found is its witness.
 
     Raises
@@ -138,7 +138,7 @@ def confirmed(asked: Asked, problem: AnyProblem, kind: int, finding: Finding, re
 
 
 def _exact(
-    asked: Asked, problem: AnyProblem, kind: int, first: Mapping[str, Any], second: Mapping[str, Any]
+    asked: AuditScope, problem: AnyProblem, kind: int, first: Mapping[str, Any], second: Mapping[str, Any]
 ) -> tuple[float, Mapping[str, Any], Mapping[str, Any]]:
     """Return the change between two inputs, the larger sum first; none of an input outside the domain's values."""
     rows = cells_of([first, second], {name: asked.people.columns[name] for name in first})
@@ -163,7 +163,7 @@ def inside_of(problem: AnyProblem, columns: Columns) -> dict[str, NDArray[np.boo
     return found
 
 
-def _rows(asked: Asked, names: Sequence[str]) -> Iterator[dict[str, NDArray[Any]]]:
+def _rows(asked: AuditScope, names: Sequence[str]) -> Iterator[dict[str, NDArray[Any]]]:
     if asked.told.near is not None:
         yield {name: asked.people.columns[name] for name in names}
         return
@@ -171,7 +171,7 @@ def _rows(asked: Asked, names: Sequence[str]) -> Iterator[dict[str, NDArray[Any]
         yield batch.columns(names)
 
 
-def _run(asked: Asked, problem: AnyProblem, columns: Columns, sums: _Sums, found: Replay) -> None:
+def _run(asked: AuditScope, problem: AnyProblem, columns: Columns, sums: _Sums, found: Replay) -> None:
     """Run inputs at every value, and remember the largest changes."""
     rows = len(next(iter(columns.values())))
     if not rows:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from fairkit_all_inputs.bounds.problem import CHANCE, FLIP, SCORE
 
 if TYPE_CHECKING:
-    from fairkit_all_inputs.asked import Asked
     from fairkit_all_inputs.bounds.questions import AnyProblem
     from fairkit_all_inputs.bounds.searching import Answer
+    from fairkit_all_inputs.scope import AuditScope
 
 QUESTIONS = {
     FLIP: "all_inputs_flip",
@@ -29,7 +29,7 @@ MEANING = {
 }
 
 
-def meaning(kind: int, label: str | None, asked: Asked) -> str:
+def meaning(kind: int, label: str | None, asked: AuditScope) -> str:
     """Say what a finding is, with three classes or more too."""
     if asked.context.scorer.task != "multiclass":
         return MEANING[kind]
@@ -62,7 +62,7 @@ def meet(problem: AnyProblem, kind: int, lower: float) -> float:
     return 2.1 * problem.rounding + 1e-6 * max(1.0, lower) + (2e-5 if kind == CHANCE else 0.0)
 
 
-def state_of(asked: Asked, *, decided: bool) -> list[str]:
+def state_of(asked: AuditScope, *, decided: bool) -> list[str]:
     """Say where a question is not decided, and what would decide it."""
     if decided:
         return []

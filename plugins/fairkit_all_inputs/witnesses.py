@@ -12,9 +12,9 @@ from fairkit_all_inputs.witness import ask, described, differs, read
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fairkit_all_inputs.asked import Asked
     from fairkit_all_inputs.bounds.questions import AnyProblem
     from fairkit_all_inputs.bounds.searching import Answer
+    from fairkit_all_inputs.scope import AuditScope
 
 
 def pair_of(
@@ -39,7 +39,7 @@ def pair_of(
 
 
 def run_witness(
-    asked: Asked, problem: AnyProblem, got: Answer, nearest: Mapping[str, Any] | None, *, flip: bool
+    asked: AuditScope, problem: AnyProblem, got: Answer, nearest: Mapping[str, Any] | None, *, flip: bool
 ) -> dict[str, Any] | None:
     """Run a witness; None where there is none, or where rounding keeps it from flipping."""
     if got.point is None:
@@ -51,7 +51,7 @@ def run_witness(
     return described(first, second, said, asked.context.scorer.classes)
 
 
-def of_somebody(asked: Asked, witness: Mapping[str, Any]) -> bool:
+def of_somebody(asked: AuditScope, witness: Mapping[str, Any]) -> bool:
     """Tell whether a witness was made from somebody's values, or happens to have them."""
     if asked.told.near is not None:
         return True

@@ -23,7 +23,7 @@ Watch = Callable[[Any, int], int | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Rows:
+class BoostingRows:
     """Encoded rows.
 
     Attributes
@@ -50,7 +50,7 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class BoostingSettings:
     """How to train.
 
     Attributes
@@ -109,9 +109,9 @@ class Trained:
 
 
 def train(
-    rows: Rows,
+    rows: BoostingRows,
     plan: Plan,
-    settings: Settings,
+    settings: BoostingSettings,
     *,
     watch: Watch | None = None,
     progress: Progress = no_progress,
@@ -152,7 +152,9 @@ def train(
 class _State:
     """What the objective carries from round to round."""
 
-    def __init__(self, rows: Rows, plan: Plan, settings: Settings, progress: Progress) -> None:
+    def __init__(
+        self, rows: BoostingRows, plan: Plan, settings: BoostingSettings, progress: Progress
+    ) -> None:
         self.rows, self.plan, self.settings, self.progress = rows, plan, settings, progress
         self.path: list[Moment] = []
         self.calls = 0

@@ -20,7 +20,7 @@ from fairkit_similarity.training import refuse_directions
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit_budro.boosting import Rows, Trained
+    from fairkit_budro.boosting import BoostingRows, Trained
     from fairkit_budro.geometry import Geometry
     from fairkit_budro.plans import Fixed, Plan
     from fairkit_budro.watching import GapWatch
@@ -183,7 +183,7 @@ class BuDRO(Mitigator):
         encoder = encoder_for("xgboost", train)
         rows = self._rows(encoder, train)
         problem = self._problem(geometry, rows)
-        settings = boosting.Settings(
+        settings = boosting.BoostingSettings(
             rounds=self.parameters.n_estimators,
             params=self._xgboost(run, rows.classes),
             first=self.parameters.first_round,
@@ -201,18 +201,18 @@ class BuDRO(Mitigator):
             notes=() if watch is None else watch.notes(),
         )
 
-    def _rows(self, encoder: Encoder, table: Table) -> Rows:
-        from fairkit_budro.boosting import Rows
+    def _rows(self, encoder: Encoder, table: Table) -> BoostingRows:
+        from fairkit_budro.boosting import BoostingRows
 
         weights = table.row_weights()
-        return Rows(
+        return BoostingRows(
             matrix=encoder.transform(table.columns),
             labels=table.target.astype(np.int64),
             mass=weights / weights.sum(),
             factors=_factors(table, self.parameters.balanced),
         )
 
-    def _problem(self, geometry: Geometry, rows: Rows) -> Fixed:
+    def _problem(self, geometry: Geometry, rows: BoostingRows) -> Fixed:
         from fairkit_budro.plans import Fixed
         from fairkit_similarity.transport import Support
 

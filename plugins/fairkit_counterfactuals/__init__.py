@@ -16,7 +16,7 @@ from fairkit.hookspecs import hookimpl
 from fairkit.intervals import student, two_sided, wilson
 from fairkit.parameters.declare import parameter
 from fairkit.results.findings import Finding
-from fairkit_similarity.versions import Given, read_given
+from fairkit_similarity.versions import CounterfactualTable, read_given
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -98,7 +98,7 @@ class CounterfactualsAuditor(Auditor):
 
     def __init__(self, parameters: Any = None) -> None:
         super().__init__(parameters)
-        self._given = Given({}, {})
+        self._given = CounterfactualTable({}, {})
 
     def columns(self, context: AuditContext) -> Sequence[str]:
         """The key."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairkit.errors import DataError
-from fairkit_fair_regression.solver import Pool, Settings, Solution, solve
+from fairkit_fair_regression.solver import Pool, Solution, SolverSettings, solve
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +44,7 @@ def solve_group_loss(
     pool: Pool,
     zeta: Array,
     oracle: GroupLossOracle,
-    settings: Settings,
+    settings: SolverSettings,
     names: tuple[str, ...],
     watch: Callable[[Moment], None],
 ) -> Solution:
@@ -78,12 +78,12 @@ def solve_group_loss(
     raise DataError(_message(zeta, reach, names))
 
 
-def tolerance(zeta: Array, settings: Settings) -> float:
+def tolerance(zeta: Array, settings: SolverSettings) -> float:
     """Return the violation that counts as none: (1 + 2ν) / B bounds it where the bounds can be met."""
     return max(1e-9, min(settings.nu, 1e-3 * float(zeta.min())) / 2)
 
 
-def smallest_excess(pool: Pool, zeta: Array, oracle: GroupLossOracle, settings: Settings) -> Reach:
+def smallest_excess(pool: Pool, zeta: Array, oracle: GroupLossOracle, settings: SolverSettings) -> Reach:
     """Find the smallest t with E[ℓ | a] <= ζ_a + t for all groups: the game in which only groups count."""
     # predictors are shared; answers to multipliers without the loss itself are another problem's
     game = Pool(list(pool.responses), [], 0, pool.costs, pool.values)
@@ -91,7 +91,7 @@ def smallest_excess(pool: Pool, zeta: Array, oracle: GroupLossOracle, settings: 
         game,
         zeta,
         oracle.worst,
-        Settings(nu=settings.nu / 10, bound=1.0, iterations=settings.iterations, least=3, strength=0.0),
+        SolverSettings(nu=settings.nu / 10, bound=1.0, iterations=settings.iterations, least=3, strength=0.0),
     )
     for response in game.responses:
         pool.add(response)

@@ -92,7 +92,7 @@ class Pool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class SolverSettings:
     """How to solve.
 
     Attributes
@@ -185,7 +185,7 @@ def solve(
     pool: Pool,
     bounds: Array,
     respond: Callable[[Array], Response],
-    settings: Settings,
+    settings: SolverSettings,
     *,
     simplify: Callable[[Array], Array] = _same,
     watch: Callable[[Moment], None] = _nothing,
@@ -208,7 +208,7 @@ def solve(
         From multipliers [m] to a predictor with a small cost + λ·g. It may be a heuristic: then the gap is
         measured against the best of its answers.
     settings
-        See `Settings`.
+        See `SolverSettings`.
     simplify
         From multipliers to others with the same best response that price the bounds no higher: where γ and
         -γ are both bounded, the difference of their multipliers is all that counts.
@@ -265,7 +265,7 @@ def best_mixture(pool: Pool, bounds: Array, bound: float, *, strength: float = 1
     return Mixture(weights, float(scale @ weights + bound * violation), violation, multipliers)
 
 
-def _goes_on(history: list[Moment], settings: Settings) -> bool:
+def _goes_on(history: list[Moment], settings: SolverSettings) -> bool:
     done = len(history) - 1
     return done < settings.iterations and (done < settings.least or history[-1].gap > settings.nu)
 
@@ -294,7 +294,7 @@ def _moment(pool: Pool, mixture: Mixture, bounds: Array, before: int, strength: 
     )
 
 
-def _solution(pool: Pool, mixture: Mixture, history: list[Moment], settings: Settings) -> Solution:
+def _solution(pool: Pool, mixture: Mixture, history: list[Moment], settings: SolverSettings) -> Solution:
     places = np.flatnonzero(mixture.weights)
     return Solution(
         places=tuple(places.tolist()),

@@ -26,7 +26,7 @@ from fairkit_fair_regression.oracles import (
 from fairkit_fair_regression.parity import make_parity, netted
 from fairkit_fair_regression.preparing import choose_loss, choose_range, row_weights, without_sensitive
 from fairkit_fair_regression.scale import Scale
-from fairkit_fair_regression.solver import Pool, Settings, Solution, solve
+from fairkit_fair_regression.solver import Pool, Solution, SolverSettings, solve
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -130,7 +130,7 @@ class Training:
         pool.add(free)
         pool.add(oracle.constant())
 
-        def solved(level: float, settings: Settings) -> Solution:
+        def solved(level: float, settings: SolverSettings) -> Solution:
             bounds = oracle.parity.bounds(self._bounds(level))
             return solve(pool, bounds, oracle.respond, settings, simplify=netted, watch=self._watch(level))
 
@@ -155,13 +155,15 @@ class Training:
         pool.add(oracle.respond(zeros))
         pool.calls, pool.answered = 1, [zeros]
 
-        def solved(level: float, settings: Settings) -> Solution:
+        def solved(level: float, settings: SolverSettings) -> Solution:
             zeta = self._bounds(level)
             return solve_group_loss(pool, zeta, oracle, settings, self.groups.names, self._watch(level))
 
         return pool, self._sweep(pool, solved)
 
-    def _sweep(self, pool: Pool, solved: Callable[[float, Settings], Solution]) -> dict[float, Solution]:
+    def _sweep(
+        self, pool: Pool, solved: Callable[[float, SolverSettings], Solution]
+    ) -> dict[float, Solution]:
         """Solve for every bound, and then again with the predictors that the other bounds found.
 
         The last round asks for no more best responses: every mixture is the best of the same predictors, so
@@ -285,9 +287,9 @@ class Training:
             return "loss"
         return chosen or default_oracle(self.loss, self.learner)
 
-    def _settings(self, pool: Pool) -> Settings:
+    def _settings(self, pool: Pool) -> SolverSettings:
         chosen = self.parameters
-        return Settings(
+        return SolverSettings(
             nu=chosen.nu if chosen.nu is not None else self._standard_error(pool) / 2,
             bound=chosen.multiplier_bound,
             iterations=chosen.iterations,

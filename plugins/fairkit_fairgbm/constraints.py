@@ -33,7 +33,7 @@ _ROWS_OF = {"fnr": "favorable labels", "fpr": "unfavorable labels", "positive_ra
 
 
 @dataclass(frozen=True, slots=True)
-class Cells:
+class ConstraintCells:
     """Rows split by group and label.
 
     Attributes
@@ -64,14 +64,14 @@ def make_cells(
     labels: NDArray[np.float64],
     names: Sequence[str],
     weights: NDArray[np.float64] | None = None,
-) -> Cells:
+) -> ConstraintCells:
     """Split rows by group (codes from 0) and label (0 or 1)."""
     codes = 2 * groups + (labels > 0)
     kind = np.uint8 if len(names) <= 128 else np.uint32
     size = 2 * len(names)
     counts = np.bincount(codes, minlength=size)
     weight = np.bincount(codes, weights, minlength=size).astype(float)
-    return Cells(codes.astype(kind), weight, counts, tuple(names))
+    return ConstraintCells(codes.astype(kind), weight, counts, tuple(names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class Constraints:
         object.__setattr__(self, "needs_positive", "positive_rate" in wanted)
 
     def among(
-        self, cells: Cells, least: int, *, what: str, leave_out: bool = False
+        self, cells: ConstraintCells, least: int, *, what: str, leave_out: bool = False
     ) -> tuple[Constraints, tuple[str, ...]]:
         """Return the constraints on the groups that have enough rows, and what the user must know of the others.
 
@@ -160,7 +160,7 @@ class Constraints:
             bound[row, list(places)] = False
         return bound
 
-    def resolution(self, cells: Cells) -> list[str]:
+    def resolution(self, cells: ConstraintCells) -> list[str]:
         """Say which tolerances are below what the group sizes can resolve (one row of the smallest group)."""
         notes = []
         bound = self.bound(len(cells.names))
@@ -176,7 +176,7 @@ class Constraints:
                 )
         return notes
 
-    def true_rates(self, positive: NDArray[np.float64], cells: Cells) -> Rates:
+    def true_rates(self, positive: NDArray[np.float64], cells: ConstraintCells) -> Rates:
         """Return the rates at the threshold from the weight of positive predictions in every cell."""
         wrong = {
             "fnr": (cells.weight - positive)[1::2],
@@ -185,7 +185,7 @@ class Constraints:
         }
         return self._rates(wrong, cells)
 
-    def _rates(self, totals: dict[str, NDArray[np.float64]], cells: Cells) -> Rates:
+    def _rates(self, totals: dict[str, NDArray[np.float64]], cells: ConstraintCells) -> Rates:
         groups = len(cells.names)
         by_group = [_share(totals[name], group_sizes(name, cells)) for name in self.rates]
         overall = [totals[name].sum() / group_sizes(name, cells).sum() for name, _ in self.targets]
@@ -208,7 +208,7 @@ class Constraints:
             overall = np.abs(overall)
         return float(np.concatenate([by_group.ravel(), overall, [-1.0]]).max())
 
-    def excess(self, rates: Rates, cells: Cells) -> float:
+    def excess(self, rates: Rates, cells: ConstraintCells) -> float:
         """Return the largest violation less one standard error, by the binomial variances of its two rates.
 
         A rate's variance is that of its Agresti-Coull estimate, which a small group without errors has, too.
@@ -235,7 +235,7 @@ class Constraints:
         return max(0.0, float(spread.max())) if spread.size else 0.0
 
     def coefficients(
-        self, multipliers: Multipliers, rates: Rates, cells: Cells
+        self, multipliers: Multipliers, rates: Rates, cells: ConstraintCells
     ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
         """Return each cell's coefficient of the error proxy and of the positive proxy, both [2 * groups]."""
         error = np.zeros(len(cells.weight))
@@ -266,7 +266,7 @@ class Multipliers:
     overall: NDArray[np.float64]
 
     @classmethod
-    def zero(cls, constraints: Constraints, cells: Cells) -> Multipliers:
+    def zero(cls, constraints: Constraints, cells: ConstraintCells) -> Multipliers:
         """Start."""
         shape = (len(constraints.rates), len(cells.names))
         return cls(np.zeros(shape), np.zeros(len(constraints.targets)))
@@ -296,7 +296,7 @@ class Scale:
     overall: NDArray[np.float64]
 
 
-def scale(constraints: Constraints, cells: Cells, size: float) -> Scale:
+def scale(constraints: Constraints, cells: ConstraintCells, size: float) -> Scale:
     """Return the multipliers at which a row of the smallest group feels `size` times its own loss.
 
     That is ``size * min_a n_a / N`` for a constraint and ``size * n / N`` for a target: in this unit one
@@ -311,7 +311,7 @@ def scale(constraints: Constraints, cells: Cells, size: float) -> Scale:
     return Scale(np.array(by_group, dtype=float).reshape(-1, 1), np.array(overall, dtype=float))
 
 
-def group_sizes(name: RateName, cells: Cells) -> NDArray[np.float64]:
+def group_sizes(name: RateName, cells: ConstraintCells) -> NDArray[np.float64]:
     """Return the weight of the rows that the rate is over, for every group."""
     return _over(name, cells.weight)
 
@@ -346,7 +346,7 @@ def _two_largest(rates: NDArray[np.float64]) -> list[tuple[int, int]]:
     return [(int(row[0]), int(row[min(1, len(row) - 1)])) for row in order]
 
 
-def _few(name: RateName, cells: Cells, least: int) -> dict[int, int]:
+def _few(name: RateName, cells: ConstraintCells, least: int) -> dict[int, int]:
     """Return the groups, and their rows, that have no weight or too few rows for a rate."""
     counts = _over(name, cells.counts.astype(float)).astype(int)
     weight = group_sizes(name, cells)

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from fairkit.learners import TextMode
     from fairkit.mitigators import Groups
     from fairkit.results.rules import Rule
-    from fairkit_fairgbm.constraints import Cells, Constraints
+    from fairkit_fairgbm.constraints import ConstraintCells, Constraints
     from fairkit_fairgbm.select import Iterate
-    from fairkit_fairgbm.trainer import Rows, Settings, Trained
+    from fairkit_fairgbm.trainer import Trained, TrainerSettings, TrainingRows
     from fairkit_onnx.model import OnnxModel
     from fairkit_onnx.write.encode import Encoder
 
@@ -132,7 +132,7 @@ class FairGBM(Mitigator):
         )
         return self._fitted(encoder, result, groups, constraints, notes)
 
-    def _constraints(self, cells: Cells, *, what: str) -> tuple[Constraints, tuple[str, ...]]:
+    def _constraints(self, cells: ConstraintCells, *, what: str) -> tuple[Constraints, tuple[str, ...]]:
         """Return the constraints on the groups that are large enough, and what the user must know of them."""
         chosen = self.parameters
         asked: Constraints = chosen.constraints()
@@ -187,14 +187,14 @@ class FairGBM(Mitigator):
         iterate: Iterate = "last" if plain else self.parameters.iterate
         return iterate
 
-    def _settings(self, run: Run, encoder: Encoder | None) -> Settings:
+    def _settings(self, run: Run, encoder: Encoder | None) -> TrainerSettings:
         """Return the settings of a training; the encoder's part is absent with XGBoost and with spread rows."""
-        from fairkit_fairgbm.trainer import Settings
+        from fairkit_fairgbm.trainer import TrainerSettings
 
         chosen = self.parameters
         stock = encoder is not None and chosen.backend != "xgboost"
         params = chosen.lightgbm_params(run) if stock else backends.xgboost_params(chosen, run)
-        return Settings(
+        return TrainerSettings(
             rounds=chosen.n_estimators,
             multiplier_rate=chosen.multiplier_rate,
             multiplier_cap=chosen.multiplier_cap,
@@ -205,9 +205,11 @@ class FairGBM(Mitigator):
         )
 
 
-def _rows(encoder: Encoder, table: Table, wanted: str | None, names: tuple[str, ...] | None = None) -> Rows:
+def _rows(
+    encoder: Encoder, table: Table, wanted: str | None, names: tuple[str, ...] | None = None
+) -> TrainingRows:
     from fairkit_fairgbm.constraints import make_cells
-    from fairkit_fairgbm.trainer import Rows
+    from fairkit_fairgbm.trainer import TrainingRows
 
     groups = table.only_groups(wanted)
     codes = groups.codes
@@ -221,4 +223,4 @@ def _rows(encoder: Encoder, table: Table, wanted: str | None, names: tuple[str, 
     cells = make_cells(
         codes, table.target, names or groups.names, None if weights is None else weights.astype(float)
     )
-    return Rows(encoder.transform(table.columns), cells, weights)
+    return TrainingRows(encoder.transform(table.columns), cells, weights)

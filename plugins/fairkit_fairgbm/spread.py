@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from fairkit.engines.rows import RowsInParts
     from fairkit.mitigators import Groups, Table
     from fairkit.progress import Progress
-    from fairkit_fairgbm.constraints import Cells, Constraints
-    from fairkit_fairgbm.trainer import Settings, Trained
+    from fairkit_fairgbm.constraints import ConstraintCells, Constraints
+    from fairkit_fairgbm.trainer import Trained, TrainerSettings
 
 TOPIC = "fairkit-fairgbm"
 _COLLECTIVE_TIMEOUT = 30
 """Seconds after which a worker that waits for a lost one gives up."""
 
 
-def cells(table: Table, groups: Groups, mask: NDArray[np.bool_] | None, *, held: bool) -> Cells:
+def cells(table: Table, groups: Groups, mask: NDArray[np.bool_] | None, *, held: bool) -> ConstraintCells:
     """Split the training rows, or those held for validation, by group and label."""
     codes, target, weights = groups.codes, table.target, table.weights
     if mask is not None:
@@ -51,7 +51,7 @@ def train(
     groups: Groups,
     held: NDArray[np.bool_] | None,
     constraints: Constraints,
-    settings: Settings,
+    settings: TrainerSettings,
     *,
     progress: Progress,
 ) -> tuple[Trained, Encoder]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fairkit_fairgbm.constraints import Cells, Constraints
+    from fairkit_fairgbm.constraints import ConstraintCells, Constraints
 
 
 Total = Callable[["NDArray[np.float64]"], "NDArray[np.float64]"]
@@ -32,11 +32,11 @@ _FEW_ROWS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class TrainingRows:
     """Encoded rows: matrix [n, d] float32, cells, weights [n] or None."""
 
     matrix: NDArray[np.float32]
-    cells: Cells
+    cells: ConstraintCells
     weights: NDArray[np.float32] | None = None
 
 
@@ -82,7 +82,7 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class TrainerSettings:
     """How to train.
 
     Attributes
@@ -142,11 +142,11 @@ class Trained:
 
 
 def train(
-    rows: Rows,
+    rows: TrainingRows,
     constraints: Constraints,
-    settings: Settings,
+    settings: TrainerSettings,
     *,
-    validation: Rows | None = None,
+    validation: TrainingRows | None = None,
     progress: Progress = no_progress,
 ) -> Trained:
     """Train under constraints.
@@ -204,7 +204,11 @@ class State:
     """
 
     def __init__(
-        self, rows: Rows, constraints: Constraints, settings: Settings, total: Total = np.asarray
+        self,
+        rows: TrainingRows,
+        constraints: Constraints,
+        settings: TrainerSettings,
+        total: Total = np.asarray,
     ) -> None:
         self.rows, self.constraints, self.total = rows, constraints, total
         cells = rows.cells
@@ -271,7 +275,9 @@ class State:
         self.steps.append(np.concatenate([self.multipliers.by_group.ravel(), self.multipliers.overall]))
 
 
-def moment(positive: NDArray[np.float64], loss: float, cells: Cells, constraints: Constraints) -> Moment:
+def moment(
+    positive: NDArray[np.float64], loss: float, cells: ConstraintCells, constraints: Constraints
+) -> Moment:
     """Return the state from the weight of positive predictions in every cell and the summed loss."""
     rates = constraints.true_rates(positive, cells)
     wrong = positive[0::2].sum() + (cells.weight - positive)[1::2].sum()
@@ -286,7 +292,7 @@ def moment(positive: NDArray[np.float64], loss: float, cells: Cells, constraints
     )
 
 
-def _look(booster: Any, rows: Rows, constraints: Constraints) -> Moment:
+def _look(booster: Any, rows: TrainingRows, constraints: Constraints) -> Moment:
     """Measure the current iterate on validation rows."""
     scores = _captured(booster.eval_valid)
     cells = rows.cells
@@ -306,7 +312,7 @@ def _captured(evaluate: Callable[..., Any]) -> NDArray[np.float64]:
     return found[0]
 
 
-def _booster(lightgbm: Any, rows: Rows, settings: Settings, start: float) -> tuple[Any, Any]:
+def _booster(lightgbm: Any, rows: TrainingRows, settings: TrainerSettings, start: float) -> tuple[Any, Any]:
     params = dict(settings.params) | {"objective": "none", "metric": "none"}
     data = _dataset(lightgbm, rows, settings, start, None).construct()
     if all(data.feature_num_bin(place) < 2 for place in range(rows.matrix.shape[1])):
@@ -319,7 +325,9 @@ def _booster(lightgbm: Any, rows: Rows, settings: Settings, start: float) -> tup
     return booster, data
 
 
-def _dataset(lightgbm: Any, rows: Rows, settings: Settings, start: float, reference: Any) -> Any:
+def _dataset(
+    lightgbm: Any, rows: TrainingRows, settings: TrainerSettings, start: float, reference: Any
+) -> Any:
     """Return LightGBM's form of the rows; validation rows take everything else from their reference."""
     codes = rows.cells.codes
     if reference is None:
@@ -335,7 +343,7 @@ def _dataset(lightgbm: Any, rows: Rows, settings: Settings, start: float, refere
     )
 
 
-def _label_weights(params: Mapping[str, Any], cells: Cells) -> NDArray[np.float64]:
+def _label_weights(params: Mapping[str, Any], cells: ConstraintCells) -> NDArray[np.float64]:
     """Do for our objective what LightGBM's own does with scale_pos_weight and is_unbalance."""
     weights = np.ones(len(cells.weight))
     if params.get("is_unbalance"):

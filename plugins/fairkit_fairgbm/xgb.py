@@ -17,14 +17,14 @@ import numpy as np
 
 from fairkit.progress import Progress, no_progress
 from fairkit_fairgbm import kernel
-from fairkit_fairgbm.constraints import Cells, Rates
-from fairkit_fairgbm.trainer import Moment, Rows, State, Trained, moment, stale
+from fairkit_fairgbm.constraints import ConstraintCells, Rates
+from fairkit_fairgbm.trainer import Moment, State, Trained, TrainingRows, moment, stale
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit_fairgbm.constraints import Constraints
-    from fairkit_fairgbm.trainer import Settings
+    from fairkit_fairgbm.trainer import TrainerSettings
 
 PATH = "fairkit_fairgbm_path"
 """The booster's attribute that carries the path of a training elsewhere."""
@@ -34,11 +34,11 @@ _JOBS: dict[str, _Job] = {}
 
 
 def train(
-    rows: Rows,
+    rows: TrainingRows,
     constraints: Constraints,
-    settings: Settings,
+    settings: TrainerSettings,
     *,
-    validation: Rows | None = None,
+    validation: TrainingRows | None = None,
     progress: Progress = no_progress,
 ) -> Trained:
     """Train on one machine; see `fairkit_fairgbm.trainer.train`."""
@@ -98,7 +98,7 @@ class Hooks:
 
     job: str
     constraints: Constraints
-    settings: Settings
+    settings: TrainerSettings
     names: tuple[str, ...]
 
     def params(self, start: float) -> dict[str, Any]:
@@ -173,7 +173,7 @@ class _Job:
     def __init__(self) -> None:
         self.state: State | None = None
         self.data: Any = None
-        self.validation: Rows | None = None
+        self.validation: TrainingRows | None = None
         self.path: list[Moment] = []
 
     def latest(self) -> Moment | None:
@@ -188,7 +188,7 @@ class _Job:
         }
 
 
-def rows_of(data: Any, names: tuple[str, ...]) -> Rows:
+def rows_of(data: Any, names: tuple[str, ...]) -> TrainingRows:
     """Read cells and weights off a DMatrix; the cells' totals are those of all processes."""
     kind = np.uint8 if len(names) <= 128 else np.uint32
     codes = data.get_label().astype(kind)
@@ -197,8 +197,8 @@ def rows_of(data: Any, names: tuple[str, ...]) -> Rows:
     weight = np.bincount(codes, weights if len(weights) else None, minlength=size).astype(np.float64)
     counts = np.bincount(codes, minlength=size).astype(np.float64)
     both = allreduce(np.concatenate([weight, counts]))
-    cells = Cells(codes, both[:size], both[size:].astype(np.int64), names)
-    return Rows(np.empty((0, 0), np.float32), cells, weights if len(weights) else None)
+    cells = ConstraintCells(codes, both[:size], both[size:].astype(np.int64), names)
+    return TrainingRows(np.empty((0, 0), np.float32), cells, weights if len(weights) else None)
 
 
 def allreduce(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -211,7 +211,7 @@ def allreduce(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return summed
 
 
-def _matrix(xgboost: Any, rows: Rows, settings: Settings, reference: Any = None) -> Any:
+def _matrix(xgboost: Any, rows: TrainingRows, settings: TrainerSettings, reference: Any = None) -> Any:
     threads = settings.params.get("nthread")
     return xgboost.QuantileDMatrix(
         rows.matrix,

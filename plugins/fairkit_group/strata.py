@@ -10,7 +10,7 @@ import numpy as np
 from fairkit.dependent import STRATA_BUCKETS, by_bucket, jackknife_pair, noise_of, score_influence
 from fairkit.metrics import CONFUSION, Estimate, Mean, Metric, Rate, moments_of
 from fairkit.statistics import MomentSums, ScoreTable, Sums
-from fairkit_group.stratified.pooled import Cells, Pair, pairs_of, pooled_pair
+from fairkit_group.stratified.pooled import Pair, StratumCells, pairs_of, pooled_pair
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,7 +70,7 @@ class Strata:
             (cells.first * np.nan_to_num(factor)[:, None]).reshape(len(self.names), self.groups, 4)
         )
 
-    def cells(self, metric: Metric, rng: np.random.Generator) -> Cells | None:
+    def cells(self, metric: Metric, rng: np.random.Generator) -> StratumCells | None:
         """Return a metric in every stratum and group; None where its totals are not kept by stratum."""
         totals = self.totals.get(metric.statistic.key)
         if not isinstance(totals, Sums | ScoreTable):
@@ -81,7 +81,7 @@ class Strata:
             return self._mean(metric, totals).inverse_variance()
         return self._other(metric, metric.estimate(totals, rng), totals)
 
-    def pair(self, metric: Metric, cells: Cells, a: int, b: int) -> Pair:
+    def pair(self, metric: Metric, cells: StratumCells, a: int, b: int) -> Pair:
         """Pool two groups' numbers."""
         sums = self.buckets.get(metric.statistic.key)
         if sums is None:
@@ -109,7 +109,7 @@ class Strata:
         some: NDArray[np.bool_] = np.asarray(there[used][:, places].any(axis=0))
         return noise_of(pooled, some | some[::-1])
 
-    def pairs(self, metric: Metric, cells: Cells, reference: int | None = None) -> list[Pair]:
+    def pairs(self, metric: Metric, cells: StratumCells, reference: int | None = None) -> list[Pair]:
         """Pool every pair of groups, or every group with the reference, that some stratum has."""
         found = [self.pair(metric, cells, a, b) for a, b in pairs_of(self.groups, reference)]
         return [pair for pair in found if pair.known]
@@ -117,7 +117,7 @@ class Strata:
     def _shaped(self, values: Array) -> Array:
         return np.asarray(values, dtype=np.float64).reshape(len(self.names), self.groups)
 
-    def _rate(self, metric: Rate, totals: Sums) -> Cells:
+    def _rate(self, metric: Rate, totals: Sums) -> StratumCells:
         over, counted = np.array(metric.over, float), np.array(metric.counted, float)
         base = totals.first @ over
         with np.errstate(all="ignore"):
@@ -126,7 +126,7 @@ class Strata:
             square = np.einsum("gi,gij,gj->g", residual, totals.second, residual)
             rows = base**2 / np.einsum("i,gij,j->g", over, totals.second, over)
             variance = square / base**2 * rows / np.maximum(rows - 1, 1)
-        return Cells(
+        return StratumCells(
             values=self._shaped(rate),
             mass=self._shaped(base),
             sizes=self._shaped(np.nan_to_num(rows)),
@@ -136,14 +136,14 @@ class Strata:
             share=True,
         )
 
-    def _mean(self, metric: Mean, totals: MomentSums) -> Cells:
+    def _mean(self, metric: Mean, totals: MomentSums) -> StratumCells:
         with np.errstate(all="ignore"):
             values = np.asarray(metric.compute(totals.first), dtype=np.float64)
             n, error, skewness = moments_of(totals)
         span = metric.range
         if not np.isfinite(span).all():
             span = (float(totals.least[0]), float(totals.most[0]))
-        return Cells(
+        return StratumCells(
             values=self._shaped(values),
             mass=self._shaped(np.nan_to_num(n)),
             sizes=self._shaped(np.nan_to_num(n)),
@@ -153,12 +153,12 @@ class Strata:
             share=False,
         )
 
-    def _other(self, metric: Metric, estimate: Estimate, totals: Any) -> Cells:
+    def _other(self, metric: Metric, estimate: Estimate, totals: Any) -> StratumCells:
         low, high = estimate.limits(1.0)
         rows = estimate.sizes if estimate.sizes is not None else totals.count
         variance = ((high - low) / 2) ** 2
         known = np.isfinite(estimate.values) & np.isfinite(variance)
-        return Cells(
+        return StratumCells(
             values=self._shaped(np.where(known, estimate.values, np.nan)),
             mass=self._shaped(np.nan_to_num(rows)),
             sizes=self._shaped(np.nan_to_num(rows)),

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from fairkit.results.findings import Finding
     from fairkit.results.values import Better
     from fairkit_group.section import Section
-    from fairkit_group.stratified.pooled import Cells
+    from fairkit_group.stratified.pooled import StratumCells
     from fairkit_group.totals import GroupTotals
 
     Array = NDArray[np.float64]
@@ -153,7 +153,7 @@ class Inside:
         )
         return replace(made, within=self.split.columns)
 
-    def _of_metric(self, metric: Metric, cells: Cells) -> Iterator[Finding]:
+    def _of_metric(self, metric: Metric, cells: StratumCells) -> Iterator[Finding]:
         pairs = self.pairs[metric.name] = self.strata.pairs(metric, cells)
         worst = pairs[worst_of([pair.difference for pair in pairs])] if pairs else None
         test = self._agreement(metric, cells, worst)
@@ -260,7 +260,7 @@ class Inside:
         least = int(clusters.min())
         return "" if least >= FEWEST else f"The interval is not trusted: {too_few(least)}."
 
-    def _agreement(self, metric: Metric, cells: Cells, worst: Pair | None) -> tuple[str, Test] | None:
+    def _agreement(self, metric: Metric, cells: StratumCells, worst: Pair | None) -> tuple[str, Test] | None:
         """Test that the strata agree: their odds ratios where cells are counts, else their differences."""
         if worst is None:
             return None
@@ -278,7 +278,7 @@ class Inside:
         many = Test(test.statistic, test.degrees, min(1.0, test.p_value * pairs))
         return "Cochran's Q", many
 
-    def _variances(self, metric: Metric, cells: Cells, group: int) -> Array:
+    def _variances(self, metric: Metric, cells: StratumCells, group: int) -> Array:
         """Return the variances of a group's numbers in the strata, shape [S]; NaN in thin cells."""
         sums = self.strata.buckets.get(metric.statistic.key)
         if sums is None:
@@ -295,7 +295,7 @@ class Inside:
         buckets = there.sum(axis=1, keepdims=True)
         return noise_of(moved * (buckets - 1) / np.maximum(buckets, 1), there).variance
 
-    def _strata(self, cells: Cells, worst: Pair | None, metric: Metric) -> tuple[StratumValue, ...]:
+    def _strata(self, cells: StratumCells, worst: Pair | None, metric: Metric) -> tuple[StratumValue, ...]:
         """Return the strata's own numbers between the two groups of the pooled one, in its order of these."""
         if worst is None:
             return ()
@@ -307,7 +307,7 @@ class Inside:
         return tuple(self._stratum(cells, int(s), high, low, variances) for s in largest)
 
     def _stratum(
-        self, cells: Cells, s: int, high: int, low: int, variances: tuple[Array, Array] | None
+        self, cells: StratumCells, s: int, high: int, low: int, variances: tuple[Array, Array] | None
     ) -> StratumValue:
         rows = self.counts[s]
         pair = single_pair(cells, s, high, low, variances)
@@ -395,7 +395,9 @@ class Inside:
         spread = replace(pooled, log_error=float(np.sqrt(noise.variance[0])))
         return Odds((a, b), spread, lambda z: float(student(z, noise.degrees + 1)[0]))
 
-    def _against(self, metric: Metric, cells: Cells, test: tuple[str, Test] | None) -> Iterator[Finding]:
+    def _against(
+        self, metric: Metric, cells: StratumCells, test: tuple[str, Test] | None
+    ) -> Iterator[Finding]:
         """Return every group's pooled number against the reference's."""
         pairs = self.strata.pairs(metric, cells, self.reference)
         groups = [pair.groups[0] for pair in pairs]

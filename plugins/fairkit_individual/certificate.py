@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from fairkit.data.task import Task
     from fairkit.engines.base import Spread
     from fairkit.models.scorer import Predictions
-    from fairkit_individual.collect import Rows
+    from fairkit_individual.collect import AuditedRows
     from fairkit_individual.rewards import Rewards
     from fairkit_individual.tables import Table
     from fairkit_similarity.metric import FairMetric
@@ -106,7 +106,7 @@ class CertificateAuditor(Auditor):
         return [found[place] for place in range(len(epsilons))]
 
     @abstractmethod
-    def rewards(self, rows: Rows, task: Task, classes: Sequence[Any]) -> Rewards:
+    def rewards(self, rows: AuditedRows, task: Task, classes: Sequence[Any]) -> Rewards:
         """Say what every row is worth; a function of these rows alone."""
 
     @abstractmethod

@@ -13,7 +13,7 @@ from fairkit_similarity.search.memory import check_memory
 
 if TYPE_CHECKING:
     from fairkit.auditors import AuditContext
-    from fairkit_individual.collect import Rows
+    from fairkit_individual.collect import AuditedRows
 
 SUBSPACE = "subspace"
 KINDS = (SUBSPACE, "euclidean")
@@ -83,7 +83,7 @@ def check_subspace(kind: str, strength: float, penalty: str, directions: Sequenc
 def make_metric(
     kind: str,
     columns: Sequence[str],
-    rows: Rows,
+    rows: AuditedRows,
     context: AuditContext,
     *,
     strength: float = STRENGTH,
@@ -98,7 +98,7 @@ def make_metric(
         The rows cannot be held in memory, or the metric cannot be learned from them.
     """
     from fairkit_similarity import learn
-    from fairkit_similarity.former import former_subspace
+    from fairkit_similarity.previous_versions import former_subspace
 
     if kind not in KINDS:
         metric = _load(kind, context)

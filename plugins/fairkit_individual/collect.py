@@ -34,14 +34,14 @@ class Collected:
     def __add__(self, other: Collected) -> Collected:
         return Collected(self.parts + other.parts)
 
-    def rows(self) -> Rows:
+    def rows(self) -> AuditedRows:
         """Join the batches."""
         ordered = sorted(self.parts, key=lambda part: int(part["rows"][0]) if len(part["rows"]) else -1)
         return _of([part.items() for part in ordered])
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class AuditedRows:
     """All rows of an audit.
 
     Attributes
@@ -67,29 +67,31 @@ class Rows:
         """Row numbers in the audited table."""
         return self.fields["rows"]
 
-    def take(self, places: NDArray[np.int64]) -> Rows:
+    def take(self, places: NDArray[np.int64]) -> AuditedRows:
         """Return some rows."""
         fields = {name: values[places] for name, values in self.fields.items()}
-        return Rows(columns={name: values[places] for name, values in self.columns.items()}, fields=fields)
+        return AuditedRows(
+            columns={name: values[places] for name, values in self.columns.items()}, fields=fields
+        )
 
     def pick(self, names: Sequence[str]) -> Arrays:
         """Return some raw columns."""
         return {name: self.columns[name] for name in names}
 
 
-def join(parts: Sequence[Rows]) -> Rows:
+def join(parts: Sequence[AuditedRows]) -> AuditedRows:
     """Put rows after each other."""
     return _of([part.fields.items() for part in parts])
 
 
-def _of(parts: Sequence[Iterable[tuple[str, NDArray[Any]]]]) -> Rows:
+def _of(parts: Sequence[Iterable[tuple[str, NDArray[Any]]]]) -> AuditedRows:
     gathered: dict[str, list[NDArray[Any]]] = {}
     for part in parts:
         for name, values in part:
             gathered.setdefault(name, []).append(values)
     joined = {name: np.concatenate(values) for name, values in gathered.items()}
     columns = {name[7:]: values for name, values in joined.items() if name.startswith("column:")}
-    return Rows(columns=columns, fields=joined)
+    return AuditedRows(columns=columns, fields=joined)
 
 
 def collect(batch: Batch, predictions: Predictions, columns: Sequence[str]) -> Collected:

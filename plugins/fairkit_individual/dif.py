@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fairkit.auditors import AuditContext
     from fairkit.data.task import Task
     from fairkit.results.findings import Finding
-    from fairkit_individual.collect import Rows
+    from fairkit_individual.collect import AuditedRows
     from fairkit_individual.rewards import Output
     from fairkit_individual.tables import Table
     from fairkit_similarity.transport import Solution
@@ -69,7 +69,7 @@ class DifAuditor(CertificateAuditor):
         chosen: Output | None = self.parameters.output
         return chosen or default
 
-    def rewards(self, rows: Rows, task: Task, classes: Sequence[Any]) -> Rewards:
+    def rewards(self, rows: AuditedRows, task: Task, classes: Sequence[Any]) -> Rewards:
         """The outputs of every row, compared with its own."""
         values, note = outputs(rows, task, self._output(task), difference=self.parameters.difference)
         return Rewards(kind="squared", values=values, notes=() if note is None else (note,))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data.task import Task
-    from fairkit_individual.collect import Rows
+    from fairkit_individual.collect import AuditedRows
     from fairkit_individual.tables import Table
     from fairkit_similarity.plan import Plan
     from fairkit_similarity.search.problem import Problem
@@ -84,7 +84,7 @@ def _top(plan: Plan, count: int) -> NDArray[np.int64]:
     return np.array(found, dtype=np.int64)
 
 
-def _compare(rows: Rows, first: int, second: int) -> dict[str, Any]:
+def _compare(rows: AuditedRows, first: int, second: int) -> dict[str, Any]:
     differs, same = {}, {}
     for name, values in rows.columns.items():
         one, two = plain(values[first]), plain(values[second])

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.auditors import AuditContext
-    from fairkit_individual.collect import Rows
+    from fairkit_individual.collect import AuditedRows
     from fairkit_individual.rewards import Difference, Output
     from fairkit_similarity.metric import FairMetric
 
@@ -48,7 +48,9 @@ class Gradients:
     outputs: Callable[[Tensor], Tensor]
 
 
-def gradients_of(context: AuditContext, rows: Rows, output: Output, difference: Difference) -> Gradients:
+def gradients_of(
+    context: AuditContext, rows: AuditedRows, output: Output, difference: Difference
+) -> Gradients:
     """Open a model: a torch module in memory, or the differentiable end of an ONNX graph.
 
     `difference` says which logits are compared, as in `fairkit_individual.rewards.outputs`.
@@ -94,7 +96,7 @@ def _logits(values: Tensor, output: Output, difference: Difference) -> Tensor:
     return centred_logits(values) if output == "logit" and difference == "mean" else values
 
 
-def _of_module(scorer: Any, rows: Rows, output: Output, difference: Difference) -> Gradients:
+def _of_module(scorer: Any, rows: AuditedRows, output: Output, difference: Difference) -> Gradients:
     """An object in memory: one of ours (`model_`), or one with `torch_module` and `torch_features`."""
     import torch
 
@@ -188,7 +190,7 @@ class People:
     shift: NDArray[np.float64]
 
 
-def people_of(metric: FairMetric, rows: Rows, gradients: Gradients) -> People:
+def people_of(metric: FairMetric, rows: AuditedRows, gradients: Gradients) -> People:
     """Find the model's features as a linear function of the metric's encoded columns.
 
     The space in which people are moved is then the metric's, whatever the model's features look like: numbers of

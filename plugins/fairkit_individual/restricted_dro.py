@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from fairkit.auditors import AuditContext
     from fairkit.data.task import Task
-    from fairkit_individual.collect import Rows
+    from fairkit_individual.collect import AuditedRows
     from fairkit_individual.rewards import Loss
 
 
@@ -50,7 +50,7 @@ class RestrictedDroAuditor(CertificateAuditor):
         chosen: Loss | None = self.parameters.loss
         return chosen or default
 
-    def rewards(self, rows: Rows, task: Task, classes: Sequence[Any]) -> Rewards:
+    def rewards(self, rows: AuditedRows, task: Task, classes: Sequence[Any]) -> Rewards:
         """The losses of every row under each label."""
         loss = self._loss(task)
         if task == "regression":

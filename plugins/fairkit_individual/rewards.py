@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fairkit.data.task import Task
-    from fairkit_individual.collect import Rows
+    from fairkit_individual.collect import AuditedRows
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -54,7 +54,7 @@ CLIP = 1e-6
 """Probabilities are kept this far from 0 and 1 before a logarithm is taken."""
 
 
-def label_codes(rows: Rows, task: Task, classes: Sequence[Any]) -> Ints:
+def label_codes(rows: AuditedRows, task: Task, classes: Sequence[Any]) -> Ints:
     """Return each row's label as 0 ... K - 1; binary: 1 is favorable.
 
     Raises
@@ -86,7 +86,7 @@ def label_codes(rows: Rows, task: Task, classes: Sequence[Any]) -> Ints:
     return codes[inverse].astype(np.int64)
 
 
-def class_losses(rows: Rows, task: Task, loss: Loss) -> Floats:
+def class_losses(rows: AuditedRows, task: Task, loss: Loss) -> Floats:
     """Return the loss of every row under each label, shape (K, n).
 
     Binary labels are 0 (unfavorable) and 1; a randomized model's zero-one loss is the expected one.
@@ -109,7 +109,7 @@ def class_losses(rows: Rows, task: Task, loss: Loss) -> Floats:
     return np.ascontiguousarray((square[:, None] - 2.0 * probability + 1.0).T)
 
 
-def regression_pair(rows: Rows, loss: Loss) -> tuple[Floats, Floats]:
+def regression_pair(rows: AuditedRows, loss: Loss) -> tuple[Floats, Floats]:
     """Return the predictions and the true values, each of shape (n, 1).
 
     Raises
@@ -130,7 +130,7 @@ def regression_pair(rows: Rows, loss: Loss) -> tuple[Floats, Floats]:
 
 
 def outputs(
-    rows: Rows, task: Task, output: Output, *, difference: Difference = "mean"
+    rows: AuditedRows, task: Task, output: Output, *, difference: Difference = "mean"
 ) -> tuple[Floats, str | None]:
     """Return the outputs h that `dif` compares, and what a reader must know about them.
 
@@ -157,7 +157,7 @@ def outputs(
     return (probability[:, 1:] if task == "binary" else probability), None
 
 
-def _logits(rows: Rows, task: Task) -> tuple[Floats, str | None]:
+def _logits(rows: AuditedRows, task: Task) -> tuple[Floats, str | None]:
     shown = rows.get("logits")
     if shown is not None:
         return shown.reshape(len(shown), -1).astype(np.float64), None
@@ -169,7 +169,7 @@ def _logits(rows: Rows, task: Task) -> tuple[Floats, str | None]:
     return logs - logs.mean(axis=1, keepdims=True), note
 
 
-def shown_scores(rows: Rows, task: Task) -> Floats | None:
+def shown_scores(rows: AuditedRows, task: Task) -> Floats | None:
     """Return the number that people see for each row: the score; multi-class: the largest probability."""
     if task == "multiclass":
         probability = rows.get("probabilities")
@@ -180,7 +180,7 @@ def shown_scores(rows: Rows, task: Task) -> Floats | None:
     return None if score is None else score.astype(np.float64)
 
 
-def _probabilities(rows: Rows, task: Task, use: str) -> Floats:
+def _probabilities(rows: AuditedRows, task: Task, use: str) -> Floats:
     name = "score" if task == "binary" else "probabilities"
     values = rows.get(name)
     if values is None:
@@ -193,7 +193,7 @@ def _probabilities(rows: Rows, task: Task, use: str) -> Floats:
     return values
 
 
-def _zero_one(rows: Rows, task: Task) -> Floats:
+def _zero_one(rows: AuditedRows, task: Task) -> Floats:
     if task == "binary":
         decision = np.asarray(rows.get("decision"), dtype=np.float64)
         return np.stack([decision, 1.0 - decision])

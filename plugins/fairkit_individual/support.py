@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fairkit_individual.collect import Rows
+    from fairkit_individual.collect import AuditedRows
     from fairkit_individual.rewards import Rewards
     from fairkit_individual.tables import Table
     from fairkit_similarity.metric import FairMetric
@@ -87,7 +87,7 @@ class Parts:
         cls,
         rows: Table,
         metric: FairMetric,
-        rewards: Callable[[Rows], Rewards],
+        rewards: Callable[[AuditedRows], Rewards],
         asked: Ints | None,
         *,
         weighted: bool,
@@ -126,7 +126,7 @@ def _problem(
     rows: Table,
     places: Ints,
     metric: FairMetric,
-    rewards: Callable[[Rows], Rewards],
+    rewards: Callable[[AuditedRows], Rewards],
     asked: Ints | None,
     weighted: bool,
 ) -> Problem | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from fairkit_individual.collect import Rows, join
+from fairkit_individual.collect import AuditedRows, join
 from fairkit_similarity.search.memory import check_memory
 
 if TYPE_CHECKING:
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from fairkit_individual.rewards import Rewards
     from fairkit_similarity.metric import FairMetric
     from fairkit_similarity.search.problem import Problem
-    from fairkit_similarity.spread import Part
+    from fairkit_similarity.spread import PartRows
     from fairkit_similarity.transport import Support
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
-    MakeRewards = Callable[[Rows], Rewards]
+    MakeRewards = Callable[[AuditedRows], Rewards]
 
 
 class Table(Protocol):
@@ -32,7 +32,7 @@ class Table(Protocol):
 
     def __len__(self) -> int: ...
 
-    def take(self, places: Ints) -> Rows:
+    def take(self, places: Ints) -> AuditedRows:
         """Bring some rows here, by their places among all; these increase."""
         ...
 
@@ -59,7 +59,7 @@ def table_of(collected: Spread, engine: Engine) -> Table:
 class MemoryTable:
     """Rows in memory."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: AuditedRows) -> None:
         self.rows = rows
         self._made: tuple[FairMetric, Support] | None = None
 
@@ -82,7 +82,7 @@ class MemoryTable:
             self._made = metric, Support(metric.transform(self.rows.columns))
         return self._made[1]
 
-    def take(self, places: Ints) -> Rows:
+    def take(self, places: Ints) -> AuditedRows:
         """See `Table.take`."""
         return self.rows if len(places) == len(self.rows) else self.rows.take(places)
 
@@ -112,7 +112,7 @@ class SpreadTable:
     def __len__(self) -> int:
         return int(self._starts[-1])
 
-    def take(self, places: Ints) -> Rows:
+    def take(self, places: Ints) -> AuditedRows:
         """See `Table.take`."""
         bounds = np.searchsorted(places, self._starts)
         each = [
@@ -163,24 +163,26 @@ class SpreadTable:
         return problem, found.notes
 
 
-def _rows(collected: Any) -> Rows:
-    rows: Rows = collected.rows()
+def _rows(collected: Any) -> AuditedRows:
+    rows: AuditedRows = collected.rows()
     return rows
 
 
-def _length(rows: Rows) -> int:
+def _length(rows: AuditedRows) -> int:
     return len(rows)
 
 
-def _take(rows: Rows, places: Ints) -> Rows:
+def _take(rows: AuditedRows, places: Ints) -> AuditedRows:
     return rows.take(places)
 
 
-def _part(rows: Rows, start: int, shared: Sequence[Any]) -> Part:
+def _part(rows: AuditedRows, start: int, shared: Sequence[Any]) -> PartRows:
     """Make the support of one piece."""
-    from fairkit_similarity.spread import Part
+    from fairkit_similarity.spread import PartRows
     from fairkit_similarity.transport import KINDS, finite
 
     metric, rewards = shared
     found = rewards(rows)
-    return Part.of(metric.transform(rows.columns), finite(found.values, "reward"), KINDS[found.kind], start)
+    return PartRows.of(
+        metric.transform(rows.columns), finite(found.values, "reward"), KINDS[found.kind], start
+    )

@@ -5,10 +5,13 @@ from __future__ import annotations
 from importlib import resources
 
 import fairkit
-from fairkit.packs import Pack, PackFormat
-from fairkit_laws.format import Toml
+from fairkit.packs import Pack
 
-LAWS = ("ecoa", "eu-ai-act", "nyc-ll144", "ugesp")
+LAWS = (
+    "california-ads", "colorado-admt", "colorado-insurance", "ecoa", "ecoa@2026-07-20", "eu-ai-act",
+    "eu-ai-act-monitoring", "illinois", "new-jersey", "nyc-ll144", "sr-26-2", "ugesp",
+)  # fmt: skip
+"""The current packs, and the editions that are kept for audits of before a change."""
 
 
 class _Law(Pack):
@@ -27,9 +30,3 @@ def fairkit_packs() -> list[type[Pack]]:
         type(f"Law{number}", (_Law,), {"name": name, "__doc__": f"The pack {name}.", "__module__": __name__})
         for number, name in enumerate(LAWS)
     ]
-
-
-@fairkit.hookimpl
-def fairkit_pack_formats() -> list[type[PackFormat]]:
-    """Return the format of all packs."""
-    return [Toml]

@@ -1,16 +1,20 @@
-"""The file of a pack: title, source and date, the facts that a person fills in, and the items in the law's order."""
+"""The file of a pack: title, source and dates, the facts that a person fills in, and the items in the law's order."""
 
 from __future__ import annotations
 
 import datetime
+import hashlib
+import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
 from fairkit.errors import ConfigError, did_you_mean
-from fairkit.packs import Fact, Item, PackFile
+from fairkit.packs import Fact, PackFile
+from fairkit_laws.clauses import AgeLimit, Clause, LawFile
 from fairkit_laws.tables import BUILDERS
+from fairkit_laws.validity import KEYS, read_validity
 
 _KINDS = ("text", "date", "flag")
 
@@ -20,9 +24,11 @@ class PackError(ConfigError):
 
 
 AUDIT_KEYS = ("intersections", "reference", "scores")
+REFUSALS = ("sensitive_probability",)
+_NAME = re.compile(r"[a-z0-9-]+(@[0-9]{4}-[0-9]{2}-[0-9]{2})?")
 
 
-def read_pack(name: str, text: str) -> PackFile:
+def read_pack(name: str, text: str) -> LawFile:
     """Read a pack's TOML.
 
     Raises
@@ -35,12 +41,67 @@ def read_pack(name: str, text: str) -> PackFile:
     except ValueError as error:
         raise PackError(f"the pack {name!r} is not valid TOML: {error}") from error
     where = f"the pack {name!r}"
-    _keys(record, PackFile, where, out=("name",))
+    if not _NAME.fullmatch(name):
+        raise PackError(f"{where}: a name has small letters, digits and hyphens")
+    _keys(record, LawFile, where, out=("name", "validity", "sha256"), more=KEYS)
+    if type(record.get("checked")) is not datetime.date:
+        raise PackError(f"{where}: checked is a date without quotes, as in checked = 2026-01-31")
+    if {"quote", "text_sha256"} & set(record):
+        raise PackError(f"{where}: quote and text_sha256 belong to an item, which is about one clause")
+    validity, inherited = read_validity(record, {}, _failing(where))
     facts = tuple(_made(Fact, one, f"{where}, a fact") for one in _tables(record.pop("facts", []), where))
-    items = tuple(_item(one, where) for one in _tables(record.pop("items", []), where))
+    items = tuple(_item(one, where, inherited) for one in _tables(record.pop("items", []), where))
     audit = record.pop("audit", {})
     if not isinstance(audit, Mapping) or set(audit) - set(AUDIT_KEYS):
         raise PackError(f"{where}: [audit] has the keys {', '.join(AUDIT_KEYS)}, and no other")
+    _check_named(items, facts, where)
+    _check_facts(facts, where)
+    own = {key: value for key, value in record.items() if key not in KEYS}
+    made: LawFile = _made(
+        LawFile,
+        own
+        | {"name": name, "items": items, "facts": facts, "audit": audit, "validity": validity}
+        | {"checked": validity.checked}
+        | {"sha256": hashlib.sha256(text.encode("utf-8")).hexdigest()}
+        | {"refuses": _refusals(own, where), "age_limit": _age_limit(own.get("age_limit"), where)},
+        where,
+    )
+    return made
+
+
+def _failing(where: str) -> Any:
+    def fail(text: str) -> Any:
+        raise PackError(f"{where}: {text}")
+
+    return fail
+
+
+def _refusals(own: Mapping[str, Any], where: str) -> tuple[str, ...]:
+    refuses = own.get("refuses", [])
+    if not isinstance(refuses, list) or any(one not in REFUSALS for one in refuses):
+        raise PackError(f"{where}: refuses is a list of {', '.join(REFUSALS)}")
+    if refuses and not own.get("refuses_because"):
+        raise PackError(f"{where}: refuses_because says which clause refuses {', '.join(refuses)}")
+    return tuple(refuses)
+
+
+def _age_limit(value: Any, where: str) -> AgeLimit | None:
+    if value is None:
+        return None
+    known = isinstance(value, Mapping) and set(value) == {"years", "clause"}
+    if (
+        not known
+        or type(value["years"]) is not int
+        or value["years"] < 1
+        or not isinstance(value["clause"], str)
+    ):
+        raise PackError(f'{where}: age_limit is a table, as {{ years = 1, clause = "5-301(a)" }}')
+    return AgeLimit(**value)
+
+
+def _check_named(items: Sequence[Clause], facts: Sequence[Fact], where: str) -> None:
+    if not items:
+        raise PackError(f"{where} has no [[items]]: what does the law ask?")
     known = {fact.key for fact in facts}
     for item in items:
         for key in item.facts:
@@ -50,18 +111,6 @@ def read_pack(name: str, text: str) -> PackFile:
         if item.table is not None and item.table not in BUILDERS:
             hint = did_you_mean(item.table, BUILDERS, what="tables")
             raise PackError(f"{where}: {item.clause} names the table {item.table!r}. {hint}")
-    if not items:
-        raise PackError(f"{where} has no [[items]]: what does the law ask?")
-    _check_facts(facts, where)
-    checked = record.pop("checked", None)
-    if type(checked) is not datetime.date:
-        raise PackError(f"{where}: checked is a date without quotes, as in checked = 2026-01-31")
-    made: PackFile = _made(
-        PackFile,
-        record | {"name": name, "checked": checked, "items": items, "facts": facts, "audit": audit},
-        where,
-    )
-    return made
 
 
 def _check_facts(facts: Sequence[Fact], where: str) -> None:
@@ -74,15 +123,26 @@ def _check_facts(facts: Sequence[Fact], where: str) -> None:
             raise PackError(f"{where}: {fact.key} is required_with {fact.required_with!r}. {hint}")
 
 
-def _item(record: Mapping[str, Any], where: str) -> Item:
-    own = {key: value for key, value in record.items() if key != "options"}
+def _item(record: Mapping[str, Any], where: str, inherited: Mapping[str, Any]) -> Clause:
+    at = f"{where}, {record.get('clause', 'an item')}"
+    own = {key: value for key, value in record.items() if key not in KEYS}
     if not isinstance(own.get("facts", []), list):
         raise PackError(f"{where}: facts of an item is a list of keys")
-    made = _made(Item, own | {"facts": tuple(own.get("facts", ()))}, f"{where}, an item")
-    options = record.get("options", {})
-    if not isinstance(options, Mapping):
+    if not isinstance(own.get("options", {}), Mapping):
         raise PackError(f"{where}: options of an item is a table")
-    return Item(**{each.name: getattr(made, each.name) for each in fields(Item)} | {"options": dict(options)})
+    validity, _ = read_validity(record, inherited, _failing(at))
+    thresholds = own.get("thresholds", {})
+    if not isinstance(thresholds, Mapping) or any(
+        type(one) not in (int, float) for one in thresholds.values()
+    ):
+        raise PackError(f"{at}: thresholds is a table of numbers by the words that name them")
+    for words in thresholds:
+        if words not in (validity.quote or ""):
+            raise PackError(f"{at}: the quote does not have the words {words!r} of a threshold")
+    made: Clause = _made(
+        Clause, own | {"facts": tuple(own.get("facts", ())), "validity": validity}, f"{where}, an item"
+    )
+    return made
 
 
 def _tables(value: Any, where: str) -> Sequence[Mapping[str, Any]]:
@@ -91,8 +151,10 @@ def _tables(value: Any, where: str) -> Sequence[Mapping[str, Any]]:
     return value
 
 
-def _keys(record: Mapping[str, Any], cls: type, where: str, out: Sequence[str] = ()) -> None:
-    known = {each.name for each in fields(cls)} - set(out)
+def _keys(
+    record: Mapping[str, Any], cls: type, where: str, out: Sequence[str] = (), more: Collection[str] = ()
+) -> None:
+    known = {each.name for each in fields(cls)} - set(out) | set(more)
     for key in record:
         if key not in known:
             raise PackError(f"{where} has no key {key!r}. {did_you_mean(key, known, what='keys')}")
@@ -104,8 +166,9 @@ def _made(cls: Any, record: Mapping[str, Any], where: str) -> Any:
     for key in texts & set(record):
         if not isinstance(record[key], str) or not record[key].strip():
             raise PackError(f"{where}: {key} takes a text, not {record[key]!r}")
-    if not isinstance(record.get("required", True), bool):
-        raise PackError(f"{where}: required is true or false")
+    for key in ("required", "must_hold"):
+        if not isinstance(record.get(key, True), bool):
+            raise PackError(f"{where}: {key} is true or false")
     try:
         return cls(**record)
     except TypeError as error:

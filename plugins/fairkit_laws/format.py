@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fairkit.packs import PackFormat
+from fairkit_laws.clauses import LawFile
 from fairkit_laws.files import read_facts, read_pack
 from fairkit_laws.rendering import render
+from fairkit_laws.validity import clause_record
 
 if TYPE_CHECKING:
     import datetime
@@ -40,6 +42,21 @@ class Toml(PackFormat):
         certificate: Mapping[str, Any],
         *,
         today: datetime.date,
+        accepted: Mapping[str, str] | None = None,
+        watch: Mapping[str, Any] | None = None,
     ) -> Rendering:
         """Fill a pack; see `fairkit_laws.rendering.render`."""
-        return render(pack, report, facts, certificate, today=today)
+        return render(_law(pack), report, facts, certificate, today=today, accepted=accepted, watch=watch)
+
+    @classmethod
+    def clauses(cls, pack: PackFile, today: datetime.date) -> list[dict[str, Any]]:
+        """Return what is known of each clause; see `fairkit_laws.validity.clause_record`."""
+        law = _law(pack)
+        return [clause_record(item, today, kept=law.kept_until is not None) for item in law.items]
+
+
+def _law(pack: PackFile) -> LawFile:
+    """Return a pack that `read` made."""
+    if not isinstance(pack, LawFile):
+        raise TypeError(f"{pack.name!r} was not read by this format")
+    return pack

@@ -9,8 +9,11 @@ from fairkit_laws.context import Context, NotAnsweredError, Selected
 from fairkit_laws.numbers import deviations, exact_tests, more_selections, ratio, ratio_interval
 
 SMALL_SHARE = 0.02
-"""A category with less than this share of the data may be left out: 6 RCNY 5-301(d); 29 CFR 1607.15(A)(2)(a)."""
-FOUR_FIFTHS = 0.8
+"""A category with less than this share of the data may be left out under 6 RCNY 5-301(d).
+
+In `adverse_impact` the share is of the audited people, and fairkit's own rule: 29 CFR 1607.15(A)(2)(a) means the share
+of the labor force in the relevant area, or of the applicable workforce.
+"""
 
 
 def _columns_of(context: Context) -> list[str]:
@@ -38,13 +41,18 @@ def selection_rates(context: Context) -> list[PackTable]:
 
     Facts: `tool_scores`, `exclude_small_categories` and `exclusion_justification`. A category
     with less than 2 % of the data is left out of the ratios only where a person says so and why; its count and its rate
-    stay.
+    stay. The option `two_percent` says that the law has this rule. A model that puts people into classes has a table
+    for each of them.
     """
     word, note = _rate_of(context)
     leave_out = bool(context.facts.get("exclude_small_categories"))
     if leave_out and not context.facts.get("exclusion_justification"):
         raise NotAnsweredError("small categories are to be left out, and no justification is stated")
-    return [_rates(context, sensitive, word, note, leave_out=leave_out) for sensitive in _columns_of(context)]
+    return [
+        _rates(context, sensitive, label, word, note, leave_out=leave_out)
+        for label in context.classes
+        for sensitive in _columns_of(context)
+    ]
 
 
 def _rate_of(context: Context) -> tuple[str, str | None]:
@@ -67,8 +75,10 @@ def _rate_of(context: Context) -> tuple[str, str | None]:
     return "scoring rate", f"Counted are scores above {cut:.6g}, the median score of the whole sample."
 
 
-def _rates(context: Context, sensitive: str, word: str, note: str | None, *, leave_out: bool) -> PackTable:
-    groups, unknown = context.selected(sensitive), _unknown(context, sensitive)
+def _rates(
+    context: Context, sensitive: str, label: str | None, word: str, note: str | None, *, leave_out: bool
+) -> PackTable:
+    groups, unknown = context.selected(sensitive, label), _unknown(context, sensitive)
     small = {one.group for one in groups if _share(one, groups, unknown) < SMALL_SHARE}
     out = small if leave_out else set()
     counted = [one for one in groups if one.group not in out]
@@ -101,7 +111,8 @@ def _rates(context: Context, sensitive: str, word: str, note: str | None, *, lea
         Column("rate from", "percent"), Column("rate to", "percent"), Column("impact ratio", "ratio"),
         Column("ratio from", "ratio"), Column("ratio to", "ratio"),
     )  # fmt: skip
-    return PackTable(title=sensitive, columns=columns, rows=tuple(rows), notes=tuple(notes), computed=True)
+    title = sensitive if label is None else f"{sensitive}, put into {label}"
+    return PackTable(title=title, columns=columns, rows=tuple(rows), notes=tuple(notes), origin="computed")
 
 
 def _remarks(
@@ -112,7 +123,7 @@ def _remarks(
     if out:
         why = context.facts["exclusion_justification"]
         said.append(f"Left out of the ratios, with less than 2 % of the data: {names}. Justification: {why}")
-    elif small:
+    elif small and context.options.get("two_percent"):
         said.append(f"With less than 2 % of the data, and in the ratios all the same: {names}.")
     if top is None or top.rate == 0:
         said.append("Nobody was selected in any category: no ratio is defined.")
@@ -121,6 +132,50 @@ def _remarks(
             f"The highest rate is that of {top.group}, which has {top.rows:,} people: see its interval."
         )
     return said
+
+
+_SEX = ("male", "female")
+_RACE = (
+    "hispanic or latino", "white", "black or african american", "native hawaiian or pacific islander",
+    "native hawaiian or other pacific islander", "asian", "native american or alaska native",
+    "american indian or alaska native", "two or more races",
+)  # fmt: skip
+"""The categories of the EEO-1 report, as 6 RCNY 5-301 spells them and as the report does."""
+
+
+def categories(context: Context) -> list[PackTable]:
+    """Return the labels of sex and of race/ethnicity, and which of them are those of the EEO-1 report.
+
+    Fact: `category_labels` says how other labels are meant.
+
+    Raises
+    ------
+    NotAnsweredError
+        A label is none of the report's, or sex or race/ethnicity is missing, and no fact says how it is meant.
+    """
+    rows: list[tuple[Cell, ...]] = []
+    kinds = set()
+    for column in _columns_of(context):
+        if "+" in column:
+            continue
+        labels = list(context.report.data.groups[column])
+        plain = {label: label.lower().replace("(not hispanic or latino)", "").strip() for label in labels}
+        kind = "sex" if any(one in _SEX for one in plain.values()) else "race/ethnicity"
+        listed = _SEX if kind == "sex" else _RACE
+        kinds |= {kind} if all(one in listed for one in plain.values()) else set()
+        rows += [(column, label, kind if plain[label] in listed else None) for label in labels]
+    odd = ", ".join(f"{column} {label}" for column, label, kind in rows if kind is None)
+    if (odd or kinds != {"sex", "race/ethnicity"}) and not context.facts.get("category_labels"):
+        missing = " and ".join(one for one in ("sex", "race/ethnicity") if one not in kinds)
+        text = (
+            f"labels that the EEO-1 report does not have: {odd}"
+            if odd
+            else f"no column has the categories of {missing}"
+        )
+        raise NotAnsweredError(f"{text}; state category_labels, where they are meant")
+    columns = (Column("column"), Column("label"), Column("category of the EEO-1 report"))
+    notes = ("Labels without a category are meant as the fact says.",) if odd else ()
+    return [PackTable(title="Categories", columns=columns, rows=tuple(rows), notes=notes)]
 
 
 def unknown(context: Context) -> list[PackTable]:
@@ -134,17 +189,23 @@ def unknown(context: Context) -> list[PackTable]:
 def adverse_impact(context: Context) -> list[PackTable]:
     """Return each group against the group with the highest rate, or the one that the fact `reference` names.
 
-    Ratio with interval, exact tests, standard deviations, and how many more selections four fifths would take. Groups
-    with less than 2 % of the people are shown without a determination.
+    Ratio with interval, exact tests, standard deviations, and how many more selections the clause's threshold would
+    take. Groups with less than 2 % of the audited people are shown without a reading. A clause that names no threshold
+    has no reading.
     """
     return [_impact(context, sensitive) for sensitive in _columns_of(context)]
+
+
+def _threshold(context: Context) -> float | None:
+    return next(iter(context.thresholds.values()), None)
 
 
 def _impact(context: Context, sensitive: str) -> PackTable:
     groups, unknown = context.selected(sensitive), _unknown(context, sensitive)
     small = {one.group for one in groups if _share(one, groups, unknown) < SMALL_SHARE}
     reference = _reference(context, sensitive, groups, small)
-    rows = tuple(_against(one, reference, small=one.group in small) for one in groups)
+    limit = _threshold(context)
+    rows = tuple(_against(one, reference, limit, small=one.group in small) for one in groups)
     notes = [f"Compared with {reference.group}, {_why(context, sensitive)}."]
     if unknown:
         notes.append(f"{unknown:,} people whose {sensitive} is unknown are in no comparison.")
@@ -152,13 +213,15 @@ def _impact(context: Context, sensitive: str) -> PackTable:
         notes.append(
             "Boschloo's test is left out for large groups, where it takes too long, and where nobody differs."
         )
-    columns = (
+    columns: tuple[Column, ...] = (
         Column(sensitive), Column("people", "count"), Column("selected", "count"), Column("rate", "percent"),
         Column("ratio", "ratio"), Column("ratio from", "ratio"), Column("ratio to", "ratio"), Column("Fisher p", "p"),
         Column("Boschloo p", "p"), Column("standard deviations", "number"), Column("more selections to 4/5", "count"),
         Column("reading"),
     )  # fmt: skip
-    return PackTable(title=sensitive, columns=columns, rows=rows, notes=tuple(notes), computed=True)
+    if limit is None:
+        columns, rows = columns[:-2], tuple(row[:-2] for row in rows)
+    return PackTable(title=sensitive, columns=columns, rows=rows, notes=tuple(notes), origin="computed")
 
 
 def _reference(context: Context, sensitive: str, groups: Sequence[Selected], small: set[str]) -> Selected:
@@ -176,10 +239,14 @@ def _reference(context: Context, sensitive: str, groups: Sequence[Selected], sma
 
 def _why(context: Context, sensitive: str) -> str:
     named = [text.strip().partition("=")[0] for text in str(context.facts.get("reference", "")).split(",")]
-    return "as named" if sensitive in named else "the group of at least 2 % with the highest rate"
+    return (
+        "as named"
+        if sensitive in named
+        else "the group with the highest rate among those of at least 2 % of the audited people"
+    )
 
 
-def _against(one: Selected, reference: Selected, *, small: bool) -> tuple[Cell, ...]:
+def _against(one: Selected, reference: Selected, limit: float | None, *, small: bool) -> tuple[Cell, ...]:
     head = (one.group, one.rows, one.count, one.rate)
     if one.group == reference.group:
         return (*head, 1.0, None, None, None, None, None, 0, "the group that others are compared with")
@@ -187,17 +254,22 @@ def _against(one: Selected, reference: Selected, *, small: bool) -> tuple[Cell, 
     pair = ratio_interval((one.rate, one.interval), (reference.rate, reference.interval))
     fisher, boschloo = exact_tests(one.count, one.rows, reference.count, reference.rows)
     apart = deviations(one.count, one.rows, reference.count, reference.rows)
-    more = more_selections(one.count, one.rows, reference.rate, FOUR_FIFTHS)
-    said = "less than 2 % of the people: no determination" if small else _reading(value, fisher, apart)
+    more = 0 if limit is None else more_selections(one.count, one.rows, reference.rate, limit)
+    said = "less than 2 % of the audited people: no reading"
+    if not small and limit is not None:
+        said = _reading(value, fisher, apart, limit)
     return (*head, value, *_ends(pair), fisher, boschloo, apart, more, said)
 
 
-def _reading(value: float | None, fisher: float, apart: float | None) -> str:
-    """Say what the guidelines make of a ratio and its test: no sentence of them stands alone."""
+def _reading(value: float | None, fisher: float, apart: float | None, limit: float) -> str:
+    """Say what the guidelines make of a ratio and its test: no sentence of them stands alone.
+
+    What is significant is fairkit's own rule: Fisher's p below 0.05, and at least two standard deviations.
+    """
     significant = fisher < 0.05 and apart is not None and abs(apart) >= 2
     if value is None:
         return "the reference rate is 0: no ratio"
-    if value < FOUR_FIFTHS:
+    if value < limit:
         if significant:
             return "below four fifths and significant: generally regarded as evidence of adverse impact"
         return "below four fifths, not significant: may rest on small numbers"

@@ -65,9 +65,11 @@ def ratio_interval(
 
 
 def deviations(selected: int, rows: int, other_selected: int, other_rows: int) -> float | None:
-    """Return the difference of two shares in standard deviations, pooled: the courts' measure.
+    """Return the difference of two shares in standard deviations of the pooled two-sample binomial.
 
-    (p₁ - p₂) / sqrt(p (1 - p) (1/n₁ + 1/n₂)), as in Hazelwood School District v. United States, 433 U.S. 299 (1977).
+    (p₁ - p₂) / sqrt(p (1 - p) (1/n₁ + 1/n₂)), as enforcement agencies compute it. The cases on two or three standard
+    deviations, Castaneda v. Partida, 430 U.S. 482, and Hazelwood School District v. United States, 433 U.S. 299 (both
+    1977), are about one sample against a known share of the population.
     """
     pooled = (selected + other_selected) / (rows + other_rows)
     variance = pooled * (1 - pooled) * (1 / rows + 1 / other_rows)

@@ -14,6 +14,7 @@ Builder = Callable[[Context], Sequence[PackTable]]
 BUILDERS: Mapping[str, Builder] = {
     "selection_rates": impact.selection_rates,
     "unknown": impact.unknown,
+    "categories": impact.categories,
     "adverse_impact": impact.adverse_impact,
     "against_reference": impact.against_reference,
     "within_bands": impact.within_bands,
@@ -26,6 +27,7 @@ BUILDERS: Mapping[str, Builder] = {
     "mitigation": technical.mitigation,
     "evidence": technical.evidence,
     "settings": technical.settings,
+    "monitoring": technical.monitoring,
 }
 """The tables that an item may name."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 from fairkit.packs import Cell, Column, PackTable
 from fairkit_laws.context import Context, NotAnsweredError
@@ -206,6 +207,48 @@ def settings(context: Context) -> list[PackTable]:
             (f"{key} {name}".strip(), _text(one)) for name, one in inner if one not in (None, [], {}, "")
         ]
     return [_listed("Settings", pairs)]
+
+
+def monitoring(context: Context) -> list[PackTable]:
+    """Return what a watch of the model says of the decisions since: rules, decisions, alarms."""
+    look = context.watch
+    if look is None:
+        raise NotAnsweredError(
+            "no watch of the model is named: `fairkit report CERT --pack NAME --watch FOLDER` reads one"
+        )
+    rules = []
+    for rule in look["rules"]:
+        side = "max" if "max" in rule else "min"
+        known = rule["reference"]
+        rules.append(
+            (
+                rule["metric"], rule["sensitive"] or "all decisions", "at most" if side == "max" else "at least",
+                rule[side], None if known is None else known["value"], rule["value"],
+                *_ends(rule["interval"]), rule["verdict"], rule["reason"],
+            )
+        )  # fmt: skip
+    columns = (
+        Column("metric"), Column("groups of"), Column("limit"), Column("number", "number"),
+        Column("in the certificate", "number"), *_VALUE, Column("verdict"), Column("reason"),
+    )  # fmt: skip
+    promise = f"All intervals hold at every look, {look['confidence']:.0%} for all {look['streams']} rules together."
+    counts: list[tuple[str, Cell]] = [
+        ("decisions", look["rows"]), ("first day", look["since"]), ("newest day", look["until"]),
+        ("day of this look", look["today"]), ("days with decisions", look["days"]),
+        ("days without data", ", ".join(look["missing_days"]) or "none"), ("outcomes awaited", look["open"]),
+        ("broken lately", "; ".join(f"{one}, since about {day}" for one, day in look["lately"].items()) or "none"),
+        *((what, count) for what, count in look["odd"].items()),
+    ]  # fmt: skip
+    alarms = tuple((one["day"], one["level"], one["text"]) for one in look["alarms"])
+    tables = [
+        PackTable(title="Rules, of all decisions since", columns=columns, rows=tuple(rules), notes=(promise,)),
+        _listed("Decisions", counts),
+        PackTable(
+            title="Alarms", columns=(Column("day"), Column("level"), Column("evidence")), rows=alarms,
+            notes=() if alarms else ("No alarm was raised.",),
+        ),
+    ]  # fmt: skip
+    return [replace(table, origin="watched") for table in tables]
 
 
 def _text(value: object) -> str:

@@ -24,7 +24,7 @@ State = Literal["stays", "TAKEN BACK", "gone", "NOT LOOKED AT"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class AliasOutcome:
     """What became of an alias.
 
     Attributes
@@ -69,22 +69,24 @@ class Guard:
     aliases: frozenset[str] = frozenset()
     folder: Path | None = None
 
-    def check(self, name: str, alias: str) -> Kept | None:
+    def check(self, name: str, alias: str) -> AliasOutcome | None:
         """Look at where an alias points now, and take it back where no certificate holds; None: it is not watched."""
         if self.aliases and alias not in self.aliases:
             return None
         found = self._version(name, alias)
         if found is None:
-            return Kept(name=name, alias=alias, state="gone", reason="there is no such alias now")
+            return AliasOutcome(name=name, alias=alias, state="gone", reason="there is no such alias now")
         at, reason = str(found.version), self.missing(found)
         if reason is None:
-            return Kept(name=name, alias=alias, version=at, state="stays", reason="a certificate holds")
+            return AliasOutcome(
+                name=name, alias=alias, version=at, state="stays", reason="a certificate holds"
+            )
         now = self._version(name, alias)
         if now is not None and str(now.version) == at:  # else somebody has moved it: its own webhook comes
             self.client.delete_registered_model_alias(name, alias)
-        return Kept(name=name, alias=alias, version=at, state="TAKEN BACK", reason=reason)
+        return AliasOutcome(name=name, alias=alias, version=at, state="TAKEN BACK", reason=reason)
 
-    def check_all(self) -> list[Kept]:
+    def check_all(self) -> list[AliasOutcome]:
         """Look at every alias of every model: for what no webhook told."""
         found = []
         for model in self._pages():
@@ -92,7 +94,9 @@ class Guard:
                 try:
                     kept = self.check(model.name, alias)
                 except Exception as error:  # one that cannot be read keeps no other from being looked at
-                    kept = Kept(name=model.name, alias=alias, state="NOT LOOKED AT", reason=str(error))
+                    kept = AliasOutcome(
+                        name=model.name, alias=alias, state="NOT LOOKED AT", reason=str(error)
+                    )
                 found += [] if kept is None else [kept]
         return found
 

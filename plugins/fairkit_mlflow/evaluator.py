@@ -13,7 +13,7 @@ from mlflow.models.evaluation.artifacts import JsonEvaluationArtifact
 from mlflow.models.evaluation.base import EvaluationResult, ModelEvaluator
 
 from fairkit.errors import ModelError
-from fairkit_mlflow.asked import Asked, has_sensitive
+from fairkit_mlflow.configuration import EvaluatorConfig, has_sensitive
 from fairkit_mlflow.numbers import numbers_of
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class FairkitEvaluator(ModelEvaluator):  # type: ignore[misc]  # MLflow has no t
 
     A model that was logged as ONNX is audited as that very file, so that its certificate is about the file; another one
     as it predicts; a table with predictions by its columns. What it takes in ``evaluator_config`` is in
-    `fairkit_mlflow.asked.Asked`.
+    `fairkit_mlflow.configuration.EvaluatorConfig`.
     """
 
     @classmethod
@@ -55,7 +55,7 @@ class FairkitEvaluator(ModelEvaluator):  # type: ignore[misc]  # MLflow has no t
         FairkitError
             The configuration, the model or the data cannot be used.
         """
-        asked = Asked.read(evaluator_config, model_type=model_type)
+        asked = EvaluatorConfig.read(evaluator_config, model_type=model_type)
         with tempfile.TemporaryDirectory(prefix="fairkit-mlflow-") as name:
             folder = Path(name)
             subject = subject_of(model, model_id, folder / "model")

@@ -12,7 +12,7 @@ from fairkit.errors import DataError, ParameterError, did_you_mean
 from fairkit.progress import no_progress
 from fairkit_sensei.counterfactuals import GivenCounterfactuals
 from fairkit_sensei.fitting import train_network
-from fairkit_sensei.records import Rows, Settings, Trained
+from fairkit_sensei.records import SenSeIRows, SenSeISettings, Trained
 from fairkit_similarity.geometry import Geometry
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def fit_network(
     hidden, seed, threads, progress
         As for the plugin.
     **settings
-        ``method``, ``rho``, ``epsilon``, ``epochs`` and so on: see `fairkit_sensei.records.Settings`.
+        ``method``, ``rho``, ``epsilon``, ``epochs`` and so on: see `fairkit_sensei.records.SenSeISettings`.
 
     Returns
     -------
@@ -114,7 +114,9 @@ def fit_network(
     )
 
 
-def _rows(features: Any, target: Any, weights: Any, name: str, regression: bool, *, least: int = 2) -> Rows:
+def _rows(
+    features: Any, target: Any, weights: Any, name: str, regression: bool, *, least: int = 2
+) -> SenSeIRows:
     x = np.asarray(features, dtype=np.float32)
     y = np.asarray(target, dtype=np.float64)
     if x.ndim != 2 or y.shape != (len(x),) or not len(x):
@@ -129,17 +131,17 @@ def _rows(features: Any, target: Any, weights: Any, name: str, regression: bool,
     own = None if weights is None else np.asarray(weights, dtype=np.float64)
     if own is not None and (own.shape != y.shape or not np.isfinite(own).all() or (own < 0).any()):
         raise DataError("sample_weight must be one nonnegative finite number for each row")
-    return Rows(x=x, target=y, weights=own)
+    return SenSeIRows(x=x, target=y, weights=own)
 
 
-def _settings(given: dict[str, Any]) -> Settings:
-    names = [field.name for field in dataclasses.fields(Settings)]
+def _settings(given: dict[str, Any]) -> SenSeISettings:
+    names = [field.name for field in dataclasses.fields(SenSeISettings)]
     for name in given:
         if name not in names:
             raise ParameterError(
                 f"there is no setting {name!r}. {did_you_mean(name, names, what='settings')}"
             )
-    chosen = Settings(**given)
+    chosen = SenSeISettings(**given)
     for name in ("rho", "epsilon", "weight_decay"):
         value = float(getattr(chosen, name))
         if not 0 <= value < np.inf:

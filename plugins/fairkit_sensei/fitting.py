@@ -17,7 +17,7 @@ from fairkit_sensei.counterfactuals import ColumnFlips, find_flips
 from fairkit_sensei.frontier import Frontier, Yardstick
 from fairkit_sensei.metric import make_metric, plain_encoder, shared_features
 from fairkit_sensei.model import NetworkModel
-from fairkit_sensei.records import Rows, Settings, Trained, usual_rho
+from fairkit_sensei.records import SenSeIRows, SenSeISettings, Trained, usual_rho
 from fairkit_sensei.training import train
 from fairkit_sensei.versions import Versions
 from fairkit_similarity.geometry import Geometry
@@ -46,10 +46,10 @@ class Fitting:
     run: Run
     parameters: Any
     module: Any
-    settings: Settings
+    settings: SenSeISettings
     encoder: Encoder
-    rows: Rows
-    validation: Rows | None
+    rows: SenSeIRows
+    validation: SenSeIRows | None
     metric: FairMetric | None
     geometry: Geometry | None
     flips: Sequence[Flip]
@@ -208,14 +208,14 @@ class Fitting:
 
 def train_network(
     module: Any,
-    rows: Rows,
-    settings: Settings,
+    rows: SenSeIRows,
+    settings: SenSeISettings,
     *,
     hidden: Sequence[int],
     classes: int,
     geometry: Geometry | None,
     counterfactuals: Any,
-    validation: Rows | None,
+    validation: SenSeIRows | None,
     regression: bool,
     scale: tuple[float, float],
     seed: int,
@@ -247,9 +247,13 @@ def train_network(
     return found
 
 
-def _settings(table: Table, parameters: Any, metric: FairMetric | None) -> tuple[Settings, tuple[str, ...]]:
-    names = {field.name for field in dataclasses.fields(Settings)} - {"rho"}
-    settings = Settings(**{name: getattr(parameters, name) for name in names if hasattr(parameters, name)})
+def _settings(
+    table: Table, parameters: Any, metric: FairMetric | None
+) -> tuple[SenSeISettings, tuple[str, ...]]:
+    names = {field.name for field in dataclasses.fields(SenSeISettings)} - {"rho"}
+    settings = SenSeISettings(
+        **{name: getattr(parameters, name) for name in names if hasattr(parameters, name)}
+    )
     nothing = (
         settings.method in ("sensei", "sensr")
         and metric is None
@@ -279,10 +283,10 @@ def _split(table: Table, validation: Table | None, seed: int) -> tuple[Table, Ta
     return kept, outside
 
 
-def _rows(features: NDArray[np.float32], table: Table, scale: tuple[float, float]) -> Rows:
+def _rows(features: NDArray[np.float32], table: Table, scale: tuple[float, float]) -> SenSeIRows:
     if not np.isfinite(features).all():
         raise DataError(f"{table.name}: encoded features hold numbers that are not finite")
-    return Rows(x=features, target=(table.target - scale[1]) / scale[0], weights=table.weights)
+    return SenSeIRows(x=features, target=(table.target - scale[1]) / scale[0], weights=table.weights)
 
 
 def _plain(value: Any) -> Any:

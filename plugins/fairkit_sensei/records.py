@@ -19,7 +19,7 @@ Method = Literal["sensei", "sensr", "clp", "erm"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class SenSeISettings:
     """How to train; see the plugin's parameters of the same names."""
 
     method: Method = "sensei"
@@ -37,7 +37,7 @@ class Settings:
     warm_start: bool = False
     device: str = "auto"
 
-    def resolved(self, rows: int, classes: int) -> Settings:
+    def resolved(self, rows: int, classes: int) -> SenSeISettings:
         """Fill in what depends on the numbers of rows and classes, where it was left open.
 
         Batches of 256, or of a hundredth of the rows where that is less, but 32 at least; at least 10 epochs and about
@@ -60,7 +60,7 @@ def usual_rho(rows: int) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Rows:
+class SenSeIRows:
     """Encoded rows.
 
     Attributes
@@ -77,9 +77,9 @@ class Rows:
     target: NDArray[np.float64]
     weights: NDArray[np.float64] | None = None
 
-    def take(self, rows: NDArray[np.int64]) -> Rows:
+    def take(self, rows: NDArray[np.int64]) -> SenSeIRows:
         """Return some rows."""
-        return Rows(
+        return SenSeIRows(
             x=self.x[rows],
             target=self.target[rows],
             weights=None if self.weights is None else self.weights[rows],

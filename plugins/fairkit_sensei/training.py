@@ -13,7 +13,7 @@ from fairkit.progress import no_progress
 from fairkit_repair.learners.networks import device_for, one_pool
 from fairkit_sensei.batches import BalancedBatches
 from fairkit_sensei.losses import LossReward, loss_for
-from fairkit_sensei.records import Rows, Settings, Trained
+from fairkit_sensei.records import SenSeIRows, SenSeISettings, Trained
 from fairkit_sensei.steps import stepper
 from fairkit_similarity.ascent import Disparity, Frame, Origin, output_directions, worst_case
 from fairkit_similarity.networks import check_module
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from fairkit.progress import Progress
     from fairkit_sensei.counterfactuals import Counterfactuals
-    from fairkit_similarity.ascent import Found, Reward
+    from fairkit_similarity.ascent import AscentResult, Reward
     from fairkit_similarity.geometry import Geometry
 
 Tensor = Any
@@ -38,12 +38,12 @@ DIVERGED = 1e6
 
 def train(
     module: Any,
-    rows: Rows,
-    settings: Settings,
+    rows: SenSeIRows,
+    settings: SenSeISettings,
     *,
     geometry: Geometry | None = None,
     counterfactuals: Counterfactuals | None = None,
-    validation: Rows | None = None,
+    validation: SenSeIRows | None = None,
     regression: bool = False,
     seed: int = 0,
     threads: int | None = None,
@@ -96,11 +96,11 @@ class _Run:
     """The state of one training."""
 
     module: Any
-    rows: Rows
-    settings: Settings
+    rows: SenSeIRows
+    settings: SenSeISettings
     frame: Frame | None
     counterfactuals: Counterfactuals | None
-    validation: Rows | None
+    validation: SenSeIRows | None
     regression: bool
     seed: int
     x: Tensor
@@ -115,11 +115,11 @@ class _Run:
     def prepare(
         cls,
         module: Any,
-        rows: Rows,
-        settings: Settings,
+        rows: SenSeIRows,
+        settings: SenSeISettings,
         geometry: Geometry | None,
         counterfactuals: Counterfactuals | None,
-        validation: Rows | None,
+        validation: SenSeIRows | None,
         regression: bool,
         seed: int,
     ) -> _Run:
@@ -258,7 +258,7 @@ class _Run:
         if math.isfinite(distance):
             self.multiplier = max(0.0, self.multiplier - step * (self.settings.epsilon - distance))
 
-    def _search(self, x: Tensor, y: Tensor, index: Tensor | None) -> Found:
+    def _search(self, x: Tensor, y: Tensor, index: Tensor | None) -> AscentResult:
         """Find x' for some rows; `index` names their last moves, for a warm start."""
         assert self.frame is not None  # noqa: S101 -- checked in `prepare`
         settings, network = self.settings, self.steps.network
@@ -313,12 +313,12 @@ class _Run:
         return float(weights @ (value + settings.rho * worst))
 
 
-def _weight(settings: Settings) -> float:
+def _weight(settings: SenSeISettings) -> float:
     """What the regulariser counts against the loss: ρ, or 1 in SenSR."""
     return settings.rho if settings.method == "sensei" and settings.rho > 0 else 1.0
 
 
-def _balanced(rows: Rows, part: slice, regression: bool) -> NDArray[np.float32]:
+def _balanced(rows: SenSeIRows, part: slice, regression: bool) -> NDArray[np.float32]:
     """Weights of sum 1 that give every class the same share, as the batches do."""
     own = np.ones(len(rows.target)) if rows.weights is None else rows.weights
     own = own[part].astype(np.float64)

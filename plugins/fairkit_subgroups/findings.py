@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from fairkit_subgroups.parameters import Parameters
     from fairkit_subgroups.searched import Searched
     from fairkit_subgroups.searching.measures import Measure
-    from fairkit_subgroups.searching.search import Found, Group
+    from fairkit_subgroups.searching.search import Group, RankedGroup
     from fairkit_subgroups.searching.tables import Totals
 
 DIFFERENCE, GAP, SINGLE = "subgroup_difference", "worst_subgroup_gap", "subgroup_gap"
 
 
 @dataclass(frozen=True)
-class Told:
+class SharedFacts:
     """What all findings of one audit share."""
 
     auditor: str
@@ -67,7 +67,7 @@ def findings(
     """
     statement = Statement(searched, chosen, total, context.confidence)
     statement.check()
-    told = Told(auditor, statement, _settings(searched, chosen), _notes(searched, chosen))
+    told = SharedFacts(auditor, statement, _settings(searched, chosen), _notes(searched, chosen))
     by_metric, single = [], []
     for measure in searched.measures:
         listed = statement.listed(measure)
@@ -111,7 +111,7 @@ def _notes(searched: Searched, chosen: Parameters) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _of_metric(told: Told, measure: Measure, ends: Ends, listed: list[Found]) -> Finding:
+def _of_metric(told: SharedFacts, measure: Measure, ends: Ends, listed: list[RankedGroup]) -> Finding:
     statement, unit = told.statement, told.unit(measure)
     confidence = statement.confidence
 
@@ -157,7 +157,7 @@ def _statements(statement: Statement) -> int:
     return TESTED * len(statement.searches) if statement.chosen.validate == "half" else statement.groups
 
 
-def _whole(told: Told, by_metric: list[tuple[Measure, Finding]]) -> list[Finding]:
+def _whole(told: SharedFacts, by_metric: list[tuple[Measure, Finding]]) -> list[Finding]:
     """Return the bound over all metrics, under its two names."""
     known = [finding for _, finding in by_metric if finding.interval is not None]
     surest = max(known, key=lambda finding: (finding.interval or (0, 0))[0], default=None)
@@ -191,7 +191,7 @@ def _whole(told: Told, by_metric: list[tuple[Measure, Finding]]) -> list[Finding
     ]
 
 
-def _single(told: Told, measure: Measure, one: Found, place: int) -> Finding:
+def _single(told: SharedFacts, measure: Measure, one: RankedGroup, place: int) -> Finding:
     statement, unit = told.statement, told.unit(measure)
     rows = statement.total.rows / told.searched.halves
     evidence: dict[str, Any] = {

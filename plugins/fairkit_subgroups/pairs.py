@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from fairkit.results.values import Better
     from fairkit_subgroups.searching.search import Group
-    from fairkit_subgroups.searching.tables import Kept
+    from fairkit_subgroups.searching.tables import RowSample
     from fairkit_subgroups.statement import Statement
 
     Array = NDArray[np.float64]
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _BETTER: dict[int, Better] = {1: "lower", -1: "higher", 0: "none"}
 
 
-class Rows(NamedTuple):
+class PairRows(NamedTuple):
     """What each kept row adds: its number under a model, its weight, and whether the denominator has it."""
 
     values: Array
@@ -57,7 +57,7 @@ def paired_changes(statements: tuple[Statement, Statement]) -> Iterator[Change]:
             yield _change(measure, group, named, statements, kept[0], (pairs[0], pairs[1]))
 
 
-def _sorted(kept: Kept) -> Kept:
+def _sorted(kept: RowSample) -> RowSample:
     return kept.take(np.argsort(kept.keys, kind="stable"))
 
 
@@ -66,8 +66,8 @@ def _change(
     group: Group,
     named: str,
     statements: tuple[Statement, Statement],
-    kept: Kept,
-    pairs: tuple[Rows, Rows],
+    kept: RowSample,
+    pairs: tuple[PairRows, PairRows],
 ) -> Change:
     first = statements[0]
     alpha = max(one.alpha(measure, one.confidence) for one in statements)
@@ -100,7 +100,12 @@ def _change(
 
 
 def _limits(
-    measure: Measure, group: Group, first: Statement, kept: Kept, pairs: tuple[Rows, Rows], alpha: float
+    measure: Measure,
+    group: Group,
+    first: Statement,
+    kept: RowSample,
+    pairs: tuple[PairRows, PairRows],
+    alpha: float,
 ) -> tuple[float, float]:
     """Return limits of the change of the difference: of the group, minus that of the rest."""
     member = first.searched.family.member(kept.codes, group.table, group.number)
@@ -134,7 +139,7 @@ def _mean_limits(
     return float((up - down)[0]), float(low[0]), float(high[0])
 
 
-def _rows(measure: Measure, kept: Kept, statement: Statement) -> Rows:
+def _rows(measure: Measure, kept: RowSample, statement: Statement) -> PairRows:
     name = measure.statistic(statement.soft)
     values: NDArray[Any] = kept.values[name]
     weighted = statement.searched.weight > 0
@@ -142,7 +147,7 @@ def _rows(measure: Measure, kept: Kept, statement: Statement) -> Rows:
     everybody = np.ones(n, dtype=bool)
     over, counted = np.array(measure.over, dtype=bool), np.array(measure.counted, dtype=np.float64)
     if name == STATES:
-        return Rows(counted[values], np.ones(n), over[values])
+        return PairRows(counted[values], np.ones(n), over[values])
     scaled = values / ONE
     if name == SOFT:
         yes = values[:, 6] > 0
@@ -150,11 +155,11 @@ def _rows(measure: Measure, kept: Kept, statement: Statement) -> Rows:
         chance = np.where(yes, scaled[:, 8], scaled[:, 2]) / np.where(w > 0, w, 1.0)
         no = np.where(yes, counted[2], counted[0])
         slope = np.where(yes, counted[3], counted[1]) - no
-        return Rows(no + slope * chance, w, np.where(yes, over[2], over[0]))
+        return PairRows(no + slope * chance, w, np.where(yes, over[2], over[0]))
     assert name in (RESIDUAL, LOSS)  # noqa: S101 -- there are no others
     if not weighted:
         plain = scaled[:, 1] - scaled[:, 2] if name == RESIDUAL else scaled[:, 1]
-        return Rows(plain, np.ones(n), everybody)
+        return PairRows(plain, np.ones(n), everybody)
     w = scaled[:, 1]
     moved = scaled[:, 2] - scaled[:, 3] if name == RESIDUAL else scaled[:, 2]
-    return Rows(moved / np.where(w > 0, w, 1.0), w, everybody)
+    return PairRows(moved / np.where(w > 0, w, 1.0), w, everybody)

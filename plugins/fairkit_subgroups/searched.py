@@ -12,7 +12,7 @@ from fairkit.errors import DataError, ModelError
 from fairkit_subgroups.searching.cells import ColumnCells, make_cells
 from fairkit_subgroups.searching.family import Family
 from fairkit_subgroups.searching.measures import RESIDUAL, SOFT, STATES, Measure, values_of, width_of
-from fairkit_subgroups.searching.tables import Kept, Totals, count, hashes
+from fairkit_subgroups.searching.tables import RowSample, Totals, count, hashes
 from fairkit_subgroups.searching.values import tally
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Searched:
             layer = 2 * layer + (keys & np.uint64(1)).astype(np.int64)
         values = self.values(rows)
         widths = {name: width_of(name, weighted=self.weight > 0) for name in values}
-        kept = Kept(keys, codes, layer, values).smallest()
+        kept = RowSample(keys, codes, layer, values).smallest()
         return Totals(count(self.family, codes, layer, values, widths, self.layers), len(batch), kept)
 
     def values(self, rows: Rows) -> dict[str, NDArray[Any]]:

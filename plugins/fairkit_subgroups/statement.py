@@ -12,7 +12,7 @@ from fairkit.errors import DataError
 from fairkit_subgroups.searching.extremes import Bounds, Size, Surest
 from fairkit_subgroups.searching.listing import People, covers, worst
 from fairkit_subgroups.searching.measures import SOFT, Measure
-from fairkit_subgroups.searching.search import Found, Group, Search
+from fairkit_subgroups.searching.search import Group, RankedGroup, Search
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,8 +33,8 @@ TESTED = 10
 class Ends(NamedTuple):
     """What holds for all groups at once: the surest difference, and by share the largest possible one."""
 
-    surest: Found | None
-    bounds: tuple[Found | None, ...]
+    surest: RankedGroup | None
+    bounds: tuple[RankedGroup | None, ...]
 
     @property
     def low(self) -> float:
@@ -114,7 +114,7 @@ class Statement:
         found = surest.result(search, alpha)
         return Ends(found[0] if found else None, tuple(bounds.result(search, alpha)))
 
-    def listed(self, measure: Measure) -> list[Found]:
+    def listed(self, measure: Measure) -> list[RankedGroup]:
         """Return the groups to show."""
         if self.chosen.validate == "half":
             size = Size(sure=True, sign=measure.worse)
@@ -125,7 +125,7 @@ class Statement:
             self.searches[measure.name], self.people, alpha, self.chosen.show, share=self.chosen.share
         )
 
-    def tested(self, measure: Measure, confidence: float) -> list[Found]:
+    def tested(self, measure: Measure, confidence: float) -> list[RankedGroup]:
         """Return groups that were found in the first half, measured in the other."""
         alpha = self.alpha(measure, confidence)
         test = self._search(measure, 1)
@@ -148,7 +148,7 @@ class Statement:
         kept, seed = self.people.kept, self.searched.seed
         return {name: draws(search, kept, seed) for name, search in self.searches.items()}
 
-    def covers(self, groups: Sequence[Found]) -> list[list[float]]:
+    def covers(self, groups: Sequence[RankedGroup]) -> list[list[float]]:
         """Return which part of each group is in each other one."""
         return covers(self.searched.family, self.people, [one.group for one in groups])
 

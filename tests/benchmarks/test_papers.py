@@ -33,9 +33,9 @@ def kit(modules):
 
 def test_page_and_drawings_are_what_the_results_give(papers, tmp_path, capsys):
     assert papers.main(["--page", "--docs", str(tmp_path)]) == 0
-    page = (tmp_path / "explanation" / "papers.md").read_text("utf-8")
+    page = (tmp_path / "reference" / "papers.md").read_text("utf-8")
     again = "run `python benchmarks/papers.py --page`"
-    assert page == (ROOT / "docs" / "explanation" / "papers.md").read_text("utf-8"), again
+    assert page == (ROOT / "docs" / "reference" / "papers.md").read_text("utf-8"), again
     drawn = sorted((tmp_path / "images").iterdir())
     assert {path.name for path in drawn} == {p.name for p in (ROOT / "docs" / "images").glob("papers-*")}
     for path in drawn:
@@ -44,7 +44,7 @@ def test_page_and_drawings_are_what_the_results_give(papers, tmp_path, capsys):
 
 def test_every_difference_on_the_page_is_explained(papers, modules):
     page = modules("papers_page")
-    assert page.UNEXPLAINED not in (ROOT / "docs" / "explanation" / "papers.md").read_text("utf-8")
+    assert page.UNEXPLAINED not in (ROOT / "docs" / "reference" / "papers.md").read_text("utf-8")
     known = [one for _, _, exhibits in papers.papers() for one in exhibits]
     names = [name for one in known for name in (one.name, *one.also)]
     assert len(set(names)) == len(names)
@@ -73,7 +73,7 @@ def test_end_to_end_on_a_tiny_figure(papers, tmp_path, capsys):
     assert results["rows"] == 60
     share = {run["method"]: run["values"]["x₁'s share of the slope"] for run in results["runs"]}
     assert share["rho = 0"] > share["rho = 10"]
-    page = (tmp_path / "d" / "explanation" / "papers.md").read_text("utf-8")
+    page = (tmp_path / "d" / "reference" / "papers.md").read_text("utf-8")
     assert f"| rho = 0 | {share['rho = 0']:.3f} |" in page
     assert "1 run of each, 60 rows" in page
     assert "papers-sensei-figure1.svg" in page

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "explanation" / "which-method.md"
+PAGE = ROOT / "docs" / "reference" / "methods-measured.md"
 
 
 @pytest.fixture(scope="module")

@@ -395,3 +395,31 @@ def test_two_plugins_of_one_name_are_told(install: Any) -> None:
 def test_an_unknown_plugin_suggests() -> None:
     with pytest.raises(fairkit.PluginError, match=r"there is no plugin 'groop'\. Did you mean 'group'"):
         plugins.load("groop")
+
+
+SCENARIO = {
+    "hazard": "Women are refused more often",
+    "mitigation": "two thresholds",
+    "review": "a new product",
+}
+
+
+def test_a_rule_carries_its_bias_scenario_wherever_it_goes():
+    rule = Rule("accuracy", min=0.5, **SCENARIO)
+    assert Rule.from_dict(rule.to_dict()) == rule == Rule("accuracy", min=0.5)  # the same limit
+    assert Rule.from_dict(rule.to_dict()).scenario == rule.scenario == SCENARIO
+    assert Rule("accuracy", min=0.5).to_dict().keys() == {"metric", "sensitive", "min"}
+    finding = Finding(
+        auditor="group",
+        metric="accuracy",
+        sensitive=None,
+        value=0.8,
+        interval=(0.7, 0.9),
+        confidence=0.95,
+        better="higher",
+    )
+    (result,), _ = judge([rule], [finding])
+    assert result.reason.endswith(
+        "; hazard: Women are refused more often; mitigation: two thresholds; review: a new product"
+    )
+    assert RuleResult.from_dict(result.to_dict()) == result

@@ -15,7 +15,7 @@ from fairkit_adversarial_debiasing.adversary import make_adversary, update
 from fairkit_adversarial_debiasing.groups import LABELS, Protected, protect
 from fairkit_adversarial_debiasing.plugin import AdversarialDebiasing
 from fairkit_onnx.write.export import export
-from fairkit_repair.mitigation.alike import is_constant
+from fairkit_repair.mitigation.useless import is_constant
 
 RUN = Run(seed=1, threads=1)
 QUICK = {"epochs": 12, "batch": 128, "hidden": [16], "rate": 0.005}

@@ -173,7 +173,7 @@ def test_two_logits_with_softmax_are_read_as_their_difference(loans, tmp_path):
     constants = {"w": [[1.0, -1], [0.5, 1], [1.0, 0]], "v": [[1.0, 0.5], [-0.5, 1.0]], "b": [0.1, 0.0]}
     path = network(tmp_path / "two.onnx", nodes, constants)
     data = fairkit.load_data(str(loans / "loans.csv"), **ROLES)
-    options = fairkit.models.scorer.ModelOptions(favorable_class=1)
+    options = fairkit.ModelOptions(favorable_class=1)
     report = fairkit.audit(
         trusted(path), data, auditors=["all-inputs"], parameters={"all-inputs": {"columns": "sex", "people": 20}},
         options=options,

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fairkit_budro.boosting import Rows, Settings, train
+from fairkit_budro.boosting import BoostingRows, BoostingSettings, train
 from fairkit_budro.plans import ExactPlan, Fixed
 from fairkit_repair.mitigation.split import stratified
 from fairkit_similarity.learn import subspace
@@ -37,7 +37,7 @@ def inner_maxima(public_data):
         epsilon=1.0,
         classes=2,
     )
-    rows = Rows(
+    rows = BoostingRows(
         matrix=metric.encoder.encode(columns).astype(np.float32),
         labels=labels,
         mass=fixed.mass,
@@ -54,7 +54,7 @@ def inner_maxima(public_data):
         "min_child_weight": 0.1,
     }
     first = {"lambda": 1.0, "min_child_weight": 0.1 / n}
-    trained = train(rows, ExactPlan(fixed), Settings(rounds=201, params=params, first=first))
+    trained = train(rows, ExactPlan(fixed), BoostingSettings(rounds=201, params=params, first=first))
     numba.set_num_threads(numba.config.NUMBA_NUM_THREADS)
     return [moment.value for moment in trained.path]
 

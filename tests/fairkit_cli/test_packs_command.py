@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime
 import io
 import json
 import re
@@ -29,11 +30,22 @@ tool = "ResumeRank 2"
 distribution_date = 2026-12-01
 auditor = "Doe | Partners <b>"
 data_source = "Historical data of 2025 of one employer"
+category_source = "Stated by the applicants"
+category_labels = "=1+1 is Asian, Black is Black or African American, Native is Native American or Alaska Native"
+auditor_no_part = true
+auditor_no_employment = true
+auditor_no_interest = true
 """
 
 
 def invoke(*arguments: Any) -> Result:
     return CliRunner().invoke(app, [str(one) for one in arguments])
+
+
+@pytest.fixture(autouse=True)
+def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The day after the packs were checked, so that none is overdue."""
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1795478400")  # 2026-11-24
 
 
 def table_of(folder: Path) -> pa.Table:
@@ -205,7 +217,91 @@ def test_from_a_certified_credit_model_to_annex_iv_in_two_commands(loans_model: 
     assert "Consumer credit" in text
     assert "equal_opportunity_difference" in text
     assert "the model's file names no mitigation" in text
-    assert "Post-market monitoring plan (Article 72) and logs (Article 12): GAP" in text
+    assert "Post-market monitoring plan (Article 72(3)): GAP" in text
+
+
+def test_strict_says_which_clauses_cannot_be_rested_on_and_a_person_accepts(
+    loans_model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    assert invoke("key", "new", tmp_path / "key").exit_code == 0
+    told = (
+        "certify", loans_model.path, "--data", loans_model.data, "--label", "decision", "--favorable", "approved",
+        "--sensitive", "sex", "--drop", "would_repay", "--pack", "colorado-insurance", "--key", tmp_path / "key",
+    )  # fmt: skip
+    first = invoke(*told, "--output", tmp_path / "c.json", "--sequence", tmp_path / "kept")
+    assert first.exit_code == 0, first.stderr
+    facts = tmp_path / "facts.toml"
+    facts.write_text(
+        "".join(
+            f'{key} = "x"\n' for key in ("principles", "testing_policy", "inventory", "vendors", "reports")
+        )
+    )
+    report = (
+        "report",
+        tmp_path / "c.json",
+        "--key",
+        tmp_path / "key.pub",
+        "--pack",
+        "colorado-insurance",
+        "--facts",
+        facts,
+    )
+    page = invoke(*report, "--format", "json")
+    made = json.loads(page.stdout)
+    gaps = {one["clause"]: one["gaps"] for one in made["items"] if one["gaps"]}
+    assert list(gaps) == ["Regulation 10-1-1, section 5, inventory"]  # the model names no mitigation
+    assert made["pack"]["edition"] == "2026-11-23"
+    assert len(made["pack"]["sha256"]) == 64
+    assert made["items"][0]["states"][-1].endswith("Today (2026-11-24): applies.")
+    assert "grey: Regulation 10-1-1, section 5: not compared with the official text" in page.stderr
+    accepted = invoke(*report, "--strict", "--accept-unread", "J. <Doe>", "--output", tmp_path / "p.html")
+    assert accepted.exit_code == 3  # the gap stays
+    assert "fairkit: grey:" not in accepted.stderr
+    shown = (tmp_path / "p.html").read_text("utf-8")
+    assert "Accepted by J. &lt;Doe&gt;: 4 clauses" in shown
+    assert "<strong>Grey: read the official text before you rest on it</strong>" in shown
+    assert "Source: 3 CCR 702-10" in shown
+    assert f"edition 2026-11-23, SHA-256 {made['pack']['sha256']}" in shown
+    for wrong, said in (
+        (("--accept-unread", "J. Doe"), "belong to --strict"),
+        (("--strict", "--accept-status", "repealed"), "takes later, adopted, stayed, proposed"),
+        (("--strict", "--accept-unread", " "), "takes the name"),
+    ):
+        done = invoke(*report, *wrong)
+        assert done.exit_code == 2
+        assert said in done.stderr
+    old = invoke(*report[:-4], "--pack", "ecoa@2026-07-20")
+    assert old.exit_code == 2
+    assert "use --pack ecoa" in old.stderr
+    red = invoke(
+        *report[:-4], "--pack", "ecoa@2026-11-23", "--format", "markdown"
+    )  # the current one, by its day
+    assert red.exit_code == 0
+    assert "fairkit: red:" not in red.stderr
+    frozen = type(
+        "Frozen", (datetime.datetime,), {"now": classmethod(lambda cls, tz=None: cls(2026, 5, 1, tzinfo=tz))}
+    )
+    monkeypatch.setattr("fairkit_registry.evidence.issuing.datetime", frozen)
+    assert invoke(*told, "--output", tmp_path / "may.json", "--sequence", tmp_path / "other").exit_code == 0
+    may = ("report", tmp_path / "may.json", "--key", tmp_path / "key.pub", "--format", "markdown", "--pack")
+    now = invoke(*may, "ecoa", "--strict")
+    assert now.exit_code == 3
+    assert "red: 12 CFR 1002.6(a), comment 2 (ended): repealed 2026-07-21" in now.stderr
+    text = now.stdout.replace("\\", "")
+    assert "2026-05-01: applied. Today (2026-11-24): repealed 2026-07-21." in text
+    assert "(convention, no legal clause)" in text
+    then = invoke(*may, "ecoa@2026-07-20")
+    assert then.exit_code == 0
+    assert "fairkit: red:" not in then.stderr
+
+
+def test_new_york_takes_no_group_probabilities(folder: Path):
+    done = invoke(
+        "audit", "--pack", "nyc-ll144", "--data", folder / "applicants.csv", "--predictions", "decision=chosen",
+        "--sensitive", "sex", "--sensitive-probability", "race=a_x,a_y",
+    )  # fmt: skip
+    assert done.exit_code == 2
+    assert "imputed or inferred data cannot be used" in done.stderr
 
 
 def test_what_is_typed_wrongly_writes_nothing(folder: Path, tmp_path: Path):
@@ -244,7 +340,8 @@ def test_packs_are_listed_and_a_plugin_brings_one(monkeypatch: pytest.MonkeyPatc
     assert listed["house-rules"]["checked"] == "2026-01-15"
     text = invoke("packs").stdout
     assert "checked 2026-01-15" in text
-    assert "29 CFR 1607.4(D)" in text
+    assert "29 CFR 1607.4 and 1607.15(A)" in text
+    assert "checked 2026-01-15, status in_force" in text
     shown = invoke("plugins", "show", "house-rules" if "house-rules" in text else "house_rules")
     assert shown.exit_code in (0, 2)
     (tmp_path / "house_rules.py").write_text(code[1].replace('title = "House', 'titel = "House'))

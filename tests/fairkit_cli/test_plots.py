@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import fairkit
-from fairkit_cli.plots.look import COLOURS, GREY, OUTCOME, STATUS
+from fairkit_cli.plots.style import COLOURS, GREY, OUTCOME, STATUS
 from fairkit_repair.frontiers.points import Measure, Point
 from fairkit_repair.frontiers.record import Frontier
 

@@ -231,6 +231,22 @@ def test_a_watch_adds_what_came_since(folder: Path, tmp_path: Path):
     assert other.exit_code == 2
     assert "and not about what bad.json certifies" in other.stderr
     assert invoke("report", path, "--watch", state, "--pack", "ugesp").exit_code == 2
+    filed = ("report", path, "--key", tmp_path / "own.pub", "--pack", "eu-ai-act-monitoring", "--format")
+    made = json.loads(invoke(*filed, "json", "--watch", state).stdout)
+    (item,) = [one for one in made["items"] if one["clause"] == "Article 72(2)"]
+    rules, decisions, _ = item["tables"]
+    look = json.loads(invoke("watch", "show", state, "--format", "json").stdout)
+    assert [row[5:8] for row in rules["rows"]] == [
+        [one["value"], *(one["interval"] or [None, None])] for one in look["rules"]
+    ]
+    assert ["decisions", look["rows"]] in decisions["rows"]
+    assert {table["origin"] for table in item["tables"]} == {"watched"}
+    page = invoke(*filed, "html", "--watch", state).stdout
+    assert "read from the watch, not signed here" in page
+    assert "Amber: not yet law here" in page
+    alone = invoke(*filed, "markdown")
+    assert "no watch of the model is named" in alone.stdout
+    assert "Who looks at the numbers, how often, and who decides: GAP" in alone.stdout
 
 
 def test_an_older_certificate_has_its_outcome_from_its_settings(folder: Path):

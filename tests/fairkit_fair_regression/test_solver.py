@@ -13,9 +13,9 @@ from scipy.optimize import linprog
 from fairkit_fair_regression.grid import Grid
 from fairkit_fair_regression.losses import Loss
 from fairkit_fair_regression.parity import make_parity, netted
-from fairkit_fair_regression.solver import Pool, Response, Settings, solve
+from fairkit_fair_regression.solver import Pool, Response, SolverSettings, solve
 
-EXACT = Settings(nu=1e-9, bound=50.0, iterations=200, least=1)
+EXACT = SolverSettings(nu=1e-9, bound=50.0, iterations=200, least=1)
 
 
 class Exact:
@@ -70,7 +70,7 @@ def test_the_mixture_is_the_optimum_of_the_linear_program_over_all_predictors(se
 def test_the_gap_is_never_negative_and_never_grows_and_bounds_the_distance_to_the_optimum(seed):
     oracle, _ = _random(seed)
     bounds = np.full(8, 0.02)
-    found = solve(Pool(), bounds, oracle.respond, Settings(nu=1e-9, bound=50.0, iterations=6, least=6))
+    found = solve(Pool(), bounds, oracle.respond, SolverSettings(nu=1e-9, bound=50.0, iterations=6, least=6))
     gaps = [moment.gap for moment in found.history]
     assert min(gaps) >= 0
     assert all(later <= earlier + 1e-9 for earlier, later in itertools.pairwise(gaps))
@@ -124,7 +124,7 @@ def test_without_costs_the_least_violation_is_found():
         pool,
         np.zeros(4),
         oracle.respond,
-        Settings(nu=1e-9, bound=1.0, iterations=200, least=1, strength=0.0),
+        SolverSettings(nu=1e-9, bound=1.0, iterations=200, least=1, strength=0.0),
     )
     best = linprog(
         np.append(np.zeros(200), 1.0),
@@ -140,7 +140,9 @@ def test_without_costs_the_least_violation_is_found():
 def test_too_small_a_bound_on_multipliers_leaves_a_violation_and_says_so():
     oracle, _ = _random(9)
     bounds = np.full(8, 0.0)
-    found = solve(Pool(), bounds, oracle.respond, Settings(nu=1e-9, bound=0.01, iterations=100, least=1))
+    found = solve(
+        Pool(), bounds, oracle.respond, SolverSettings(nu=1e-9, bound=0.01, iterations=100, least=1)
+    )
     assert found.violation > 0.01
     assert found.converged
 

@@ -9,7 +9,7 @@ from scipy.optimize import linprog
 from fairkit_fair_regression.grid import Grid
 from fairkit_fair_regression.losses import Loss
 from fairkit_fair_regression.parity import make_parity
-from fairkit_fair_regression.solver import Pool, Response, Settings, solve
+from fairkit_fair_regression.solver import Pool, Response, SolverSettings, solve
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -34,7 +34,7 @@ def test_theorem_4(seed, bound, nu):
     bounds = parity.bounds(np.full(groups, epsilon))
     optimum = linprog(costs, A_ub=values.T, b_ub=bounds, A_eq=np.ones((1, len(costs))), b_eq=[1.0]).fun
     most = 16 * bound**2 * np.log(2 * groups * size + 1) / nu**2
-    found = solve(Pool(), bounds, respond, Settings(nu=nu, bound=bound, iterations=500, least=1))
+    found = solve(Pool(), bounds, respond, SolverSettings(nu=nu, bound=bound, iterations=500, least=1))
     assert found.converged
     assert found.iterations <= most
     assert found.objective <= optimum + 2 * nu

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from fairkit_fairgbm.constraints import Constraints, make_cells
-from fairkit_fairgbm.trainer import Rows, Settings, train
+from fairkit_fairgbm.trainer import TrainerSettings, TrainingRows, train
 
 
 def sample(n=3000, seed=0, groups=2, weighted=False):
@@ -20,12 +20,12 @@ def sample(n=3000, seed=0, groups=2, weighted=False):
     cells = make_cells(
         group, y, [str(g) for g in range(groups)], None if weights is None else weights.astype(float)
     )
-    return Rows(X, cells, weights), y
+    return TrainingRows(X, cells, weights), y
 
 
 def settings(rounds=60, **changes):
     params = {"verbosity": -1, "num_threads": 1, "deterministic": True, "seed": 3} | changes.pop("params", {})
-    return Settings(
+    return TrainerSettings(
         **({"rounds": rounds, "multiplier_rate": 2.0, "multiplier_cap": 5.0, "params": params} | changes)
     )
 

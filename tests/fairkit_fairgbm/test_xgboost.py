@@ -16,21 +16,21 @@ xgboost = pytest.importorskip("xgboost", reason="needs the extra fairkit[xgboost
 pytest.importorskip("numba", reason="needs the extra fairkit[fairgbm]")
 
 from fairkit_fairgbm.constraints import Constraints, make_cells  # noqa: E402
-from fairkit_fairgbm.trainer import Rows, Settings, State  # noqa: E402
+from fairkit_fairgbm.trainer import State, TrainerSettings, TrainingRows  # noqa: E402
 from fairkit_fairgbm.xgb import Hooks, train  # noqa: E402
 
 
-def _rows(n: int = 3_000, groups: int = 3, seed: int = 0) -> Rows:
+def _rows(n: int = 3_000, groups: int = 3, seed: int = 0) -> TrainingRows:
     rng = np.random.default_rng(seed)
     matrix = rng.normal(size=(n, 4)).astype(np.float32)
     group = rng.integers(0, groups, n)
     target = (rng.random(n) < 1 / (1 + np.exp(-matrix[:, 0] - 0.7 * (group == 1)))).astype(float)
     weights = rng.integers(1, 4, n).astype(np.float32)
     cells = make_cells(group, target, tuple("abc"[:groups]), weights.astype(float))
-    return Rows(matrix, cells, weights)
+    return TrainingRows(matrix, cells, weights)
 
 
-SETTINGS = Settings(
+SETTINGS = TrainerSettings(
     rounds=12,
     multiplier_rate=2.0,
     multiplier_cap=5.0,

@@ -106,7 +106,7 @@ def test_a_support_that_cannot_be_is_refused():
 
 
 def test_the_trend_is_the_mean_over_disjoint_parts():
-    from fairkit_individual.collect import Rows
+    from fairkit_individual.collect import AuditedRows
     from fairkit_individual.rewards import Rewards
     from fairkit_individual.support import Parts
     from fairkit_individual.tables import MemoryTable
@@ -118,7 +118,7 @@ def test_the_trend_is_the_mean_over_disjoint_parts():
         def transform(self, raw):
             return np.stack([raw[name] for name in "abc"], axis=1)
 
-    rows = Rows(columns=columns, fields={"rows": np.arange(200), "score": columns["score"]})
+    rows = AuditedRows(columns=columns, fields={"rows": np.arange(200), "score": columns["score"]})
     make = lambda some: Rewards(kind="squared", values=some.fields["score"][:, None])  # noqa: E731
     rng = np.random.default_rng(7)
     parts = Parts.of(MemoryTable(rows), Plain(), make, None, weighted=False, rng=rng)

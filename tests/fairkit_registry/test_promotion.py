@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from fairkit import plugins
-from fairkit.plugins.records import Found, Plugin
+from fairkit.plugins.records import Plugin, PluginInfo
 from fairkit.promotions import PromotionCheck, Remark
 from fairkit_registry.errors import CertificateError
 from fairkit_registry.evidence import dsse
@@ -264,7 +264,7 @@ class Quiet(PromotionCheck):
 
 
 def install(monkeypatch, *classes, failures=()):
-    plugin = Plugin(Found("x", "x", "x-dist", "1"), None, promotion_checks=classes)
+    plugin = Plugin(PluginInfo("x", "x", "x-dist", "1"), None, promotion_checks=classes)
     monkeypatch.setattr(plugins, "third_party", lambda: ([plugin], list(failures)))
 
 

@@ -14,7 +14,7 @@ from fairkit_cli.main import app
 from fairkit_registry.errors import CertificateError, RevokedError, VerificationError
 from fairkit_registry.evidence import certificate as certificates
 from fairkit_registry.evidence import dsse, issuing, revocations, revoked
-from fairkit_registry.evidence.sequence import Place
+from fairkit_registry.evidence.sequence import SequenceNumber
 from fairkit_registry.exchange.archive import export
 from fairkit_registry.exchange.importing import import_archive
 from fairkit_registry.policies import AliasPolicy
@@ -235,7 +235,7 @@ def test_a_revoked_certificate_keeps_its_number(registry, model, certify, signer
             [signer.secret],
             settings=make.settings | {"confidence": 0.95, "seed": 0},
             audited_at=NOW + timedelta(seconds=number),
-            sequence=[Place(keyid=signer.public.keyid, number=number, previous=previous)],
+            sequence=[SequenceNumber(keyid=signer.public.keyid, number=number, previous=previous)],
         )
         (registry.path.parent / f"{number}.json").write_bytes(raw)
         found.append(certificates.read(raw))

@@ -12,7 +12,7 @@ import pytest
 from fairkit_registry.errors import CertificateError, RegistryError, VerificationError
 from fairkit_registry.evidence import certificate, issuing, tables
 from fairkit_registry.evidence.certifying import check_table
-from fairkit_registry.evidence.sequence import Place, SequenceFolder
+from fairkit_registry.evidence.sequence import SequenceFolder, SequenceNumber
 from fairkit_registry.policies import AliasPolicy
 from fairkit_registry.promotion.run import evaluate, promote
 from fairkit_registry.store.registry import Registry
@@ -91,13 +91,15 @@ def test_a_certificate_without_a_number_or_with_a_strangers_is_refused(
     registry.add("credit", model(), certificates=[certify(model())])
     registry.set_alias("credit", "production", policy)
     assert "has no number of its key" in texts(promote(registry, "credit@1", "production", now=NOW))[0]
-    alien = numbered(model(2), places=[Place(keyid=stranger.public.keyid, number=1, previous=None)])
+    alien = numbered(model(2), places=[SequenceNumber(keyid=stranger.public.keyid, number=1, previous=None)])
     registry.add("credit", model(2), certificates=[alien])
     assert "has no number of its key" in texts(promote(registry, "credit@2", "production", now=NOW))[0]
 
 
 def test_a_number_of_any_size_is_no_long_work(registry, model, numbered, policy, signer):
-    huge = numbered(model(), places=[Place(keyid=signer.public.keyid, number=10**300, previous=None)])
+    huge = numbered(
+        model(), places=[SequenceNumber(keyid=signer.public.keyid, number=10**300, previous=None)]
+    )
     registry.add("credit", model(), certificates=[huge])
     registry.set_alias("credit", "production", policy)
     refused = texts(promote(registry, "credit@1", "production", now=NOW))[0]
@@ -109,13 +111,13 @@ def test_two_certificates_with_one_number_or_a_broken_chain_are_refused(
 ):
     keyid = signer.public.keyid
     first = numbered(model())
-    twin = numbered(model(), places=[Place(keyid=keyid, number=1, previous=None)])
+    twin = numbered(model(), places=[SequenceNumber(keyid=keyid, number=1, previous=None)])
     registry.add("credit", model(), certificates=[first, twin])
     registry.set_alias("credit", "production", policy)
     assert "has signed 2 certificates with the number 1" in "".join(
         texts(promote(registry, "credit@1", "production", now=NOW))
     )
-    after = numbered(model(2), places=[Place(keyid=keyid, number=2, previous="a" * 64)])
+    after = numbered(model(2), places=[SequenceNumber(keyid=keyid, number=2, previous="a" * 64)])
     registry.add("fresh", model(2), certificates=[after])
     registry.set_alias("fresh", "production", policy)
     assert "does not follow number 1" in "".join(texts(evaluate(registry, "fresh@1", "production", now=NOW)))

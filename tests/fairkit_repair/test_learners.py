@@ -12,7 +12,7 @@ from fairkit.fitted import Run
 from fairkit.learners import EncodedRows, Learner, find_learner
 from fairkit.mitigators import Mitigator
 from fairkit.plugins.loading import load_found
-from fairkit.plugins.records import FILE, Found
+from fairkit.plugins.records import FILE, PluginInfo
 from fairkit_onnx.write.export import export
 from fairkit_repair.learners import fit_learner
 from fairkit_testing import learner_checks, sample_data
@@ -112,4 +112,4 @@ def test_nobody_takes_the_name_of_a_built_in_learner(tmp_path):
         "def fairkit_learners(): return [Mine]\n"
     )
     with pytest.raises(PluginError, match="a learner 'forest' already"):
-        load_found(Found("taken", str(path), FILE, ""))
+        load_found(PluginInfo("taken", str(path), FILE, ""))

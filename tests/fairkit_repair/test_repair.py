@@ -22,7 +22,7 @@ from fairkit_repair.mitigation.choose import find_mitigator
 from fairkit_repair.postprocess import PostProcessor, Solution
 from fairkit_repair.repairing import run as running
 from fairkit_repair.repairing.candidates import candidates
-from fairkit_repair.repairing.cells import Cells, Planned
+from fairkit_repair.repairing.cells import CalibrationCells, Planned
 from fairkit_repair.repairing.chance import limits_of, predict
 from fairkit_repair.repairing.evaluate import Bench
 from fairkit_repair.repairing.leaks import check_leak
@@ -107,7 +107,7 @@ def test_drawn_totals_are_those_of_an_audit_of_so_many_rows():
     planned, codes, _, held = planned_rows(20_000, 3_000)
     rng = np.random.default_rng(3)
     chance = np.where(codes == 0, 0.3, 0.5) * (rng.random(len(codes)) < 0.8)
-    cells = Cells.of(planned, chance)
+    cells = CalibrationCells.of(planned, chance)
     totals = cells.totals(cells.draw(planned, rng, 400), planned, "sex")
     rate = (totals.first[:, [1, 3]].sum(1) / totals.count).reshape(400, 2)
     for group in (0, 1):
@@ -122,7 +122,7 @@ def test_drawn_totals_are_those_of_an_audit_of_so_many_rows():
 def test_totals_of_the_calibration_rows_are_the_auditors():
     planned, codes, outcome, _ = planned_rows(5_000, 500)
     chance = np.random.default_rng(0).choice([0.0, 0.25, 1.0], len(codes))
-    cells = Cells.of(planned, chance)
+    cells = CalibrationCells.of(planned, chance)
     mine = cells.totals(cells.mass[None, :], planned, "sex")
     theirs = Confusion().collect(rows_of(outcome, chance), codes, 2)
     assert mine.first == pytest.approx(theirs.first)

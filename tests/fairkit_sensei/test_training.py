@@ -14,7 +14,7 @@ from fairkit_repair.learners.networks import fully_connected  # noqa: E402
 from fairkit_sensei import fit_network  # noqa: E402
 from fairkit_sensei.batches import BalancedBatches  # noqa: E402
 from fairkit_sensei.losses import loss_for  # noqa: E402
-from fairkit_sensei.records import Rows, Settings, usual_rho  # noqa: E402
+from fairkit_sensei.records import SenSeIRows, SenSeISettings, usual_rho  # noqa: E402
 from fairkit_sensei.training import train  # noqa: E402
 from fairkit_similarity.geometry import Geometry  # noqa: E402
 
@@ -252,7 +252,12 @@ def test_a_metric_of_another_width_is_refused_where_it_is_used():
     x, y = tilted(60)
     geometry = Geometry.learn(np.random.default_rng(0).normal(size=(9, 3)), np.eye(3))
     with pytest.raises(DataError, match="for 3 features, but there are 2"):
-        train(fully_connected(2, (4,), 2, seed=0), Rows(x=x, target=y), Settings(), geometry=geometry)
+        train(
+            fully_connected(2, (4,), 2, seed=0),
+            SenSeIRows(x=x, target=y),
+            SenSeISettings(),
+            geometry=geometry,
+        )
 
 
 def test_threads_and_the_global_generator_are_left_as_they_were():
@@ -268,17 +273,19 @@ def test_settings_and_parameters_have_the_same_defaults():
     from fairkit_sensei.plugin import SenSeI
 
     shown = {field.name: field.default for field in dataclasses.fields(SenSeI.Parameters)}
-    for field in dataclasses.fields(Settings):
+    for field in dataclasses.fields(SenSeISettings):
         if field.name in shown and field.name != "rho":
             assert shown[field.name] == field.default, field.name
     assert shown["rho"] is None
-    assert usual_rho(39_000) == usual_rho(20_000) == Settings().rho
+    assert usual_rho(39_000) == usual_rho(20_000) == SenSeISettings().rho
     assert 0.3 < usual_rho(5_800) < 0.5
     assert usual_rho(100) == 0.3
 
 
 def test_small_tables_get_smaller_batches_and_more_epochs():
-    large, small = Settings().resolved(36_000, 2), Settings().resolved(600, 2)
+    large, small = SenSeISettings().resolved(36_000, 2), SenSeISettings().resolved(600, 2)
     assert (large.batch, large.epochs, large.patience) == (256, 10, 5)
     assert (small.batch, small.epochs) == (32, 70)
-    assert Settings(epochs=3, batch=7, patience=2).resolved(600, 2) == Settings(epochs=3, batch=7, patience=2)
+    assert SenSeISettings(epochs=3, batch=7, patience=2).resolved(600, 2) == SenSeISettings(
+        epochs=3, batch=7, patience=2
+    )

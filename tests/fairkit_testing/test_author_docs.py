@@ -53,6 +53,7 @@ HOOKS = {
     "fairkit_learners": "learners",
     "fairkit_evidence_charts": "evidence_charts",
     "fairkit_sources": "sources",
+    "fairkit_model_sources": "model_sources",
     "fairkit_promotion_checks": "promotion_checks",
     "fairkit_signers": "signers",
     "fairkit_packs": "packs",
@@ -265,7 +266,7 @@ def public_names() -> dict[str, list[str]]:
     found = {
         "fairkit": re.findall(r"`(\w+)`", re.search(r"`import fairkit` gives (.*?)\.\n", page, re.S).group(1))
     }
-    for module, names in re.findall(r"^\| `(fairkit\.[\w.]+)` \| (.*) \|$", page, re.MULTILINE):
+    for module, names in re.findall(r"^\| `(fairkit[\w.]+)` \| (.*) \|$", page, re.MULTILINE):
         found[module] = re.findall(r"`(\w+)`", names)
     return found
 
@@ -285,6 +286,7 @@ def test_public_names_exist_and_are_documented(module):
             assert name in loaded.__all__
 
 
+CORE = {"fairkit", "fairkit_onnx", "fairkit_repair", "fairkit_similarity", "fairkit_watch", "fairkit_testing"}
 THIRD_PARTY_STYLE = [
     *(
         ROOT / "plugins" / f"fairkit_{name}.py"
@@ -297,7 +299,7 @@ THIRD_PARTY_STYLE = [
 
 def imported_names(code: str):
     for node in ast.walk(ast.parse(code)):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "fairkit":
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in CORE:
             yield from ((node.module, alias.name) for alias in node.names)
         elif (
             isinstance(node, ast.Attribute)

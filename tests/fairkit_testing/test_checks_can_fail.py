@@ -15,7 +15,7 @@ import pytest
 
 import fairkit
 from fairkit.mitigators import Capability, FittedModel, Prediction
-from fairkit.plugins.records import Found, Plugin
+from fairkit.plugins.records import Plugin, PluginInfo
 from fairkit.signers import Signer
 from fairkit_repair.learners import fit_learner
 from fairkit_testing import (
@@ -38,7 +38,7 @@ from fairkit_testing.mitigator_checks import Trained
 
 def plugin_of(name="sample", doc="A module for tests of checks.", **classes):
     module = types.ModuleType("sample", doc)
-    return Plugin(Found(name, "sample", "tests", "0"), module, **classes)
+    return Plugin(PluginInfo(name, "sample", "tests", "0"), module, **classes)
 
 
 class Good(fairkit.Mean):

@@ -436,7 +436,7 @@ def test_no_data_is_late(begun, decisions, day):
 
 
 def test_a_clock_that_goes_back(begun, decisions, day, monkeypatch):
-    from fairkit_watch import book
+    from fairkit_watch import records as book
 
     with begun() as watch:
         monkeypatch.setattr(book, "clock", lambda: "2001-01-01T00:00:00.000Z")

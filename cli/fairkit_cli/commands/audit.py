@@ -24,7 +24,8 @@ def audit(
         str | None,
         typer.Argument(
             metavar="[MODEL.onnx]",
-            help="The model file, or a name in the registry; without one, --predictions or --endpoint says what.",
+            help="The model file, a name in the registry, or a table of answers from `fairkit ask`; without one, "
+            "--predictions or --endpoint says what.",
         ),
     ] = None,
     *,
@@ -94,6 +95,7 @@ def run_audit(
     settings = opt.audit_settings(typed, config)
     facts = opt.stated_facts(about, config, dated=True)
     subject = chosen(model, predictions, config, served)
+    settings = subject.settings(settings, typed, config)
     dataset = subject.dataset(data, config, conditions)
     settings = counted_above_the_median(pack, subject, dataset, settings, scores=tool_scores)
     with progress_bar() as progress:

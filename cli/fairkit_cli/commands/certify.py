@@ -58,7 +58,8 @@ def certify(
         str | None,
         typer.Argument(
             metavar="[MODEL.onnx]",
-            help="The model file, or a name in the registry; without one, --predictions or --endpoint says what.",
+            help="The model file, a name in the registry, or a table of answers from `fairkit ask`; without one, "
+            "--predictions or --endpoint says what.",
         ),
     ] = None,
     *,
@@ -122,7 +123,7 @@ def certify(
     from fairkit_cli.commands.policy import by_lock, check_alone
     from fairkit_cli.config import load_config
     from fairkit_cli.progress import progress_bar
-    from fairkit_cli.subject import chosen
+    from fairkit_cli.subject import Subject, chosen
     from fairkit_cli.terminal.passphrases import load_signers
     from fairkit_registry.evidence.certifying import certify as run
     from fairkit_registry.evidence.sequence import SequenceFolder
@@ -144,11 +145,10 @@ def certify(
     settings = load_config(config)
     facts = opt.stated_facts(about, settings, dated=False)
     columns, conditions = asked_by(pack, columns, conditions, settings)
-    columns, conditions = asked_by(pack, columns, conditions, settings)
     if lock is None:
         subject = chosen(model, predictions, settings, served)
         dataset = subject.dataset(columns, settings, conditions)
-        asked = opt.audit_settings(typed, settings)
+        asked = subject.settings(opt.audit_settings(typed, settings), typed, settings)
         asked = counted_above_the_median(pack, subject, dataset, asked, scores=tool_scores)
         told = SignedSettings.of_audit(asked, dataset.roles.to_dict(), subject.record)
     else:
@@ -156,7 +156,8 @@ def certify(
             raise FairkitError("a lock says all that the audit is told: leave --tool-scores out, or --lock")
         check_alone(columns, conditions, typed, served, predictions=predictions, pack=pack)
         told, dataset = by_lock(lock, columns)
-        subject = chosen(model, None, settings)
+        predicted = dataset.roles.predictions if model is None else None
+        subject = chosen(model, None, settings) if predicted is None else Subject(None, predicted)
     with progress_bar() as progress:
         signed, report = run(
             subject.model,

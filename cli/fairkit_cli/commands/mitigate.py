@@ -155,8 +155,8 @@ def _searched_or_run(asked: Plan, train: Any, shared: dict[str, Any], settings: 
     from fairkit.errors import PowerError
     from fairkit_cli.fields import as_options
     from fairkit_repair.mitigation.run import mitigate
-    from fairkit_repair.repairing.asked import can_choose
     from fairkit_repair.repairing.run import repair
+    from fairkit_repair.repairing.tolerances import can_choose
 
     own = {} if asked.plugin is None else _parameters(asked.plugin, asked.assignments, settings)
     plain = asked.where.engine is not None or asked.repeats > 1 or asked.task not in (None, "binary")

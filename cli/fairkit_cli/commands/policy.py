@@ -14,6 +14,7 @@ from fairkit_cli.terminal.output import echo, print_json
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
+    from fairkit_cli.subject import Subject
     from fairkit_registry.evidence.settings import SignedSettings
 
 app = typer.Typer(
@@ -58,8 +59,14 @@ def lock(
     check_writable(output)
     settings = load_config(config)
     file = "test" if "test" in settings.data else "path"
-    dataset = opt.load_dataset(columns, settings, file=file, conditions=conditions)
-    told = SignedSettings.of_audit(opt.audit_settings(typed, settings), dataset.roles.to_dict())
+    requests = of_requests(columns)
+    if requests is None:
+        dataset = opt.load_dataset(columns, settings, file=file, conditions=conditions)
+        asked = opt.audit_settings(typed, settings)
+    else:
+        dataset = requests.dataset(replace(columns, data=None), settings, conditions)
+        asked = requests.settings(opt.audit_settings(typed, settings), typed, settings)
+    told = SignedSettings.of_audit(asked, dataset.roles.to_dict())
     seen = dataset.learn()
     rows = seen.rows + seen.dropped_rows
     raw = sign_lock(dataset.name, seen.sha256, rows, told.to_dict(), secrets, purpose=purpose)
@@ -77,6 +84,16 @@ def lock(
 
 
 app.command("lock")(lock)
+
+
+def of_requests(columns: opt.DataOptions) -> Subject | None:
+    """Return what is audited where the table is one of `fairkit ask --requests`: answers that are not there yet."""
+    from fairkit.data.predictions import PredictionRoles
+    from fairkit_cli.subject import Subject, carried_by
+
+    if columns.data is None or not carried_by(columns.data):
+        return None
+    return Subject(None, PredictionRoles(answer="answer"), columns.data)
 
 
 def check_alone(
@@ -121,7 +138,9 @@ def by_lock(path: Path, columns: opt.DataOptions) -> tuple[SignedSettings, Datas
     settings = SignedSettings.from_dict(lock.settings)
     dataset = settings.open_data(columns.data, columns.join)
     found = dataset.learn().sha256
-    if found != lock.data_sha256:
+    # answers to locked requests are another table; what they answer is checked when the audit has read them
+    answers = dataset.roles.predictions is not None and dataset.roles.predictions.answer is not None
+    if found != lock.data_sha256 and not answers:
         raise CertificateError(
             f"{columns.data} is not the table that was locked: it has the content {found[:16]}..., the lock names "
             f"{lock.data_sha256[:16]}..."

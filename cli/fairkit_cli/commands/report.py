@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,15 +11,16 @@ import typer
 from fairkit.errors import ParameterError
 from fairkit_cli import options as opt
 from fairkit_cli.packs import find_pack, read_facts_file, rendered
-from fairkit_cli.terminal.output import FAILED, INCONCLUSIVE, PASSED, say, write
+from fairkit_cli.terminal.output import FAILED, INCONCLUSIVE, PASSED, record_text, say, write
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from fairkit.packs import PackFile
+    from fairkit.packs import Rendering
     from fairkit_cli.evidence import Shown
     from fairkit_cli.html.monitoring import Monitoring
     from fairkit_registry.evidence.revoked import Revocations
+    from fairkit_watch.watch import Watch
 
 
 def report(
@@ -48,31 +50,68 @@ def report(
     timestamp_root: opt.TimestampRoots = None,
     watched: Annotated[
         Path | None,
-        opt.option("--watch", "FOLDER", "A watch of the newest certificate's model: adds what came since."),
+        opt.option(
+            "--watch",
+            "FOLDER",
+            "A watch of the newest certificate's model: adds what came since, to a pack where it asks for monitoring.",
+        ),
     ] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="With --pack: exit code 3 where an item is not answered.")
+        bool,
+        typer.Option(
+            "--strict",
+            help="With --pack: exit code 3 where an item is not answered, or its clause is not law on the audit's date "
+            "and today, is overdue for a check, or was not compared with the official text.",
+        ),
     ] = False,
+    accept_status: Annotated[
+        str | None,
+        opt.option(
+            "--accept-status",
+            "STATE,STATE",
+            "With --strict: let clauses pass that are later (not yet applicable), adopted, stayed or proposed.",
+        ),
+    ] = None,
+    accept_unread: Annotated[
+        str | None,
+        opt.option(
+            "--accept-unread",
+            "PERSON",
+            "With --strict: let clauses pass that were not compared with the official text; the page names the person.",
+        ),
+    ] = None,
     output_format: Annotated[
         str,
-        opt.formats("html", "pdf: with --output", "markdown: with --pack", "csv: the tables, with --pack"),
+        opt.formats(
+            "html",
+            "pdf: with --output",
+            "markdown: with --pack",
+            "csv: the tables, with --pack",
+            "json: with --pack",
+        ),
     ] = "html",
     output: opt.Output = None,
 ) -> None:
     """Make a page from one or several certificates: versions over time, two models. Each is checked first.
 
     A page from evidence that does not hold says so in red, and the exit code is 1. With --pack it is what a law asks
-    for, item by item; an item that is not answered is a visible gap, and with --strict the exit code is 3.
+    for, item by item, with what held on the audit's date and what holds today; an item that is not answered is a
+    visible gap, and with --strict the exit code is 3.
     """
     from fairkit.support.files import check_writable
     from fairkit_cli.evidence import read_evidence
 
     _check_asked(pack, facts, output_format, certificates, watched, strict=strict)
+    accepted = _accepted(accept_status, accept_unread, strict=strict)
     if output_format == "pdf" and output is None:
         raise ParameterError("--format pdf needs --output FILE")
     if output is not None:
         check_writable(output)
     chosen = None if pack is None else find_pack(pack)
+    if chosen is not None and watched is not None and all(one.table != "monitoring" for one in chosen.items):
+        raise ParameterError(
+            f"the pack {chosen.name!r} has no item about a watch: leave --watch out, or name eu-ai-act-monitoring"
+        )
     stated = {} if chosen is None else read_facts_file(chosen, facts)
     known = _known(keys, revocations, revoker)
     shown = read_evidence(certificates, keys or (), known=known, roots=timestamp_root or ())
@@ -80,12 +119,17 @@ def report(
         from fairkit_cli.html.certificates import evidence_page
         from fairkit_cli.options.about import today
 
-        text, gaps = (
-            evidence_page(shown, None if watched is None else monitored(watched, shown[-1]), today=today()),
-            0,
-        )
+        monitoring = None if watched is None else monitored(watched, shown[-1])
+        text, complete = evidence_page(shown, monitoring, today=today()), True
     else:
-        text, gaps = _filled(chosen, stated, shown[0], output_format)
+        from fairkit_cli.text.packs import complete as all_answered
+
+        watch = None
+        if watched is not None:
+            with _watch_of(watched, shown[0]) as one:
+                watch = one.look(None).to_dict()
+        made = rendered(chosen, shown[0], stated, accepted, watch)
+        text, complete = _written(made, shown[0], output_format), all_answered(made)
     if output_format == "pdf" and output is not None:
         from fairkit.support.files import write_atomic
         from fairkit_cli.html.pdf import as_pdf
@@ -95,7 +139,7 @@ def report(
     else:
         write(lambda _: text, output)
     code = told(shown)
-    raise typer.Exit(INCONCLUSIVE if code == PASSED and strict and gaps else code)
+    raise typer.Exit(INCONCLUSIVE if code == PASSED and strict and not complete else code)
 
 
 def _known(
@@ -120,14 +164,12 @@ def _check_asked(
     *,
     strict: bool,
 ) -> None:
-    if pack is None and (facts is not None or strict or output_format in ("markdown", "csv")):
-        raise ParameterError("--facts, --strict, --format markdown and --format csv belong to --pack NAME")
+    if pack is None and (facts is not None or strict or output_format in ("markdown", "csv", "json")):
+        raise ParameterError(
+            "--facts, --strict, --format markdown, --format csv and --format json belong to --pack NAME"
+        )
     if pack is not None and len(certificates) != 1:
         raise ParameterError("--pack renders one certificate; name one")
-    if pack is not None and watched is not None:
-        raise ParameterError(
-            "--watch adds a section to the page of certificates; a pack has none: leave one out"
-        )
 
 
 def monitored(folder: Path, newest: Shown) -> Monitoring:
@@ -139,7 +181,16 @@ def monitored(folder: Path, newest: Shown) -> Monitoring:
         The watch is about something else.
     """
     from fairkit_cli.html.monitoring import monitoring
-    from fairkit_watch.look import courses
+    from fairkit_watch.snapshot import courses
+
+    with _watch_of(folder, newest) as watch:
+        look = watch.look(None)
+        return monitoring(look, courses(watch.judge, watch.data) if watch.data.days else ())
+
+
+@contextlib.contextmanager
+def _watch_of(folder: Path, newest: Shown) -> Iterator[Watch]:
+    """Open a watch, if it is about what a certificate certifies."""
     from fairkit_watch.watch import Watch
 
     with Watch.open(folder, write=False) as watch:
@@ -154,26 +205,40 @@ def monitored(folder: Path, newest: Shown) -> Monitoring:
             raise ParameterError(
                 f"the watch {str(folder)!r} is about {about}, and not about what {newest.name} certifies"
             )
-        look = watch.look(None)
-        return monitoring(look, courses(watch.judge, watch.data) if watch.data.days else ())
+        yield watch
 
 
-def _filled(
-    pack: PackFile, facts: dict[str, str | bool], shown: Shown, output_format: str
-) -> tuple[str, int]:
-    """Return the rendering in a format, and the number of its gaps."""
-    made = rendered(pack, shown, facts)
+def _accepted(states: str | None, unread_by: str | None, *, strict: bool) -> dict[str, str]:
+    """Read what a person accepts of the clauses: states, and ``unread`` with the person's name."""
+    if (states is not None or unread_by is not None) and not strict:
+        raise ParameterError("--accept-status and --accept-unread belong to --strict")
+    if unread_by is not None and not unread_by.strip():
+        raise ParameterError("--accept-unread takes the name of the person who accepts")
+    named = {one.strip(): "" for one in (states or "").split(",") if one.strip()}
+    if "unread" in named:
+        raise ParameterError(
+            "--accept-status takes states of clauses; --accept-unread PERSON is for the others"
+        )
+    return named | ({} if unread_by is None else {"unread": unread_by})
+
+
+def _written(made: Rendering, shown: Shown, output_format: str) -> str:
+    """Return a rendering in a format, after a word about each gap and each clause that cannot be rested on."""
+    from fairkit_cli.text.packs import flags_of, pack_csv, pack_markdown, pack_record
+
     for gap in made.gaps:
         say(f"not answered: {gap}")
+    for flag in flags_of(made):
+        if not flag.accepted:
+            say(f"{flag.severity}: {flag.clause}: {flag.text}")
     if output_format in ("html", "pdf"):
         from fairkit_cli.html.certificates import checked_banner
         from fairkit_cli.html.packs import pack_page
 
-        return pack_page(made, [checked_banner(shown)]), len(made.gaps)
-    from fairkit_cli.text.packs import pack_csv, pack_markdown
-
-    text = pack_csv(made) if output_format == "csv" else pack_markdown(made, [shown.state])
-    return text, len(made.gaps)
+        return pack_page(made, [checked_banner(shown)])
+    if output_format == "json":
+        return record_text(pack_record(made, shown.state))
+    return pack_csv(made) if output_format == "csv" else pack_markdown(made, [shown.state])
 
 
 def told(shown: Sequence[Shown]) -> int:

@@ -14,7 +14,7 @@ from fairkit_cli.html.svg import draw
 from fairkit_cli.text.comparison import headline_repeats, other_findings, repeats_title, worse_told
 from fairkit_cli.text.numbers import interval, number
 from fairkit_cli.text.view import MEANING, change_name, headline_changes, metric_name
-from fairkit_repair.mitigation.aftermath import decisions_told
+from fairkit_repair.mitigation.caveats import decisions_told
 
 if TYPE_CHECKING:
     from fairkit.results.comparisons import Change, Comparison

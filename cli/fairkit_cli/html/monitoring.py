@@ -14,8 +14,8 @@ from fairkit_cli.text.numbers import interval, number
 from fairkit_cli.text.watch import gaps, lately, promise, title
 
 if TYPE_CHECKING:
-    from fairkit_watch.look import Course
-    from fairkit_watch.results import Look
+    from fairkit_watch.results import WatchSnapshot
+    from fairkit_watch.snapshot import Course
 
 MOST_RULES, MOST_ALARMS = 3, 5
 _KEPT = {"pass": "all limits kept", "undecided": "nothing is decided yet"}
@@ -29,12 +29,12 @@ class Monitoring(NamedTuple):
     section: Markup
 
 
-def monitoring(look: Look, courses: Sequence[Course]) -> Monitoring:
+def monitoring(look: WatchSnapshot, courses: Sequence[Course]) -> Monitoring:
     """Return what a watch says, for a page of certificates; arguments as for `monitoring_section`."""
     return Monitoring(_banner(look), monitoring_section(look, courses))
 
 
-def _banner(look: Look) -> Markup:
+def _banner(look: WatchSnapshot) -> Markup:
     """Say before everything else what has become of the limits: the certificate speaks of another time."""
     broken, verdict = sum(one.verdict == "fail" for one in look.rules), look.verdict or "undecided"
     said = f"{broken} of {len(look.rules)} limits broken" if broken else _KEPT[verdict]
@@ -46,7 +46,7 @@ def _banner(look: Look) -> Markup:
     )
 
 
-def monitoring_section(look: Look, courses: Sequence[Course]) -> Markup:
+def monitoring_section(look: WatchSnapshot, courses: Sequence[Course]) -> Markup:
     """Return what a watch says beside what the certificate said: each rule's number then and now, and the alarms.
 
     Parameters

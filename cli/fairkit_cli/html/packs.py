@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING
 from fairkit_cli.html.markup import Content, Markup, name_of, tag
 from fairkit_cli.html.page import facts, page, table
 from fairkit_cli.html.summary import signature
-from fairkit_cli.text.packs import GAP, NOT_STATED, not_answered, origin, shown_cell, shown_fact
+from fairkit_cli.text.packs import (
+    GAP,
+    NOT_STATED,
+    flag_lines,
+    headline,
+    identity,
+    not_answered,
+    origin,
+    shown_cell,
+    shown_fact,
+)
 
 if TYPE_CHECKING:
     from fairkit.packs import Answered, Fact, PackTable, Rendering
@@ -27,7 +37,8 @@ def pack_page(made: Rendering, banners: Sequence[Markup]) -> str:
     pack = made.pack
     told: list[tuple[str, Content]] = [
         ("Law", pack.law),
-        ("Source", [tag("code", pack.source), f", checked {pack.checked.isoformat()}"]),
+        ("Source", [tag("code", pack.source), f", checked {pack.checked}"]),
+        ("Pack", f"{identity(made)}; rendered {made.today}"),
         ("What was audited", name_of(made.report.model.name)),
         ("Table", [name_of(made.report.data.name), f", {made.report.data.rows:,} people (rows)"]),
     ]
@@ -42,6 +53,7 @@ def pack_page(made: Rendering, banners: Sequence[Markup]) -> str:
         facts(told),
         tag("p", pack.notice, class_="subject"),
         *(tag("p", note, class_="subject") for note in made.notes),
+        *_flags(made),
         gaps,
         *(_item(one) for one in made.items),
         signature(),
@@ -49,15 +61,33 @@ def pack_page(made: Rendering, banners: Sequence[Markup]) -> str:
     return page(pack.title, body)
 
 
+_CLASS = {"red": "verdict fail", "amber": "verdict inconclusive", "grey": "verdict"}
+
+
+def _flags(made: Rendering) -> list[Markup]:
+    return [
+        tag(
+            "div",
+            tag("p", tag("strong", f"{severity.capitalize()}: {head}")),
+            tag("ul", [tag("li", text) for text in texts]),
+            class_=_CLASS[severity],
+        )
+        for severity, head, texts in flag_lines(made)
+    ]
+
+
 def _item(one: Answered) -> Markup:
-    parts: list[Content] = []
+    states, sources = one.law["states"], one.law["sources"]
+    parts: list[Content] = [tag("p", " ".join(states), class_="subject")] if states else []
     if one.item.says:
         parts.append(tag("p", one.item.says))
     if one.facts:
         parts.append(facts([(fact.title, _fact(fact, value)) for fact, value in one.facts]))
     parts += [tag("p", f"{GAP}: {gap}", class_="gap") for gap in one.gaps if not gap.startswith(NOT_STATED)]
     parts += [_table(each) for each in one.tables]
-    return tag("section", tag("h2", f"{one.item.clause}: {one.item.title}"), parts)
+    if sources:
+        parts.append(tag("p", " ".join(sources), class_="muted small wrap"))
+    return tag("section", tag("h2", headline(one)), parts)
 
 
 def _fact(fact: Fact, value: str | bool | None) -> Content:

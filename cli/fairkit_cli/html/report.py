@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from fairkit.results.evidence import HighestGroup, LowestGroup, evidence_of
 from fairkit_cli.html.charts import ForestRow, forest
 from fairkit_cli.html.conditions import condition_sections
+from fairkit_cli.html.disparity_details import opened
 from fairkit_cli.html.everybody import all_inputs_section
 from fairkit_cli.html.evidence import evidence_section
 from fairkit_cli.html.groups import group_sections
 from fairkit_cli.html.individuals import individual_section
 from fairkit_cli.html.markup import Content, Markup, name_of, tag
-from fairkit_cli.html.opened import opened
 from fairkit_cli.html.page import facts, figure, page, section, table
 from fairkit_cli.html.sheet import data_sheet, matrix, not_said
 from fairkit_cli.html.subgroups import subgroup_section

@@ -15,8 +15,8 @@ from fairkit_cli.text.numbers import interval, number
 from fairkit_cli.text.watch import gaps, lately, promise, remarks, title
 
 if TYPE_CHECKING:
-    from fairkit_watch.look import Course
-    from fairkit_watch.results import Look
+    from fairkit_watch.results import WatchSnapshot
+    from fairkit_watch.snapshot import Course
 
 _CLASS = {"pass": "pass", "fail": "fail", "undecided": "inconclusive"}
 _LEVELS = {"fail": "fails", "changed": "broken lately", "shares": "shares changed", "late": "no data"}
@@ -24,7 +24,7 @@ MOST_GROUPS = 8
 
 
 def watch_page(
-    look: Look,
+    look: WatchSnapshot,
     courses: Sequence[Course],
     shares: Mapping[str, tuple[tuple[str, ...], Any]],
     groups: Mapping[str, Sequence[str]],
@@ -60,7 +60,7 @@ def watch_page(
     return page(title(look), body)
 
 
-def _head(look: Look) -> Markup:
+def _head(look: WatchSnapshot) -> Markup:
     verdict = None
     if look.verdict is not None:
         words = {"pass": "Pass", "fail": "Fail", "undecided": "Undecided"}[look.verdict]
@@ -80,7 +80,7 @@ def _head(look: Look) -> Markup:
     )
 
 
-def _alarms(look: Look) -> Markup:
+def _alarms(look: WatchSnapshot) -> Markup:
     if not look.alarms:
         return section("What changed", tag("p", "Nothing: no alarm was raised."))
     rows = [
@@ -94,7 +94,7 @@ def _alarms(look: Look) -> Markup:
     return section("What changed", table(("day", "what", "evidence"), rows, label="Alarms"))
 
 
-def rule_section(look: Look, place: int, course: Course) -> Markup:
+def rule_section(look: WatchSnapshot, place: int, course: Course) -> Markup:
     """Return one rule's course over the days: the picture with its limit, and each week's number."""
     rule = look.rules[place]
     about = f"{rule.metric.replace('_', ' ')}{f' ({rule.sensitive})' if rule.sensitive else ''}"
@@ -220,7 +220,7 @@ def _stroke(place: int) -> Markup:
     )
 
 
-def _groups(look: Look) -> Markup | None:
+def _groups(look: WatchSnapshot) -> Markup | None:
     if not look.groups:
         return None
     rates = list(dict.fromkeys(name for one in look.groups for name in one.rates))
@@ -245,7 +245,7 @@ def _groups(look: Look) -> Markup | None:
     )
 
 
-def _details(look: Look, statements: Mapping[str, Any] | None) -> Markup:
+def _details(look: WatchSnapshot, statements: Mapping[str, Any] | None) -> Markup:
     told: list[tuple[str, Content]] = [
         ("Decisions", f"{look.rows:,} on {look.days:,} days"),
         ("Missing days", gaps(look) or "none"),

@@ -80,7 +80,8 @@ PredictionColumns = Annotated[
     option(
         "--predictions",
         "KIND=COL,...",
-        "Columns of the data to audit in place of a model: decision=, score=, probability=, class= or prediction=.",
+        "Columns of the data to audit in place of a model: decision=, score=, probability=, class=, prediction= or "
+        "answer=.",
         DATA,
     ),
 ]

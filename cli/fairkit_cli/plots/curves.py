@@ -9,7 +9,7 @@ from fairkit.results.evidence import Calibration, CurveBands, Curves, Histogram,
 from fairkit_cli.html.bands import band
 from fairkit_cli.html.groups import MOST_LINES
 from fairkit_cli.plots.disparities import check_column
-from fairkit_cli.plots.look import GREY, altair, by_group, data_of
+from fairkit_cli.plots.style import GREY, altair, by_group, data_of
 from fairkit_cli.text.numbers import interval, number
 
 if TYPE_CHECKING:

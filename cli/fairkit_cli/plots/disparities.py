@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import DataError, ParameterError, did_you_mean
-from fairkit_cli.plots.look import BLUE, GREY, LONGEST, OUTCOME, STATUS, altair, data_of, ended, named
+from fairkit_cli.plots.style import BLUE, GREY, LONGEST, OUTCOME, STATUS, altair, data_of, ended, named
 from fairkit_cli.text.numbers import number
 from fairkit_cli.text.ranking import MOST_DISPARITIES, kind_of, parity_distance
 from fairkit_cli.text.ranking import disparities as ranked

@@ -8,7 +8,7 @@ from fairkit.errors import DataError
 from fairkit.support.escaping import visible
 from fairkit_cli.html.charts import SHAPES
 from fairkit_cli.html.frontier import axis_told
-from fairkit_cli.plots.look import COLOURS, GREY, altair, data_of
+from fairkit_cli.plots.style import COLOURS, GREY, altair, data_of
 from fairkit_cli.text.numbers import interval, number
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ _COMMANDS = {
     "list": "fairkit_cli.registry.versions:list_models",
     "show": "fairkit_cli.registry.versions:show",
     "log": "fairkit_cli.registry.versions:log",
+    "inventory": "fairkit_cli.registry.inventory:inventory",
     "diff": "fairkit_cli.registry.versions:diff",
     "alias": "fairkit_cli.registry.aliases:alias",
     "lock": "fairkit_cli.registry.locking:lock",

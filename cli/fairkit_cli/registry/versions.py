@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +17,9 @@ from fairkit_cli.registry.common import (
     remote_of,
 )
 from fairkit_cli.terminal.output import echo, json_lines, print_json, put
+
+if TYPE_CHECKING:
+    from fairkit_registry.store.registry import Registry
 
 
 def add(
@@ -189,12 +192,24 @@ def show(
 def log(
     name: Annotated[str | None, typer.Argument(help="A model; without it, everything.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the newest events.")] = None,
+    decisions: Annotated[
+        bool,
+        typer.Option(
+            "--decisions", help="Only decisions about aliases: who promoted what, on which evidence."
+        ),
+    ] = False,
     registry: RegistryOption = None,
-    output_format: opt.TableFormat = "table",
+    output_format: Annotated[str, opt.formats("table", "json", "csv: with --decisions")] = "table",
 ) -> None:
     """Show what was done, the newest first. Each entry's digest covers the one before it."""
     from fairkit_cli.text.registry import columns
 
+    if output_format == "csv" and not decisions:
+        raise FairkitError("--format csv is for the decisions about aliases: add --decisions")
+    if decisions:
+        with open_registry(registry) as store:
+            _put_decisions(store, name, limit, output_format)
+        return
     with open_registry(registry) as store:
         events = store.log(name, limit=limit)
     if output_format == "json":
@@ -227,6 +242,31 @@ def log(
             )
         )
     echo(*columns(("event", "at", "action", "what", "", "by", "digest"), rows))
+
+
+def _put_decisions(store: Registry, name: str | None, limit: int | None, output_format: str) -> None:
+    from dataclasses import asdict, astuple, fields
+
+    from fairkit_cli.text.registry import columns
+    from fairkit_cli.text.spreadsheet import csv_text
+    from fairkit_registry.exchange.inventory import AliasDecision, alias_decisions
+
+    found = alias_decisions(store, name)[:limit]
+    if output_format == "json":
+        print_json([asdict(one) for one in found])
+    elif output_format == "csv":
+        put(csv_text([each.name for each in fields(AliasDecision)], [astuple(one) for one in found]))
+    else:
+        rows = [
+            (
+                str(one.event), one.at[:19], one.by, one.action, f"{one.model}@{one.alias}",
+                f"{one.before or '-'} -> {one.version or '-'}", (one.certificate or "-")[:12], one.verdict or "-",
+                (one.audited_at or "-")[:10],
+            )
+            for one in found
+        ]  # fmt: skip
+        header = ("event", "at", "by", "action", "alias", "version", "certificate", "verdict", "audited")
+        echo(*columns(header, rows))
 
 
 def diff(

@@ -16,7 +16,7 @@ from fairkit_cli.text.view import (
     headline_changes,
     metric_name,
 )
-from fairkit_repair.mitigation.aftermath import decisions_told, worsened
+from fairkit_repair.mitigation.caveats import decisions_told, worsened
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from fairkit.support.escaping import markdown as escaped
 from fairkit.support.escaping import visible
 from fairkit_cli.text.numbers import number
+from fairkit_cli.text.spreadsheet import csv_text
 
 if TYPE_CHECKING:
-    from fairkit.packs import Answered, Cell, Column, Fact, PackTable, Rendering
+    from fairkit.packs import Answered, Cell, Column, Fact, Flag, PackTable, Rendering
 
 GAP = "GAP"
 NOT_STATED = "not stated: "
 """What stands where nothing was stated: it is never left out."""
-ACTING = ("=", "+", "-", "@")
-"""What begins a formula in a spreadsheet; a text that begins so gets an apostrophe."""
 
 
 def shown_cell(value: Cell, column: Column) -> str:
@@ -48,9 +46,58 @@ def not_answered(made: Rendering) -> str:
     return "1 item is not answered" if count == 1 else f"{count} items are not answered"
 
 
+HEADS = {
+    "red": "no law stands behind it: these numbers are a convention",
+    "amber": "not yet law here, or to be checked again",
+    "grey": "read the official text before you rest on it",
+}
+"""What the flags of a severity have in common."""
+
+
+def flags_of(made: Rendering) -> list[Flag]:
+    """Return what is wrong with resting on the clauses, the worst first."""
+    flags = [flag for one in made.items for flag in one.flags]
+    return sorted(flags, key=lambda flag: list(HEADS).index(flag.severity))
+
+
+def complete(made: Rendering) -> bool:
+    """Tell whether every item is answered, and every flag was accepted: what ``--strict`` asks for."""
+    return not made.gaps and all(flag.accepted for flag in flags_of(made))
+
+
+def convention(one: Answered) -> bool:
+    """Tell whether no clause stands behind an item's numbers."""
+    return any(flag.severity == "red" for flag in one.flags)
+
+
+def flag_lines(made: Rendering) -> list[tuple[str, str, list[str]]]:
+    """Return for each severity its head and a line for each text with its clauses, the worst severity first."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for flag in flags_of(made):
+        text = f"{flag.text}{' (accepted)' if flag.accepted else ''}"
+        found.setdefault(flag.severity, {}).setdefault(text, []).append(flag.clause)
+    return [
+        (severity, HEADS[severity], [f"{text}: {'; '.join(clauses)}" for text, clauses in texts.items()])
+        for severity, texts in found.items()
+    ]
+
+
+def identity(made: Rendering) -> str:
+    """Say which edition of which pack made the page."""
+    told = made.pack.to_dict()
+    return f"{told['name']}, edition {told['edition']}, SHA-256 {told['sha256']}"
+
+
+def headline(one: Answered) -> str:
+    """Return an item's title, with its clause only where the clause stands behind its numbers."""
+    clause = one.item.clause
+    return f"{clause}: {one.item.title}" + (" (convention, no legal clause)" if convention(one) else "")
+
+
 def origin(table: PackTable) -> str:
     """Say where a table's numbers come from."""
-    return "computed from signed counts" if table.computed else "signed"
+    words = {"computed": "computed from signed counts", "watched": "read from the watch, not signed here"}
+    return words.get(table.origin, "signed")
 
 
 def pack_markdown(made: Rendering, states: list[str]) -> str:
@@ -66,8 +113,16 @@ def pack_markdown(made: Rendering, states: list[str]) -> str:
     pack = made.pack
     lines = [f"# {escaped(pack.title)}", "", escaped(pack.law), ""]
     lines += [text for state in states for text in (f"**{escaped(state)}**", "")]
-    lines += [f"Source: {escaped(pack.source)}, checked {pack.checked.isoformat()}.", ""]
+    lines += [f"Source: {escaped(pack.source)}, checked {pack.checked}.", ""]
+    lines += [f"Pack: {escaped(identity(made))}. Rendered {made.today}.", ""]
     lines += [f"> {escaped(pack.notice)}", ""]
+    for severity, head, texts in flag_lines(made):
+        lines += [
+            f"**{severity.upper()}, {escaped(head)}:**",
+            "",
+            *(f"- {escaped(text)}" for text in texts),
+            "",
+        ]
     lines += [f"- {escaped(note)}" for note in made.notes]
     if made.gaps:
         lines += ["", f"**{not_answered(made)}:**", ""]
@@ -77,8 +132,40 @@ def pack_markdown(made: Rendering, states: list[str]) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def pack_record(made: Rendering, state: str) -> dict[str, Any]:
+    """Return a rendering as JSON values: every item with its clause's legal life, flags, facts, gaps and tables."""
+    return {
+        "schema": "fairkit.pack/1",
+        "pack": made.pack.to_dict(),
+        "today": made.today.isoformat(),
+        "audited": str(made.certificate["audited_at"])[:10],
+        "certificate": made.certificate.get("sha256"),
+        "evidence": state,
+        "complete": complete(made),
+        "notes": list(made.notes),
+        "items": [_record(one) for one in made.items],
+    }
+
+
+def _record(one: Answered) -> dict[str, Any]:
+    item = one.item
+    return {
+        "clause": item.clause,
+        "title": item.title,
+        "says": item.says,
+        **one.law,
+        "convention": convention(one),
+        "flags": [flag._asdict() for flag in one.flags],
+        "facts": {fact.key: value for fact, value in one.facts},
+        "gaps": list(one.gaps),
+        "tables": [asdict(table) for table in one.tables],
+    }
+
+
 def _item(one: Answered) -> list[str]:
-    lines = ["", f"## {escaped(one.item.clause)}: {escaped(one.item.title)}", ""]
+    lines = ["", f"## {escaped(headline(one))}", ""]
+    states, sources = one.law["states"], one.law["sources"]
+    lines += [f"*{escaped(' '.join(states))}*", ""] if states else []
     if one.item.says:
         lines += [escaped(one.item.says), ""]
     lines += [f"- {escaped(fact.title)}: {escaped(shown_fact(value, fact))}" for fact, value in one.facts]
@@ -86,6 +173,7 @@ def _item(one: Answered) -> list[str]:
     for table in one.tables:
         lines += ["", f"### {escaped(table.title)} ({origin(table)})", "", *_table(table), ""]
         lines += [f"- {escaped(note)}" for note in table.notes]
+    lines += ["", escaped(" ".join(sources))] if sources else []
     return lines
 
 
@@ -108,21 +196,17 @@ def _cell(value: Cell, column: Column) -> str:
 def pack_csv(made: Rendering) -> str:
     """Return the tables of a rendering as one CSV file: clause, table, then every table's columns, numbers in full."""
     names = list(dict.fromkeys(column.name for table in made.tables for column in table.columns[1:]))
-    target = io.StringIO()
-    writer = csv.writer(target, lineterminator="\n")
-    writer.writerow(["clause", "table", "row", *map(_safe, names)])
+    rows: list[list[Cell]] = []
     for one in made.items:
         for table in one.tables:
             place = {column.name: i for i, column in enumerate(table.columns) if i}
-            for row in table.rows:
-                cells = [row[place[name]] if name in place else None for name in names]
-                writer.writerow([_safe(cell) for cell in (one.item.clause, table.title, row[0], *cells)])
-    return target.getvalue()
-
-
-def _safe(cell: Cell) -> Cell:
-    """Keep a spreadsheet from taking a name for a formula."""
-    if not isinstance(cell, str):
-        return "" if cell is None else cell
-    text = visible(cell)
-    return f"'{text}" if text.startswith(ACTING) else text
+            rows += [
+                [
+                    one.item.clause,
+                    table.title,
+                    row[0],
+                    *(row[place[n]] if n in place else None for n in names),
+                ]
+                for row in table.rows
+            ]
+    return csv_text(["clause", "table", "row", *names], rows)

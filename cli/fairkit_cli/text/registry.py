@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fairkit.results.rules import SCENARIO
 from fairkit.support.escaping import visible
 from fairkit_cli.text.numbers import measured
 
@@ -31,7 +32,8 @@ def policy(one: AliasPolicy) -> str:
     for rule in one.rules:
         where = f":{rule['sensitive']}" if rule["sensitive"] else ""
         limit = f"<= {rule['max']:g}" if "max" in rule else f">= {rule['min']:g}"
-        parts.append(f"{rule['metric']}{where} {limit}")
+        scenario = [f"; {key}: {rule[key]}" for key in sorted(SCENARIO & rule.keys())]
+        parts.append(f"{rule['metric']}{where} {limit}{''.join(scenario)}")
     if not one.rules:
         parts.append("certified verdict pass")
     parts += [told for asked, told in _asked(one) if asked]

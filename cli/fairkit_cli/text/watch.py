@@ -10,13 +10,13 @@ from fairkit_cli.text.plain import plain, to_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fairkit_watch.results import Look
+    from fairkit_watch.results import WatchSnapshot
 
 MOST_ALARMS, MOST_DAYS = 12, 6
 _STYLES = {"pass": "green", "fail": "bold red", "undecided": "yellow"}
 
 
-def title(look: Look) -> str:
+def title(look: WatchSnapshot) -> str:
     """Return one line about what is watched."""
     what = look.model or "Decisions"
     if look.alias and look.model:
@@ -26,7 +26,7 @@ def title(look: Look) -> str:
     return f"{what}: {look.rows:,} decisions since {look.since}, up to {look.until}"
 
 
-def promise(look: Look) -> str:
+def promise(look: WatchSnapshot) -> str:
     """Return what the intervals promise."""
     return (
         f"All intervals hold at every look, {look.confidence:.0%} for all {look.streams} rules together: one may look, "
@@ -34,12 +34,12 @@ def promise(look: Look) -> str:
     )
 
 
-def lately(look: Look) -> str:
+def lately(look: WatchSnapshot) -> str:
     """Return which rules are broken lately, and since when."""
     return "; ".join(f"{subject}, since about {day}" for subject, day in look.lately.items())
 
 
-def gaps(look: Look) -> str | None:
+def gaps(look: WatchSnapshot) -> str | None:
     """Return which days are missing; None where none are."""
     if not look.missing_days:
         return None
@@ -48,7 +48,7 @@ def gaps(look: Look) -> str | None:
     return f"{len(look.missing_days):,} days without data{more}"
 
 
-def watch_text(look: Look, statements: Mapping[str, Any] | None, *, terminal: bool) -> str:
+def watch_text(look: WatchSnapshot, statements: Mapping[str, Any] | None, *, terminal: bool) -> str:
     """Return a look for people."""
     from rich import box
     from rich.table import Table
@@ -86,7 +86,7 @@ def watch_text(look: Look, statements: Mapping[str, Any] | None, *, terminal: bo
     return to_text(parts, terminal=terminal)
 
 
-def _groups(look: Look) -> Any:
+def _groups(look: WatchSnapshot) -> Any:
     from rich import box
     from rich.table import Table
 
@@ -106,7 +106,7 @@ def _groups(look: Look) -> Any:
     return table
 
 
-def remarks(look: Look, statements: Mapping[str, Any] | None) -> list[str]:
+def remarks(look: WatchSnapshot, statements: Mapping[str, Any] | None) -> list[str]:
     """Return the sentences below the tables."""
     found = [promise(look)] if look.rules else []
     found += [one.reason for one in look.rules if one.verdict == "undecided" or one.unresolved]

@@ -190,7 +190,7 @@ class Delivery:
         if not self._secrets:
             return
         from fairkit_registry.evidence.heartbeats import last_heartbeat, sign_heartbeat
-        from fairkit_watch import look as looking
+        from fairkit_watch import snapshot as looking
 
         path = watch.book.folder / HEARTBEATS
         raw = path.read_bytes() if path.exists() else b""

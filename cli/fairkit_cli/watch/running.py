@@ -78,7 +78,7 @@ def run(
             "--labels and --folder are one folder; outcomes come in another one than decisions"
         )
     from fairkit_cli.watch.delivery import Delivery
-    from fairkit_watch.book import today as clock_day
+    from fairkit_watch.records import today as clock_day
     from fairkit_watch.watch import Watch
 
     delivery = Delivery(alarms)

@@ -1,9 +1,10 @@
-"""`fairkit watch show`: all statements about the decisions so far, as a table, JSON or a page."""
+"""`fairkit watch show`: all statements about the decisions so far, as a table, JSON, a page or OpenMetrics."""
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,7 +16,7 @@ from fairkit_cli.watch.begin import State
 from fairkit_cli.watch.delivery import HEARTBEATS
 
 if TYPE_CHECKING:
-    from fairkit_watch.results import Look
+    from fairkit_watch.results import WatchSnapshot
     from fairkit_watch.watch import Watch
 
 
@@ -25,7 +26,9 @@ def show(
     *,
     as_of: AsOf = None,
     key: KeysOption = None,
-    output_format: opt.PageFormat = "table",
+    output_format: Annotated[
+        str, opt.formats("table", "json", "html", "openmetrics: a text file for Prometheus")
+    ] = "table",
     output: opt.Output = None,
 ) -> None:
     """Show a watch. Exit code by the policy at this look: 0 pass, 1 fail, 3 undecided."""
@@ -34,10 +37,11 @@ def show(
 
     if output is not None:
         check_writable(output)
+    day = read_as_of(as_of)
     with Watch.open(state, write=False) as watch:
-        look = watch.look(read_as_of(as_of))
+        look = watch.look(day)
         statements = heartbeats(watch.book.folder / HEARTBEATS, key)
-        write(lambda terminal: _text(watch, look, statements, output_format, terminal), output)
+        write(lambda terminal: _text(watch, look, statements, output_format, terminal, day), output)
     if statements is not None and statements["failed"]:
         say(statements["failed"])
         raise typer.Exit(FAILED)
@@ -45,13 +49,23 @@ def show(
 
 
 def _text(
-    watch: Watch, look: Look, statements: dict[str, Any] | None, output_format: str, terminal: bool
+    watch: Watch,
+    look: WatchSnapshot,
+    statements: dict[str, Any] | None,
+    output_format: str,
+    terminal: bool,
+    as_of: datetime.date | None,
 ) -> str:
+    if output_format == "openmetrics":
+        from fairkit_cli.text.openmetrics import openmetrics
+
+        moment = datetime.datetime.combine(as_of, datetime.time(), datetime.UTC) if as_of else None
+        return openmetrics(look, (moment or datetime.datetime.now(datetime.UTC)).timestamp())
     if output_format == "json":
         return record_text({**look.to_dict(), "statements": statements})
     if output_format == "html":
         from fairkit_cli.html.watch import watch_page
-        from fairkit_watch.look import courses, weekly_shares
+        from fairkit_watch.snapshot import courses, weekly_shares
 
         data = watch.data
         shares = {name: weekly_shares(data, split) for name, split in data.splits.items() if name}
@@ -66,7 +80,7 @@ def heartbeats(path: Path, keys: list[Path] | None) -> dict[str, Any] | None:
     """Return what the signed statements of a watch say; None where there are none and none were asked for."""
     from fairkit_registry.errors import CertificateError
     from fairkit_registry.evidence.heartbeats import read_heartbeats
-    from fairkit_watch.look import missing_days
+    from fairkit_watch.snapshot import missing_days
 
     trusted = load_keys(keys) if keys else None
     if not path.exists():

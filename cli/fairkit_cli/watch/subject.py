@@ -87,7 +87,8 @@ def _of_certificate(found: Any, *, model: str, alias: str | None) -> Subject:
             {
                 "metric": rule.metric,
                 "sensitive": rule.sensitive,
-                rule.side: rule.limit,
+                rule.rule.side: rule.limit,
+                **rule.rule.scenario,
             }
             for rule in found.report.policy
         ),

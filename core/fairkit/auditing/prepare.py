@@ -117,7 +117,7 @@ class Watching:
     """
 
     auditor: Auditor
-    owner: plugins.Found
+    owner: plugins.PluginInfo
     context: AuditContext
     place: int
     columns: tuple[str, ...]
@@ -238,7 +238,7 @@ def _check_rows(auditors: Sequence[Auditor], data: Dataset) -> None:
         )
 
 
-def _owner(auditor: Auditor, used: Sequence[plugins.Plugin]) -> plugins.Found:
+def _owner(auditor: Auditor, used: Sequence[plugins.Plugin]) -> plugins.PluginInfo:
     return next(plugin.found for plugin in used if type(auditor) in plugin.auditors)
 
 

@@ -17,7 +17,7 @@ from fairkit.data.profile import BATCH_ROWS, take_tally, total_here
 from fairkit.data.roles import Joined, Roles, require_columns, value_text
 from fairkit.data.sources import open_source
 from fairkit.errors import DataError
-from fairkit.sources.known import is_address
+from fairkit.sources.finders import is_address
 
 if TYPE_CHECKING:
     import pyarrow as pa

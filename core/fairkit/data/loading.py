@@ -88,7 +88,7 @@ def load_data(
     y, sensitive_features, sample_weight
         What scikit-learn's users have beside a frame or matrix X in memory, shape [n] each, or [n, k] for sensitive
         features; they take the place of `label`, `sensitive` and `weights`, and are no features (see
-        `fairkit.data.given.beside`).
+        `fairkit.data.in_memory.beside`).
     label
         The outcome column.
     favorable
@@ -147,7 +147,7 @@ def load_data(
     """
     like = empty_like(data)
     if y is not None or sensitive_features is not None or sample_weight is not None:
-        from fairkit.data.given import beside
+        from fairkit.data.in_memory import beside
 
         _only_one(
             label=(label, y),

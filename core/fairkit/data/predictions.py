@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from fairkit.errors import ParameterError, did_you_mean
 
-KEYS = ("decision", "score", "probability", "class", "prediction", "favorable")
+KEYS = ("decision", "score", "probability", "class", "prediction", "answer", "favorable")
 """What can be said about a table's predictions."""
 
 _NEXT = re.compile(rf",(?=(?:{'|'.join(KEYS)})(?::[^=]*)?=)")
@@ -32,6 +32,8 @@ class PredictionRoles:
         The predicted class.
     prediction
         The predicted number.
+    answer
+        Answers in [0, 1] to the same question about paired texts; they may be missing where nothing was answered.
     favorable
         The favorable value of the decision column; None: told by its values and the label's favorable value.
     class_probabilities
@@ -43,6 +45,7 @@ class PredictionRoles:
     probability: str | None = None
     predicted_class: str | None = None
     prediction: str | None = None
+    answer: str | None = None
     favorable: Any = None
     class_probabilities: Mapping[str, str] = field(default_factory=dict)
 
@@ -58,6 +61,8 @@ class PredictionRoles:
             raise ParameterError(
                 "`predictions` has predicted numbers (prediction) and decisions, scores or classes: name one kind"
             )
+        if self.answer is not None and (any(plain) or self.class_probabilities or self.prediction):
+            raise ParameterError("`predictions` has answers and something else: answers are audited alone")
         by_class = self.predicted_class is not None or bool(self.class_probabilities)
         if by_class and (self.decision is not None or self.probability is not None):
             raise ParameterError("`predictions` has classes and decisions: name one of the two")
@@ -71,7 +76,14 @@ class PredictionRoles:
     @property
     def columns(self) -> tuple[str, ...]:
         """The named columns, each once."""
-        named = (self.decision, self.score, self.probability, self.predicted_class, self.prediction)
+        named = (
+            self.decision,
+            self.score,
+            self.probability,
+            self.predicted_class,
+            self.prediction,
+            self.answer,
+        )
         every = [*(column for column in named if column), *self.class_probabilities.values()]
         return tuple(dict.fromkeys(every))
 
@@ -88,6 +100,7 @@ class PredictionRoles:
             "probability": dict(self.class_probabilities) or self.probability,
             "class": self.predicted_class,
             "prediction": self.prediction,
+            "answer": self.answer,
             "favorable": self.favorable,
         }
         return {key: value for key, value in named.items() if value is not None}
@@ -117,6 +130,7 @@ class PredictionRoles:
             probability=None if isinstance(chance, Mapping) else chance,
             predicted_class=told.get("class"),
             prediction=told.get("prediction"),
+            answer=told.get("answer"),
             favorable=told.get("favorable"),
             class_probabilities={str(label): str(column) for label, column in by_class.items()},
         )

@@ -13,8 +13,8 @@ from fairkit.data.snapshot import take_snapshot
 from fairkit.data.source import Source
 from fairkit.errors import DataError, FairkitError
 from fairkit.sources.address import Address, scheme_of
+from fairkit.sources.finders import find_source
 from fairkit.sources.interface import Files
-from fairkit.sources.known import find_source
 from fairkit.sources.secrets import said
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairkit.data.arrow import as_numpy, empty_text
-from fairkit.data.words import mixed, text_words
+from fairkit.data.text_hashes import mixed, text_words
 
 if TYPE_CHECKING:
     import pyarrow as pa

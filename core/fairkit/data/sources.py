@@ -13,7 +13,7 @@ from fairkit.data.parts import TablePart
 from fairkit.data.remote import open_address
 from fairkit.data.source import Source, check_names
 from fairkit.errors import DataError
-from fairkit.sources.known import is_address
+from fairkit.sources.finders import is_address
 
 __all__ = ["open_source"]
 

@@ -10,7 +10,7 @@ from fairkit.errors import DataError
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
 
-Task = Literal["binary", "multiclass", "regression", "ranking"]
+Task = Literal["binary", "multiclass", "regression", "ranking", "answers"]
 
 MAX_REGRESSION_CLASSES = 20
 """A numeric label with more distinct values than this is a regression target."""

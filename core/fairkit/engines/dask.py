@@ -145,7 +145,9 @@ class DaskEngine:
         for part, start, own in zip(source.parts, starts, each, strict=False):
             inner = getattr(part, "part", part)
             frame = self.client.compute(inner.delayed) if isinstance(inner, FramePart) else part
-            place = parts.Place(source.of(part).name, source.types, start, getattr(part, "around", None))
+            place = parts.PartPosition(
+                source.of(part).name, source.types, start, getattr(part, "around", None)
+            )
             futures.append(self._submit(function.__name__, parts.call, function, frame, place, *own, *shared))
         return futures
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PartPosition:
     """Where a part stands in its table.
 
     Attributes
@@ -62,7 +62,7 @@ def frame_part(frame: Any, name: str) -> Part:
     return TablePart(name, pa.Table.from_pandas(frame, preserve_index=False))
 
 
-def call(function: Callable[..., Any], part: Any, place: Place, *shared: Any) -> Any:
+def call(function: Callable[..., Any], part: Any, place: PartPosition, *shared: Any) -> Any:
     """Call a function of a source and its first row on a part."""
     return function(place.open(part), place.start, *shared)
 

@@ -46,6 +46,8 @@ class PredictedColumns:
         Column with the predicted class.
     prediction
         Column with the predicted number: a regression.
+    answer
+        Column with answers in [0, 1] about paired texts, missing where nothing was answered (auditor `correspondence`).
     class_probabilities
         By class, the column with its probability; without `predicted_class` the most probable class is predicted.
     threshold
@@ -67,6 +69,7 @@ class PredictedColumns:
         decision_probability: str | None = None,
         predicted_class: str | None = None,
         prediction: str | None = None,
+        answer: str | None = None,
         class_probabilities: Mapping[str, str] | None = None,
         threshold: float | None = None,
         favorable: Any = None,
@@ -77,6 +80,7 @@ class PredictedColumns:
             probability=decision_probability,
             predicted_class=predicted_class,
             prediction=prediction,
+            answer=answer,
             favorable=favorable,
             class_probabilities=dict(class_probabilities or {}),
         )
@@ -91,6 +95,7 @@ class PredictedColumns:
             decision_probability=roles.probability,
             predicted_class=roles.predicted_class,
             prediction=roles.prediction,
+            answer=roles.answer,
             class_probabilities=roles.class_probabilities,
             favorable=roles.favorable,
         )
@@ -146,8 +151,10 @@ class PredictedColumns:
 def _task(roles: PredictionRoles, dataset: Dataset, wished: Task | None) -> Task:
     """Tell the task by the kind of predictions and the label."""
     labels = dataset.profile.label_values
-    if roles.prediction is not None:
-        natural: Task = "regression"
+    if roles.answer is not None:
+        natural: Task = "answers"
+    elif roles.prediction is not None:
+        natural = "regression"
     elif roles.predicted_class is not None or roles.class_probabilities:
         said = dataset.profile.values.get(str(roles.predicted_class)) or {}
         known = set(map(value_text, said)) <= set(map(value_text, labels))
@@ -200,7 +207,7 @@ class _ColumnScorer:
         if cut is not None:
             notes.append(f"Decisions are made from the column {roles.score!r}: favorable from {cut:g} on.")
         outputs: dict[str, Any] = {
-            "score": roles.score or roles.prediction,
+            "score": roles.score or roles.prediction or roles.answer,
             "decision": roles.decision or roles.probability or roles.predicted_class,
         } | ({} if cut is None else {"threshold": cut})
         self.info: ModelInfo = ModelInfo(
@@ -222,6 +229,8 @@ class _ColumnScorer:
             A cell is missing, or is not what its column should hold.
         """
         roles = self.roles
+        if self.task == "answers":
+            return Predictions(score=_answers(columns[str(roles.answer)], str(roles.answer)))
         if self.task == "regression":
             name = str(roles.prediction or roles.score)
             return Predictions(score=_numbers(columns[name], name))
@@ -319,6 +328,17 @@ def _numbers(values: NDArray[Any], column: str) -> Array:
             f"the column {column!r} is missing or infinite in {bad:,} of {len(numbers):,} rows of a batch; leave these "
             "rows out"
         )
+    return numbers
+
+
+def _answers(values: NDArray[Any], column: str) -> Array:
+    """Return numbers in [0, 1], NaN where nothing was answered."""
+    if values.dtype.kind == "O" and any(value is not None for value in values):
+        raise ModelError(f"the column {column!r} holds text; answers are numbers in [0, 1]")
+    numbers = values.astype(np.float64)
+    known = numbers[~np.isnan(numbers)]
+    if len(known):
+        _within(known, column, "an answer (bring a score to [0, 1] by its range)")
     return numbers
 
 

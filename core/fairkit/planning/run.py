@@ -16,7 +16,7 @@ from fairkit.planning.assumptions import assumed, observed
 from fairkit.planning.detectable import detectable
 from fairkit.planning.draws import Limit, Truth, decided
 from fairkit.planning.results import MOST, GroupPlan, Plan, RulePlan, two_digits
-from fairkit.planning.search import Found, closed_form, search, variances
+from fairkit.planning.search import PowerCurve, closed_form, search, variances
 from fairkit.planning.targets import target_of
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def _one(
     side: Side = "pass" if limit.kept(value) else "fail"
     floor = LEAST / float((truth.shares * truth.bases).min())
     start = max(closed_form(target, truth, limit, level, power), floor)
-    found: Found | None = None
+    found: PowerCurve | None = None
     if math.isfinite(start):
         found = search(
             lambda rows: decided(target, truth, rows * truth.shares, limit, level, rng, DRAWS, LEAST)[side],

@@ -28,7 +28,7 @@ FINE = (0.88, 0.92, 0.96, 1.0, 1.04, 1.08, 1.13)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PowerCurve:
     """Rows, and power as a function of rows: Φ(intercept + slope √rows)."""
 
     rows: float
@@ -94,7 +94,7 @@ def search(
     power: float,
     draws: int,
     rounds: Sequence[Sequence[float]] = (COARSE, FINE),
-) -> Found | None:
+) -> PowerCurve | None:
     """Find the rows at which a power is reached; None where `MOST` rows are not enough.
 
     Parameters
@@ -139,5 +139,5 @@ def search(
         if slope <= 0:
             return None
         rows = max((wanted - intercept) / slope, 1.0) ** 2
-        found = Found(rows, intercept, slope)
+        found = PowerCurve(rows, intercept, slope)
     return found

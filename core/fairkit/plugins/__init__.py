@@ -15,14 +15,14 @@ from fairkit.plugins.finding import (
     source_of,
     third_party,
 )
-from fairkit.plugins.records import FILE, FILES, Found, Kind, Plugin, Row
+from fairkit.plugins.records import FILE, FILES, Kind, Plugin, PluginInfo, Row
 
 __all__ = [
     "FILE",
     "FILES",
-    "Found",
     "Kind",
     "Plugin",
+    "PluginInfo",
     "Row",
     "blame",
     "explain_all",

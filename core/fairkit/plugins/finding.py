@@ -14,7 +14,7 @@ from fairkit import hookspecs
 from fairkit.errors import FairkitError, PluginError, did_you_mean
 from fairkit.learners import add_source
 from fairkit.plugins.loading import load_found, one_line
-from fairkit.plugins.records import FILE, FILES, Found, Plugin, Row
+from fairkit.plugins.records import FILE, FILES, Plugin, PluginInfo, Row
 from fairkit.settings import DEFAULT_AUDITORS
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 
 PACKS = "laws"
-"""The plugin that reads and renders packs."""
+"""The plugin that has our packs, and reads and renders all of them."""
 
-_listed: ContextVar[list[Found] | None] = ContextVar("listed", default=None)
+_listed: ContextVar[list[PluginInfo] | None] = ContextVar("listed", default=None)
 
 
 @contextmanager
@@ -42,18 +42,18 @@ def listed_once() -> Iterator[None]:
         _listed.reset(before)
 
 
-def find() -> list[Found]:
+def find() -> list[PluginInfo]:
     """List the plugins by name, ours first, without importing any: installed ones and files."""
     listed = _listed.get()
     return _find() if listed is None else list(listed)
 
 
-def _find() -> list[Found]:
+def _find() -> list[PluginInfo]:
     entries = importlib.metadata.entry_points(group=hookspecs.PROJECT)
     # each name and version is read from a file: once for a distribution, not for each of its plugins
     known = {id(entry.dist): (entry.dist.name, entry.dist.version) for entry in _one_of_each(entries)}
     found = {
-        Found(entry.name, entry.value, *known.get(id(entry.dist), ("unknown", "0"))) for entry in entries
+        PluginInfo(entry.name, entry.value, *known.get(id(entry.dist), ("unknown", "0"))) for entry in entries
     }
     found |= set(_files())
     return sorted(found, key=lambda plugin: (not plugin.built_in, plugin.name, plugin.distribution))
@@ -112,7 +112,7 @@ def third_party() -> tuple[list[Plugin], list[str]]:
 
 def metrics_of(loaded: Iterable[Plugin]) -> tuple[list[type[Metric]], list[str]]:
     """Return the metrics of loaded plugins; one whose name another has already is left out, with a sentence."""
-    owners: dict[str, Found] = {}
+    owners: dict[str, PluginInfo] = {}
     metrics, clashes = [], []
     for plugin in sorted(loaded, key=lambda plugin: not plugin.found.built_in):
         for metric in plugin.metrics:
@@ -135,7 +135,7 @@ def needs_of(used: Iterable[Plugin]) -> tuple[dict[str, str], list[str]]:
 
 
 @contextmanager
-def blame(found: Found, doing: str) -> Iterator[None]:
+def blame(found: PluginInfo, doing: str) -> Iterator[None]:
     """Turn what somebody else's plugin raises into one message that names it; ours are bugs and stay as they are.
 
     Raises
@@ -156,9 +156,11 @@ def blame(found: Found, doing: str) -> Iterator[None]:
         ) from error
 
 
-def owner_of(name: str) -> Found:
+def owner_of(name: str) -> PluginInfo:
     """Return the plugin of that name, or a stand-in for a class that was passed without one."""
-    return next((found for found in find() if found.name == name), Found(name, "", "no distribution", "0"))
+    return next(
+        (found for found in find() if found.name == name), PluginInfo(name, "", "no distribution", "0")
+    )
 
 
 def find_auditor(name: str, among: Iterable[Plugin] = ()) -> tuple[type[Auditor], Plugin]:
@@ -231,8 +233,9 @@ def pack_plugins() -> tuple[list[Plugin], type[PackFormat]]:
     PluginError
         The plugin that reads packs does not load.
     """
-    laws = load(PACKS)
-    return [laws, *third_party()[0]], laws.pack_formats[0]
+    from fairkit.packs import pack_format
+
+    return [load(PACKS), *third_party()[0]], pack_format()
 
 
 def model_source(name: str) -> type[ModelSource]:
@@ -252,7 +255,7 @@ def model_source(name: str) -> type[ModelSource]:
     raise PluginError(f"no plugin has a source of models {name!r}{''.join(f'; {why}' for why in failures)}")
 
 
-def _with_scheme(scheme: str, loaded: Iterable[Plugin]) -> dict[type[DataSource], Found]:
+def _with_scheme(scheme: str, loaded: Iterable[Plugin]) -> dict[type[DataSource], PluginInfo]:
     return {cls: plugin.found for plugin in loaded for cls in plugin.sources if scheme in cls.schemes}
 
 
@@ -276,7 +279,7 @@ def _offered_as(name: str) -> str:
     return ""
 
 
-def _load_of(plugin: Found, installed: list[Found]) -> Plugin:
+def _load_of(plugin: PluginInfo, installed: list[PluginInfo]) -> Plugin:
     """Load one of the installed plugins; a name that two have is nobody's, but ours are never taken away."""
     twins = [other for other in installed if other.name == plugin.name]
     if len(twins) > 1 and not plugin.built_in:
@@ -284,7 +287,7 @@ def _load_of(plugin: Found, installed: list[Found]) -> Plugin:
     return load_found(plugin)
 
 
-def _duplicate(named: list[Found]) -> str:
+def _duplicate(named: list[PluginInfo]) -> str:
     owners = " and ".join(
         plugin.target if plugin.distribution == FILE else f"{plugin.distribution} {plugin.version}"
         for plugin in named
@@ -298,11 +301,11 @@ def _duplicate(named: list[Found]) -> str:
     return f"two plugins have the name {named[0].name!r}: {owners}; {fix}"
 
 
-def _files() -> Iterator[Found]:
+def _files() -> Iterator[PluginInfo]:
     """Return the plugins that are files: ``my_metric.py`` and ``fairkit_my_metric.py`` are the plugin ``my-metric``."""
     import hashlib
 
     for text in filter(None, os.environ.get(FILES, "").split(os.pathsep)):
         path = Path(text).expanduser().resolve()
         digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12] if path.is_file() else ""
-        yield Found(path.stem.removeprefix("fairkit_").replace("_", "-"), str(path), FILE, digest)
+        yield PluginInfo(path.stem.removeprefix("fairkit_").replace("_", "-"), str(path), FILE, digest)

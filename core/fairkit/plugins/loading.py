@@ -13,19 +13,19 @@ import pluggy
 
 from fairkit import hookspecs
 from fairkit.errors import MissingExtraError, PluginError, did_you_mean
-from fairkit.plugins.records import FILE, FILES, Found, Plugin
+from fairkit.plugins.records import FILE, FILES, Plugin, PluginInfo
 from fairkit.support.faces import imported
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]+")
 _SETS = {
     "needs": {"decision", "score"},
-    "tasks": {"binary", "multiclass", "regression", "ranking"},
+    "tasks": {"binary", "multiclass", "regression", "ranking", "answers"},
     "between": {"difference", "ratio", "extreme"},
 }
 """What a metric may declare: an audit asks for it before it calls the metric."""
 
 
-def load_found(found: Found) -> Plugin:
+def load_found(found: PluginInfo) -> Plugin:
     """Import a plugin and take what its hooks give.
 
     Raises
@@ -55,7 +55,6 @@ def load_found(found: Found) -> Plugin:
         promotion_checks=tuple(_ask(manager, found, "fairkit_promotion_checks")),
         signers=tuple(_named_like_the_plugin(manager, found, "signer")),
         packs=tuple(_ask(manager, found, "fairkit_packs")),
-        pack_formats=tuple(_ask(manager, found, "fairkit_pack_formats")),
     )
     if not plugin.kinds:
         raise PluginError(_broken(found, _why_nothing(module)))
@@ -77,7 +76,7 @@ def _why_nothing(module: Any) -> str:
     return f"it offers nothing; it needs one of the hooks {', '.join(_BASES)}"
 
 
-def _check_interface(found: Found, module: Any) -> None:
+def _check_interface(found: PluginInfo, module: Any) -> None:
     """Raise PluginError where a plugin says that it was written for another version of the interface."""
     wanted = getattr(module, "FAIRKIT_INTERFACE", hookspecs.INTERFACE)
     if wanted == hookspecs.INTERFACE:
@@ -92,7 +91,7 @@ def _check_interface(found: Found, module: Any) -> None:
     )
 
 
-def _check_file(found: Found) -> None:
+def _check_file(found: PluginInfo) -> None:
     if not Path(found.target).is_file():
         raise PluginError(
             f"the plugin {found.name!r} does not load (there is no file {found.target}); "
@@ -122,7 +121,7 @@ def _load_file(path: Path) -> Any:
     return module
 
 
-def _import(found: Found) -> Any:
+def _import(found: PluginInfo) -> Any:
     if found.distribution == FILE:
         _check_file(found)
     try:
@@ -142,7 +141,7 @@ def _import(found: Found) -> Any:
         raise PluginError(_broken(found, f"{type(error).__name__}: {one_line(error)}")) from error
 
 
-def _broken(found: Found, why: str, fix: str | None = None) -> str:
+def _broken(found: PluginInfo, why: str, fix: str | None = None) -> str:
     if found.distribution == FILE:
         return f"the plugin {found.name!r} does not load ({why}); fix it in {found.target}"
     command = fix or f"pip install --upgrade {found.distribution}"
@@ -152,7 +151,7 @@ def _broken(found: Found, why: str, fix: str | None = None) -> str:
     )
 
 
-def _ask(manager: pluggy.PluginManager, found: Found, hook: str) -> list[type[Any]]:
+def _ask(manager: pluggy.PluginManager, found: PluginInfo, hook: str) -> list[type[Any]]:
     try:
         answers = getattr(manager.hook, hook)()
     except Exception as error:
@@ -185,7 +184,7 @@ def _ask(manager: pluggy.PluginManager, found: Found, hook: str) -> list[type[An
     return classes
 
 
-def _named_like_the_plugin(manager: pluggy.PluginManager, found: Found, kind: str) -> list[type[Any]]:
+def _named_like_the_plugin(manager: pluggy.PluginManager, found: PluginInfo, kind: str) -> list[type[Any]]:
     """Return the class of a kind of which a plugin has one, found by the plugin's name."""
     classes = _ask(manager, found, f"fairkit_{kind}s")
     if len(classes) > 1 or any(cls.name != found.name for cls in classes):
@@ -196,7 +195,7 @@ def _named_like_the_plugin(manager: pluggy.PluginManager, found: Found, kind: st
     return classes
 
 
-def _learners(manager: pluggy.PluginManager, found: Found) -> list[type[Any]]:
+def _learners(manager: pluggy.PluginManager, found: PluginInfo) -> list[type[Any]]:
     classes = _ask(manager, found, "fairkit_learners")
     if not classes:
         return []
@@ -208,7 +207,7 @@ def _learners(manager: pluggy.PluginManager, found: Found) -> list[type[Any]]:
     return classes
 
 
-def _sources(manager: pluggy.PluginManager, found: Found) -> list[type[Any]]:
+def _sources(manager: pluggy.PluginManager, found: PluginInfo) -> list[type[Any]]:
     classes = _ask(manager, found, "fairkit_sources")
     for cls in classes:
         schemes = getattr(cls, "schemes", ())
@@ -234,7 +233,6 @@ _BASES = {
     "fairkit_promotion_checks": "fairkit.promotions:PromotionCheck",
     "fairkit_signers": "fairkit.signers:Signer",
     "fairkit_packs": "fairkit.packs:Pack",
-    "fairkit_pack_formats": "fairkit.packs:PackFormat",
 }
 """What the classes of each hook derive from."""
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from fairkit.metrics import Metric
     from fairkit.mitigators import Mitigator
     from fairkit.models.sources import ModelSource
-    from fairkit.packs import Pack, PackFormat
+    from fairkit.packs import Pack
     from fairkit.promotions import PromotionCheck
     from fairkit.signers import Signer
     from fairkit.sources import DataSource
@@ -33,12 +33,11 @@ Kind = Literal[
     "promotion check",
     "signer",
     "pack",
-    "pack format",
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PluginInfo:
     """A plugin that is there, not imported: its name, where it is, and whose it is.
 
     `distribution` and `version` are ``file`` and the start of the file's sha256 for a plugin that is a file.
@@ -64,7 +63,7 @@ class Found:
 class Plugin:
     """A loaded plugin and the classes that its hooks gave."""
 
-    found: Found
+    found: PluginInfo
     module: Any
     metrics: tuple[type[Metric], ...] = ()
     auditors: tuple[type[Auditor], ...] = ()
@@ -76,7 +75,6 @@ class Plugin:
     promotion_checks: tuple[type[PromotionCheck], ...] = ()
     signers: tuple[type[Signer], ...] = ()
     packs: tuple[type[Pack], ...] = ()
-    pack_formats: tuple[type[PackFormat], ...] = ()
 
     @property
     def classes(self) -> dict[Kind, tuple[type[Any], ...]]:
@@ -92,7 +90,6 @@ class Plugin:
             "promotion check": self.promotion_checks,
             "signer": self.signers,
             "pack": self.packs,
-            "pack format": self.pack_formats,
         }
         return {kind: classes for kind, classes in every.items() if classes}
 
@@ -114,7 +111,7 @@ class Plugin:
 class Row:
     """A line of ``fairkit plugins``: a plugin with what it offers, or with the reason why it does not load."""
 
-    found: Found
+    found: PluginInfo
     kinds: tuple[Kind, ...]
     reason: str | None
 

@@ -164,7 +164,7 @@ def _judge_by_holm(
 
 def _worst(rule: Rule, judged: Sequence[tuple[VerdictName, str]]) -> RuleResult:
     verdict, reason = max(judged, key=lambda pair: _ORDER[pair[0]])
-    return RuleResult(rule=rule, verdict=verdict, reason=reason)
+    return RuleResult(rule=rule, verdict=verdict, reason=rule.with_scenario(reason))
 
 
 def _judge_finding(rule: Rule, finding: Finding, confidence: float) -> tuple[VerdictName, str]:

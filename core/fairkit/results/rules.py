@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from fairkit.errors import PolicyError
@@ -20,6 +20,8 @@ ADJUSTMENTS: tuple[Adjustment, ...] = ("holm", "bonferroni", "benjamini-hochberg
 
 Side = Literal["max", "min"]
 """Which limit a rule has: the largest number that keeps it, or the smallest."""
+SCENARIO = frozenset({"hazard", "mitigation", "review"})
+"""What may happen to the groups, what is done against it, and what makes the rule to be looked at again."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -44,6 +46,8 @@ class Rule:
         the audit, whose number must then have stopped climbing.
     within
         The columns inside whose strata the groups are compared; empty: groups as a whole.
+    scenario
+        What the limit is for, in words, by the keys of `SCENARIO`; it does not make another rule.
     """
 
     metric: str
@@ -52,6 +56,7 @@ class Rule:
     side: Side = "max"
     support: int | None = None
     within: tuple[str, ...] = ()
+    scenario: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def __init__(
         self,
@@ -62,6 +67,7 @@ class Rule:
         min: float | None = None,
         support: int | None = None,
         within: Sequence[str] | str = (),
+        **scenario: str,
     ) -> None:
         inside = tuple(filter(None, within.split("+"))) if isinstance(within, str) else tuple(within)
         if set(metric) & set(":@|"):
@@ -73,7 +79,7 @@ class Rule:
                     f"the policy rule on {metric!r} is not understood; write METRIC:COLUMN, and the rest once"
                 )
             metric, sensitive, support, inside = told
-        self._set(metric, sensitive, {"max": max, "min": min}, support, inside)
+        self._set(metric, sensitive, {"max": max, "min": min}, support, inside, scenario)
 
     def _set(
         self,
@@ -82,14 +88,19 @@ class Rule:
         limits: Mapping[str, float | None],
         support: int | None,
         within: tuple[str, ...],
+        scenario: Mapping[str, str],
     ) -> None:
+        if not scenario.keys() <= SCENARIO:
+            raise PolicyError(
+                f"the policy rule on {metric!r} may say {', '.join(sorted(SCENARIO))}, and no more"
+            )
         stated = [(side, limit) for side, limit in limits.items() if limit is not None]
         if len(stated) != 1 or not math.isfinite(stated[0][1]):
             raise PolicyError(f"the policy rule on {metric!r} needs one finite limit, a max or a min")
         side, limit = stated[0]
-        values = (metric, sensitive, limit, side, support, within)
-        for field, value in zip(fields(self), values, strict=True):
-            object.__setattr__(self, field.name, value)
+        values = (metric, sensitive, limit, side, support, within, scenario)
+        for each, value in zip(fields(self), values, strict=True):
+            object.__setattr__(self, each.name, value)
 
     @classmethod
     def parse(cls, text: str, kind: Literal["max", "min"]) -> Self:
@@ -123,7 +134,8 @@ class Rule:
         rule = cls.__new__(cls)
         limits = {side: record.get(side) for side in ("max", "min")}
         within = tuple(record.get("within", ()))
-        rule._set(record["metric"], record.get("sensitive"), limits, record.get("support"), within)
+        scenario = {key: record[key] for key in record if key in SCENARIO}
+        rule._set(record["metric"], record.get("sensitive"), limits, record.get("support"), within, scenario)
         return rule
 
     def to_dict(self) -> dict[str, Any]:
@@ -136,7 +148,12 @@ class Rule:
             self.side: self.limit,
             **support,
             **within,
+            **self.scenario,
         }
+
+    def with_scenario(self, reason: str) -> str:
+        """Return a sentence about the rule, followed by what the rule is for."""
+        return "; ".join([reason, *(f"{key}: {text}" for key, text in self.scenario.items())])
 
     @property
     def upper(self) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import ModelError
-from fairkit_onnx.structure.newer import written
+from fairkit_onnx.structure.opset5 import written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

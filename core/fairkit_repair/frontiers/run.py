@@ -29,11 +29,11 @@ from fairkit_repair.frontiers.record import Frontier
 from fairkit_repair.frontiers.schedule import Runner
 from fairkit_repair.frontiers.state import State
 from fairkit_repair.frontiers.sweeps import Sweep, is_whole
-from fairkit_repair.frontiers.training import BASELINE, Family, Rows, Setup
-from fairkit_repair.mitigation.alike import CONSTANT
+from fairkit_repair.frontiers.training import BASELINE, Family, PortableRows, Setup
 from fairkit_repair.mitigation.choose import find_mitigator
 from fairkit_repair.mitigation.repeats import check_repeats, drawn_anew
 from fairkit_repair.mitigation.split import split_dataset
+from fairkit_repair.mitigation.useless import CONSTANT
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
@@ -158,7 +158,7 @@ def frontier(
         axes = _axes(table, data, performance, disparity, alone=own is not None)
         setup = Setup(
             table=table,
-            validation=Rows.of(validation),
+            validation=PortableRows.of(validation),
             seed=seed,
             threads=threads or (max(1, cores // processes) if running.here else None),
             learner=learner,

@@ -54,7 +54,7 @@ class Family(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
+class PortableRows:
     """A dataset that can be sent to another process."""
 
     table: pa.Table
@@ -62,7 +62,7 @@ class Rows:
     name: str
 
     @classmethod
-    def of(cls, data: Dataset) -> Rows:
+    def of(cls, data: Dataset) -> PortableRows:
         """Read a dataset into memory, with the bins that it found."""
         import pyarrow as pa
 
@@ -85,7 +85,7 @@ class Setup:
     """What all points share: rows to learn from, rows to measure on, and how to run."""
 
     table: Table
-    validation: Rows
+    validation: PortableRows
     seed: int
     threads: int | None
     learner: str | None

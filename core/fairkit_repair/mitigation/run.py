@@ -25,13 +25,13 @@ from fairkit.support.files import check_writable, write_atomic
 from fairkit_onnx.model import OnnxModel
 from fairkit_onnx.read.safety import digest
 from fairkit_repair.comparison import audit_beside
-from fairkit_repair.mitigation.aftermath import is_randomized, record, sensitive_inputs
-from fairkit_repair.mitigation.alike import CONSTANT, below_majority, is_useless, treats_all_alike
-from fairkit_repair.mitigation.asked import check_policy
+from fairkit_repair.mitigation.caveats import is_randomized, record, sensitive_inputs
 from fairkit_repair.mitigation.choose import as_mitigator, base_model
 from fairkit_repair.mitigation.cluster import learn_spread
 from fairkit_repair.mitigation.learned import fit_files, foreign, learn_here, training
+from fairkit_repair.mitigation.policy_checks import check_policy
 from fairkit_repair.mitigation.repeats import Repeated, check_repeats, retrained
+from fairkit_repair.mitigation.useless import CONSTANT, below_majority, is_useless, treats_all_alike
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -78,7 +78,7 @@ class MitigationResult(Shown):
     is_constant
         Whether the model decides all people alike; the command then ends with exit code 3.
     is_useless
-        Whether no model would serve as well (`fairkit_repair.mitigation.alike.is_useless`); exit code 3, too.
+        Whether no model would serve as well (`fairkit_repair.mitigation.useless.is_useless`); exit code 3, too.
     search
         What a search under a policy tried, where the method was found by one.
     randomized

@@ -108,7 +108,7 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
-class Cells:
+class CalibrationCells:
     """Calibration rows counted by combination of groups, outcome and decision probability.
 
     Attributes
@@ -131,7 +131,7 @@ class Cells:
     shrink: Array
 
     @classmethod
-    def of(cls, planned: Planned, chance: Array) -> Cells:
+    def of(cls, planned: Planned, chance: Array) -> CalibrationCells:
         """Count decisions: probabilities of the favorable one for the calibration rows, shape [n]."""
         level = np.round(np.clip(chance, 0.0, 1.0) * LEVELS).astype(np.int64)
         level = np.where(

@@ -11,7 +11,7 @@ from fairkit.errors import PolicyError
 from fairkit.planning.draws import Limit, some_of
 from fairkit.planning.run import installed, limit_of
 from fairkit.planning.targets import Target, target_of
-from fairkit_repair.repairing.cells import Cells
+from fairkit_repair.repairing.cells import CalibrationCells
 from fairkit_repair.repairing.missing import furthest
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ def predict(
     known
         Whether the rates on the calibration rows are the true ones.
     """
-    cells = Cells.of(planned, chance)
+    cells = CalibrationCells.of(planned, chance)
     counts = cells.draw(planned, rng, draws, known=known)
     passed = np.ones(draws, dtype=bool)
     chances, values = {}, {}
@@ -209,7 +209,7 @@ def predict(
 
 
 def _kept(
-    cells: Cells, counts: Array, planned: Planned, one: Limited, rng: np.random.Generator
+    cells: CalibrationCells, counts: Array, planned: Planned, one: Limited, rng: np.random.Generator
 ) -> NDArray[np.bool_]:
     """Return which drawn audits keep a limit with the whole interval, shape [draws]."""
     totals = cells.totals(counts, planned, one.split)
@@ -233,7 +233,9 @@ def _kept(
     return kept
 
 
-def _furthest(cells: Cells, totals: CellSums, planned: Planned, one: Limited, draws: int) -> Array | None:
+def _furthest(
+    cells: CalibrationCells, totals: CellSums, planned: Planned, one: Limited, draws: int
+) -> Array | None:
     """Return how far the number can be from its limit whatever the groups of missing values are, shape [draws].
 
     Their rows are like everybody's. None where there are few of them, or no bound is known.
@@ -246,14 +248,14 @@ def _furthest(cells: Cells, totals: CellSums, planned: Planned, one: Limited, dr
     return furthest(one.target, totals.first.reshape(draws, -1, 4), without)
 
 
-def _level(cells: Cells, planned: Planned, one: Limited) -> float:
+def _level(cells: CalibrationCells, planned: Planned, one: Limited) -> float:
     """Return the rate of everybody on the calibration rows; NaN where nobody is counted."""
     totals = cells.totals(cells.mass[None, :], planned, None)
     with np.errstate(all="ignore"):
         return float(one.target.rates[0]().compute(totals.first)[0])
 
 
-def _value(cells: Cells, planned: Planned, one: Limited) -> float:
+def _value(cells: CalibrationCells, planned: Planned, one: Limited) -> float:
     """Return the number on the calibration rows."""
     totals = cells.totals(cells.mass[None, :], planned, one.split)
     with np.errstate(all="ignore"):

@@ -20,8 +20,8 @@ from fairkit.support.files import check_writable
 from fairkit_onnx.model import OnnxModel
 from fairkit_onnx.read.safety import embedded_settings, parse, read_bytes
 from fairkit_onnx.write.export import export_bytes
-from fairkit_repair.mitigation.asked import check_policy
 from fairkit_repair.mitigation.learned import AFTER, BEFORE, Learned, foreign, provenance
+from fairkit_repair.mitigation.policy_checks import check_policy
 from fairkit_repair.mitigation.run import MitigationResult, measured
 from fairkit_repair.repairing.audits import PERFORMANCE, ByAudits
 from fairkit_repair.repairing.candidates import candidates
@@ -37,7 +37,7 @@ from fairkit_repair.repairing.preparing import (
     prepare,
 )
 from fairkit_repair.repairing.refining import confirm
-from fairkit_repair.repairing.searching import CLOSELY, Asked, Clock, search
+from fairkit_repair.repairing.searching import CLOSELY, Clock, SearchRequest, search
 from fairkit_repair.searches import Search
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def repair(
         clock = Clock(ends=begun + 60 * budget)
         bench = make_bench(table, base, run, clock)
         found, _ = candidates(limits, methods, fixed, _rate(bench), task)
-        asked = Asked(
+        asked = SearchRequest(
             sure=sure, blind=blind, deterministic=deterministic, named=methods is not None,
             unconstrained=unconstrained,
             learner=learner or "lightgbm",

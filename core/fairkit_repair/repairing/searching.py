@@ -38,7 +38,7 @@ _Z = NormalDist().inv_cdf(0.975)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class SearchRequest:
     """What the user asked of a search: see `fairkit_repair.repairing.run.repair`."""
 
     sure: float
@@ -76,7 +76,7 @@ def search(
     bench: Bench,
     forecast: Forecast,
     found: Sequence[Candidate],
-    asked: Asked,
+    asked: SearchRequest,
     clock: Clock,
     progress: Progress,
 ) -> tuple[list[Alternative], list[Candidate]]:
@@ -123,7 +123,7 @@ def _left_out(
     one: Candidate,
     result: Sequence[Alternative],
     best: dict[str, list[float]],
-    asked: Asked,
+    asked: SearchRequest,
     clock: Clock,
     *,
     ready: bool,
@@ -143,7 +143,7 @@ def _left_out(
 
 
 def _hopeless(
-    one: Candidate, result: Sequence[Alternative], best: dict[str, list[float]], asked: Asked
+    one: Candidate, result: Sequence[Alternative], best: dict[str, list[float]], asked: SearchRequest
 ) -> str:
     """Return why a candidate need not be measured, after what others came to; empty where it should be."""
     sure = [other for other in result if other.status != "left out" and (other.chance or 0.0) >= asked.sure]

@@ -34,7 +34,7 @@ THIN = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cells:
+class StratumCells:
     """A number in every stratum and group, shapes [S, G]; NaN where it is not defined.
 
     Attributes
@@ -63,7 +63,7 @@ class Cells:
     span: tuple[float, float]
     share: bool
 
-    def inverse_variance(self) -> Cells:
+    def inverse_variance(self) -> StratumCells:
         """Return the same cells with sizes over each group's own variance as mass."""
         own = _own_variance(self)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -71,7 +71,7 @@ class Cells:
         return replace(self, mass=mass if (own > 0).all() else self.sizes)
 
 
-def _own_variance(cells: Cells) -> Array:
+def _own_variance(cells: StratumCells) -> Array:
     """Return the variance of one row of each group inside the strata, shape [G]."""
     known = np.isfinite(cells.values) & (cells.sizes >= THIN)
     degrees = np.where(known, cells.sizes - 1, 0.0)
@@ -129,7 +129,7 @@ class Pair:
         return float(self.values[0] - self.values[1])
 
 
-def shared_weights(cells: Cells, a: int, b: int) -> Array:
+def shared_weights(cells: StratumCells, a: int, b: int) -> Array:
     """Return the weights of the strata for two groups, shape [S], adding up to 1; NaN where no stratum has both."""
     both = np.isfinite(cells.values[:, [a, b]]).all(axis=1)
     one, other = cells.mass[:, a], cells.mass[:, b]
@@ -138,7 +138,7 @@ def shared_weights(cells: Cells, a: int, b: int) -> Array:
         return np.asarray(weights / weights.sum())
 
 
-def pooled_pair(cells: Cells, a: int, b: int, noise: Callable[[Array], Noise] | None = None) -> Pair:
+def pooled_pair(cells: StratumCells, a: int, b: int, noise: Callable[[Array], Noise] | None = None) -> Pair:
     """Pool two groups over the strata that have both.
 
     Parameters
@@ -242,7 +242,7 @@ def mean_of(one: _Standardised, z: float) -> tuple[float, float]:
     return float(low[0]), float(high[0])
 
 
-def _standardised(cells: Cells, weights: Array, used: NDArray[np.bool_], place: int) -> _Standardised:
+def _standardised(cells: StratumCells, weights: Array, used: NDArray[np.bool_], place: int) -> _Standardised:
     values, sizes = cells.values[used, place], cells.sizes[used, place]
     variance, cube = cells.variance[used, place].copy(), cells.cube[used, place]
     thin = sizes < THIN
@@ -267,7 +267,7 @@ def _standardised(cells: Cells, weights: Array, used: NDArray[np.bool_], place: 
 
 
 def _thin_variance(
-    cells: Cells, weights: Array, values: Array, sizes: Array, thin: NDArray[np.bool_], place: int
+    cells: StratumCells, weights: Array, values: Array, sizes: Array, thin: NDArray[np.bool_], place: int
 ) -> float:
     """Return the variance of one row in the thin cells of a group, at most overestimated.
 
@@ -292,7 +292,7 @@ def pairs_of(groups: int, reference: int | None = None) -> list[tuple[int, int]]
 
 
 def single_pair(
-    cells: Cells, stratum: int, a: int, b: int, variances: tuple[Array, Array] | None = None
+    cells: StratumCells, stratum: int, a: int, b: int, variances: tuple[Array, Array] | None = None
 ) -> Pair:
     """Return two groups' numbers in one stratum, as if it were all of them.
 

@@ -25,7 +25,7 @@ SCORE = "the model's score"
 
 
 @dataclass(frozen=True, slots=True)
-class Cells:
+class FamilyCells:
     """The columns of the family: those of the table, then the base score.
 
     Attributes
@@ -71,7 +71,7 @@ def learn_cells(
     share: float,
     bins: int,
     depth: int,
-) -> tuple[Cells, dict[str, str]]:
+) -> tuple[FamilyCells, dict[str, str]]:
     """Make the cells of columns and of the base score.
 
     Returns
@@ -89,7 +89,7 @@ def learn_cells(
     left |= {one.name: "it has one value besides missing ones" for one in made if one not in usable}
     edges = tuple(scored[0].starts[1:]) if scored else ()
     family = Family((*usable, *scored), depth)
-    return Cells(family, tuple(_as_group(one) for one in usable), edges), left
+    return FamilyCells(family, tuple(_as_group(one) for one in usable), edges), left
 
 
 def _as_group(cells: ColumnCells) -> GroupColumn:

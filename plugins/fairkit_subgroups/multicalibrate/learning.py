@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.progress import Progress
-    from fairkit_subgroups.multicalibrate.cells import Cells
+    from fairkit_subgroups.multicalibrate.cells import FamilyCells
 
     Array = NDArray[np.float64]
 
@@ -26,7 +26,7 @@ SURE = 1.64
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class LearningRows:
     """Rows to learn from, or to stop by."""
 
     codes: NDArray[np.uint8]
@@ -51,9 +51,9 @@ class Learned:
 
 
 def learn(
-    cells: Cells,
-    fit: Part,
-    stop: Part,
+    cells: FamilyCells,
+    fit: LearningRows,
+    stop: LearningRows,
     *,
     rounds: int,
     rate: float,

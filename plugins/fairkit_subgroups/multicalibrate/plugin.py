@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from fairkit.mitigators import Stage
     from fairkit_onnx.model import OnnxModel
     from fairkit_onnx.write.base import BaseModel
-    from fairkit_subgroups.multicalibrate.cells import Cells
-    from fairkit_subgroups.multicalibrate.learning import Learned, Part
+    from fairkit_subgroups.multicalibrate.cells import FamilyCells
+    from fairkit_subgroups.multicalibrate.learning import Learned, LearningRows
 
 STOP_SHARE = 1 / 3
 """Without validation rows, this share of the rows says when to stop."""
@@ -217,7 +217,7 @@ class Multicalibrate(Mitigator):
 
     def _learn(
         self,
-        cells: Cells,
+        cells: FamilyCells,
         table: Table,
         scores: NDArray[np.float64],
         validation: Table | None,
@@ -244,7 +244,7 @@ class Multicalibrate(Mitigator):
             progress=run.progress,
         )
 
-    def _details(self, cells: Cells, learned: Learned, model: OnnxModel) -> dict[str, Any]:
+    def _details(self, cells: FamilyCells, learned: Learned, model: OnnxModel) -> dict[str, Any]:
         chosen, family = self.parameters, cells.family
         corrections = []
         for group, one in zip(learned.groups, learned.corrections, strict=True):
@@ -262,21 +262,21 @@ class Multicalibrate(Mitigator):
         }
 
 
-def _part(cells: Cells, table: Table, scores: NDArray[np.float64]) -> Part:
-    from fairkit_subgroups.multicalibrate.learning import Part
+def _part(cells: FamilyCells, table: Table, scores: NDArray[np.float64]) -> LearningRows:
+    from fairkit_subgroups.multicalibrate.learning import LearningRows
 
     rule = Corrections(columns=cells.columns, edges=cells.edges, corrections=())
     numbers = rule.codes(table.columns, scores)
     if not cells.edges:
         numbers = numbers[: len(cells.family.columns)]
-    return Part(cells.of(numbers), scores, table.target.astype(np.float64), table.row_weights())
+    return LearningRows(cells.of(numbers), scores, table.target.astype(np.float64), table.row_weights())
 
 
-def _some(part: Part, keep: NDArray[np.bool_]) -> Part:
-    from fairkit_subgroups.multicalibrate.learning import Part
+def _some(part: LearningRows, keep: NDArray[np.bool_]) -> LearningRows:
+    from fairkit_subgroups.multicalibrate.learning import LearningRows
 
     codes = np.ascontiguousarray(part.codes[:, keep])
-    return Part(codes, part.base[keep], part.outcome[keep], part.weights[keep])
+    return LearningRows(codes, part.base[keep], part.outcome[keep], part.weights[keep])
 
 
 def _notes(base: BaseModel, learned: Learned, left: Mapping[str, str]) -> tuple[str, ...]:

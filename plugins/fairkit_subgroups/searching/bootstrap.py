@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from fairkit_subgroups.searching.measures import Measure
     from fairkit_subgroups.searching.search import Search
-    from fairkit_subgroups.searching.tables import Kept
+    from fairkit_subgroups.searching.tables import RowSample
 
     Array = NDArray[np.float64]
 
@@ -48,7 +48,7 @@ def level(search: Search, maxima: Array, wrong: float) -> float:
     return max(2 * _NORMAL.cdf(-critical), wrong / max(search.groups, 1))
 
 
-def draws(search: Search, kept: Kept, seed: int) -> Array:
+def draws(search: Search, kept: RowSample, seed: int) -> Array:
     """Draw the largest standardised difference over all groups, shape [R].
 
     Parameters
@@ -74,7 +74,7 @@ def draws(search: Search, kept: Kept, seed: int) -> Array:
     return np.concatenate(found)
 
 
-def _denominator(measure: Measure, kept: Kept) -> NDArray[np.bool_]:
+def _denominator(measure: Measure, kept: RowSample) -> NDArray[np.bool_]:
     over = np.array(measure.over, dtype=bool)
     if over.all():
         return np.ones(len(kept.keys), dtype=bool)
@@ -84,7 +84,7 @@ def _denominator(measure: Measure, kept: Kept) -> NDArray[np.bool_]:
     return np.asarray(np.where(soft[:, 6] > 0, over[2], over[0]))
 
 
-def _largest(search: Search, kept: Kept, noise: Array, compared: bool) -> Array:
+def _largest(search: Search, kept: RowSample, noise: Array, compared: bool) -> Array:
     family = search.family
     values = np.concatenate([np.ones((len(noise), 1)), noise], axis=1)
     most = np.zeros(LANES)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairkit_subgroups.searching.search import Found, Some, found_at
+from fairkit_subgroups.searching.search import RankedGroup, Some, found_at
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,7 +26,7 @@ STEP = 64
 """Exact limits are computed for so many groups at once."""
 
 
-class Kept:
+class ExtremeCandidates:
     """Groups that may be the most extreme, with the best case of each."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Kept:
 
     def exact(
         self, search: Search, alpha: float, bins: Sequence[int], *, above: float, most: int, size: Size
-    ) -> list[Found]:
+    ) -> list[RankedGroup]:
         """Return the `most` groups of these bins with the largest exact size above a number, largest first.
 
         Groups of equal size come in the order of their conditions: fewer first.
@@ -60,7 +60,7 @@ class Kept:
             for i in np.flatnonzero(np.isin(at, bins))
         ]
         rows.sort(key=lambda row: -row[0])
-        found: list[tuple[float, Found]] = []
+        found: list[tuple[float, RankedGroup]] = []
         for start in range(0, len(rows), STEP):
             some = rows[start : start + STEP]
             bar = found[most - 1][0] if len(found) >= most else above
@@ -74,7 +74,7 @@ class Kept:
 
     def _measure(
         self, search: Search, alpha: float, rows: Sequence[tuple[float, int, int]], size: Size
-    ) -> list[tuple[float, Found]]:
+    ) -> list[tuple[float, RankedGroup]]:
         out = []
         for part in sorted({row[1] for row in rows}):
             some, compared, _, _ = self._parts[part]
@@ -101,7 +101,7 @@ class Size:
             return np.maximum(high, -low)
         return low if self.sign > 0 else -high if self.sign < 0 else np.maximum(low, -high)
 
-    def one(self, found: Found) -> float:
+    def one(self, found: RankedGroup) -> float:
         """Return it for one group."""
         return float(self.of(np.array([found.low]), np.array([found.high]))[0])
 
@@ -121,7 +121,7 @@ class Surest:
 
     def __init__(self, sign: int, most: int = 1, above: float = 0.0) -> None:
         self.size, self.most, self.above = Size(sure=True, sign=sign), most, above
-        self._kept = Kept()
+        self._kept = ExtremeCandidates()
         self._floors = np.empty(0)
 
     def see(self, some: Some, compared: Sides, wide: tuple[Array, Array], tight: tuple[Array, Array]) -> None:
@@ -139,7 +139,7 @@ class Surest:
     def _floor(self) -> float:
         return float(self._floors[-1]) if len(self._floors) >= self.most else self.above
 
-    def result(self, search: Search, alpha: float) -> list[Found]:
+    def result(self, search: Search, alpha: float) -> list[RankedGroup]:
         """Return them, the surest first."""
         return self._kept.exact(search, alpha, [0], above=self.above, most=self.most, size=self.size)
 
@@ -158,7 +158,7 @@ class Bounds:
     def __init__(self, shares: Sequence[float], rows: float) -> None:
         self.shares = list(shares)
         self._least = np.array([share * rows for share in shares]) - 1e-9
-        self._kept = Kept()
+        self._kept = ExtremeCandidates()
         self._floors = np.full(len(shares), -np.inf)
         self.size = Size(sure=False)
 
@@ -172,10 +172,10 @@ class Bounds:
         self._kept.add(some, compared, best, bins, keep)
         self._kept.only(self._floors)
 
-    def result(self, search: Search, alpha: float) -> list[Found | None]:
+    def result(self, search: Search, alpha: float) -> list[RankedGroup | None]:
         """Return them, in the order of the shares; None where no group is so large."""
-        best: Found | None = None
-        found: list[Found | None] = []
+        best: RankedGroup | None = None
+        found: list[RankedGroup | None] = []
         for place in reversed(range(len(self.shares))):
             above = -np.inf if best is None else best.at_most
             better = self._kept.exact(search, alpha, [place], above=above, most=1, size=self.size)

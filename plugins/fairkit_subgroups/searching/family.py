@@ -28,7 +28,7 @@ EVERYBODY = ((0, 0),)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TableLayout:
     """One joint table: its columns, its shape, where it begins, and the runs of each axis."""
 
     columns: tuple[int, ...]
@@ -90,7 +90,7 @@ class Family:
         return int(self.offsets[-1])
 
     @functools.cached_property
-    def places(self) -> tuple[Place, ...]:
+    def places(self) -> tuple[TableLayout, ...]:
         """The tables that are searched, fewer conditions first, where `laid_out` puts them."""
         found, at = [], 0
         for depth in range(1, min(self.depth, len(self.columns)) + 1):
@@ -98,7 +98,7 @@ class Family:
                 sizes = [int(self.sizes[c]) for c in chosen] + [1] * (3 - depth)
                 runs = [np.array(self.columns[c].literals, dtype=np.int64) for c in chosen]
                 runs += [np.array(EVERYBODY, dtype=np.int64)] * (3 - depth)
-                place = Place(chosen, (sizes[0], sizes[1], sizes[2]), at, (runs[0], runs[1], runs[2]))
+                place = TableLayout(chosen, (sizes[0], sizes[1], sizes[2]), at, (runs[0], runs[1], runs[2]))
                 found.append(place)
                 at = place.stop
         return tuple(found)

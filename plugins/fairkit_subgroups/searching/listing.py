@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairkit_subgroups.searching.extremes import Surest
-from fairkit_subgroups.searching.search import Found, Group
+from fairkit_subgroups.searching.search import Group, RankedGroup
 from fairkit_subgroups.searching.tables import count
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from fairkit_subgroups.searching.family import Family
     from fairkit_subgroups.searching.search import Search
-    from fairkit_subgroups.searching.tables import Kept
+    from fairkit_subgroups.searching.tables import RowSample
 
 CANDIDATES = 32
 """Of the groups that stand out among the rows left, so many are looked at among all rows."""
@@ -32,11 +32,11 @@ PARENT = 0.9
 class People:
     """The rows that are kept in cells, and how many rows each stands for."""
 
-    kept: Kept
+    kept: RowSample
     scale: float
 
     @classmethod
-    def of(cls, kept: Kept, rows: int, layers: Sequence[int]) -> People:
+    def of(cls, kept: RowSample, rows: int, layers: Sequence[int]) -> People:
         """Return the rows of some layers, numbered from 0, of a table with so many rows."""
         scale = rows / max(len(kept.keys), 1)
         places = {layer: at for at, layer in enumerate(layers)}
@@ -50,7 +50,7 @@ class People:
         return np.asarray(inside & (self.kept.layer == group.layer))
 
 
-def worst(search: Search, people: People, alpha: float, show: int, *, share: float) -> list[Found]:
+def worst(search: Search, people: People, alpha: float, show: int, *, share: float) -> list[RankedGroup]:
     """Return at most `show` groups that are surely treated worse, the one with the largest lower limit first.
 
     The rows of a group that is on the list are removed, and the rest is searched again; the next group differs
@@ -70,7 +70,7 @@ def worst(search: Search, people: People, alpha: float, show: int, *, share: flo
         The least share of the rows that are left.
     """
     sign = search.measure.worse
-    found: list[Found] = []
+    found: list[RankedGroup] = []
     left = np.ones(len(people.kept.keys), dtype=bool)
     rest = search if people.scale == 1.0 else _among(search, people, left, share)
     while len(found) < show:
@@ -110,7 +110,7 @@ def _among(search: Search, people: People, left: NDArray[np.bool_], share: float
     return dataclasses.replace(search, tables=tables[name], rows=rows, scale=people.scale)
 
 
-def _parent(search: Search, rest: Search, chosen: Found, alpha: float, surest: Surest) -> Found:
+def _parent(search: Search, rest: Search, chosen: RankedGroup, alpha: float, surest: Surest) -> RankedGroup:
     """Return a group with fewer of the conditions, where that differs almost as much."""
     wanted = PARENT * surest.size.one(chosen)
     for table, number in search.family.parents(chosen.group.table, chosen.group.number):

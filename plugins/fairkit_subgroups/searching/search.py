@@ -16,7 +16,7 @@ from fairkit_subgroups.searching.measures import Measure, Sides, planes, sides
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit_subgroups.searching.family import Family, Place
+    from fairkit_subgroups.searching.family import Family, TableLayout
 
     Array = NDArray[np.float64]
 
@@ -47,7 +47,7 @@ class Some:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RankedGroup:
     """A group with its exact limits: of the difference, group minus rest, or of outcome minus score."""
 
     group: Group
@@ -185,7 +185,7 @@ class Search:
         with np.errstate(all="ignore"):
             return limits(compared, self.level(alpha))
 
-    def at(self, group: Group, alpha: float) -> Found:
+    def at(self, group: Group, alpha: float) -> RankedGroup:
         """Measure one group, whether it is large enough or not."""
         sums = self.family.box(self.laid[group.layer], group.table, group.number)[:, None]
         compared = sides(self.measure, sums, self.totals[group.layer], weighted=self.weighted, soft=self.soft)
@@ -199,7 +199,7 @@ class Search:
         inside, outside = sums[1], self.totals[group.layer][1] - sums[1]
         return bool(sums[0] >= self.rows and min(inside, outside) >= self.least)
 
-    def boxes(self, layer: int, table: int) -> tuple[Array, Place]:
+    def boxes(self, layer: int, table: int) -> tuple[Array, TableLayout]:
         """Return sums over runs in one table (see `fairkit_subgroups.searching.kernels.boxes`), and the table."""
         place = self.family.places[table]
         block = self.laid[layer][:, place.start : place.stop].reshape(-1, *place.shape)
@@ -228,9 +228,9 @@ def _joined(layer: int, parts: Sequence[tuple[int, NDArray[np.int64], Array]]) -
     )
 
 
-def found_at(group: Group, compared: Sides, place: int, low: float, high: float) -> Found:
+def found_at(group: Group, compared: Sides, place: int, low: float, high: float) -> RankedGroup:
     """Return one group of many with its limits."""
-    return Found(
+    return RankedGroup(
         group=group,
         rows=float(compared.rows[place]),
         value=float(compared.p[place]),

@@ -20,7 +20,7 @@ SAMPLE = 200_000
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class RowSample:
     """Rows in cells, at most `SAMPLE`, with the smallest hashes of their numbers in the table.
 
     Attributes
@@ -40,33 +40,33 @@ class Kept:
     layer: NDArray[np.int64]
     values: dict[str, NDArray[Any]]
 
-    def __add__(self, other: Kept) -> Kept:
+    def __add__(self, other: RowSample) -> RowSample:
         if (STATES in self.values) != (STATES in other.values):
             return self.soft() + other.soft()
-        return Kept(
+        return RowSample(
             np.concatenate([self.keys, other.keys]),
             np.concatenate([self.codes, other.codes], axis=1),
             np.concatenate([self.layer, other.layer]),
             {name: np.concatenate([one, other.values[name]]) for name, one in self.values.items()},
         ).smallest()
 
-    def soft(self) -> Kept:
+    def soft(self) -> RowSample:
         """Return the rows with randomized decisions, also those whose decisions are not."""
         if STATES not in self.values:
             return self
         values = {name: one for name, one in self.values.items() if name != STATES}
         return replace(self, values={SOFT: softened(self.values[STATES])} | values)
 
-    def smallest(self) -> Kept:
+    def smallest(self) -> RowSample:
         """Leave rows out until there are no more than `SAMPLE`."""
         if len(self.keys) <= SAMPLE:
             return self
         return self.take(np.argpartition(self.keys, SAMPLE)[:SAMPLE])
 
-    def take(self, rows: NDArray[Any]) -> Kept:
+    def take(self, rows: NDArray[Any]) -> RowSample:
         """Return some rows."""
         chosen = {name: one[rows] for name, one in self.values.items()}
-        return Kept(self.keys[rows], np.ascontiguousarray(self.codes[:, rows]), self.layer[rows], chosen)
+        return RowSample(self.keys[rows], np.ascontiguousarray(self.codes[:, rows]), self.layer[rows], chosen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Totals:
 
     tables: dict[str, NDArray[np.int64]]
     rows: int
-    kept: Kept
+    kept: RowSample
 
     def __add__(self, other: Totals) -> Totals:
         if (STATES in self.tables) != (STATES in other.tables):
@@ -109,7 +109,7 @@ def count(
     family
         Which tables there are.
     codes, layer, values
-        As in `Kept`; rows whose layer is -1 are in none.
+        As in `RowSample`; rows whose layer is -1 are in none.
     widths
         How many sums, or states, a cell has, by statistic.
     layers

@@ -22,7 +22,7 @@ from fairkit_registry.evidence import dsse, predicate
 from fairkit_registry.evidence.diagnosis import explain_refusal
 from fairkit_registry.evidence.locks import check_kept, read_lock
 from fairkit_registry.evidence.revoked import Revocations, remembered
-from fairkit_registry.evidence.sequence import Place
+from fairkit_registry.evidence.sequence import SequenceNumber
 from fairkit_registry.evidence.statement import PAYLOAD_TYPE, STATEMENT_TYPE, read_limited
 from fairkit_registry.evidence.timestamps import CLOCK_SKEW, proven, proven_each
 from fairkit_registry.jsonio import StrictJsonError, canonical, read_object
@@ -86,7 +86,7 @@ class Certificate(Shown):
     audited_at: datetime
     keyids: tuple[str, ...]
     verified: bool
-    sequence: tuple[Place, ...] = ()
+    sequence: tuple[SequenceNumber, ...] = ()
     table_statements: tuple[bytes, ...] = ()
     policy_lock: bytes | None = None
     proven_at: datetime | None = None
@@ -313,7 +313,7 @@ def _interpret(
     body = predicate.check(statement, full=full)
     try:
         report = Report.from_dict(body)
-        sequence = tuple(Place.from_dict(place) for place in body.get("sequence", ()))
+        sequence = tuple(SequenceNumber.from_dict(place) for place in body.get("sequence", ()))
         table_statements = tuple(canonical(one) for one in body.get("tableStatements", ()))
         policy_lock = canonical(body["policyLock"]) if "policyLock" in body else None
     except (DataError, PolicyError, KeyError, TypeError, ValueError, AttributeError) as error:
@@ -355,8 +355,28 @@ def check_lock(certificate: Certificate, lock: PolicyLock) -> None:
     ContradictionError
         Its table, its policy or another setting is not the lock's, or it is older.
     """
-    data = certificate.report.data.sha256
-    check_kept(lock, data_sha256=data, settings=certificate.settings, audited_at=certificate.audited_at)
+    check_report(certificate.report, certificate.settings, certificate.audited_at, lock)
+
+
+def check_report(report: Report, settings: Mapping[str, Any], audited_at: datetime, lock: PolicyLock) -> None:
+    """Refuse a report that was not made by a policy lock; see `check_lock`.
+
+    A lock of requests (`fairkit ask --requests`) is kept by answers to them: the auditor names the digest of the table
+    without its answers.
+
+    Raises
+    ------
+    ContradictionError
+        It was not.
+    """
+    data = report.data.sha256
+    for finding in report.findings:
+        if finding.evidence.get("requests_sha256") == lock.data_sha256:
+            data = lock.data_sha256
+            asked = str(finding.evidence.get("served", {}).get("asked_on", ""))
+            if asked and asked < f"{lock.locked_at:%Y-%m-%d}":
+                raise ContradictionError(f"questions were asked on {asked}, before the policy lock was made")
+    check_kept(lock, data_sha256=data, settings=settings, audited_at=audited_at)
 
 
 _SHOWN = 5

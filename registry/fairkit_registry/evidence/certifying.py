@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from fairkit.results.about import facts_of
 from fairkit_registry.blobs import is_digest
 from fairkit_registry.errors import CertificateError
 from fairkit_registry.evidence import dsse
-from fairkit_registry.evidence.certificate import check_statement
+from fairkit_registry.evidence.certificate import check_report, check_statement
 from fairkit_registry.evidence.issuing import issue
+from fairkit_registry.evidence.locks import read_lock
 from fairkit_registry.evidence.tables import read_statement
 from fairkit_registry.evidence.timestamps import ask
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
 
     from fairkit.data.dataset import Dataset
     from fairkit.engines.base import Engine
     from fairkit.progress import Progress
     from fairkit.results.report import Report
     from fairkit_onnx.model import OnnxModel
-    from fairkit_registry.evidence.sequence import Place, SequenceFolder
+    from fairkit_registry.evidence.sequence import SequenceFolder, SequenceNumber
     from fairkit_registry.evidence.settings import SignedSettings
     from fairkit_registry.evidence.signers import Signer
 
@@ -101,8 +102,10 @@ def certify(
     report = settings.run(model, dataset, progress=progress, engine=engine, scheduler=scheduler)
     report = dataclasses.replace(report, about=facts_of(about or {}))
     check_statement(report, settings.to_dict())  # nothing is signed that would be refused later
+    if policy_lock is not None:
+        check_report(report, settings.to_dict(), audited_at or datetime.now(UTC), read_lock(policy_lock))
 
-    def sign(places: Sequence[Place]) -> bytes:
+    def sign(places: Sequence[SequenceNumber]) -> bytes:
         signed = issue(
             report,
             secrets,

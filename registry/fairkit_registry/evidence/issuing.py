@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from fairkit.results.report import Report
-    from fairkit_registry.evidence.sequence import Place
+    from fairkit_registry.evidence.sequence import SequenceNumber
     from fairkit_registry.evidence.signers import Signer
 
 
@@ -26,7 +26,7 @@ def issue(
     mitigation: Mapping[str, Any] | None = None,
     fair_metrics: Sequence[Mapping[str, Any]] = (),
     audited_at: datetime | None = None,
-    sequence: Sequence[Place] = (),
+    sequence: Sequence[SequenceNumber] = (),
     table_statements: Sequence[bytes] = (),
     policy_lock: bytes | None = None,
 ) -> bytes:

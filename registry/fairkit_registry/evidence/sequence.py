@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class SequenceNumber:
     """A certificate's place in the sequence of one key.
 
     Attributes
@@ -89,12 +89,12 @@ class SequenceFolder:
                 ) from None
             yield Next(self.root, places)
 
-    def _place(self, keyid: str) -> Place:
+    def _place(self, keyid: str) -> SequenceNumber:
         files = sorted((self.root / keyid).glob("????????.json"))
         if not files:
-            return Place(keyid=keyid, number=1, previous=None)
+            return SequenceNumber(keyid=keyid, number=1, previous=None)
         previous = hashlib.sha256(files[-1].read_bytes()).hexdigest()
-        return Place(keyid=keyid, number=int(files[-1].stem) + 1, previous=previous)
+        return SequenceNumber(keyid=keyid, number=int(files[-1].stem) + 1, previous=previous)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Next:
     """The numbers that the next certificate gets."""
 
     root: Path
-    places: tuple[Place, ...]
+    places: tuple[SequenceNumber, ...]
 
     def keep(self, raw: bytes) -> None:
         """Keep a copy of the certificate under its numbers: from now on they are taken."""

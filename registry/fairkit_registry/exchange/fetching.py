@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairkit_registry.exchange.found import find
+from fairkit_registry.exchange.remote_models import find
 from fairkit_registry.oci.client import Client
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from fairkit_registry.evidence.oms import signs_model
 from fairkit_registry.evidence.predicate import TYPE
 from fairkit_registry.evidence.statement import predicate_type
 from fairkit_registry.exchange import archive, images, modelpack
-from fairkit_registry.exchange.found import find
+from fairkit_registry.exchange.remote_models import find
 from fairkit_registry.oci.client import Client
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from fairkit_registry.evidence.revocations import LARGEST, read
 from fairkit_registry.evidence.revoked import remembered
 from fairkit_registry.evidence.statement import predicate_type
 from fairkit_registry.exchange import archive, modelpack
-from fairkit_registry.exchange.found import Found, find
 from fairkit_registry.exchange.importing import MOST_BYTES, take_in
 from fairkit_registry.exchange.layout import Arrival
+from fairkit_registry.exchange.remote_models import RemoteModel, find
 from fairkit_registry.oci.blobs import check_descriptor
 from fairkit_registry.oci.client import Client
 
@@ -169,7 +169,7 @@ def look(address: Address, *, model: bool = True) -> Remote:
         return _remote(client, found, address)
 
 
-def _remote(client: Client, found: Found, address: Address) -> Remote:
+def _remote(client: Client, found: RemoteModel, address: Address) -> Remote:
     limits = dict.fromkeys(archive.CERTIFICATES, LARGEST_CERTIFICATE) | {archive.REVOCATIONS: LARGEST}
     files: dict[str, list[tuple[str, bytes]]] = {kind: [] for kind in limits}
     for layer in found.manifest.content["layers"]:  # an archive that was copied has them beside the model

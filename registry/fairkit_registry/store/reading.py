@@ -14,7 +14,7 @@ from fairkit_registry.store.records import Alias, Version, read_alias, read_vers
 if TYPE_CHECKING:
     from fairkit_registry.names import Reference
 
-from fairkit_registry.store.opened import OpenRegistry
+from fairkit_registry.store.guarded import OpenRegistry
 
 
 class ReadableRegistry(OpenRegistry):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fairkit_registry.evidence.revocations import RevocationList
     from fairkit_registry.policies import AliasPolicy
 
-from fairkit_registry.store.opened import INDEX_FILE
+from fairkit_registry.store.guarded import INDEX_FILE
 from fairkit_registry.store.reading import ReadableRegistry
 
 __all__ = ["INDEX_FILE", "Registry"]

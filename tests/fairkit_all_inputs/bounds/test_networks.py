@@ -15,7 +15,7 @@ from fairkit.errors import DataError, ModelError
 from fairkit_all_inputs.bounds.forest import Layout
 from fairkit_all_inputs.bounds.networks.aims import objective
 from fairkit_all_inputs.bounds.networks.bounds import bounds
-from fairkit_all_inputs.bounds.networks.boxes import Cells
+from fairkit_all_inputs.bounds.networks.boxes import CellFeatures
 from fairkit_all_inputs.bounds.networks.problem import NetworkProblem
 from fairkit_all_inputs.bounds.networks.proof import proved_network
 from fairkit_all_inputs.bounds.networks.searching import answer_network
@@ -50,7 +50,7 @@ def made(seed, widths=(6, 4), kinds=(RELU, RELU), sizes=(9, 5, 3, 2), *, wide=0.
         first.append(low)
         last.append(low + (wide * 2 / size if flat else 0.0))
     layout = Layout.of([*sizes[:3], 1], [*ordered[:3], True])
-    cells = Cells(layout, 3, features, first, last, np.zeros(start))
+    cells = CellFeatures(layout, 3, features, first, last, np.zeros(start))
     layers, before = [], start
     for width, kind in zip((*widths, 1), (*kinds, 0), strict=True):
         weights = rng.normal(size=(width, before)).astype(np.float32).astype(float)
@@ -355,7 +355,7 @@ def test_layers_are_what_onnxruntime_runs_within_the_proved_rounding():
         exact, served = output(layers, x.astype(float)), runner(proto)(x)[:, 0].astype(float)
         for row in range(0, 2_000, 500):
             point = [x[[row], :4].astype(float), x[[row], 4:].astype(float)]
-            cells = Cells(box, 1, [np.arange(4), np.arange(4, 5)], point, point, np.zeros(5))
+            cells = CellFeatures(box, 1, [np.arange(4), np.arange(4, 5)], point, point, np.zeros(5))
             found = bounds(
                 layers, cells.opened(np.zeros((1, 4), dtype=np.int64)), (cells.side(0),) * 2, whole=True
             )
@@ -397,7 +397,7 @@ def test_witnesses_are_at_least_those_of_a_plain_coordinate_ascent(seed):
     features = [*(np.array([i]) for i in range(columns)), np.arange(columns, columns + 2)]
     first = [*(np.linspace(-3, 3, size)[:, None] for _ in range(columns)), np.eye(2)]
     layout = Layout.of([*sizes[:-1], 1], [True] * (columns + 1))
-    cells = Cells(layout, columns, features, first, first, np.zeros(columns + 2))
+    cells = CellFeatures(layout, columns, features, first, first, np.zeros(columns + 2))
     layers, before = [], columns + 2
     for width, kind in ((16, RELU), (8, RELU), (1, 0)):
         weights = rng.normal(size=(width, before)) / np.sqrt(before)

@@ -20,20 +20,22 @@ _ONCE = 1.01 * UNIT
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class GroupCoefficients:
     """What a tensor takes from one group of units: weights, at least their absolutes, and rounding, [w, n] each."""
 
     weights: Floats
     spread: Floats
     rough: Floats
 
-    def mapped(self, matrix: Floats) -> Part:
+    def mapped(self, matrix: Floats) -> GroupCoefficients:
         """Return it after a product with constants, shape [v, w]; rounding of the product itself is not in it."""
         size = np.abs(matrix)
-        return Part(matrix @ self.weights, size @ self.spread, size @ self.rough)
+        return GroupCoefficients(matrix @ self.weights, size @ self.spread, size @ self.rough)
 
-    def __add__(self, other: Part) -> Part:
-        return Part(self.weights + other.weights, self.spread + other.spread, self.rough + other.rough)
+    def __add__(self, other: GroupCoefficients) -> GroupCoefficients:
+        return GroupCoefficients(
+            self.weights + other.weights, self.spread + other.spread, self.rough + other.rough
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,7 +50,7 @@ class Affine:
         The constants; at least their absolute values on the way; rounding of them; shape [w] each.
     """
 
-    parts: Mapping[int, Part]
+    parts: Mapping[int, GroupCoefficients]
     bias: Floats
     size: Floats
     base: Floats
@@ -62,7 +64,7 @@ class Affine:
     def of_group(cls, group: int, width: int) -> Affine:
         """Return the values of a group of units."""
         one, none = np.eye(width), np.zeros(width)
-        return cls({group: Part(one, one, np.zeros((width, width)))}, none, none, none)
+        return cls({group: GroupCoefficients(one, one, np.zeros((width, width)))}, none, none, none)
 
     @classmethod
     def constant(cls, values: Floats) -> Affine:
@@ -84,7 +86,10 @@ class Affine:
 
     def taken(self, rows: NDArray[np.int64]) -> Affine:
         """Return some columns."""
-        parts = {g: Part(p.weights[rows], p.spread[rows], p.rough[rows]) for g, p in self.parts.items()}
+        parts = {
+            g: GroupCoefficients(p.weights[rows], p.spread[rows], p.rough[rows])
+            for g, p in self.parts.items()
+        }
         return Affine(parts, self.bias[rows], self.size[rows], self.base[rows])
 
     def scaled(self, factors: Floats) -> Affine:
@@ -92,7 +97,10 @@ class Affine:
         wide = np.broadcast_to(np.asarray(factors, dtype=np.float64).reshape(-1), (self.width,))
         column = wide[:, None]
         size = np.abs(column)
-        parts = {g: Part(column * p.weights, size * p.spread, size * p.rough) for g, p in self.parts.items()}
+        parts = {
+            g: GroupCoefficients(column * p.weights, size * p.spread, size * p.rough)
+            for g, p in self.parts.items()
+        }
         return Affine(parts, wide * self.bias, np.abs(wide) * self.size, np.abs(wide) * self.base)
 
     def __add__(self, other: Affine) -> Affine:
@@ -111,12 +119,12 @@ def joined(some: Sequence[Affine]) -> Affine:
     """Return tensors side by side."""
     widths = [one.width for one in some]
     starts = np.concatenate([[0], np.cumsum(widths)])
-    parts: dict[int, Part] = {}
+    parts: dict[int, GroupCoefficients] = {}
     for start, one in zip(starts, some, strict=False):
         for group, part in one.parts.items():
             shape = (int(starts[-1]), part.weights.shape[1])
             rows = slice(int(start), int(start) + one.width)
-            made = Part(np.zeros(shape), np.zeros(shape), np.zeros(shape))
+            made = GroupCoefficients(np.zeros(shape), np.zeros(shape), np.zeros(shape))
             for name in ("weights", "spread", "rough"):
                 getattr(made, name)[rows] = getattr(part, name)
             parts[group] = parts[group] + made if group in parts else made

@@ -15,7 +15,7 @@ import numpy as np
 
 from fairkit_all_inputs.bounds.networks.aims import Aim, chance
 from fairkit_all_inputs.bounds.networks.differences import Planes, planes
-from fairkit_all_inputs.bounds.networks.held import by_layer, hold, unsettled
+from fairkit_all_inputs.bounds.networks.fixed_units import by_layer, hold, unsettled
 from fairkit_all_inputs.bounds.networks.mixtures import better_of, bounded
 from fairkit_all_inputs.bounds.networks.programme import small, solved
 from fairkit_all_inputs.bounds.networks.relaxed import Lines, Ranges, difference_lines, lines
@@ -27,7 +27,7 @@ from fairkit_onnx.structure.networks.layers import Layer, applied
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit_all_inputs.bounds.networks.boxes import Opened
+    from fairkit_all_inputs.bounds.networks.boxes import BoxRanges
 
     Floats = NDArray[np.float64]
 
@@ -80,7 +80,7 @@ class Bounds:
 
 def bounds(
     layers: Sequence[Layer],
-    opened: Opened,
+    opened: BoxRanges,
     sides: tuple[Floats, Floats],
     whole: bool,
     held: NDArray[np.int8] | None = None,
@@ -170,7 +170,7 @@ def _ends(found: Ranges) -> list[list[Floats]]:
 
 def _ranges(
     layers: Sequence[Layer],
-    opened: Opened,
+    opened: BoxRanges,
     sides: tuple[Floats, Floats],
     signs: Sequence[tuple[Floats, Floats]] | None = None,
 ) -> Ranges:
@@ -219,7 +219,12 @@ def _back(weights: Floats, line: Lines) -> tuple[Floats, Floats]:
 
 
 def _followed(
-    layers: Sequence[Layer], some: Sequence[Lines], depth: int, weights: Floats, opened: Opened, side: Floats
+    layers: Sequence[Layer],
+    some: Sequence[Lines],
+    depth: int,
+    weights: Floats,
+    opened: BoxRanges,
+    side: Floats,
 ) -> Floats:
     """Return the largest weighted sums of the values before layer `depth`, shape [B, n]."""
     total: Floats = np.zeros((len(opened.low), weights.shape[1]))

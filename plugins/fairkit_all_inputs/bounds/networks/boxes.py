@@ -22,7 +22,7 @@ DIGITS = 9
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
+class CellFeatures:
     """The features of every cell.
 
     Attributes
@@ -66,7 +66,7 @@ class Cells:
         words = packed[:, at + cells // BITS]
         return np.asarray((words >> (cells % BITS) & 1).astype(np.bool_))
 
-    def opened(self, packed: NDArray[np.int64]) -> Opened:
+    def opened(self, packed: NDArray[np.int64]) -> BoxRanges:
         """Return the features' ranges in boxes, shape [B, width of the layout]."""
         low = np.repeat(self.fixed[None, :], len(packed), axis=0)
         high = low.copy()
@@ -83,7 +83,7 @@ class Cells:
             high[:, mine] = np.where(mask[:, :, None], large, -np.inf).max(axis=1)
         changing = self.features[self.changing]
         low[:, changing] = high[:, changing] = 0.0
-        return Opened(self, low, high, masks)
+        return BoxRanges(self, low, high, masks)
 
     def side(self, cell: int) -> Floats:
         """Return what the changing block adds at a cell, shape [d], zero elsewhere."""
@@ -93,10 +93,10 @@ class Cells:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Opened:
+class BoxRanges:
     """Boxes, opened: `low` and `high` are the features' ranges, with zeros for the changing block, shape [B, d]."""
 
-    cells: Cells
+    cells: CellFeatures
     low: Floats
     high: Floats
     masks: dict[int, NDArray[np.bool_]]

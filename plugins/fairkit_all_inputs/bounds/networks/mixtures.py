@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit_all_inputs.bounds.networks.aims import Aim
-    from fairkit_all_inputs.bounds.networks.boxes import Opened
+    from fairkit_all_inputs.bounds.networks.boxes import BoxRanges
     from fairkit_all_inputs.bounds.networks.differences import Planes
     from fairkit_all_inputs.bounds.networks.relaxed import Lines
     from fairkit_onnx.structure.networks.layers import Layer
@@ -75,7 +75,7 @@ def followed(
     both: tuple[Sequence[Lines], Sequence[Lines]],
     mixed: Sequence[tuple[Floats, Floats]],
     rates: tuple[Floats, Floats],
-    opened: Opened,
+    opened: BoxRanges,
     sides: tuple[Floats, Floats],
 ) -> Followed:
     """Follow a · f - b · g back to the features.
@@ -126,7 +126,7 @@ def bounded(
     both: tuple[Sequence[Lines], Sequence[Lines]],
     some: Sequence[Planes],
     aim: Aim,
-    opened: Opened,
+    opened: BoxRanges,
     sides: tuple[Floats, Floats],
 ) -> Bounded:
     """Bound an objective by mixtures of planes; each round adds those that are tightest at the maximum."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from fairkit.errors import DataError, ModelError
 from fairkit_all_inputs.bounds.forest import Layout
-from fairkit_all_inputs.bounds.networks.boxes import Cells
+from fairkit_all_inputs.bounds.networks.boxes import CellFeatures
 from fairkit_all_inputs.bounds.networks.problem import NetworkProblem, starts_of
 from fairkit_onnx.file import OnnxFile
 from fairkit_onnx.read.nodes import ancestors
@@ -89,7 +89,7 @@ class NetworkModel(Encoded):
                     )
         sizes = [1 if place == changing else block.size for place, block in enumerate(blocks)]
         ordered = [block.ordered or place == changing for place, block in enumerate(blocks)]
-        cells = Cells(
+        cells = CellFeatures(
             Layout.of(sizes, ordered), changing, mine, ends[0], ends[1], np.where(owner < 0, wide[0], 0.0)
         )
         made = NetworkProblem(blocks=blocks, cells=cells, layers=self.layers, encode=encode, threshold=None)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit_all_inputs.bounds.forest import Layout
-    from fairkit_all_inputs.bounds.networks.boxes import Cells
+    from fairkit_all_inputs.bounds.networks.boxes import CellFeatures
     from fairkit_onnx.structure.domain import Block
 
     Floats = NDArray[np.float64]
@@ -51,7 +51,7 @@ class NetworkProblem:
     """
 
     blocks: Sequence[Block]
-    cells: Cells
+    cells: CellFeatures
     layers: Sequence[Layer]
     encode: Callable[[Mapping[str, NDArray[Any]]], NDArray[np.float32]]
     threshold: float | None

@@ -13,7 +13,7 @@ from fairkit_onnx.structure.networks.layers import RELU, SAME, applied, output
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit_all_inputs.bounds.networks.boxes import Opened
+    from fairkit_all_inputs.bounds.networks.boxes import BoxRanges
     from fairkit_all_inputs.bounds.networks.mixtures import Bounded
     from fairkit_all_inputs.bounds.networks.vertices import Vertices
     from fairkit_onnx.structure.networks.layers import Layer
@@ -44,7 +44,7 @@ def solved(
     layers: Sequence[Layer],
     some: Sequence[Vertices],
     got: Bounded,
-    opened: Opened,
+    opened: BoxRanges,
     sides: tuple[Floats, Floats],
     wanted: NDArray[np.bool_],
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
@@ -83,7 +83,7 @@ def solved(
 def multipliers(
     layers: Sequence[Layer],
     some: Sequence[Vertices],
-    opened: Opened,
+    opened: BoxRanges,
     row: int,
     sides: tuple[Floats, Floats],
 ) -> tuple[list[tuple[Floats, Floats]], NDArray[np.int64], float] | None:
@@ -166,7 +166,7 @@ def _apart(layers: Sequence[Layer], sums: Floats, sides: tuple[Floats, Floats]) 
     return found[0] - found[1]
 
 
-def _beside(opened: Opened, row: int, found: Floats) -> NDArray[np.int64]:
+def _beside(opened: BoxRanges, row: int, found: Floats) -> NDArray[np.int64]:
     """Return cells beside an input: the nearest of numbers, and the listed ones with the largest weights."""
     cells = opened.cells
     chosen = np.zeros(len(cells.features), dtype=np.int64)
@@ -188,7 +188,9 @@ def _beside(opened: Opened, row: int, found: Floats) -> NDArray[np.int64]:
     return chosen
 
 
-def _inputs(layer: Layer, opened: Opened, row: int) -> tuple[Floats, Floats, Floats, list[NDArray[np.int64]]]:
+def _inputs(
+    layer: Layer, opened: BoxRanges, row: int
+) -> tuple[Floats, Floats, Floats, list[NDArray[np.int64]]]:
     """Return what inputs add to the first sums, shape [n, v], their ends, and which of them add up to 1."""
     cells = opened.cells
     parts, low, high, groups = [], [], [], []

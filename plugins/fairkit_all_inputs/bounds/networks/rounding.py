@@ -12,14 +12,14 @@ from fairkit_onnx.structure.networks.layers import CURVED, RELU, SIGMOID, TANH, 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit_all_inputs.bounds.networks.boxes import Opened
+    from fairkit_all_inputs.bounds.networks.boxes import BoxRanges
     from fairkit_all_inputs.bounds.networks.relaxed import Ranges
 
     Floats = NDArray[np.float64]
 
 
 def rounding(
-    layers: Sequence[Layer], found: Ranges, opened: Opened, sides: tuple[Floats, Floats]
+    layers: Sequence[Layer], found: Ranges, opened: BoxRanges, sides: tuple[Floats, Floats]
 ) -> tuple[Floats, NDArray[np.bool_]]:
     """Return how far either of the runtime's sums may be off, and whether both are the same number."""
     size = opened.size + np.maximum(np.abs(sides[0]), np.abs(sides[1]))

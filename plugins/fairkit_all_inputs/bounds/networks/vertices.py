@@ -18,7 +18,7 @@ from fairkit_onnx.structure.networks.layers import RELU, Layer
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit_all_inputs.bounds.networks.boxes import Opened
+    from fairkit_all_inputs.bounds.networks.boxes import BoxRanges
 
     Floats = NDArray[np.float64]
 
@@ -64,7 +64,7 @@ def vertices(layer: Layer, ends: Sequence[Floats]) -> Vertices:
 def value(
     layers: Sequence[Layer],
     some: Sequence[Vertices],
-    opened: Opened,
+    opened: BoxRanges,
     sides: tuple[Floats, Floats],
     sums: Sequence[tuple[Floats, Floats]],
     rates: tuple[Floats, Floats],

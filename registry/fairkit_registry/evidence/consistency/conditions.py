@@ -50,7 +50,8 @@ def _asked(finding: Finding, report: Report, data: Mapping[str, Any]) -> Iterato
         if not any(text.startswith(f"{finding.sensitive}=") for text in texts):
             yield f"the settings name no reference group of {finding.sensitive}"
     inside = "+".join(finding.within)
-    if finding.within and inside not in [_columns(str(text)) for text in data.get("within", ())]:
+    own = finding.parameters.get("strata") == inside  # the auditor's own, such as the contexts of a question
+    if finding.within and not own and inside not in [_columns(str(text)) for text in data.get("within", ())]:
         yield f"the settings name no strata of {inside}"
 
 

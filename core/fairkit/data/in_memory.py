@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class NamedMatrix:
     """A matrix and what stood beside it, as one table: the arguments of `fairkit.load_data`."""
 
     table: pa.Table
@@ -28,7 +28,7 @@ class Given:
     weights: str | None
 
 
-def beside(X: Any, y: Any, sensitive_features: Any, sample_weight: Any, favorable: Any) -> Given:
+def beside(X: Any, y: Any, sensitive_features: Any, sample_weight: Any, favorable: Any) -> NamedMatrix:
     """Put a matrix and what stands beside it into one table.
 
     Parameters
@@ -63,7 +63,7 @@ def beside(X: Any, y: Any, sensitive_features: Any, sample_weight: Any, favorabl
     if sample_weight is not None:
         weights = _new_name("sample_weight", table.column_names, "weight")
         table = table.append_column(weights, [_array(sample_weight, "sample_weight", table.num_rows)])
-    return Given(table, features, label, favorable, tuple(sensitive), weights)
+    return NamedMatrix(table, features, label, favorable, tuple(sensitive), weights)
 
 
 def _table(X: Any) -> pa.Table:

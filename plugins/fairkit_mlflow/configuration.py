@@ -23,7 +23,7 @@ PREDICTED = "fairkit_prediction"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class EvaluatorConfig:
     """The configuration of the evaluator.
 
     Attributes

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Asked:
+class AuditScope:
     """What the findings of one audit share."""
 
     told: Parameters

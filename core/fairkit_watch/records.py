@@ -24,7 +24,7 @@ SURE = 100
 """Rows from which equal counts for equal days are no coincidence."""
 
 
-class Book:
+class WatchRecords:
     """The records of a watch.
 
     Parameters

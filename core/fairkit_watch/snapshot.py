@@ -69,7 +69,7 @@ def _rule(judge: Judge, question: Question, data: Daily, week: tuple[int, int] |
         value=value,
         interval=interval,
         verdict=found,
-        reason=told,
+        reason=question.rule.with_scenario(told),
         unresolved=open_,
         week=(*recent, verdict(question, *(recent[1] or (math.nan, math.nan)))),
         reference=None if known is None else (known[0], (known[1], known[2])),

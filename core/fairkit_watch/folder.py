@@ -7,14 +7,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from fairkit_watch import look as looking
+from fairkit_watch import snapshot as looking
 from fairkit_watch.alarms import lately
 from fairkit_watch.beginning import begin, judge_of
-from fairkit_watch.book import LOCK, LOG, Book, read_records, read_settings
-from fairkit_watch.book import today as clock_day
 from fairkit_watch.cohorts import Cohorts
 from fairkit_watch.log import Log, locked
-from fairkit_watch.results import Look
+from fairkit_watch.records import LOCK, LOG, WatchRecords, read_records, read_settings
+from fairkit_watch.records import today as clock_day
+from fairkit_watch.results import WatchSnapshot
 from fairkit_watch.settings import Columns, WatchSettings, canonical, split_name
 from fairkit_watch.totals import add_up, daily, summary
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from fairkit_watch.totals import Daily
 
 
-class Opened:
+class OpenWatch:
     """A watch's folder, open; see `Watch`."""
 
-    def __init__(self, book: Book) -> None:
+    def __init__(self, book: WatchRecords) -> None:
         self.book = book
         self.judge = judge_of(book.settings)
         self._cohorts = Cohorts(book)
@@ -121,7 +121,7 @@ class Opened:
                 stack.enter_context(locked(folder / LOCK))
                 log = Log(folder / LOG)
                 stack.callback(log.close)
-            watch = cls(Book(folder, settings, log.records if log else read_records(folder), log))
+            watch = cls(WatchRecords(folder, settings, log.records if log else read_records(folder), log))
             if log is not None:
                 watch._cohorts.tidy()
             watch._open = stack.pop_all()
@@ -141,7 +141,7 @@ class Opened:
 
     # ---- looking
 
-    def look(self, today: datetime.date | None = None) -> Look:
+    def look(self, today: datetime.date | None = None) -> WatchSnapshot:
         """Return all statements about the decisions so far.
 
         Parameters
@@ -152,7 +152,7 @@ class Opened:
         data = self.data
         rules = looking.rule_looks(self.judge, data)
         odd = self.book.odd()
-        return Look(
+        return WatchSnapshot(
             since=data.days[0] if data.days else None,
             until=data.days[-1] if data.days else None,
             today=(today or clock_day()).isoformat(),

@@ -6,19 +6,19 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from fairkit_watch import alarms as alarming
-from fairkit_watch import look as looking
+from fairkit_watch import snapshot as looking
 from fairkit_watch.alarms import Alarm
-from fairkit_watch.book import raised
+from fairkit_watch.records import raised
 
 if TYPE_CHECKING:
     import datetime
 
-    from fairkit_watch.book import Book
     from fairkit_watch.judging import Judge
+    from fairkit_watch.records import WatchRecords
     from fairkit_watch.totals import Daily
 
 
-def unraised(book: Book, judge: Judge, data: Daily, today: datetime.date | None) -> Iterator[Alarm]:
+def unraised(book: WatchRecords, judge: Judge, data: Daily, today: datetime.date | None) -> Iterator[Alarm]:
     """Yield the alarms of the counts that the log does not have; with `today` also that no data came."""
     before = raised(book.alarms)
     changed = [alarm for alarm, _ in alarming.changes(judge, data)]
@@ -34,7 +34,7 @@ def unraised(book: Book, judge: Judge, data: Daily, today: datetime.date | None)
         yield late
 
 
-def _fails(book: Book, judge: Judge, data: Daily) -> Iterator[Alarm]:
+def _fails(book: WatchRecords, judge: Judge, data: Daily) -> Iterator[Alarm]:
     """Yield rules that fail now and did not since they last passed; note those that pass again."""
     state: dict[str, bool] = {}
     for record in book.records:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class RemoteModel:
     """A model in an OCI registry.
 
     Attributes
@@ -68,7 +68,7 @@ class Found:
             )
 
 
-def find(client: Client, address: Address) -> Found:
+def find(client: Client, address: Address) -> RemoteModel:
     """Find the model at an address.
 
     Raises
@@ -88,14 +88,14 @@ def find(client: Client, address: Address) -> Found:
     if claimed is None:
         layer, size, filename = modelpack.model_layer(manifest.content, address)
         model = layer.removeprefix("sha256:")
-        return Found(
+        return RemoteModel(
             top=top, manifest=manifest, model=model, layer=layer, size=size, filename=filename, packed=False
         )
     layers = manifest.content.get("layers")
     if not isinstance(layers, list) or len(layers) != 1:
         raise ArchiveError(f"{address} is an image with other layers than a model's; it takes exactly one")
     layer, size = check_descriptor(layers[0])
-    return Found(
+    return RemoteModel(
         top=top, manifest=manifest, model=claimed, layer=layer, size=size, filename="model.onnx", packed=True
     )
 

@@ -1,0 +1,122 @@
+"""Bloomberg's published rankings of GPT-3.5 and GPT-4 (2024), analysed again with lists and names as samples.
+
+    git clone https://github.com/BloombergGraphics/2024-openai-gpt-hiring-racial-discrimination
+    python benchmarks/correspondence_bloomberg.py 2024-openai-gpt-hiring-racial-discrimination
+
+The data are Bloomberg's (Apache-2.0) and not part of fairkit. Of each model and job 1,000 lists of eight résumés, one
+of each group, were ranked. Printed: what place, group and name do to the chance to be ranked first, and in how many of
+28 pairs of groups a job the difference is significant with lists alone, and with names as samples too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from itertools import combinations
+from pathlib import Path
+from statistics import NormalDist
+
+import numpy as np
+
+from fairkit_correspondence.interval import Cells, Parts, parts
+
+MODELS = ("gpt-3.5-turbo", "gpt-4")
+
+
+def lists(folder: Path) -> list[tuple[list[str], list[str], list[int | None], str]]:
+    """Return each list's names and groups as shown, the rank of each (None: left out), and its résumés' order."""
+    found = []
+    for path in sorted(folder.glob("1121/*.json")):
+        record = json.loads(path.read_text())
+        names, groups = record["context"]["default_order"], record["context"]["demo_order"]
+        text = record["choices"][0]["message"]["content"].upper()
+        at = {name: match.start() for name in names if (match := re.search(rf"\b{re.escape(name)}\b", text))}
+        order = sorted(at, key=at.__getitem__)
+        found.append(
+            (names, groups, [order.index(n) if n in at else None for n in names], record["context"]["inputs"])
+        )
+    return found
+
+
+def cells(job: list, one: str, other: str) -> Cells:
+    """Return who was ranked first of two groups, list by list; who is left out was not ranked first."""
+    rows = []
+    for names, groups, ranks, _ in job:
+        i, j = groups.index(one), groups.index(other)
+        rows += [(len(rows) // 2, names[k], k == i, float(ranks[k] == 0)) for k in (i, j)]
+    document, name, side, y = (np.array(column) for column in zip(*rows, strict=True))
+    _, code = np.unique(name, return_inverse=True)
+    return Cells(document, np.zeros_like(document), code, side, y, y, len(rows) // 2)
+
+
+def unfloored(cells: Cells, found: Parts) -> float:
+    """Return N_g + N_h by products of different lists alone: one name a list leaves no other part."""
+    d, total = found.differences, 0.0
+    for which, spread in zip((True, False), found.spread, strict=True):
+        rows = np.flatnonzero(cells.side == which)
+        # one name a list: its contribution is (d_t - D) / T
+        c = (d[cells.document[rows]] - found.value) / len(d)
+        total += spread - float((c**2).sum())
+    return total
+
+
+def _name_variance(job: list, group: str) -> float:
+    """Return the variance of one group's names in the chance to be first, without the draws', by moments."""
+    first: dict[str, list[float]] = {}
+    for names, groups, ranks, _ in job:
+        k = groups.index(group)
+        first.setdefault(names[k], []).append(float(ranks[k] == 0))
+    means = np.array([np.mean(one) for one in first.values()])
+    sizes = np.array([len(one) for one in first.values()])
+    within = sum(((np.array(one) - np.mean(one)) ** 2).sum() for one in first.values())
+    return float(means.var(ddof=1) - within / (sizes.sum() - len(sizes)) * np.mean(1 / sizes))
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("folder", type=Path)
+    root = options.parse_args().folder / "data" / "intermediary" / "resume_ranking"
+    normal, pairs = NormalDist(), 0
+    significant = np.zeros((2, 2), dtype=int)
+    for model in MODELS:
+        place, group, ratios, spread, left, torn, total = {}, {}, [], [], 0, 0, 0
+        for job_folder in sorted((root / model).iterdir()):
+            job = lists(job_folder)
+            total += len(job)
+            own: dict[str, list[float]] = {}
+            for _, groups, ranks, _ in job:
+                left += ranks.count(None)
+                torn += None in ranks
+                for k, rank in enumerate(ranks):
+                    place.setdefault(k, []).append(rank == 0)
+                    own.setdefault(groups[k], []).append(rank == 0)
+            for name, values in own.items():
+                group.setdefault(name, []).append(np.mean(values))
+            spread += [_name_variance(job, name) for name in own]
+            for one, other in combinations(sorted(own), 2):
+                paired = cells(job, one, other)
+                found = parts(paired)
+                v = float(found.differences.var(ddof=1)) / len(found.differences)
+                names_part = unfloored(paired, found)
+                both = v + max(names_part, 0.0)
+                z = np.abs(found.value) / np.sqrt([v, both])
+                significant[0] += z > 1.96
+                significant[1] += z > normal.inv_cdf(1 - 0.025 / 28)
+                ratios.append(np.sqrt(both / v))
+                pairs += 1
+        rates = {k: float(np.mean(values)) for k, values in place.items()}
+        low, high = min(min(v) for v in group.values()), max(max(v) for v in group.values())
+        print(f"{model}: {total:,} lists; first if shown first {rates[0]:.2f}, if shown last {rates[7]:.2f}")
+        print(
+            f"  by group and job {low:.2f} to {high:.2f}; sd of names {np.sqrt(max(np.mean(spread), 0)):.3f}"
+        )
+        print(f"  left out {left / total / 8:.2%} of candidates, {torn / total:.1%} of lists")
+        print(f"  two-way error {np.mean(ratios):.2f} times the lists' (worst {max(ratios):.2f})")
+    (lists_only, with_names), (strict, strict_names) = significant.tolist()
+    print(f"of {pairs} pairs |z| > 1.96 in {lists_only} (lists), {with_names} (names too)")
+    print(f"Bonferroni over 28: {strict} and {strict_names}")
+
+
+if __name__ == "__main__":
+    main()

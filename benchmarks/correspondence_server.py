@@ -1,0 +1,82 @@
+"""Is a planted gap covered whatever a server does? Runs of the whole client for each behaviour of the tests' server.
+
+    python benchmarks/correspondence_server.py [--runs 200] [--only LABEL]
+
+Each run asks 30 documents in two contexts under 30 names a group; names, documents and draws are new in each. Printed:
+the share of runs whose interval covers the planted gap of 0.10, the mean half-width, and the most that was spent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib
+import json
+import sys
+import tempfile
+import time
+from contextlib import closing
+from pathlib import Path
+
+import httpx
+
+from fairkit_correspondence.asking import Asker
+from fairkit_correspondence.charts import by_name
+from fairkit_correspondence.client import Client, Server
+from fairkit_correspondence.plan import read_plan
+from fairkit_correspondence.store import Store
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+tests = importlib.import_module("tests.fairkit_correspondence.test_asking")
+FakeServer, write_plan = tests.FakeServer, tests.write_plan
+BUDGET = 0.05
+
+
+def once(behaviour, settings: dict, seed: int) -> tuple[float, float, float]:
+    """Return the interval's ends and what was spent."""
+    server = FakeServer(dataclasses.replace(behaviour, seed=seed))
+    server.prepare()
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        if request.method == "GET":
+            return httpx.Response(404, json={})
+        status, record, more = server.answer(json.loads(request.content))
+        raw = record if isinstance(record, bytes) else json.dumps(record).encode()
+        return httpx.Response(status, content=raw, headers=more)
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        plan = read_plan(write_plan(folder, documents=30, names=30, **{"each": 1, **settings}))
+        with (
+            closing(Client(Server(url="http://host/v1", model="m"))) as client,
+            closing(Store(folder / "a.sqlite", plan.digest, {})) as store,
+        ):
+            client._http = httpx.Client(transport=httpx.MockTransport(handler))
+            outcome = Asker(plan, client, store, budget=BUDGET, concurrency=1, sleep=lambda _: None).run()
+    finding = next(f for f in outcome.report.findings if not f.within)
+    pair = by_name(finding.evidence["correspondence_pairs"])["grey - stone, all contexts"]
+    return pair["low"], pair["high"], outcome.spent
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--runs", type=int, default=200)
+    options.add_argument("--only")
+    chosen = options.parse_args()
+    for label, (behaviour, settings) in tests.COVERED.items():
+        if chosen.only not in (None, label):
+            continue
+        started = time.perf_counter()
+        found = [once(behaviour, settings, seed) for seed in range(chosen.runs)]
+        covered = sum(low < 0.1 < high for low, high, _ in found) / len(found)
+        half = sum(high - low for low, high, _ in found) / len(found) / 2
+        most = max(spent for *_, spent in found)
+        print(
+            f"{label:30} covers {covered:.3f}  half-width {half:.3f}  spent at most {most:.4f} of {BUDGET}  "
+            f"{time.perf_counter() - started:.0f} s",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""`fairkit registry inventory`: every model in use, with what is known, what a person states, and what is missing."""
+
+from __future__ import annotations
+
+import datetime
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fairkit.errors import ConfigError
+from fairkit_cli import options as opt
+from fairkit_cli.registry.common import RegistryOption, open_registry
+from fairkit_cli.terminal.output import record_text, say, write
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fairkit_registry.exchange.inventory import Entry
+
+COLUMNS = (
+    "tier", "model", "version", "aliases", "purpose", "owner", "exposure", "data", "limits", "rules", "last_validation",
+    "monitoring", "next_review", "missing", "sha256",
+)  # fmt: skip
+
+
+def inventory(
+    *,
+    facts: Annotated[
+        Path | None,
+        opt.option(
+            "--facts",
+            "FILE",
+            "A TOML file with a table for each model: purpose, owner, exposure, limits, tier (1, 2 or 3), next_review.",
+        ),
+    ] = None,
+    watched: Annotated[
+        list[Path] | None,
+        opt.option("--watch", "FOLDER", "A watch of one of the models (repeatable): its newest state."),
+    ] = None,
+    output_format: Annotated[str, opt.formats("table", "json", "csv", "html")] = "table",
+    output: opt.Output = None,
+    registry: RegistryOption = None,
+) -> None:
+    """List every version that an alias points to: purpose, owner, data, limits, validation, monitoring, next review.
+
+    What nobody states is listed as missing. The columns are those of practice; no law or guidance was found that
+    requires them.
+    """
+    from fairkit.support.files import check_writable
+    from fairkit_cli.options.about import today
+    from fairkit_registry.exchange.inventory import inventory as entries_of
+    from fairkit_registry.exchange.inventory import read_stated
+
+    if output is not None:
+        check_writable(output)
+    states = _watches(watched or ())
+    day = datetime.date.fromisoformat(today())
+    with open_registry(registry) as store:
+        stated = read_stated(_toml(facts), [one["name"] for one in store.models()])
+        entries = entries_of(store, stated, states, today=day)
+    shown = {one.monitoring for one in entries}
+    for key in (key for key, state in states.items() if state not in shown):
+        say(f"the watch of {key[:16]} is about no version in the inventory")
+    write(lambda _: _text(entries, output_format, day), output)
+
+
+def _toml(path: Path | None) -> dict[str, Any]:
+    if path is None:
+        return {}
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"the facts {str(path)!r} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigError(f"the facts {str(path)!r} are not valid TOML: {error}") from error
+
+
+def _watches(folders: Sequence[Path]) -> dict[str, str]:
+    """Return what each watch says, by the digest of its model, else of its certificate."""
+    from fairkit_watch.watch import Watch
+
+    found = {}
+    for folder in folders:
+        with Watch.open(folder, write=False) as watch:
+            look, settings = watch.look(None), watch.book.settings
+        key = settings.sha256 or settings.certificate
+        if key is None:
+            raise ConfigError(f"the watch {str(folder)!r} knows neither its model's digest nor a certificate")
+        until = "no decisions yet" if look.until is None else f"{look.rows:,} decisions up to {look.until}"
+        lately = "" if not look.lately else f"; broken lately: {', '.join(look.lately)}"
+        found[key] = (
+            f"{look.verdict or 'no rules'} on {look.today}, {until}, {len(look.alarms)} alarms{lately}"
+        )
+    return found
+
+
+def _cells(one: Entry) -> list[str | int | None]:
+    record = one.to_dict()
+    record["aliases"], record["missing"] = ", ".join(one.aliases), ", ".join(one.missing)
+    if one.overdue:
+        record["next_review"] = f"{one.next_review} OVERDUE"
+    return [record[name] for name in COLUMNS]
+
+
+def _text(entries: Sequence[Entry], output_format: str, day: datetime.date) -> str:
+    if output_format == "json":
+        return record_text([one.to_dict() for one in entries])
+    if output_format == "csv":
+        from fairkit_cli.text.spreadsheet import csv_text
+
+        return csv_text(COLUMNS, [_cells(one) for one in entries])
+    if output_format == "html":
+        return _page(entries, day)
+    from fairkit_cli.text.registry import columns
+
+    short = ("tier", "model", "version", "aliases", "last_validation", "monitoring", "next_review", "missing")
+    places = [COLUMNS.index(name) for name in short]
+    rows = [
+        ["-" if (cell := _cells(one)[at]) in (None, "") else str(cell) for at in places] for one in entries
+    ]
+    return "".join(f"{line}\n" for line in columns(short, rows))
+
+
+def _page(entries: Sequence[Entry], day: datetime.date) -> str:
+    from fairkit_cli.html.markup import Content, name_of, tag
+    from fairkit_cli.html.page import facts, page, section
+
+    title = f"Model inventory, {day}"
+    missing = sum(bool(one.missing) for one in entries)
+    body: list[Content] = [
+        tag("h1", title),
+        tag(
+            "p",
+            f"{len(entries)} versions, by tier; {missing} lack something. The fields are those of practice: no law or "
+            "guidance was found that requires them. Purpose, owner, exposure, limits, tier and review are stated by "
+            "people; the rest is read from the registry and its certificates.",
+            class_="subject",
+        ),
+    ]
+    for one in entries:
+        cells = dict(zip(COLUMNS, _cells(one), strict=True))
+        shown: list[tuple[str, Content]] = [
+            (
+                name.replace("_", " "),
+                tag("span", "not stated", class_="gap") if value in (None, "") else name_of(str(value)),
+            )
+            for name, value in cells.items()
+            if name not in ("model", "version")
+        ]
+        body.append(section(f"{one.model}@{one.version}", facts(shown)))
+    return page(title, body)

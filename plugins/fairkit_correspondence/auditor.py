@@ -1,0 +1,96 @@
+"""The auditor: answers to the same question about the same texts under names of several groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from fairkit.auditors import AuditContext, Auditor
+from fairkit.errors import ParameterError
+from fairkit.metrics import Headline
+from fairkit_correspondence.parameters import Parameters
+
+if TYPE_CHECKING:
+    from fairkit.data.batch import Batch
+    from fairkit.data.task import Task
+    from fairkit.models.scorer import Predictions
+    from fairkit.results.findings import Finding
+    from fairkit_correspondence.answers import AnswerRows
+
+
+class CorrespondenceAuditor(Auditor):
+    """Compares answers about the same documents under names of different groups.
+
+    `correspondence_difference` is the largest difference between two groups' mean answers, with documents and names as
+    samples that cross: its interval covers what names like these, on documents like these, move the served model by.
+    Refused, unreadable and cut-off answers could have been anything and widen it. Fewer than 30 names a group or 30
+    documents give no verdict.
+    """
+
+    name: ClassVar[str] = "correspondence"
+    summary: ClassVar[str] = "Paired names: how much the answer about one text depends on the name in it."
+    citation: ClassVar[str] = (
+        "Bertrand & Mullainathan (2004), AER; Judd, Westfall & Kenny (2012), JPSP; Gaebler et al. (2024), "
+        "arXiv:2404.03086"
+    )
+    tasks: ClassVar[frozenset[Task]] = frozenset({"answers"})
+    headlines: ClassVar[Mapping[str, Headline]] = {"correspondence_difference": Headline()}
+    partial: ClassVar[bool] = True
+    Parameters = Parameters
+
+    def columns(self, context: AuditContext) -> Sequence[str]:
+        """The columns of documents, names, contexts and outcomes; all of them where the table is of `fairkit ask`."""
+        from fairkit_correspondence.answers import RECORDED, columns_of
+        from fairkit_correspondence.table import is_ours
+
+        columns, table = context.dataset.columns, context.dataset.name
+        if not context.dataset.roles.sensitive:
+            raise ParameterError(
+                "correspondence compares groups: name the column of the names' group as sensitive"
+            )
+        _refuse_other_roles(context)
+        roles = columns_of(self.parameters, columns, table)
+        if is_ours(columns):
+            return list(columns)
+        recorded = [column for column in RECORDED if column in columns]
+        return [*roles.values(), *recorded, *self.parameters.adjust]
+
+    def measure(self, batch: Batch, predictions: Predictions, context: AuditContext) -> AnswerRows:
+        """Keep the rows: the interval needs every document whole."""
+        import pyarrow as pa
+
+        from fairkit_correspondence.answers import AnswerRows
+
+        names = list(dict.fromkeys(self.columns(context)))
+        arrow = pa.RecordBatch.from_arrays([batch.arrow(name) for name in names], names=names)
+        values = np.asarray(predictions.score, dtype=np.float64)
+        return AnswerRows(((batch.rows, dict(batch.groups), values, arrow),))
+
+    def findings(self, total: AnswerRows, context: AuditContext) -> list[Finding]:
+        """Return the differences with their intervals, for every sensitive column."""
+        from fairkit_correspondence.answers import answers_of, cost_of, recorded_values
+        from fairkit_correspondence.findings import findings, statement_of
+        from fairkit_correspondence.table import requests_digest
+
+        recorded, cost = recorded_values(total), cost_of(total)
+        requests = requests_digest([part[3] for part in total.sorted_parts()], context.dataset.columns)
+        made: list[Finding] = []
+        for split in context.dataset.roles.sensitive:
+            groups = context.dataset.group_names(split.name)
+            answers = answers_of(total, split.name, groups, self.parameters, context)
+            statement = statement_of(answers, split.name, self.parameters, context, recorded, cost)
+            made += findings(statement, context, requests, self.name)
+        return made
+
+
+def _refuse_other_roles(context: AuditContext) -> None:
+    """Refuse roles that would be ignored: all pairs of groups are compared, in every context, each answer once."""
+    roles = context.dataset.roles
+    for name in ("reference", "within", "cluster", "weights", "sensitive_probability"):
+        if getattr(roles, name):
+            raise ParameterError(
+                f"correspondence compares all pairs of groups in all contexts, with documents and names as samples: "
+                f"`{name}` means nothing here; leave it out"
+            )

@@ -1,0 +1,93 @@
+"""Looks at unfinished audits: how much confidence each of several planned looks may spend."""
+
+from __future__ import annotations
+
+import functools
+import math
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fairkit.intervals import two_sided
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+_NORMAL = NormalDist()
+_GRID = np.linspace(-8, 8, 1601)
+BURN_IN = 100
+"""Documents at which the confidence sequence is narrowest."""
+
+
+@functools.lru_cache(maxsize=64)
+def quantiles(looks: int, confidence: float) -> tuple[float, ...]:
+    """Return the normal quantile of each of `looks` evenly spaced looks.
+
+    Lan & DeMets (1983) with O'Brien and Fleming's spending, 2 - 2Φ(z/√s) of each tail at the share s of the documents;
+    all looks together miss with probability 1 - `confidence`. Five looks at 95 %: 4.877, 3.357, 2.680, 2.290, 2.031.
+    """
+    if looks == 1:
+        return (two_sided(confidence),)
+    tail = (1 - confidence) / 2
+    z = _NORMAL.inv_cdf(1 - tail / 2)
+    shares = [(look + 1) / looks for look in range(looks)]
+    spent = [2 * _NORMAL.cdf(-z / math.sqrt(share)) for share in shares]
+    found: list[float] = []
+    density: Array | None = None  # of the sum at the last look, where no look has ended the audit
+    grid = _GRID
+    for look, step in enumerate(shares):
+        scale = math.sqrt(step)
+        due = spent[look] - (spent[look - 1] if look else 0.0)
+        if density is None:
+            bound = _NORMAL.inv_cdf(1 - due)
+        else:
+            bound = _solve(density, grid, step - shares[look - 1], scale, due)
+        found.append(bound)
+        inside = np.linspace(-bound * scale, bound * scale, 1601)
+        if density is None:
+            density = np.exp(-(inside**2) / (2 * step)) / math.sqrt(2 * math.pi * step)
+        else:
+            sd = math.sqrt(step - shares[look - 1])
+            kernel = np.exp(-((inside[:, None] - grid) ** 2) / (2 * sd**2)) / (sd * math.sqrt(2 * math.pi))
+            density = np.asarray(np.trapezoid(kernel * density, grid, axis=1))
+        grid = inside
+    return tuple(found)
+
+
+def _solve(density: Array, grid: Array, step: float, scale: float, due: float) -> float:
+    """Return the bound that the sum crosses for the first time now with probability `due`, on one side."""
+    erf = np.vectorize(_NORMAL.cdf)
+    low, high = 0.5, 8.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        crossed = float(np.trapezoid(density * erf((grid - middle * scale) / math.sqrt(step)), grid))
+        low, high = (middle, high) if crossed > due else (low, middle)
+    return (low + high) / 2
+
+
+def confidence_at(look: int, looks: int, confidence: float) -> float:
+    """Return the confidence of the interval at look number `look` of `looks`, from 1."""
+    return 2 * _NORMAL.cdf(quantiles(looks, confidence)[look - 1]) - 1
+
+
+def sequence_factor(documents: int, confidence: float) -> float:
+    """Return c(t), which takes the place of the normal quantile where an audit is looked at any number of times.
+
+    Waudby-Smith, Arbour, Sinha, Kennedy & Ramdas (2024), c(t)² = (tρ²+1)/(tρ²) (log(tρ²+1) + 2 log(1/α)), narrowest at
+    `BURN_IN` documents. It holds for the documents asymptotically; with names it is measured, not proven.
+    """
+    alpha = 1 - confidence
+    rho = (-_lambert(-(alpha**2) / math.e) - 1) / BURN_IN
+    spread = documents * rho
+    return math.sqrt((spread + 1) / spread * (math.log(spread + 1) + 2 * math.log(1 / alpha)))
+
+
+def _lambert(x: float) -> float:
+    """Return the lower branch W₋₁(x) for x in (-1/e, 0), by Newton's steps on w + log(-w) = log(-x)."""
+    w = math.log(-x) - math.log(-math.log(-x))
+    for _ in range(50):
+        w -= (w + math.log(-w) - math.log(-x)) / (1 + 1 / w)
+    return w

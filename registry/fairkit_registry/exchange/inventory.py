@@ -1,0 +1,298 @@
+"""An inventory of a registry's models, and the log of decisions about its aliases: what examiners ask for first."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from fairkit.errors import ConfigError, did_you_mean
+from fairkit_registry.exchange.describe import certificates_of
+
+if TYPE_CHECKING:
+    from fairkit_registry.evidence.certificate import Certificate
+    from fairkit_registry.store.events import Event
+    from fairkit_registry.store.records import Alias, Version
+    from fairkit_registry.store.registry import Registry
+
+TIERS = (1, 2, 3)
+"""Tiers of materiality, by exposure and purpose; 1 is the most material. A person states them."""
+_TEXTS = ("purpose", "owner", "limits", "exposure")
+_DECISIONS = ("alias", "promote", "demote", "remove-alias")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatedFacts:
+    """What a person states about a model: no registry knows it.
+
+    Attributes
+    ----------
+    purpose, owner, limits, exposure
+        Texts; those of the newest certificate stand in (`intended_use`, `owner`, `limits`, `exposure`).
+    tier
+        1, 2 or 3; None: not stated.
+    next_review
+        The day; None: that on which the certificate becomes too old for the alias, where one is named.
+    """
+
+    purpose: str | None = None
+    owner: str | None = None
+    limits: str | None = None
+    exposure: str | None = None
+    tier: int | None = None
+    next_review: datetime.date | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A model's version in the inventory, and what is missing about it.
+
+    Attributes
+    ----------
+    model, version, aliases, sha256
+        Which.
+    tier, purpose, owner, exposure, limits
+        As stated; None: nobody did.
+    data
+        The audited table: name, rows, period, digest.
+    rules
+        The limits that the certificate was judged by, with their verdicts.
+    last_validation
+        Day, verdict and signer of the newest certificate.
+    monitoring
+        What the newest look at a watch said; None: no watch was named.
+    next_review, overdue
+        The day, and whether it is over.
+    missing
+        The fields that a person has to state.
+    """
+
+    model: str
+    version: int
+    aliases: tuple[str, ...]
+    sha256: str
+    tier: int | None
+    purpose: str | None
+    owner: str | None
+    exposure: str | None
+    limits: str | None
+    data: str | None
+    rules: str | None
+    last_validation: str | None
+    monitoring: str | None
+    next_review: str | None
+    overdue: bool
+    missing: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        record = {each.name: getattr(self, each.name) for each in fields(self)}
+        return record | {"aliases": list(self.aliases), "missing": list(self.missing)}
+
+
+def read_stated(record: Mapping[str, Any], models: Sequence[str]) -> dict[str, StatedFacts]:
+    """Read a person's facts, a table for each model.
+
+    Raises
+    ------
+    ConfigError
+        A model or a key is unknown, or a value is of another kind.
+    """
+    known = {each.name for each in fields(StatedFacts)}
+    found = {}
+    for model, table in record.items():
+        if model not in models:
+            raise ConfigError(
+                f"the registry has no model {model!r}. {did_you_mean(model, models, what='models')}"
+            )
+        if not isinstance(table, Mapping):
+            raise ConfigError(f"the facts on {model!r} are a table: begin it with [{model}]")
+        for key, value in table.items():
+            if key not in known:
+                raise ConfigError(f"{model!r} has no fact {key!r}. {did_you_mean(key, known, what='facts')}")
+            if key in _TEXTS and not (isinstance(value, str) and value.strip()):
+                raise ConfigError(f"{key} of {model!r} takes a text, not {value!r}")
+            if key == "tier" and (value not in TIERS or isinstance(value, bool)):
+                raise ConfigError(f"tier of {model!r} is 1, 2 or 3, not {value!r}")
+            if key == "next_review" and type(value) is not datetime.date:
+                raise ConfigError(f"next_review of {model!r} is a date without quotes, as in 2027-01-31")
+        found[model] = StatedFacts(**table)
+    return found
+
+
+def inventory(
+    registry: Registry,
+    stated: Mapping[str, StatedFacts],
+    monitoring: Mapping[str, str],
+    *,
+    today: datetime.date,
+) -> list[Entry]:
+    """Return an entry for each version that an alias points to, and for the newest of models without one.
+
+    Parameters
+    ----------
+    registry
+        An open registry.
+    stated
+        By model, from `read_stated`.
+    monitoring
+        A sentence about a watch, by the digest of the model, or of the certificate where no file was seen.
+    today
+        For reviews that are overdue.
+
+    Returns
+    -------
+    list of Entry
+        By tier (the stated ones first), then by model and version.
+    """
+    entries = []
+    for name in [one["name"] for one in registry.models()]:
+        held: dict[int, list[Alias]] = {}
+        for alias in registry.aliases(name):
+            if alias.version is not None:
+                held.setdefault(alias.version, []).append(alias)
+        versions = [registry.version(f"{name}@{number}") for number in sorted(held)] or [
+            registry.version(name)
+        ]
+        for version in versions:
+            facts = stated.get(name, StatedFacts())
+            found = certificates_of(registry, version)
+            entries.append(_entry(version, held.get(version.version, []), found, facts, monitoring, today))
+    return sorted(entries, key=lambda one: (one.tier or len(TIERS) + 1, one.model, one.version))
+
+
+def _entry(
+    version: Version,
+    aliases: Sequence[Alias],
+    found: Sequence[Certificate],
+    facts: StatedFacts,
+    monitoring: Mapping[str, str],
+    today: datetime.date,
+) -> Entry:
+    newest = next((one for one in found if one.verified), found[0] if found else None)
+    about = {} if newest is None else dict(newest.report.about)
+    ages = [one.policy.max_age_days for one in aliases if one.policy.max_age_days is not None]
+    review = facts.next_review
+    if review is None and newest is not None and ages:
+        review = (newest.audited_at + datetime.timedelta(days=min(ages))).date()
+    watched = monitoring.get(version.model)
+    for one in found:
+        watched = watched or monitoring.get(one.sha256)
+    told: dict[str, Any] = {
+        "tier": facts.tier,
+        "purpose": facts.purpose or about.get("intended_use"),
+        "owner": facts.owner or about.get("owner"),
+        "limits": facts.limits or about.get("limits"),
+        "exposure": facts.exposure or about.get("exposure"),
+        "last_validation": None if newest is None else _validated(newest),
+        "monitoring": watched,
+        "next_review": None if review is None else review.isoformat(),
+    }
+    return Entry(
+        model=version.name,
+        version=version.version,
+        aliases=tuple(one.alias for one in aliases),
+        sha256=version.model,
+        data=None if newest is None else _data(newest),
+        rules=None if newest is None else _rules(newest),
+        overdue=review is not None and review < today,
+        missing=tuple(key for key, value in told.items() if value is None),
+        **told,
+    )
+
+
+def _validated(one: Certificate) -> str:
+    signer = ", ".join(keyid[:16] for keyid in one.keyids)
+    checked = f"signed by {signer}" if one.verified else f"as the file claims, by {signer}; no trusted key"
+    return f"{one.audited_at:%Y-%m-%d}: {one.report.verdict or 'no limits'}, {checked}"
+
+
+def _data(one: Certificate) -> str:
+    data = one.report.data
+    period = "" if not data.period else f", {data.period['from']} to {data.period['to']}"
+    digest = "" if data.sha256 is None else f", SHA-256 {data.sha256[:16]}"
+    return f"{data.name}, {data.rows:,} rows{period}{digest}"
+
+
+def _rules(one: Certificate) -> str | None:
+    said = [
+        rule.rule.with_scenario(
+            f"{rule.metric} ({rule.place or 'all rows'}) {rule.rule.say()}: {rule.verdict}"
+        )
+        for rule in one.report.policy
+    ]
+    return " | ".join(said) or None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AliasDecision:
+    """A line of the log about an alias: who did what, on which evidence.
+
+    Attributes
+    ----------
+    event, at, by, action
+        The event's number, when, the user of the machine, and what was done.
+    model, alias, version, before
+        Which alias of which model, to which version it points, and to which it did before.
+    model_sha256, certificate, audited_at, verdict, signed_by
+        The file, and the certificate that decided with what it says; None where none did.
+    reasons
+        What the check of the alias's policy said; of a policy, its conditions; of a demotion, its evidence.
+    digest
+        The event's, which covers the one before it.
+    """
+
+    event: int
+    at: str
+    by: str
+    action: str
+    model: str | None
+    alias: str
+    version: int | None
+    before: int | None
+    model_sha256: str | None
+    certificate: str | None
+    audited_at: str | None
+    verdict: str | None
+    signed_by: str | None
+    reasons: str
+    digest: str
+
+
+def alias_decisions(registry: Registry, name: str | None = None) -> list[AliasDecision]:
+    """Return every decision about aliases in the log, the newest first."""
+    events = [one for one in registry.log(name) if one.action in _DECISIONS]
+    known: dict[str, Certificate] = {}
+    for model, number in {(one.name, one.body["version"]) for one in events if one.body.get("version")}:
+        version = registry.version(f"{model}@{number}")
+        known |= {one.sha256: one for one in certificates_of(registry, version)}
+    return [_decision(one, known) for one in events]
+
+
+def _decision(event: Event, known: Mapping[str, Certificate]) -> AliasDecision:
+    body = event.body
+    deciding = known.get(str(body.get("certificate")))
+    reasons = {
+        "alias": json.dumps({key: value for key, value in body.get("policy", {}).items() if value}),
+        "promote": "; ".join(body.get("reasons", ())),
+        "demote": json.dumps(body.get("evidence", {})),
+    }
+    return AliasDecision(
+        event=event.seq,
+        at=event.at,
+        by=str(body["by"]),
+        action=event.action,
+        model=event.name,
+        alias=str(body["alias"]),
+        version=body.get("version"),
+        before=body.get("previous", body.get("taken_from")),
+        model_sha256=body.get("model"),
+        certificate=body.get("certificate"),
+        audited_at=None if deciding is None else f"{deciding.audited_at:%Y-%m-%dT%H:%M:%SZ}",
+        verdict=None if deciding is None else deciding.report.verdict,
+        signed_by=None if deciding is None else ", ".join(deciding.keyids),
+        reasons=reasons.get(event.action, ""),
+        digest=event.digest,
+    )

@@ -1,0 +1,205 @@
+"""`fairkit ask`, `ask plan`, `ask names`, and audits, locks and certificates of what they wrote."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from fairkit_cli.main import app
+
+from .fake_server import Behaviour, FakeServer
+from .plans import write_plan
+from .tables import answers_table
+
+RUNNER = CliRunner()
+LIMIT = ("--max", "correspondence_difference:group=0.05")
+
+
+def run(*words, code=0):
+    result = RUNNER.invoke(app, [str(word) for word in words])
+    assert result.exit_code == code, (result.output, result.stderr, result.exception)
+    return result
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory):
+    """Return a folder with a plan, answers with a planted gap, and what was printed."""
+    folder = tmp_path_factory.mktemp("asked")
+    plan = write_plan(folder, documents=40, names=40, looks=2, asking="limit = 0.05")
+    run("key", "new", folder / "key", "--no-passphrase")
+    run("ask", plan, "--requests", folder / "requests.parquet")
+    run(
+        "policy", "lock", "--key", folder / "key", "--output", folder / "lock.json",
+        "--data", folder / "requests.parquet", *LIMIT,
+    )  # fmt: skip
+    with FakeServer(Behaviour(gap=0.12)) as server:
+        told = run(
+            "ask", plan, "--endpoint", server.url, "--model", "m", "--budget", "1", "--output",
+            folder / "answers.parquet", "--lock", folder / "lock.json", "--save", folder / "page.html", code=1,
+        )  # fmt: skip
+        again = run(
+            "ask", plan, "--endpoint", server.url, "--model", "m", "--budget", "1", "--output",
+            folder / "answers.parquet", "--ask-again", "20",
+        )  # fmt: skip
+    return folder, told, again
+
+
+def test_at_most_twelve_lines_say_what_came_out(asked):
+    folder, told, again = asked
+    lines = told.stdout.splitlines()
+    assert len(lines) <= 12
+    assert lines[0].startswith("FAIL: correspondence_difference for group is 0.1")
+    assert lines[1].startswith("grey - stone: 11.6 of 100 [8.5, 14.9]")
+    assert " of 100 [" in lines[1]
+    assert any(line.startswith("documents whose answers differ: ") for line in lines)
+    assert any(line.startswith("cost 0.0") for line in lines)
+    assert again.stdout.startswith("0 of 20 answers differ from those before: at most 13.9% do")
+    page = (folder / "page.html").read_text()
+    assert "Difference by pair of groups and context" in page
+    assert "Late answers minus early ones" in page
+    assert "grey - stone, top-ten" in page
+
+
+def test_a_table_of_answers_is_audited_by_its_name(asked):
+    folder, *_ = asked
+    result = run("audit", folder / "answers.parquet", *LIMIT, "--format", "json", code=1)
+    report = json.loads(result.stdout)
+    assert report["verdict"] == "fail"
+    served = report["findings"][0]["evidence"]["served"]
+    assert served["stated_model"] == "fake-1"
+    assert served["model"] == "m"
+    run("audit", folder / "answers.parquet", "--max", "correspondence_difference:group|context=0.3")
+    run("audit", folder / "answers.parquet", "--data", folder / "answers.parquet", code=2)
+
+
+def test_a_plan_is_locked_before_it_is_asked(asked):
+    folder, *_ = asked
+    answers, lock, key = folder / "answers.parquet", folder / "lock.json", folder / "key"
+    run(
+        "certify", "--lock", lock, "--data", answers, "--key", key, "--output", folder / "cert.json",
+        "--sequence", folder / "sequence", code=1,
+    )  # fmt: skip
+    held = run(
+        "verify", folder / "cert.json", "--key", f"{key}.pub", "--data", answers, "--recompute", code=1
+    )
+    assert "lock" in held.stdout
+    # an answer that is changed afterwards is another table
+    table = pq.read_table(answers)
+    changed = table.column("answer").to_pylist()
+    changed[0] = 0.999
+    at = table.column_names.index("answer")
+    pq.write_table(table.set_column(at, "answer", [changed]), folder / "changed.parquet")
+    run("verify", folder / "cert.json", "--key", f"{key}.pub", "--data", folder / "changed.parquet", code=1)
+    # and answers to other requests are not what was locked
+    other = table.column("name").to_pylist()
+    other[0] = "Baba Other"
+    pq.write_table(
+        table.set_column(table.column_names.index("name"), "name", [other]), folder / "other.parquet"
+    )
+    refused = run(
+        "certify",
+        "--lock",
+        lock,
+        "--data",
+        folder / "other.parquet",
+        "--key",
+        key,
+        "--output",
+        folder / "c2.json",
+        code=2,
+    )
+    assert "the policy lock is about another table" in refused.stderr
+
+
+def test_only_what_was_locked_is_asked(asked, tmp_path):
+    folder, *_ = asked
+    plan = write_plan(tmp_path, documents=40, names=40, looks=2, asking="limit = 0.1")
+    with FakeServer(Behaviour()) as server:
+        refused = run(
+            "ask", plan, "--endpoint", server.url, "--model", "m", "--budget", "1", "--output",
+            tmp_path / "a.parquet", "--lock", folder / "lock.json", code=2,
+        )  # fmt: skip
+        assert server.calls == 0
+    assert "locks other requests" in refused.stderr
+    assert not (tmp_path / "a.parquet").exists()
+
+
+def test_a_dry_run_says_what_it_costs_and_what_it_will_see(tmp_path):
+    plan = write_plan(tmp_path, documents=30, names=40)
+    record = json.loads(run("ask", plan, "--dry-run", "--format", "json").stdout)
+    assert record["calls"] == 30 * 2 * 2 * 2 + 4 + 40
+    assert record["price"] == pytest.approx((record["prompt_tokens"] + 2 * record["completion_tokens"]) / 1e6)
+    assert 0.02 < record["half_width"] < 0.08
+    assert record["balance"]["grey"]["names"] == 40
+    text = run("ask", plan, "--dry-run", "--looks", "3").stdout
+    assert "Nothing was sent." in text
+    assert "3 looks" in text
+    refused = run("ask", write_plan(tmp_path / "few", documents=4, names=12), "--dry-run", code=2)
+    assert "inconclusive: 12 names cannot stand for a group; 30 do, 40 are planned" in refused.stderr
+    assert "--endpoint URL --model NAME --output FILE" in run("ask", plan, code=2).stderr
+
+
+def test_a_pilot_plans_the_audit(tmp_path):
+    pq.write_table(answers_table(documents=30, names=12, contexts=2), tmp_path / "pilot.parquet")
+    record = json.loads(
+        run(
+            "ask",
+            "plan",
+            tmp_path / "pilot.parquet",
+            "--sensitive",
+            "race",
+            "--limit",
+            "0.03",
+            "--format",
+            "json",
+        ).stdout
+    )
+    assert record["answer"] == pytest.approx(2 * 0.05**2, rel=0.5)
+    sizes = record["sizes"]
+    assert [row["names_per_document"] for row in sizes] == [1, 2, 4, 8]
+    assert all(row["calls"] == row["documents"] * 2 * 2 * row["names_per_document"] for row in sizes)
+    assert (
+        "names on each document"
+        in run("ask", "plan", tmp_path / "pilot.parquet", "--sensitive", "race").stdout
+    )
+    run("ask", "plan", tmp_path / "pilot.parquet", code=2)
+
+
+def test_lists_of_names_are_shown_with_licence_and_balance(tmp_path):
+    assert "licence: Apache-2.0" in run("ask", "names").stdout
+    write_plan(tmp_path, documents=2)
+    assert "grey: names 40, letters" in run("ask", "names", tmp_path / "names.csv").stdout
+
+
+def test_help_loads_nothing_heavy():
+    assert "PLAN.toml" in run("ask", "run", "--help").stdout
+    assert "names" in run("ask", "--help").stdout
+
+
+def test_a_csv_of_answers_is_audited_too(tmp_path):
+    import pyarrow.csv
+
+    pyarrow.csv.write_csv(answers_table(), tmp_path / "answers.csv")
+    run(
+        "audit",
+        tmp_path / "answers.csv",
+        "--sensitive",
+        "race",
+        "--max",
+        "correspondence_difference:race=0.05",
+        code=1,
+    )
+
+
+def test_a_lock_made_after_the_questions_is_refused(asked, tmp_path):
+    folder, *_ = asked
+    table = pq.read_table(folder / "answers.parquet")
+    at = table.column_names.index("asked_on")
+    earlier = table.set_column(at, "asked_on", [["2020-01-01"] * table.num_rows])
+    pq.write_table(earlier, tmp_path / "answers.parquet")
+    words = ("--lock", folder / "lock.json", "--data", tmp_path / "answers.parquet", "--key", folder / "key")
+    refused = run("certify", *words, "--output", tmp_path / "cert.json", "--sequence", tmp_path / "s", code=2)
+    assert "questions were asked on 2020-01-01, before the policy lock was made" in refused.stderr
