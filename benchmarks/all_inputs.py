@@ -23,14 +23,15 @@ import pandas as pd
 import fairkit
 from fairkit.settings import ModelOptions
 from fairkit_all_inputs.bounds import searching
-from fairkit_all_inputs.bounds.model import read_trees
 from fairkit_all_inputs.bounds.problem import CHANCE, FLIP, SCORE
 from fairkit_all_inputs.bounds.searching import Effort, answer
+from fairkit_all_inputs.bounds.sums import tree_problem
 from fairkit_all_inputs.collect import People
 from fairkit_all_inputs.domains import domains_of
 from fairkit_all_inputs.findings import _starts
 from fairkit_all_inputs.parameters import Parameters
 from fairkit_onnx.model import OnnxModel
+from fairkit_onnx.structure.trees import read_trees
 
 COMPAS = (
     "age,race,sex,juv_fel_count,juv_misd_count,juv_other_count,priors_count,c_charge_degree,two_year_recid"
@@ -123,7 +124,7 @@ def asked(model, frame, label, favorable, column):
     rows = {name: values[:3] for name, values in people.columns.items()}
     features = read.sources(rows)
     domains, _ = domains_of(people, list(scorer.columns), [column], features, Parameters())
-    problem = read.problem(domains, len(domains) - 1, features)
+    problem = tree_problem(read, domains, len(domains) - 1, features)
     return problem, _starts(problem, people) if problem.pairs else []
 
 

@@ -29,6 +29,7 @@ def settings(data: str, n: int) -> dict[str, Any]:
     return {
         "german": {
             "epsilon": 1.0,
+            "strength": 0.1,
             "max_depth": 4,
             "reg_lambda": 1.0 * n,
             "min_child_weight": n / 80,
@@ -38,6 +39,7 @@ def settings(data: str, n: int) -> dict[str, Any]:
         },
         "adult": {
             "epsilon": 0.4,
+            "strength": 0.1,
             "directions": ["sex"],
             "max_depth": 14,
             "reg_lambda": 1e-4 * n,
@@ -88,7 +90,11 @@ def reweigh(parts: Parts, sensitive: str):
 
 def network(parts: Parts, **values: Any):
     """Train a network of the plugin `sensei`."""
-    return find_mitigator("sensei").with_values({"hidden": (100,), **values}).fit(parts.table, Run(seed=SEED))
+    return (
+        find_mitigator("sensei")
+        .with_values({"hidden": (100,), "strength": 0.1, **values})
+        .fit(parts.table, Run(seed=SEED))
+    )
 
 
 def adversarial(parts: Parts, **values: Any):

@@ -52,7 +52,7 @@ def compute(method: str, number: int, rows: int | None) -> dict[str, float]:
     if method == "Adv. Deb.":
         model = adversarial(parts, **ADULT[method])
     else:
-        values = {"directions": ["sex"], "hidden": (100,), **ADULT[method]}
+        values = {"directions": ["sex"], "hidden": (100,), "strength": 0.1, **ADULT[method]}
         model = find_mitigator("sensei").with_values(values).fit(parts.table, Run(seed=number))
     seconds = time.process_time() - start
     found = measure(model, parts, "adult")

@@ -53,6 +53,11 @@ FACTS = """
 tool = "ResumeRank 2"
 distribution_date = 2026-12-01
 auditor = "Doe & Partners"
+auditor_no_part = true
+auditor_no_employment = true
+auditor_no_interest = true
+category_source = "Stated by the applicants"
+category_labels = "The groups of the demonstration are made up"
 """
 PICTURES = {
     "report.png": ("report.html", 980, 1300, False),

@@ -80,7 +80,7 @@ LAYERS: dict[str, list[set[str]]] = {
     "fairkit_cli": [
         {"", "fields"},
         {"terminal"},
-        {"config", "drift", "junit", "lazy", "surroundings", "text"},
+        {"config", "drift", "junit", "lazy", "report_changes", "surroundings", "text"},
         {"evidence"},
         {"html", "names", "options", "precommit", "progress"},
         {"formats", "plots", "subject"},
@@ -147,7 +147,7 @@ def test_packages_import_downward_only(root):
 def test_core_is_small():
     """What two thirds of the readers need is not more than they can read."""
     lines = sum(len(path.read_text("utf-8").splitlines()) for path in _modules("core/fairkit"))
-    assert lines <= 21_500
+    assert lines <= 22_000
 
 
 @functools.cache

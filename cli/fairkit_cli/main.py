@@ -56,6 +56,7 @@ _COMMANDS = {
     "registry": "fairkit_cli.registry:app",
     "plugins": "fairkit_cli.plugins:app",
     "watch": "fairkit_cli.watch:app",
+    "why": "fairkit_cli.commands.why:why",
 }
 
 app = typer.Typer(

@@ -153,6 +153,8 @@ class Metric(ABC):
         difference and the ratio are reported under it, too.
     headline
         Where views show it (see `Headline`).
+    ranks
+        Whether of scores only their order counts, so that scores that are no probabilities can be measured, too.
     """
 
     name: ClassVar[str]
@@ -166,6 +168,7 @@ class Metric(ABC):
     citation: ClassVar[str] = ""
     alias: ClassVar[str] = ""
     headline: ClassVar[Headline] = Headline()
+    ranks: ClassVar[bool] = False
 
     def contributions(self, rows: Rows) -> Array:
         """Return what each row adds to the sums, shape [n, m]; weights are applied by fairkit.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Self, get_args
@@ -11,7 +12,7 @@ from fairkit.data.task import Task
 from fairkit.errors import ParameterError, did_you_mean
 from fairkit.results.rules import ADJUSTMENTS, Adjustment, Rule
 
-ScoreKind = Literal["probability", "logit", "label", "value"]
+ScoreKind = Literal["probability", "percent", "logit", "label", "value"]
 Kind = Literal["text", "number", "integer", "names", "columns"]
 """What a setting takes in the configuration file."""
 
@@ -79,12 +80,13 @@ class ModelOptions:
     decision_output
         The name of the model's output that holds decisions: the one that is served.
     score_kind
-        What that output holds: ``probability``, ``logit``, ``label`` or ``value``.
+        What that output holds: ``probability``, ``percent`` (0 to 100), ``logit``, ``label``, or ``value``: a number on
+        a scale of its own, such as points.
     favorable_class
         Which column of the scores, from 0, belongs to the favorable label.
     threshold
-        The probability from which the decision is favorable; by default the model's own label output,
-        or 0.5 where it has none.
+        The probability of the favorable label from which the decision is favorable, or for scores on a scale of their
+        own the score, in its unit; by default the model's own label output, or 0.5 where it has none.
     classes
         The label's values in the order of the model's classes, where the model names its classes otherwise.
     rename
@@ -106,7 +108,8 @@ class ModelOptions:
     score_kind: ScoreKind | None = _of_model(
         "text",
         "KIND",
-        "What the scores are: probability, logit, label or value. Default: found from the values.",
+        "What the scores are: probability, percent, logit, label, or value (a scale of their own). Default: found from "
+        "the values.",
     )
     favorable_class: int | None = _of_model(
         "integer", "K", "Which column of the scores belongs to the favorable label, counted from 0."
@@ -114,7 +117,7 @@ class ModelOptions:
     threshold: float | None = _of_model(
         "number",
         "P",
-        "The decision threshold: favorable when the probability is at least this. Default: 0.5.",
+        "The threshold: favorable when the probability, or the score in its own unit, is at least this. Default: 0.5.",
     )
     classes: tuple[str, ...] | None = _of_model(
         "names", "A,B,...", "The label's values in the order of the model's classes, class 0 first."
@@ -126,8 +129,8 @@ class ModelOptions:
     def __post_init__(self) -> None:
         if self.classes is not None:
             object.__setattr__(self, "classes", tuple(self.classes))  # a list where it comes from JSON
-        if self.threshold is not None and not 0 <= self.threshold <= 1:
-            raise ParameterError(f"threshold={self.threshold} is not a probability; it lies in [0, 1]")
+        if self.threshold is not None and not math.isfinite(self.threshold):
+            raise ParameterError(f"threshold={self.threshold} is not a number that scores can reach")
         if self.threshold is not None and self.decision_output is not None:
             raise ParameterError(
                 f"decisions come from the output {self.decision_output!r} or from scores of at least "
@@ -137,6 +140,11 @@ class ModelOptions:
             value, choices = getattr(self, name), get_args(allowed)
             if value is not None and value not in choices:
                 raise ParameterError(f"{name}={value!r} is not understood; it is one of {', '.join(choices)}")
+
+    def over(self, others: ModelOptions) -> ModelOptions:
+        """Return these options, and those of `others` where nothing is said here."""
+        named = [each.name for each in dataclasses.fields(self) if getattr(self, each.name) is not None]
+        return dataclasses.replace(others, **{name: getattr(self, name) for name in named})
 
     def refuse(self, names: Sequence[str], why: str) -> None:
         """Refuse options that mean nothing for a model: none is silently ignored.

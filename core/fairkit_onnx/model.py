@@ -20,6 +20,9 @@ class OnnxModel(OnnxFile):
     model's own folder is read.
     """
 
+    said: ModelOptions = ModelOptions()
+    """What the user said about the model, wherever it is bound; options of a single call win."""
+
     def bind(self, dataset: Dataset, options: ModelOptions | None = None) -> Scorer:
         """Match inputs with columns, find the favorable score column, and say what was guessed.
 
@@ -30,4 +33,4 @@ class OnnxModel(OnnxFile):
         ModelError
             The outputs cannot be interpreted; the message names the option that helps.
         """
-        return bind(self, dataset, options or ModelOptions())
+        return bind(self, dataset, (options or ModelOptions()).over(self.said))

@@ -117,8 +117,10 @@ class RuleModel(FittedModel):
 
         def run(columns: Mapping[str, NDArray[Any]]) -> Mapping[str, Any]:
             feeds = self.feeds(columns)
-            rows = len(next(iter(feeds.values())))
-            return loaded.run(feeds | {RANDOM_INPUT: np.zeros((rows, 1), dtype=np.float32)}, wanted)
+            if not self.rule.is_deterministic:
+                rows = len(next(iter(feeds.values())))
+                feeds[RANDOM_INPUT] = np.zeros((rows, 1), dtype=np.float32)
+            return loaded.run(feeds, wanted)
 
         return run
 

@@ -142,6 +142,12 @@ class Search:
         What was asked for.
     performance
         What `Alternative.accuracy` is: accuracy, in regression r2_score, of rankings ndcg.
+    optimism
+        Of a given model: by how much its accuracy on the calibration rows is above that on the test rows, 0 where that
+        is not certain; the accuracies of repairs of it are lowered by as much. None where the model was trained here on
+        other rows, or outcomes are not two.
+    given
+        Whether the first alternative is a model that was given.
     """
 
     rules: tuple[Rule, ...]
@@ -155,8 +161,10 @@ class Search:
     looks: int
     test_sha256: str
     blind: bool = False
-    deterministic: bool = False
+    deterministic: bool | None = False
     performance: str = "accuracy"
+    optimism: float | None = None
+    given: bool = False
 
     @property
     def choice(self) -> Alternative:
@@ -177,6 +185,11 @@ class Search:
         return tuple(sorted((one for one in self.measured if one.as_good), key=lambda one: one.disparity))
 
     @property
+    def needs_chance(self) -> bool:
+        """Whether decisions are drawn by chance because nothing else reaches the chance of passing."""
+        return self.deterministic is None and self.choice.randomized
+
+    @property
     def reached(self) -> bool:
         """Whether the pick has the chance that was asked for."""
         return (self.choice.chance or 0.0) >= self.sure
@@ -192,6 +205,11 @@ class Search:
         return (
             f"Picked {one.name} among {len(self.measured)} alternatives: predicted {self.performance} "
             f"{one.accuracy:.4f}, predicted chance of passing {one.chance:.2f} ({sure})."
+            + (
+                " It draws some decisions BY CHANCE: no deterministic alternative that was tried is as sure."
+                if self.needs_chance
+                else ""
+            )
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -220,6 +238,8 @@ class Search:
                 "needed_rows": self.power.needed,
             },
             "calibration_rows": self.calibration_rows,
+            "given_model": self.given,
+            "optimism": self.optimism,
             "looks": self.looks,
             "test_sha256": self.test_sha256,
         }

@@ -7,10 +7,14 @@ from typing import Any
 from fairkit.parameters.declare import parameter
 
 
-def strength_parameter() -> Any:
-    """Declare `strength`, a float: how much the regressions behind the subspace are held back."""
+def strength_parameter(default: float = 0.1) -> Any:
+    """Declare `strength`, a float: how much the regressions behind the subspace are held back.
+
+    Weak penalties find directions that tell the sensitive columns better, strong ones directions that another sample of
+    the rows gives again: an auditor needs the second, a method that trains the first.
+    """
     return parameter(
-        0.1,
+        default,
         help="l2 penalty of the regressions that find the directions of a subspace, against their mean loss.",
         above=0,
     )

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from fairkit_watch.detectors import Detector, locate
+from fairkit_watch.gap_changes import gap_change
 from fairkit_watch.judging import Judge, Path  # noqa: TC001
 from fairkit_watch.settings import WINDOWS_A_YEAR
 from fairkit_watch.streams import Streams, streams_of
@@ -97,6 +98,8 @@ def changes(judge: Judge, data: Daily) -> Iterator[tuple[Alarm, str | None]]:
             if evidence < length:
                 continue
             alarm = _changed(question, data, streams, detector, (began, t), (evidence, length))
+            if question.subject.startswith(("demographic_parity", "selection_rate")):
+                alarm = _carried(alarm, split, data.days, (began, t))
             over = _over(judge, question, split, t)
             yield alarm, None if over is None else data.days[over]
             if over is None:
@@ -154,6 +157,20 @@ def _changed(
         "limit": question.limit,
     }
     return Alarm(level="changed", subject=question.subject, day=data.days[t], text=text, evidence=evidence)
+
+
+def _carried(alarm: Alarm, split: Split, days: Sequence[str], period: tuple[int, int]) -> Alarm:
+    """Add what carries the change of a gap, where outcomes are known before it and since."""
+    first = days.index(str(alarm.evidence["since"]))
+    before, since = (
+        split.window(*days_of).summed()["c"] for days_of in ((period[0], first), (first, period[1] + 1))
+    )
+    told = gap_change(split.groups, before, since)
+    if told is None:
+        return alarm
+    return replace(
+        alarm, text=f"{alarm.text}; {told.sentence}", evidence={**alarm.evidence, "parts": told.evidence}
+    )
 
 
 def shares(judge: Judge, data: Daily) -> Iterator[Alarm]:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from fairkit.errors import ModelError
 from fairkit_all_inputs.bounds.classes.model import ClassModel, read_classes
-from fairkit_all_inputs.bounds.linear import LinearModel, read_linear
-from fairkit_all_inputs.bounds.model import TreeModel, read_trees
 from fairkit_all_inputs.bounds.networks.model import NetworkModel, read_network
 from fairkit_onnx.read.scorer import OnnxScorer
+from fairkit_onnx.structure.linear import LinearModel, read_linear
+from fairkit_onnx.structure.trees import TreeModel, read_trees
 
 if TYPE_CHECKING:
     from fairkit.auditors import AuditContext

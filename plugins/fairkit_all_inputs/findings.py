@@ -13,12 +13,12 @@ import numpy as np
 from fairkit.errors import ParameterError
 from fairkit_all_inputs.bounded_models import opened
 from fairkit_all_inputs.bounds.classes.problem import ClassProblem
-from fairkit_all_inputs.bounds.model import TreeModel
 from fairkit_all_inputs.bounds.networks.problem import NetworkProblem
 from fairkit_all_inputs.bounds.problem import CHANCE, FLIP, SCORE, Problem
 from fairkit_all_inputs.bounds.proof import packed
 from fairkit_all_inputs.bounds.proof_file import proof_file
 from fairkit_all_inputs.bounds.questions import AnyProblem, answer, log_of
+from fairkit_all_inputs.bounds.sums import problem_of
 from fairkit_all_inputs.checking import checked as checked_anew
 from fairkit_all_inputs.distances import taken
 from fairkit_all_inputs.domains import domains_of
@@ -30,11 +30,12 @@ from fairkit_all_inputs.scope import AuditScope
 from fairkit_all_inputs.terms import BOUNDS, QUESTIONS, SHARE, VERSION, interval_of, meaning, meet, state_of
 from fairkit_all_inputs.weighed import Weighed
 from fairkit_all_inputs.witnesses import of_somebody, run_witness
+from fairkit_onnx.structure.trees import TreeModel
 
 if TYPE_CHECKING:
     from fairkit.auditors import AuditContext
     from fairkit.results.findings import Finding
-    from fairkit_all_inputs.bounds.searching import Answer
+    from fairkit_all_inputs.bounds.searching import Answer, Effort
     from fairkit_all_inputs.collect import People
     from fairkit_all_inputs.distances import Summed
     from fairkit_all_inputs.parameters import Parameters
@@ -54,7 +55,7 @@ def findings(
     columns = list(context.scorer.columns)
     features = model.sources({name: values[:3] for name, values in people.columns.items()})
     domains, notes = domains_of(people, columns, [c for c in changing if c in columns], features, told)
-    problem = model.problem(domains, len(domains) - 1, features)
+    problem = problem_of(model, domains, len(domains) - 1, features)
     if not problem.pairs or not problem.touching:
         part = "No unit has a weight of" if isinstance(problem, NetworkProblem) else "No tree splits between"
         found = _unused(asked, f"{part} the values of {', '.join(changing)}: no input changes its answer.")
@@ -82,8 +83,9 @@ def findings(
         if checked is not None:
             found.append(checked if label is not None else confirmed(asked, one, kind, checked, replay))
             continue
+        left = len(questions) - number + (questions[0][0] == FLIP and told.near is not None)
         says = _says(context, name, number, len(questions) + 1)
-        finding, logs[name], got = _searched(asked, one, kind, notes, starts, says, label)
+        finding, logs[name], got = _searched(asked, one, kind, notes, starts, says, label, asked.effort(left))
         if label is None:  # the sums of several classes are not in a file's outputs
             finding = confirmed(asked, one, kind, finding, replay)
         if kind == SCORE and label is None and told.near is None and got.point is not None:
@@ -109,12 +111,13 @@ def _searched(
     starts: Sequence[tuple[int, ...]],
     says: Callable[[float, float], None],
     label: str | None,
+    effort: Effort,
 ) -> tuple[Finding, Any, Answer]:
     """Search for an answer; return the finding, the log of its upper bound, and the answer."""
     if asked.told.near is None:
-        got = answer(problem, kind, effort=asked.effort, starts=starts, told=says)
+        got = answer(problem, kind, effort=effort, starts=starts, told=says)
         return *_finding(asked, problem, kind, got, notes, None, label), got
-    got, nearest, each = nearby(problem, kind, asked.people, asked.told, asked.effort, asked.metric)
+    got, nearest, each = nearby(problem, kind, asked.people, asked.told, effort, asked.metric)
     finding, log = _finding(asked, problem, kind, got, notes, nearest, label)
     if each and finding.interval != (1.0, 1.0):
         log = logs_near(problem, each, got.upper)
@@ -265,7 +268,8 @@ def _share(asked: AuditScope, problem: AnyProblem, notes: Sequence[str], *, none
             asked.finding(SHARE, 0.0, 1.0, {"version": VERSION, "people": 0}, said, {"near": near}),
             value=None,
         )
-    got = shares(problem, people, asked.told, asked.context, asked.metric, none=none)
+    effort = asked.effort()
+    got = shares(problem, people, asked.told, asked.context, asked.metric, none=none, effort=effort)
     sampled = len(asked.people.rows) < asked.people.count
     said = [
         "The share of people for whom an input within the distance flips, themselves included; undecided people count "

@@ -88,8 +88,13 @@ def shares(
     metric: Summed | Weighed | None,
     *,
     none: bool,
+    effort: Effort,
 ) -> Shares:
-    """Find the people who can be flipped within `near` of where they are; `none`: it is proved that nobody can."""
+    """Find the people who can be flipped within `near` of where they are; `none`: it is proved that nobody can.
+
+    When the seconds are used up, those who were not looked at stay undecided.
+    """
+    started = time.monotonic()
     columns = {name: people.columns[name] for name in context.scorer.columns}
     decided = []
     block = problem.blocks[problem.changing]
@@ -104,6 +109,9 @@ def shares(
     undecided, boxes = np.zeros(len(flips), dtype=np.bool_), 0
     if told.near and not none:
         for person in np.flatnonzero(~flips).tolist():
+            if effort.seconds is not None and time.monotonic() - started > effort.seconds:
+                undecided[person] = True
+                continue
             got, values = _near(problem, FLIP, people, person, told.near, metric, _each(told))
             boxes += got.boxes
             if _flips(problem, got, values, people, context):

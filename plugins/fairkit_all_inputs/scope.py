@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,16 +29,25 @@ class AuditScope:
     people: People
     context: AuditContext
     metric: Summed | Weighed | None = None
+    began: float = field(default_factory=time.monotonic)
 
     @property
     def place(self) -> str:
         """The columns that change, as a policy names them."""
         return "+".join(self.changing)
 
-    @property
-    def effort(self) -> Effort:
-        """How much each question may cost."""
-        return Effort(boxes=self.told.boxes, seconds=self.told.seconds)
+    def effort(self, left: int = 1) -> Effort:
+        """Return how much a question may cost: with `seconds`, an even share of what is left of them for the audit.
+
+        Parameters
+        ----------
+        left
+            How many questions are left, this one included.
+        """
+        if self.told.seconds is None:
+            return Effort(boxes=self.told.boxes)
+        rest = self.told.seconds - (time.monotonic() - self.began)
+        return Effort(boxes=self.told.boxes, seconds=max(rest, 0.0) / max(left, 1))
 
     def finding(
         self,

@@ -76,7 +76,7 @@ class BuDRO(Mitigator):
         """Parameters of BuDRO."""
 
         epsilon: float = parameter(
-            0.4, help="The budget: how far people may move, mean squared fair distance.", minimum=0
+            0.1, help="The budget: how far people may move, mean squared fair distance.", minimum=0
         )
         plan: Literal["exact", "entropic", "sampled"] = parameter(
             "exact",
@@ -98,7 +98,7 @@ class BuDRO(Mitigator):
             help="The fair metric: learned from the sensitive columns (subspace), or the file of a saved one.",
             former={"metric": 1},
         )
-        strength: float = strength_parameter()
+        strength: float = strength_parameter(1e-6)
         directions: tuple[str, ...] | None = directions_parameter()
         balanced: bool = parameter(
             True, help="Let every class weigh as much as the most frequent one in the trees."

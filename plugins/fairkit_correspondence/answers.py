@@ -310,11 +310,11 @@ def adjusted(table: pa.Table, y: Array, group: Indices, columns: Sequence[str]) 
     ParameterError
         The columns have too many values.
     """
-    parts = [group, *(_coded(table, column)[0] for column in columns)]
+    parts = [np.maximum(group, 0), *(_coded(table, column)[0] for column in columns)]
     sizes = [int(part.max()) + 1 for part in parts]
     if sum(sizes) > 500:
         raise ParameterError(f"the columns to adjust for have {sum(sizes):,} values; at most 500 are fitted")
-    known = ~np.isnan(y)
+    known = ~np.isnan(y) & (group >= 0)
     starts = np.concatenate([[0], np.cumsum(sizes)])
     gram, right = np.zeros((starts[-1], starts[-1])), np.zeros(starts[-1])
     for i, one in enumerate(parts):
@@ -343,8 +343,12 @@ def recorded_values(rows: AnswerRows) -> dict[str, list[str]]:
 
 def cost_of(rows: AnswerRows) -> float:
     """Return what the answers cost; 0 where the table does not say."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     parts = [batch.column("cost") for *_, batch in rows.sorted_parts() if "cost" in batch.schema.names]
-    return float(sum(one for part in parts for one in part.to_pylist() if isinstance(one, int | float)))
+    numbers = (pc.sum(part).as_py() for part in parts if pa.types.is_floating(part.type))
+    return float(sum(number or 0.0 for number in numbers))
 
 
 def digest_of(texts: Sequence[str]) -> str:

@@ -81,7 +81,7 @@ class CorrespondenceAuditor(Auditor):
             groups = context.dataset.group_names(split.name)
             answers = answers_of(total, split.name, groups, self.parameters, context)
             statement = statement_of(answers, split.name, self.parameters, context, recorded, cost)
-            made += findings(statement, context, requests, self.name)
+            made += findings(statement, context, requests)
         return made
 
 

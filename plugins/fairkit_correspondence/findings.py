@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -166,22 +167,48 @@ class Statement:
         return evidence.group_means(self.answers)
 
 
-def findings(
-    statement: Statement, context: AuditContext, requests: str | None, auditor: str
-) -> list[Finding]:
+def findings(statement: Statement, context: AuditContext, requests: str | None) -> list[Finding]:
     """Return the findings of one way to split people."""
-    parameters = statement.parameters
-    by_context = len(statement.answers.contexts) > 1
-    plain = statement.by_context if parameters.worst == "context" else statement.averaged
+    worst = statement.parameters.worst == "context"
     beside = _evidence(statement, context, requests)
-    made = [_difference(statement, plain, beside, auditor)]
-    if by_context and parameters.worst == "average":
-        made.append(_per_context(statement, auditor))
-    made.append(_changed(statement, auditor))
-    made.append(_refusals(statement, auditor))
-    if statement.placebo is not None:
-        made.append(_placebo(statement, auditor))
-    return made
+    made = [
+        _of_pairs(
+            statement,
+            DIFFERENCE,
+            statement.by_context if worst else statement.averaged,
+            groups=_group_values(statement, np.nanmean(np.nanmean(statement.means, axis=1), axis=0)),
+            parameters={"worst": "context"} if worst else {},
+            evidence=beside,
+            notes=_notes(statement),
+        )
+    ]
+    if len(statement.answers.contexts) > 1 and not worst:
+        made.append(_per_context(statement))
+    return [*made, _changed(statement), _refusals(statement), *_placebo(statement)]
+
+
+def _finding(
+    statement: Statement, metric: str, value: float, at: Callable[[float], Interval], **more: Any
+) -> Finding:
+    parameters = _shared(statement) | more.pop("parameters", {})
+    told = {"better": "lower", "inconclusive": statement.doubt} | more
+    return Finding(
+        auditor="correspondence",
+        metric=metric,
+        sensitive=statement.sensitive,
+        value=value,
+        interval=at(statement.confidence),
+        confidence=statement.confidence,
+        parameters=parameters,
+        interval_at=at,
+        **told,
+    )
+
+
+def _of_pairs(statement: Statement, metric: str, comparisons: list[Comparison], **more: Any) -> Finding:
+    """Return the largest |difference| of some comparisons, under one bound."""
+    value = max(abs(one.value) for one in comparisons)
+    return _finding(statement, metric, value, lambda level: statement.worst(comparisons, level), **more)
 
 
 def _shared(statement: Statement) -> dict[str, Any]:
@@ -198,33 +225,7 @@ def _shared(statement: Statement) -> dict[str, Any]:
     return told
 
 
-def _difference(
-    statement: Statement, comparisons: list[Comparison], beside: dict[str, Any], auditor: str
-) -> Finding:
-    top = max(comparisons, key=lambda c: abs(c.value))
-
-    def at(confidence: float) -> Interval:
-        return statement.worst(comparisons, confidence)
-
-    return Finding(
-        auditor=auditor,
-        metric=DIFFERENCE,
-        sensitive=statement.sensitive,
-        value=abs(top.value),
-        interval=at(statement.confidence),
-        confidence=statement.confidence,
-        better="lower",
-        groups=_group_values(statement),
-        parameters=_shared(statement)
-        | ({"worst": "context"} if statement.parameters.worst == "context" else {}),
-        evidence=beside,
-        notes=_notes(statement),
-        inconclusive=statement.doubt,
-        interval_at=at,
-    )
-
-
-def _per_context(statement: Statement, auditor: str) -> Finding:
+def _per_context(statement: Statement) -> Finding:
     """Return the worst context under one bound; the strata are the worst pair's in each context."""
     answers, comparisons = statement.answers, statement.by_context
     top = max(comparisons, key=lambda c: abs(c.value))
@@ -233,46 +234,28 @@ def _per_context(statement: Statement, auditor: str) -> Finding:
     strata = []
     for c, name in enumerate(answers.contexts):
         here = statement.compare(pair, c)
-        rows = answers.context == c
         strata.append(
             StratumValue(
                 stratum=name,
-                rows=int(rows.sum()),
+                rows=int((answers.context == c).sum()),
                 value=here.value,
                 interval=statement.pair_limits(here, statement.confidence),
-                groups=tuple(
-                    GroupValue(
-                        group=answers.groups[g],
-                        rows=int((rows & (answers.group == g)).sum()),
-                        value=float(means[c, g]),
-                    )
-                    for g in pair
-                ),
+                groups=_group_values(statement, means[c], answers.context == c, pair),
             )
         )
-
-    def at(confidence: float) -> Interval:
-        return statement.worst(comparisons, confidence)
-
-    return Finding(
-        auditor=auditor,
-        metric=DIFFERENCE,
-        sensitive=statement.sensitive,
-        value=max(abs(one.value) for one in comparisons),
-        interval=at(statement.confidence),
-        confidence=statement.confidence,
-        better="lower",
-        parameters=_shared(statement) | {"strata": "context"},
+    return _of_pairs(
+        statement,
+        DIFFERENCE,
+        comparisons,
+        parameters={"strata": "context"},
         within=("context",),
         strata=tuple(strata),
         evidence={"highest_group": answers.groups[pair[0]], "lowest_group": answers.groups[pair[1]]},
         notes=("The worst context and the worst pair of groups under one bound.",),
-        inconclusive=statement.doubt,
-        interval_at=at,
     )
 
 
-def _changed(statement: Statement, auditor: str) -> Finding:
+def _changed(statement: Statement) -> Finding:
     """Return the share of documents on which some pair's answers differ, with exact limits."""
     answers, means = statement.answers, statement.means
     differ = np.any([evidence.changed(answers, means, *pair) for pair in statement.pairs], axis=0)
@@ -285,87 +268,48 @@ def _changed(statement: Statement, auditor: str) -> Finding:
 
     shown = [one for pair in statement.pairs for one in evidence.examples(answers, means, *pair)]
     shown = sorted(shown, key=lambda one: -abs(one["answers"][0] - one["answers"][1]))[:5]
-    largest = max((float(np.abs(one.bounds[0].differences).max()) for one in statement.averaged), default=0.0)
-    return Finding(
-        auditor=auditor,
-        metric=CHANGED,
-        sensitive=statement.sensitive,
-        value=share,
-        interval=at(statement.confidence),
-        confidence=statement.confidence,
-        better="lower",
-        parameters=_shared(statement),
-        evidence={
-            "changed_answers": shown,
-            "largest": largest,
-            "equal_everywhere": evidence.all_equal(answers),
-        },
-        notes=(
-            "The share of documents whose answers differ between groups, draws and names included; two wordings of "
-            "one group differ as well (see the placebo).",
-        ),
-        interval_at=at,
+    largest = max(float(np.abs(one.bounds[0].differences).max()) for one in statement.averaged)
+    beside = {"changed_answers": shown, "largest": largest, "equal_everywhere": evidence.all_equal(answers)}
+    note = (
+        "The share of documents whose answers differ between groups, draws and names included; two wordings of one "
+        "group differ as well (see the placebo)."
     )
+    return _finding(statement, CHANGED, share, at, evidence=beside, notes=(note,), inconclusive=None)
 
 
-def _refusals(statement: Statement, auditor: str) -> Finding:
+def _refusals(statement: Statement) -> Finding:
     """Return the largest difference of the shares that were refused, unreadable or cut off."""
     answers = statement.answers
-    comparisons = [statement.compare(pair, open_only=True) for pair in statement.pairs]
-
-    def at(confidence: float) -> Interval:
-        return statement.worst(comparisons, confidence)
-
     rates = [float(answers.open[answers.group == g].mean()) for g in range(len(answers.groups))]
-    return Finding(
-        auditor=auditor,
-        metric=REFUSALS,
-        sensitive=statement.sensitive,
-        value=max(abs(one.value) for one in comparisons),
-        interval=at(statement.confidence),
-        confidence=statement.confidence,
-        better="lower",
-        groups=tuple(
-            GroupValue(group=name, rows=int((answers.group == g).sum()), value=rates[g])
-            for g, name in enumerate(answers.groups)
-        ),
-        parameters=_shared(statement),
+    return _of_pairs(
+        statement,
+        REFUSALS,
+        [statement.compare(pair, open_only=True) for pair in statement.pairs],
+        groups=_group_values(statement, rates),
         evidence={"refusals": _outcome_counts(answers)},
-        inconclusive=statement.doubt,
-        interval_at=at,
     )
 
 
-def _placebo(statement: Statement, auditor: str) -> Finding:
-    """Return the difference that a neutral edit makes."""
-    assert statement.placebo is not None  # noqa: S101 -- asked for only then
-    comparison = statement.compare(statement.placebo)
-
-    def at(confidence: float) -> Interval:
-        return statement.worst([comparison], confidence)
-
-    names = [statement.answers.groups[g] for g in statement.placebo]
-    return Finding(
-        auditor=auditor,
-        metric=PLACEBO,
-        sensitive=statement.sensitive,
-        value=abs(comparison.value),
-        interval=at(statement.confidence),
-        confidence=statement.confidence,
-        better="none",
-        parameters=_shared(statement),
-        notes=(f"{names[0]!r} is a neutral edit of {names[1]!r}: models react to those as well.",),
-        inconclusive=statement.doubt,
-        interval_at=at,
-    )
+def _placebo(statement: Statement) -> list[Finding]:
+    """Return the difference that a neutral edit makes, if there is one."""
+    if statement.placebo is None:
+        return []
+    first, second = (statement.answers.groups[g] for g in statement.placebo)
+    note = f"{first!r} is a neutral edit of {second!r}: models react to those as well."
+    comparisons = [statement.compare(statement.placebo)]
+    return [_of_pairs(statement, PLACEBO, comparisons, better="none", notes=(note,))]
 
 
-def _group_values(statement: Statement) -> tuple[GroupValue, ...]:
+def _group_values(
+    statement: Statement, means: Any, rows: Any = True, among: tuple[int, ...] = ()
+) -> tuple[GroupValue, ...]:
+    """Return each group's mean with its rows, of all groups or of some."""
     answers = statement.answers
-    means = np.nanmean(np.nanmean(statement.means, axis=1), axis=0)
     return tuple(
-        GroupValue(group=name, rows=int((answers.group == g).sum()), value=float(means[g]))
-        for g, name in enumerate(answers.groups)
+        GroupValue(
+            group=answers.groups[g], rows=int((rows & (answers.group == g)).sum()), value=float(means[g])
+        )
+        for g in among or range(len(answers.groups))
     )
 
 

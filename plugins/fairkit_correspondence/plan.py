@@ -132,7 +132,7 @@ def read_plan(path: Path, looks: int | None = None) -> Plan:
             raise ParameterError(
                 f"the plan has no table [{key}]. {did_you_mean(key, _TABLES, what='tables')}"
             )
-    for key in ("documents", "question", "names"):
+    for key in {"documents", "question", "names", *record}:
         if not isinstance(record.get(key), dict):
             raise ParameterError(f"the plan needs a table [{key}]")
     question: Question = parse_parameters(Question, record["question"], owner="question")
@@ -203,6 +203,9 @@ def _names(record: Mapping[str, Any], folder: Path, asking: Asking) -> tuple[lis
             f"[names] has {'no file' if not odd else 'the unknown key ' + repr(sorted(odd)[0])}; it takes file, "
             "sha256, column, groups, per_group, match and placebo"
         )
+    count = record.get("per_group")
+    if count is not None and (not isinstance(count, int) or count < 2):
+        raise ParameterError(f"[names] per_group = {count!r} is not a whole number of at least 2")
     column = str(record.get("column", "group"))
     names = read_names(str(record["file"]), folder, record.get("sha256"), column)
     kept = record.get("groups")
@@ -213,7 +216,7 @@ def _names(record: Mapping[str, Any], folder: Path, asking: Asking) -> tuple[lis
     twice = next((text for text in texts if texts.count(text) > 1), None)
     if twice is not None and not record.get("placebo"):
         raise DataError(f"the name {twice!r} stands twice in the list; a name belongs to one group, once")
-    names = matched(names, record.get("per_group"), list(record.get("match", ())), asking.seed)
+    names = matched(names, count, list(record.get("match", ())), asking.seed)
     fewest = min(sum(one.group == group for one in names) for group in {one.group for one in names})
     if asking.names == "sampled" and fewest < ENOUGH_NAMES and not asking.pilot:
         raise ParameterError(
@@ -240,7 +243,7 @@ def _documents(record: Mapping[str, Any], folder: Path) -> Iterator[Document]:
         raise ParameterError("[documents] takes path, column, arms (columns by group) and allow (words)")
     path = folder / str(record["path"])
     if path.is_dir():
-        texts = [(file.name, file.read_text(encoding="utf-8")) for file in sorted(path.glob("*.txt"))]
+        texts = [(file.name, _text(file)) for file in sorted(path.glob("*.txt"))]
         if not texts:
             raise DataError(f"the folder {path} has no .txt files")
     else:
@@ -254,6 +257,13 @@ def _documents(record: Mapping[str, Any], folder: Path) -> Iterator[Document]:
             )
         seen[digest] = where
         yield Document(digest, text, where)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"the document {path} cannot be read as UTF-8 text: {error}") from None
 
 
 def _table_texts(path: Path, record: Mapping[str, Any]) -> list[tuple[str, str]]:

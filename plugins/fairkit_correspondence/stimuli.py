@@ -41,14 +41,6 @@ LISTS: Mapping[str, Published] = {
         "Apache-2.0",
         "800 names: 100 for each of Asian, Black, Hispanic and white men and women, from voter records and the Census",
     ),
-    "census-2010-surnames": Published(
-        {
-            _BLOOMBERG
-            + "Names_2010Census_Top1000.csv": "a13a3c78e19b34456c552c960184123b07051b4329dad694d18cbf5dcb28abaa"
-        },
-        "no copyright in the United States (17 USC 105); elsewhere it may have one",
-        "the 1,000 most frequent surnames of the 2010 Census with the shares of six groups",
-    ),
 }
 """Lists that are fetched from their publisher and checked; none of them is inside fairkit."""
 
@@ -105,7 +97,10 @@ def read_names(source: str, folder: Path, sha256: str | None, column: str) -> li
         raise DataError(
             f"{path} has the SHA-256 {found}, and the plan names {sha256}: it is another list of names"
         )
-    rows = list(csv.DictReader(io.StringIO(raw.decode("utf-8-sig"))))
+    try:
+        rows = list(csv.DictReader(io.StringIO(raw.decode("utf-8-sig"))))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path} cannot be read as a CSV file in UTF-8: {error}") from None
     if not rows or column not in rows[0] or "name" not in rows[0]:
         raise DataError(f"{path} needs the columns {column!r} and 'name', one row for each name")
     names = []

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from fairkit.auditing.views import views
 from fairkit.auditors import AuditContext, Auditor
 from fairkit.metrics import Headline, Metric
+from fairkit.models.scale import is_own
 from fairkit.parameters.declare import parameter
 from fairkit.rankings.items import Items, items_of
 from fairkit.rankings.queries import TOP
@@ -147,9 +148,12 @@ def _metrics(rows: Rows, context: AuditContext) -> list[Metric]:
     if task == "multiclass" and rows.score is None and bool((rows.outcome == 1).all()):
         return [metric() for metric in context.metrics if metric.name == "accuracy"]
     kind = "binary" if task == "multiclass" else task
+    ranks = is_own(context.scorer.info.outputs)
     has = {"decision": rows.decision is not None, "score": rows.score is not None}
     return [
         metric()
         for metric in context.metrics
-        if kind in metric.tasks and all(has[need] for need in metric.needs)
+        if kind in metric.tasks
+        and all(has[need] for need in metric.needs)
+        and (metric.ranks or not ranks or "score" not in metric.needs)
     ]

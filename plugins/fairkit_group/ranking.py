@@ -39,6 +39,7 @@ class RocAuc(Metric):
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     meaning: ClassVar[str] = "0.5: the score ranks at random; 1: it ranks perfectly."
     needs: ClassVar[frozenset[str]] = frozenset({"score"})
+    ranks: ClassVar[bool] = True
     citation: ClassVar[str] = "DeLong, DeLong & Clarke-Pearson (1988), Biometrics 44(3)"
 
     @property

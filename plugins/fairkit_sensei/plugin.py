@@ -63,7 +63,7 @@ class SenSeI(Mitigator):
             help="subspace, face or explore (from sensitive), or the file of a saved fair metric.",
             former={"metric": 1},
         )
-        strength: float = strength_parameter()
+        strength: float = strength_parameter(1e-6)
         directions: tuple[str, ...] | None = directions_parameter()
         rank: int = parameter(1, help="How many directions to ignore (face).", minimum=1)
         standardise: bool = parameter(

@@ -203,7 +203,7 @@ def test_a_missing_decision_or_score_is_counted(place: int) -> None:
         ("decision=a,probability=p", "not both"),
         ("class=a,score=s,probability:b=c", "a score and probabilities by class"),
         ("prediction=a,score=s", "name one kind"),
-        ("score=s,favorable=1", "no column of decisions"),
+        ("probability=s,favorable=1", "no column of decisions"),
         ("favorable=1", "name a column"),
         ("score:gold=s", "write KEY=COLUMN"),
         ("score=", "write KEY=COLUMN"),

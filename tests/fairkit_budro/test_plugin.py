@@ -81,7 +81,7 @@ def test_every_plan_trains_and_tells_its_path(values):
     assert path["value"][0] == pytest.approx(np.log(2), abs=0.1)
     assert (np.array(path["value"]) >= np.array(path["loss"]) - 1e-9).all()
     if values.get("plan") != "sampled":
-        np.testing.assert_allclose(path["cost"], 0.4, rtol=1e-4)
+        np.testing.assert_allclose(path["cost"], 0.1, rtol=1e-4)
     assert [step for step, _, _ in seen] == list(range(1, 13))
     assert set(seen[0][2]) == {"eta", "inner_maximum", "transport_cost", "gap"}
     json.dumps(model.details, allow_nan=False)
@@ -99,7 +99,7 @@ def test_the_gap_is_smaller_than_plain_boosting_at_the_same_settings():
     gaps = {}
     for name, s in score.items():
         problem = Support(z).losses(np.stack([-np.log(1 - s), -np.log(s)]), labels)
-        gaps[name] = problem.solve(0.4).value - problem.mass @ problem.own
+        gaps[name] = problem.solve(0.1).value - problem.mass @ problem.own
     assert gaps["fair"] < 0.6 * gaps["plain"]
 
 
@@ -167,7 +167,7 @@ def test_directions_choose_whose_predictor_is_ignored(tmp_path):
     data = dataset(sensitive=["sex", "age:40"])
     rows = Table.from_dataset(data)
     columns = {name: rows.columns[name] for name in rows.features}
-    wanted = learn.subspace(columns, ["sex", "age"], directions=["sex"]).sha256
+    wanted = learn.subspace(columns, ["sex", "age"], directions=["sex"], strength=1e-6).sha256
     assert fit(rows, directions=["sex"]).details["metric_sha256"] == wanted
     with pytest.raises(DataError, match="no direction left"):
         fit(rows)  # skill and hobby have two features, and two predictors take them
@@ -205,11 +205,11 @@ def test_the_metric_is_stored_beside_the_model_and_named_by_digest(tmp_path):
     before, after = (report.find("performance_gap") for report in (result.before, result.after))
     assert after.parameters["metric_sha256"] == metric.sha256 == before.parameters["metric_sha256"]
     assert after.parameters["metric"] == "fair-metric.json"
-    assert after.parameters["epsilon"] == 0.4
+    assert after.parameters["epsilon"] == 0.1
     assert after.interval is not None
     from fairkit_cli.text.comparison import comparison
 
-    assert "performance_gap (epsilon 0.4)" in comparison(result, terminal=False)
+    assert "performance_gap (epsilon 0.1)" in comparison(result, terminal=False)
     again = fairkit.mitigate("budro", dataset(), threads=1, **SMALL)
     assert again.onnx == result.onnx
     assert again.to_dict() == result.to_dict()
@@ -252,7 +252,9 @@ def test_as_an_estimator():
     data = frame()
     X = np.column_stack([data["skill"], data["age"]])
     sex = np.array(data["sex"])
-    model = fairkit.mitigator("budro")(n_estimators=5, max_depth=3, learning_rate=0.3, min_child_weight=1.0)
+    model = fairkit.mitigator("budro")(
+        n_estimators=5, max_depth=3, learning_rate=0.3, min_child_weight=1.0, strength=0.1
+    )
     model.fit(X, data["got"], sensitive_features=sex)
     assert (model.predict(X) == data["got"]).mean() > 0.6
     assert model.model_.audits is not None

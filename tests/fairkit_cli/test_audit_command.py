@@ -339,3 +339,21 @@ def test_the_installed_command_runs():
     script = Path(sys.executable).parent / "fairkit"
     result = subprocess.run([script, "--version"], capture_output=True, text=True, check=True, env=os.environ)
     assert result.stdout.startswith("fairkit ")
+
+
+def test_an_auditor_adds_to_what_the_policy_needs(run, loans_model):
+    limits = ("--max", "demographic_parity_difference:sex=0.9", "--min", "accuracy=0.1")
+    result = run(
+        "audit",
+        loans_model.path,
+        "--data",
+        loans_model.data,
+        *AUDIT,
+        "--auditor",
+        "consistency",
+        *limits,
+        "--format",
+        "json",
+    )
+    assert result.exit_code == 0, result.output
+    assert {"group", "consistency"} == {one["auditor"] for one in _report(result)["findings"]}

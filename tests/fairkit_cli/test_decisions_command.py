@@ -148,3 +148,36 @@ def test_join_on_the_command_line_and_in_the_configuration(run, tmp_path):
     assert run(*checked).exit_code == 1
     assert run(*checked, "--join", "people.parquet").exit_code == 0
     assert run(*checked, "--join", "log.parquet").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "line", "said"),
+    [
+        ("default", [0, 1], 'favorable = "0"', "favorable: 0"),
+        ("two_year_recid", [0, 1], 'favorable = "0"', "favorable: 0"),
+        ("Churn", ["Yes", "No"], 'favorable = "No"', "favorable: No"),
+        (
+            "y",
+            [0, 1],
+            '# favorable = "0" or "1"  # CHOOSE',
+            "which value of y is good for the person, 0 or 1?",
+        ),
+    ],
+)
+def test_init_proposes_the_good_outcome_or_asks(run, tmp_path, name, values, line, said):
+    import pyarrow as pa
+
+    pq.write_table(
+        pa.table({"sex": ["f", "m"] * 20, name: values * 20, "age": [30, 40] * 20}), tmp_path / "d.parquet"
+    )
+    result = run("init", "d.parquet")
+    assert result.exit_code == 0
+    assert said in result.output
+    assert line in (tmp_path / "fairkit.toml").read_text()
+
+
+def test_the_head_line_names_the_favorable_value(run, decided):
+    said = run(
+        "audit", "--data", decided, "--sensitive", "sex", "--predictions", "decision=approved,favorable=1"
+    )
+    assert "rows; favorable: approved = 1" in " ".join(said.stdout.split())

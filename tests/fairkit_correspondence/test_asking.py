@@ -82,7 +82,7 @@ def test_the_planted_gap_is_inside_the_interval(label, tmp_path):
     outcome, server, _ = ask(tmp_path, behaviour, documents=30, names=30, **{"each": 1, **settings})
     value, low, high = difference(outcome)
     assert low < 0.1 < high
-    assert value == pytest.approx(0.1, abs=0.03 if "asking" not in settings else 0.12)
+    assert value == pytest.approx(0.1, abs=0.03 if "asking" not in settings else 0.25)
     assert outcome.pending == 0
     assert outcome.stopped is None
     # every request has one answer

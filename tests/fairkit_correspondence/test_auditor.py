@@ -288,3 +288,14 @@ def test_a_million_answers_take_a_second():
     assert document.size == 10**6
     assert low < 0 < high
     assert taken < 5  # about 0.3 s; the bound only says that nothing grows with answers x names
+
+
+def test_rows_without_a_group_are_in_no_comparison():
+    table = answers_table(gap=0.1)
+    nobody = table.slice(0, 60)
+    nobody = nobody.set_column(nobody.column_names.index("race"), "race", pa.array([None] * 60, pa.string()))
+    place = np.arange(table.num_rows + 60) % 4
+    more = pa.concat_tables([table, nobody]).append_column("place", pa.array(place))
+    plain, adjusted = audit(more), audit(more, adjust=["place"])
+    assert difference(plain).interval == pytest.approx(difference(audit(table)).interval)
+    assert difference(adjusted).value == pytest.approx(difference(plain).value, abs=0.01)

@@ -63,6 +63,12 @@ REFUSED = {
     "too many names each": ({"each": 41}, None, "names_per_document = 41"),
     "price": ({}, ("prompt = 1.0", "prompt = -1"), "[price] needs prompt and completion"),
     "sha256": ({}, ('file = "names.csv"', 'file = "names.csv"\nsha256 = "00"'), "another list of names"),
+    "a table that is none": ({"more": "[[details]]\nrole = 1"}, None, "needs a table [details]"),
+    "per_group": (
+        {},
+        ('file = "names.csv"', 'file = "names.csv"\nper_group = "all"'),
+        "is not a whole number",
+    ),
     "no names": ({}, ('file = "names.csv"', 'file = "nams.csv"'), "published lists"),
     "unknown match": (
         {},
@@ -197,3 +203,13 @@ def test_the_shipped_contexts_hold_a_document_and_a_question():
     assert set(CONTEXTS) == {"company", "culture", "top-ten"}
     for text, slot in itertools.product(CONTEXTS.values(), ("{document}", "{question}")):
         assert text.count(slot) == 1
+
+
+def test_texts_and_names_that_are_no_text_are_one_sentence(tmp_path):
+    path = write_plan(tmp_path, documents=4)
+    (tmp_path / "texts" / "text001.txt").write_bytes(b"\xff\xfe\x00{name}")
+    with pytest.raises(FairkitError, match="cannot be read as UTF-8 text"):
+        read_plan(path)
+    (tmp_path / "names.csv").write_bytes(b"group,name\n\xff,\xfe\n")
+    with pytest.raises(FairkitError, match="cannot be read as a CSV file"):
+        read_plan(path)

@@ -117,3 +117,28 @@ def test_what_cannot_be_exported_is_said(people, tmp_path):
     with pytest.raises(fairkit.ModelError, match="zeros of sparse matrices for missing values"):
         fairkit.to_onnx(missing, X, tmp_path / "model.onnx")
     assert not list(tmp_path.iterdir())
+
+
+def test_the_favorable_class_can_be_named():
+    from sklearn.linear_model import LogisticRegression
+
+    import fairkit
+    from fairkit_onnx.model import OnnxModel
+
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 3))
+    y = np.where(x[:, 0] + rng.normal(size=200) > 0, "denied", "approved")
+    model = LogisticRegression().fit(x, y)
+    settings = {
+        said: OnnxModel.load(fairkit.to_onnx(model, x, favorable=said))
+        for said in (None, "approved", "denied")
+    }
+    assert [one.settings["favorable"] for one in settings.values()] == ["denied", "approved", "denied"]
+    feeds = {i.name: x[:, [place]].astype(i.dtype) for place, i in enumerate(settings[None].inputs)}
+    for said, one in settings.items():
+        found = one.run(feeds)
+        place = 0 if said == "approved" else 1
+        np.testing.assert_allclose(found["score"][:, 0], model.predict_proba(x)[:, place], atol=1e-5)
+        np.testing.assert_array_equal(found["decision"][:, 0] == 1, model.predict(x) == model.classes_[place])
+    with pytest.raises(fairkit.ParameterError, match="its classes are approved and denied"):
+        fairkit.to_onnx(model, x, favorable="yes")

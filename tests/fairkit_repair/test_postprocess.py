@@ -184,12 +184,13 @@ def test_tensors_beside_the_file_come_into_it(frame, tmp_path):
     check_parity(proto, fit(linear(), table), table.columns)
 
 
-def test_logits_must_be_declared(frame):
+def test_logits_are_read_as_an_audit_reads_them(frame):
     base = linear(out="logit", link="Identity")
-    with pytest.raises(ModelError, match=r"'logit' leave .0, 1.*the parameter `score_kind=logit`"):
-        fit(base, table_of(frame))
-    fitted = fit(base, table_of(frame), score_kind="logit")
-    np.testing.assert_allclose(fitted.predict(table_of(frame).columns).score, scores_of(frame), atol=1e-6)
+    for said in ({}, {"score_kind": "logit"}):
+        fitted = fit(base, table_of(frame), **said)
+        np.testing.assert_allclose(fitted.predict(table_of(frame).columns).score, scores_of(frame), atol=1e-6)
+    with pytest.raises(ModelError, match=r"As logits they would mean a favorable share"):
+        fit(base, table_of(dict(frame, x0=frame["x0"] + 40)))
 
 
 def test_the_score_of_the_other_label(frame):
@@ -206,8 +207,9 @@ def test_labels_only(frame):
     base = linear(out="margin2", link="Identity")
     base.graph.node.append(helper.make_node("Cast", ["margin2"], ["label"], to=TensorProto.INT64))
     base.graph.output[0].CopyFrom(helper.make_tensor_value_info("label", TensorProto.INT64, [None, 1]))
-    with pytest.raises(ModelError, match=r"gives labels only.*needs a score"):
-        fit(base, table_of(frame))
+    fitted = fit(base, table_of(frame))
+    assert set(np.unique(fitted.predict(table_of(frame).columns).score)) == {0.0, 1.0}
+    export(fitted, table_of(frame))
 
 
 def test_nan_scores_are_refused_before_anything_is_exported(frame):

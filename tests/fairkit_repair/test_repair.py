@@ -73,7 +73,8 @@ def test_the_pick_passes_and_says_what_it_did(found):
     assert (told.choice.chance or 0) >= 0.95
     assert told.alternatives[0].method == "unconstrained"
     assert (told.alternatives[0].chance or 0) < 0.05
-    assert found.randomized
+    assert not found.randomized  # a deterministic rule passes, so none that draws is picked
+    assert not told.needs_chance
     assert told.looks == 1
     record = found.to_dict()["search"]
     assert record["searched"] == sum(one["chance"] is not None for one in record["alternatives"])

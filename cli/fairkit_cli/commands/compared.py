@@ -34,7 +34,7 @@ def of_reports(paths: Sequence[str]) -> Comparison:
     FairkitError
         There are not two of them, or one is neither.
     """
-    from fairkit.comparing.reports import compare_reports
+    from fairkit_cli.report_changes import compare_reports
 
     if len(paths) != 2 or not all(map(is_report, paths)):
         raise ParameterError(
@@ -102,7 +102,7 @@ def of_tables(
         There is not one model.
     """
     from fairkit.auditing.run import audit
-    from fairkit.comparing.reports import compare_reports
+    from fairkit_cli.report_changes import compare_reports
 
     if len(models) != 1:
         raise ParameterError(

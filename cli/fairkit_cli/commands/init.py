@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fairkit.data.outcomes import good_value, is_outcome
 from fairkit.errors import ConfigError
 from fairkit.support.escaping import toml_text
 from fairkit_cli.terminal.output import say
@@ -40,7 +41,6 @@ _LABELS = (
     "hired",
     "fraud",
 )
-_GOOD = ("1", "yes", "true", "approved", "good", "hired", "pass", ">50k", "accepted", "granted")
 _DECISIONS = (
     "decision",
     "approved",
@@ -82,7 +82,12 @@ def init(
         raise ConfigError("there is a fairkit.toml here already; --force replaces it")
     guess = {} if data is None else look(data)
     write_atomic(target, settings_text(data, guess))
-    found = "".join(f"\n{key}: {shown(value)}" for key, value in guess.items())
+    found = "".join(f"\n{key}: {shown(value)}" for key, value in guess.items() if key != "asked")
+    if "asked" in guess:
+        found += (
+            f"\nfavorable: which value of {shown(guess['label'])} is good for the person, "
+            f"{' or '.join(map(shown, guess['asked']))}? Write it into the file"
+        )
     say(f"wrote {target}; read it before you rely on it{found}")
 
 
@@ -103,9 +108,11 @@ def look(path: str) -> dict[str, Any]:
         label = _guess_label(list(source.types), values)
     if label is not None:
         guess["label"] = label
-        favorable = _guess_favorable(values.get(label, []))
+        favorable = good_value(label, values.get(label, []))
         if favorable is not None:
             guess["favorable"] = favorable
+        elif len(values.get(label, ())) == 2:
+            guess["asked"] = values[label]
     sensitive = [c for name in _SENSITIVE for c in source.types if c.lower() == name and c != label]
     if sensitive:
         guess["sensitive"] = sensitive
@@ -158,14 +165,10 @@ def _guess_predictions(source: Source, values: dict[str, list[str]]) -> dict[str
 
 def _guess_label(columns: list[str], values: dict[str, list[str]]) -> str | None:
     named = [column for column in columns if column.lower() in _LABELS]
+    named += [column for column in columns if is_outcome(column) and column not in named]
     binary = [column for column in columns if len(values.get(column, ())) == 2]
     both = [column for column in named if column in binary]
     return next(iter([*both, *named, *reversed(binary)]), None)
-
-
-def _guess_favorable(values: list[str]) -> str | None:
-    good = [value for value in values if value.lower() in _GOOD]
-    return good[0] if len(good) == 1 and len(values) == 2 else None
 
 
 def settings_text(data: str | None, guess: dict[str, Any]) -> str:
@@ -183,7 +186,7 @@ def settings_text(data: str | None, guess: dict[str, Any]) -> str:
             "[data]",
             path,
             line("label", '"approved"'),
-            line("favorable", '"yes"'),
+            line("favorable", _choices(guess.get("asked"))),
             line("sensitive", '["sex", "race", "sex+race", "age:25:60"]'),
             line("predictions", '{ decision = "approved", score = "p" }  # in place of a model'),
             '# join = { path = "people.parquet", on = "person_id" }',
@@ -201,6 +204,13 @@ def settings_text(data: str | None, guess: dict[str, Any]) -> str:
             "",
         ]
     )
+
+
+def _choices(values: list[str] | None) -> str:
+    """Return what stands in the comment for the favorable value: both values, where one must be chosen."""
+    if values is None:
+        return '"approved"'
+    return f"{' or '.join(map(_toml, values))}  # CHOOSE the value that is good for the person"
 
 
 def _toml(value: str | list[str] | dict[str, str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,6 +74,7 @@ def mitigate(
     test: TestFile = None,
     holdout: Holdout = None,
     task: opt.TaskName = None,
+    outputs: opt.OutputOptions,
     assignments: opt.Assignments = None,
     learner: Learner = None,
     maximum: opt.MaxRules = None,
@@ -101,10 +103,17 @@ def mitigate(
     settings = load_config(config)
     target = _target(output, settings)
     check_writable(target)
-    audited = opt.audit_settings(
-        opt.AuditOptions(maximums=maximum, minimums=minimum, confidence=confidence, seed=seed, task=task),
-        settings,
+    typed = opt.AuditOptions(
+        maximums=maximum,
+        minimums=minimum,
+        confidence=confidence,
+        seed=seed,
+        task=task,
+        **vars(outputs),
     )
+    if model is None:  # settings of the file are about the model that is audited
+        settings = dataclasses.replace(settings, model={})
+    audited = opt.audit_settings(typed, settings)
     name = _plugin(plugin, settings, audited.policy)
     carried = _carried(model)
     train = opt.load_dataset(
@@ -114,6 +123,7 @@ def mitigate(
         "test": _test_data(test, columns, settings, carried),
         "holdout": _first(holdout, settings.mitigate.get("holdout"), 0.2),
         "model": model,
+        "options": audited.options,
         "learner": learner or settings.mitigate.get("learner"),
         "seed": _first(seed, settings.mitigate.get("seed"), audited.seed),
         "threads": threads,
@@ -235,8 +245,6 @@ def _carried(model: str | None) -> dict[str, Any]:
 
 def _test_data(test: str | None, typed: opt.DataOptions, config: Config, carried: dict[str, Any]) -> Any:
     """Load the rows to audit on, where a file of their own is named."""
-    import dataclasses
-
     if test is None and (typed.data is not None or not config.data.get("test")):
         return None
     return opt.load_dataset(dataclasses.replace(typed, data=test), config, carried, file="test")

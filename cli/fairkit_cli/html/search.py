@@ -25,7 +25,7 @@ def search_section(result: MitigationResult) -> Markup | None:
     looked = f"The one look at the test rows: {after.verdict}. " + " ".join(
         f"{rule.reason[:1].upper()}{rule.reason[1:]}." for rule in after.policy
     )
-    steps = [*path_told(search), looked]
+    steps = [*path_told(search, result.changes), looked]
     rows = rows_of(search.alternatives)
     columns = (*columns_of(search)[:-1], "what became of it")
     return section(
@@ -36,7 +36,7 @@ def search_section(result: MitigationResult) -> Markup | None:
             "p",
             "The chance of passing is predicted from rows that the alternative's model did not see: audits of as many "
             "rows as the test has are drawn from what these rows say, and each drawn audit is judged as the real one "
-            "is. The search did not look at the test rows' outcomes.",
+            "is. No repair was measured on the test rows before it was picked.",
         ),
     )
 
@@ -57,7 +57,11 @@ def _picture(search: Search, numbers: Markup) -> Markup:
     marks = tag(
         "p", "The ring marks the pick; better is up and to the left. Methods: ", ", ".join(methods), "."
     )
-    return figure([marks, *pictures], "Alternatives on rows outside training", numbers)
+    return figure(
+        [marks, *pictures],
+        "Alternatives on training rows" if search.given else "Alternatives on rows outside training",
+        numbers,
+    )
 
 
 def _point(one: Alternative, name: str, methods: list[str], search: Search) -> dict[str, Any]:

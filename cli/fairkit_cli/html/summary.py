@@ -147,7 +147,8 @@ def _decision(report: Report) -> Content:
     if "threshold" in served:
         score = served.get("score")
         named: Content = [" of ", name_of(str(score))] if score else None
-        return ["favorable when the score", named, f" is at least {served['threshold']:g} (the threshold)"]
+        what = "favorable when one minus the score" if served.get("turned") else "favorable when the score"
+        return [what, named, f" is at least {served['threshold']:g} (the threshold)"]
     if served.get("decision"):
         own = "column" if report.model.predictions else "model's own output"
         return [f"the {own} ", name_of(str(served["decision"])), ", which has its threshold inside"]

@@ -77,6 +77,7 @@ def _group(name: str, about: str, options: Mapping[str, Any]) -> Any:
 
 
 _MODEL = {each.name for each in fields(ModelOptions)}
+_OUTPUTS = _MODEL - {"task", "classes"}
 _SCORING = {*_MODEL, "auditors", "assignments", "confidence"}
 
 if TYPE_CHECKING:
@@ -91,7 +92,15 @@ if TYPE_CHECKING:
     class ScoringOptions(AuditOptions):
         """Those of them that say how models are read and looked at, for commands without a policy."""
 
+    class OutputOptions(AuditOptions):
+        """Those of them that say what a given model's outputs are."""
+
 else:
+    OutputOptions = _group(
+        "OutputOptions",
+        "What a given model's outputs are, for commands that repair it.",
+        {name: annotation for name, annotation in _options().items() if name in _OUTPUTS},
+    )
     AuditOptions = _group(
         "AuditOptions",
         "The audit options of a command as they were typed; None where nothing was.",

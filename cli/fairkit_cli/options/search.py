@@ -39,7 +39,10 @@ Blind = Annotated[
 Deterministic = Annotated[
     bool | None,
     typer.Option(
-        "--deterministic", help="With a policy: no decision is drawn by chance.", rich_help_panel=POLICY
+        "--deterministic/--randomized",
+        help="With a policy: no decision is drawn by chance; or drawn ones wherever they are more accurate. Default: "
+        "drawn ones only where nothing else passes.",
+        rich_help_panel=POLICY,
     ),
 ]
 Anyway = Annotated[
@@ -75,6 +78,6 @@ class SearchOptions:
             "budget": first_known(self.budget, table.get("budget"), 5.0),
             "methods": split_names(self.methods) or listed(table.get("methods")) or None,
             "blind": bool(first_known(self.blind, table.get("blind"), False)),
-            "deterministic": bool(first_known(self.deterministic, table.get("deterministic"), False)),
+            "deterministic": table.get("deterministic") if self.deterministic is None else self.deterministic,
             "anyway": bool(self.anyway),
         }

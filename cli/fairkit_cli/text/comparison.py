@@ -49,7 +49,7 @@ def _mitigation(result: MitigationResult) -> list[RenderableType]:
     )
     parts: list[RenderableType] = [plain(head, "bold"), *warned(after.warnings), *first_words(result), ""]
     if result.search is not None:
-        parts += search_parts(result.search)
+        parts += search_parts(result.search, result.changes)
     parts += change_tables(result.changes, ("before", "after"), after.confidence)
     parts += _distances(result) + _others(result) + _repeats(result)
     parts += [plain(f"· {as_options(note)}") for note in dict.fromkeys([*result.notes, *after.data.notes])]

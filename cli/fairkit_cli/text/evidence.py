@@ -60,9 +60,13 @@ def evidence(report: Report) -> list[RenderableType]:
     """Render what the charts of plugins show as tables."""
     from rich.table import Table
 
+    from fairkit_cli.text.why import AUDITOR as WHY
+
     found, notes = plugin_evidence(report)
     parts: list[RenderableType] = []
     for one in found:
+        if one.finding.auditor == WHY:  # has lines of its own
+            continue
         grid = Table(box=None, pad_edge=False)
         for column in one.table.columns:
             grid.add_column(shown(column))

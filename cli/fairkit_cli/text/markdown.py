@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fairkit.support.escaping import markdown as escaped
+from fairkit.support.escaping import visible
 from fairkit.support.markdown import markdown_table
 from fairkit_cli.fields import as_options
 from fairkit_cli.text.numbers import interval, number
@@ -48,6 +49,10 @@ def _report(report: Report) -> Iterator[str]:
             yield from (f"### Groups of {escaped(sensitive)}", "")
             cells = [(escaped(row.group), f"{row.rows:,}", *map(number, row.values)) for row in rows]
             yield from markdown_table(("group", "rows", *map(escaped, metrics)), cells)
+    from fairkit_cli.text.why import divided, why_lines
+
+    for one in divided(report):
+        yield from ("### Why", "", "```text", *map(visible, why_lines(one)), "```", "")
     if view.notes:
         yield from ("### Notes", "", *(f"- {escaped(note)}" for note in view.notes), "")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import shutil
 import sys
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.text import Text
 
+LEAST = 40
+"""Text is not made narrower, however narrow the terminal is."""
+WIDEST = 10_000
+"""The width of tables where nobody says how wide they may be."""
 LONGEST = 300
 """Characters of one name or sentence in a table; what is longer is cut, with its length beside it."""
 
@@ -33,15 +38,26 @@ def plain(text: object, style: str = "") -> Text:
 
 
 def to_text(parts: Iterable[RenderableType], *, terminal: bool) -> str:
-    """Render with rich: the terminal's width and colours, or 100 columns of plain text.
+    """Render with rich: the terminal's width and colours, or plain text of 100 columns (``COLUMNS`` names others).
 
-    Strings, also those in tables, are shown as they are spelled: see `shown`.
+    Tables are made to fit (see `fairkit_cli.text.fitting`); where nobody says how wide the text may be, they are as
+    wide as they are. Strings, also those in tables, are shown as they are spelled: see `shown`.
     """
+    from rich.table import Table
+
+    from fairkit_cli.text.fitting import fitted
+
     target = io.StringIO()
-    width = max(shutil.get_terminal_size((100, 24)).columns, 72) if terminal else 100
+    told = terminal or os.environ.get("COLUMNS", "").isdigit()
+    width = max(shutil.get_terminal_size((100, 24)).columns, LEAST) if told else 100
     console = _console(file=target, width=width, force_terminal=terminal, no_color=not terminal)
     for part in parts:
-        console.print(part)
+        if isinstance(part, Table):
+            table, console.width = fitted(part, width if told else WIDEST, shown)
+            console.print(table)
+            console.width = width
+        else:
+            console.print(part)
     return "\n".join(line.rstrip() for line in target.getvalue().split("\n")).rstrip("\n") + "\n"
 
 

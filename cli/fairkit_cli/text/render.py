@@ -44,6 +44,7 @@ def _parts(report: Report) -> list[RenderableType]:
     from fairkit_cli.text.evidence import evidence
     from fairkit_cli.text.pairs import pairs
     from fairkit_cli.text.subgroups import subgroups
+    from fairkit_cli.text.why import why
 
     view = report_view(report)
     parts: list[RenderableType] = [_verdict(view), _subject(view)]
@@ -52,12 +53,18 @@ def _parts(report: Report) -> list[RenderableType]:
     for sensitive in report.data.groups:
         parts += _groups(report, sensitive)
     parts += subgroups(report)
+    parts += why(report)
     parts += conditions(report)
     parts += _others(report)
     parts += pairs(report)
     parts += evidence(report)
     parts += _notes(view)
     return parts
+
+
+def verdict_lines(report: Report) -> list[RenderableType]:
+    """Return the verdict on a policy, where there is one."""
+    return [] if report.verdict is None else [_verdict(report_view(report)), ""]
 
 
 def _verdict(view: ReportView) -> Text:
@@ -177,8 +184,9 @@ def _others(report: Report) -> list[RenderableType]:
     from rich.table import Table
 
     from fairkit_cli.text.subgroups import listed_apart
+    from fairkit_cli.text.why import AUDITOR as WHY
 
-    found = [one for one in report.findings if one.auditor != "group" and not listed_apart(one)]
+    found = [one for one in report.findings if one.auditor not in ("group", WHY) and not listed_apart(one)]
     if not found:
         return []
     grid = Table(box=None, pad_edge=False, title_justify="left", title="Other findings")

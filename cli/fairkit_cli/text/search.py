@@ -13,17 +13,18 @@ from fairkit_cli.text.plain import plain
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from fairkit.results.comparisons import Change
     from fairkit_repair.searches import Alternative, Search
 
 
-def search_parts(search: Search) -> list[RenderableType]:
+def search_parts(search: Search, changes: Sequence[Change]) -> list[RenderableType]:
     """Return the path to the pick in sentences, and the table of alternatives."""
     style = "bold" if search.reached else "bold red"
-    steps = path_told(search)
+    steps = path_told(search, changes)
     return [*(plain(step) for step in steps[:-1]), plain(steps[-1], style), "", _table(search), ""]
 
 
-def path_told(search: Search) -> list[str]:
+def path_told(search: Search, changes: Sequence[Change]) -> list[str]:
     """Say what the test rows can show, where the search began, how far it went, and what was picked."""
     first, one = search.alternatives[0], search.choice
     limits = ", ".join(f"{name} {number(value)}" for name, value in first.values.items())
@@ -32,11 +33,11 @@ def path_told(search: Search) -> list[str]:
         f"Test rows: {search.power.rows:,}; a model without any disparity would pass with a chance of "
         f"{search.power.chance:.2f}.",
         f"Before: {search.performance} {number(first.accuracy)}, {limits}, chance of passing {_chance(first)} "
-        f"(on {search.calibration_rows:,} rows outside training).",
+        f"(on {search.calibration_rows:,} {'training rows' if search.given else 'rows outside training'}).",
         f"Searched: {len(search.measured)} alternatives in {minutes}; "
         f"{sum(other.status == 'left out' for other in search.alternatives)} left out.",
         f"{search.told()}"
-        + (f" {_cost(search, first, one)}" if one is not first else " It is the model without mitigation."),
+        + (f" {_cost(search, changes)}" if one is not first else " It is the model without mitigation."),
     ]
 
 
@@ -99,9 +100,9 @@ def columns_of(search: Search) -> tuple[str, ...]:
 
 def title_of(search: Search) -> str:
     """Say what the table shows."""
-    return (
-        f"Alternatives, on rows outside training: {search.performance}, and {' '.join(search.choice.values)}"
-    )
+    rows = "the training rows" if search.given else "rows outside training"
+    lowered = f" (lowered by {search.optimism:.4f}: see the notes)" if search.optimism else ""
+    return f"Alternatives, on {rows}: {search.performance}{lowered}, and {' '.join(search.choice.values)}"
 
 
 def _table(search: Search) -> RenderableType:
@@ -120,10 +121,22 @@ def _chance(one: Alternative) -> str:
     return "-" if one.chance is None else f"{one.chance:.2f}"
 
 
-def _cost(search: Search, first: Alternative, one: Alternative) -> str:
-    lost = (first.accuracy or 0.0) - (one.accuracy or 0.0)
-    return (
-        f"It costs {lost:.4f} of {search.performance}."
-        if lost > 0
-        else f"It gains {-lost:.4f} of {search.performance}."
-    )
+def _cost(search: Search, changes: Sequence[Change]) -> str:
+    """Say what the pick costs, as measured on the test rows."""
+    for change in changes:
+        plain_one = change.sensitive is None and change.group is None and not change.parameters
+        if change.metric != search.performance or not plain_one or change.difference is None:
+            continue
+        ends = "" if change.interval is None else _ends(change)
+        word, amount = (
+            ("costs", -change.difference) if change.difference <= 0 else ("gains", change.difference)
+        )
+        return f"On the test rows it {word} {amount:.4f}{ends} of {search.performance}."
+    return f"What it costs of {search.performance} on the test rows is unknown."
+
+
+def _ends(change: Change) -> str:
+    assert change.interval is not None and change.difference is not None  # noqa: PT018, S101 -- asked for
+    low, high = change.interval
+    low, high = (-high, -low) if change.difference <= 0 else (low, high)
+    return f" [{low + 0.0:.4f}, {high + 0.0:.4f}]"

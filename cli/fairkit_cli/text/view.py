@@ -100,8 +100,17 @@ def _subject(report: Report) -> str:
     adjusted = f", adjusted for many rules ({report.adjustment})" if report.adjustment else ""
     return (
         f"{report.model.name}{digest} ({report.model.task}) on {report.data.name} {report.data.sha256[:12]}, "
-        f"{report.data.rows:,} rows{dropped}{weighted}{clusters}{adjusted}"
+        f"{report.data.rows:,} rows{dropped}{weighted}{clusters}{adjusted}{_favorable(report)}"
     )
+
+
+def _favorable(report: Report) -> str:
+    """Say which outcome, and which decision of a column, counts as good for the person."""
+    data, served = report.data, report.model.outputs
+    named = [] if data.favorable is None or data.label is None else [f"{data.label} = {data.favorable}"]
+    if "favorable" in served and served.get("decision") != data.label:
+        named.append(f"{served['decision']} = {served['favorable']}")
+    return f"; favorable: {', '.join(named)}" if named else ""
 
 
 def _notes(report: Report) -> tuple[str, ...]:

@@ -50,7 +50,6 @@ def gaps(look: WatchSnapshot) -> str | None:
 
 def watch_text(look: WatchSnapshot, statements: Mapping[str, Any] | None, *, terminal: bool) -> str:
     """Return a look for people."""
-    from rich import box
     from rich.table import Table
 
     parts: list[Any] = [plain(title(look), "bold")]
@@ -59,9 +58,11 @@ def watch_text(look: WatchSnapshot, statements: Mapping[str, Any] | None, *, ter
         parts.append(plain(told, _STYLES[look.verdict]))
     if look.lately:
         parts.append(plain(f"BROKEN LATELY: {lately(look)}", "bold red"))
-    rules = Table(box=box.SIMPLE_HEAD, title=None)
+    rules = Table(box=None, pad_edge=False)
     for name in ("rule", "value", "interval", "verdict", "this week", "certificate"):
-        rules.add_column(name)
+        rules.add_column(
+            name, justify="right" if name in ("value", "interval", "this week", "certificate") else "left"
+        )
     for one in look.rules:
         where = f" ({one.sensitive})" if one.sensitive else ""
         rules.add_row(
@@ -87,11 +88,10 @@ def watch_text(look: WatchSnapshot, statements: Mapping[str, Any] | None, *, ter
 
 
 def _groups(look: WatchSnapshot) -> Any:
-    from rich import box
     from rich.table import Table
 
     rates = list(dict.fromkeys(name for one in look.groups for name in one.rates))
-    table = Table(box=box.SIMPLE_HEAD)
+    table = Table(box=None, pad_edge=False)
     for name in ("group", "decisions", "share", *(rate.replace("_", " ") for rate in rates)):
         table.add_column(name, justify="left" if name == "group" else "right")
     for one in look.groups:

@@ -10,10 +10,11 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Self
 
 from fairkit import plugins
-from fairkit.auditing.sense import Sense, judged
+from fairkit.auditing.sense import Sense, judged, ranks_backwards, tied
 from fairkit.auditors import AuditContext, Auditor, measured
 from fairkit.engines.local import LocalEngine
 from fairkit.errors import DataError, ParameterError
+from fairkit.models.scale import is_own
 from fairkit.models.scorer import Recorded
 from fairkit.parameters.declare import parse_parameters
 from fairkit.progress import Progress, no_progress
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from fairkit.metrics import Metric
     from fairkit.models.scorer import Predictions, Scorer
     from fairkit.results.findings import Finding
+    from fairkit.results.rules import Rule
     from fairkit.results.subjects import DataInfo
     from fairkit.settings import AuditSettings
 
@@ -64,7 +66,8 @@ class LoadedAuditors:
         FairkitError
             There is no such auditor, or a parameter cannot be used.
         """
-        chosen, used, notes = _choose_auditors(settings.auditors, settings.parameters)
+        names = _with_group(settings.auditors, settings.policy)
+        chosen, used, notes = _choose_auditors(names, settings.parameters)
         metrics, clashes = plugins.metrics_of(used)
         return cls(
             settings=settings,
@@ -139,7 +142,10 @@ class Watching:
     def measure(self, batch: Batch, said: Sequence[Predictions]) -> Any:
         """Turn one batch into a partial result."""
         with plugins.blame(self.owner, f"the auditor {self.auditor.name!r} measured a batch"):
-            return measured(self.auditor, batch, said[self.place], self.context)
+            found = said[self.place]
+            if self.auditor.name != "group" and is_own(self.context.scorer.info.outputs):
+                found = dataclasses.replace(found, score=None)  # others would take it for a probability
+            return measured(self.auditor, batch, found, self.context)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +187,9 @@ class Audit:
                 settings.policy, results, findings, self.loaded.metrics, confidence=level, seed=settings.seed
             )
         return Report(
-            model=context.scorer.info,
+            model=dataclasses.replace(
+                context.scorer.info, notes=(*context.scorer.info.notes, *tied(self.sense, seen))
+            ),
             data=_with_notes(context.dataset.info(), _left_out(context)),
             findings=tuple(findings),
             policy=results,
@@ -190,8 +198,29 @@ class Audit:
             confidence=settings.confidence,
             adjustment=settings.adjustment,
             environment=_environment(self.loaded.used, self.loaded.failures, self.scorer),
-            warnings=(*sense.warnings, *context.dataset.profile.warnings),
+            warnings=(
+                *sense.warnings,
+                *getattr(self.scorer, "warnings", ()),
+                *ranks_backwards(findings),
+                *context.dataset.profile.warnings,
+            ),
         )
+
+
+def _with_group(names: Sequence[str], policy: Sequence[Rule]) -> Sequence[str]:
+    """Add the auditor of groups where a rule is about one of its metrics, or about a disparity in one of them."""
+    if "group" in names or not policy:
+        return names
+    others, _ = plugins.third_party()
+    group, plugin = plugins.find_auditor("group", others)
+    metrics, _ = plugins.metrics_of([plugin, *(other for other in others if other.metrics)])
+    stems = {stem for metric in metrics for stem in (metric.name, metric.alias) if stem}
+    own = tuple(f"{stem}_" for stem in stems)
+    needed = any(
+        rule.metric in stems or rule.metric in group.headlines or rule.metric.startswith(own)
+        for rule in policy
+    )
+    return (*names, "group") if needed else names
 
 
 def _choose_auditors(
@@ -221,6 +250,11 @@ def _check_tasks(auditors: Sequence[Auditor], scorer: Scorer) -> None:
                 f"the auditor {auditor.name!r} looks at {' and '.join(sorted(auditor.tasks))} models; "
                 f"this task is {scorer.task} (`task` overrides)"
             )
+        if auditor.asks and is_own(scorer.info.outputs):
+            raise ParameterError(
+                f"the auditor {auditor.name!r} compares probabilities, and the scores are on a scale of their own; say "
+                "what they are with `score_kind`: probability, percent or logit"
+            )
         if auditor.asks and getattr(scorer, "recorded", False):
             raise ParameterError(
                 f"the auditor {auditor.name!r} asks the model about rows that are not in the table, and no model was "
@@ -247,7 +281,21 @@ def _with_notes(info: DataInfo, notes: Sequence[str]) -> DataInfo:
 
 
 def _left_out(context: AuditContext) -> list[str]:
-    """Say what was not measured because there are no outcomes."""
+    """Say what was not measured because scores are no probabilities, or because there are no outcomes."""
+    return [*_no_probabilities(context), *_no_outcomes(context)]
+
+
+def _no_probabilities(context: AuditContext) -> list[str]:
+    if not is_own(context.scorer.info.outputs):
+        return []
+    names = [m.name for m in context.metrics if "score" in m.needs and not m.ranks and "binary" in m.tasks]
+    return [
+        "The scores are on a scale of their own, so nothing that takes them for probabilities was measured: "
+        f"{', '.join(names)}. If they are probabilities in another form, `score_kind` says which: percent or logit."
+    ]
+
+
+def _no_outcomes(context: AuditContext) -> list[str]:
     if context.dataset.roles.label is not None:
         return []
     task = "binary" if context.scorer.task == "multiclass" else context.scorer.task

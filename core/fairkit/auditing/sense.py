@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.data.roles import value_text
+from fairkit.models.scale import is_own
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -16,12 +17,15 @@ if TYPE_CHECKING:
     from fairkit.data.batch import Batch
     from fairkit.data.dataset import Dataset
     from fairkit.models.scorer import Predictions, Scorer
+    from fairkit.results.findings import Finding
     from fairkit.results.report import Report
 
     Array = NDArray[np.float64]
 
 CERTAIN = 4.0
 """Standard errors below chance from which a model is worse than chance."""
+SURE = 0.9999
+"""The confidence at which scores rank the wrong way round before anything is said of it."""
 FEWEST = 30
 """With fewer rows nothing is said."""
 ROUNDING = 1e-5
@@ -48,6 +52,8 @@ class Seen:
         Rows whose decision is another one than that of a score of at least 0.5.
     refused, taken
         The largest score with an unfavorable decision, and the smallest with a favorable one.
+    ties, ties_taken
+        Rows whose score is exactly the threshold, and those of them with a favorable decision.
     """
 
     rows: int
@@ -61,6 +67,8 @@ class Seen:
     apart: int = 0
     refused: float = -np.inf
     taken: float = np.inf
+    ties: int = 0
+    ties_taken: int = 0
 
     def __add__(self, other: Seen) -> Seen:
         return Seen(
@@ -75,6 +83,8 @@ class Seen:
             self.apart + other.apart,
             max(self.refused, other.refused),
             min(self.taken, other.taken),
+            self.ties + other.ties,
+            self.ties_taken + other.ties_taken,
         )
 
 
@@ -94,6 +104,10 @@ class Sense:
         Whether there are labels.
     by_output
         The names of the outputs that give decisions and scores, where decisions are not made from the scores.
+    cut
+        The threshold, where they are.
+    own
+        Whether the scores are on a scale of their own.
     """
 
     place: int
@@ -102,6 +116,8 @@ class Sense:
     told: bool
     labelled: bool
     by_output: tuple[str, str] | None
+    cut: float | None = None
+    own: bool = False
     columns: tuple[str, ...] = ()
     spread: bool = False
 
@@ -110,14 +126,21 @@ class Sense:
         """Return what looks at a model's predictions."""
         served: Mapping[str, Any] = scorer.info.outputs
         names = served.get("decision"), served.get("score")
-        decides = all(names) and "threshold" not in served and not getattr(scorer, "ours", False)
+        decides = (
+            all(names)
+            and "threshold" not in served
+            and not is_own(served)
+            and not getattr(scorer, "ours", False)
+        )
         return cls(
             place=place,
             task=scorer.task,
             classes=scorer.classes,
             told=bool(getattr(scorer, "told", False)),
             labelled=dataset.roles.label is not None,
-            by_output=(str(names[0]), str(names[1])) if decides else None,
+            by_output=(str(names[0]), _score_name(scorer, names[1])) if decides else None,
+            cut=served.get("threshold"),
+            own=is_own(served),
         )
 
     def measure(self, batch: Batch, said: Sequence[Predictions]) -> Seen:
@@ -173,6 +196,9 @@ class Sense:
         more: dict[str, Any] = {}
         if found.score is not None and self.by_output and _whole(decision, low, high):
             more = _beside_threshold(decision == 1, found.score)
+        if found.score is not None and self.cut is not None and not self.own:
+            ties = (found.score == self.cut) | (found.score == float(np.float32(self.cut)))
+            more |= {"ties": int(ties.sum()), "ties_taken": int((decision[ties] > 0.5).sum())}
         return Seen(
             **base,
             said=np.array([base["mass"] - yes, yes]),
@@ -182,6 +208,38 @@ class Sense:
             high=high,
             **more,
         )
+
+
+def tied(sense: Sense, seen: Seen | None) -> list[str]:
+    """Say how many rows are exactly at the threshold, and how they are decided."""
+    if seen is None or not seen.ties or sense.cut is None:
+        return []
+    how = "favorable" if seen.ties_taken == seen.ties else "unfavorable"
+    return [
+        f"{seen.ties:,} of {seen.rows:,} rows have exactly the score of the threshold, {sense.cut:g}; their decision "
+        f"is {how}."
+    ]
+
+
+def _score_name(scorer: Scorer, name: Any) -> str:
+    """Return what the score is: an output, or one minus it."""
+    return f"1 - {name}" if scorer.info.outputs.get("turned") else str(name)
+
+
+def ranks_backwards(findings: Sequence[Finding]) -> list[str]:
+    """Say that the scores rank rows with the favorable label surely lower than the others."""
+    for finding in findings:
+        if finding.metric != "roc_auc" or finding.sensitive is not None or finding.interval is None:
+            continue
+        sure = finding.interval if finding.interval_at is None else finding.interval_at(SURE)
+        if sure is not None and sure[1] < 0.5:
+            return [
+                f"The scores rank the wrong way round: ROC-AUC {finding.value:.3f}, interval "
+                f"[{finding.interval[0]:.3f}, {finding.interval[1]:.3f}], is below 0.5, so rows with the favorable "
+                "label get lower scores than the others. Is the score about the other label? The setting "
+                "favorable_class says which class it is about."
+            ]
+    return []
 
 
 def _dot(one: Array, other: Array) -> float:

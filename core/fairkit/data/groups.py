@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fairkit.data.arrow import as_numpy
-from fairkit.data.roles import MISSING_GROUP, Missing, Sensitive, bin_names, value_text
+from fairkit.data.roles import MISSING_GROUP, NULL_SPELLINGS, Missing, Sensitive, bin_names, value_text
 from fairkit.errors import DataError
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class ColumnCoder:
 
     def _values(self, column: pa.Array) -> NDArray[np.int64]:
         coded = column.dictionary_encode("encode")
-        local = [self._number(value_text(value)) for value in coded.dictionary.to_pylist()]
+        local = [self._number(_group_text(value)) for value in coded.dictionary.to_pylist()]
         places = as_numpy(coded.indices)
         numbered: NDArray[np.int64] = np.asarray(local or [0], dtype=np.int64)[places]
         return numbered
@@ -84,6 +84,11 @@ class ColumnCoder:
         return sorted(self.index, key=_order)
 
 
+def _group_text(value: Any) -> str:
+    """Name a cell's group; text that a CSV file would have as missing is missing in every table."""
+    return MISSING_GROUP if value in NULL_SPELLINGS else value_text(value)
+
+
 def _order(name: str) -> tuple[bool, bool, float, str]:
     try:
         return (name == MISSING_GROUP, False, float(name), name)
@@ -106,7 +111,7 @@ class GroupCoder:
         self.role = role
         self.names: list[str] = []
         self.unknown = 0
-        self._columns = [ColumnCoder(c, e) for c, e in zip(split.columns, split.edges, strict=True)]
+        self.columns = [ColumnCoder(c, e) for c, e in zip(split.columns, split.edges, strict=True)]
         self.reset()
 
     @property
@@ -117,7 +122,7 @@ class GroupCoder:
         """Forget what was learned."""
         self._counts: Counter[tuple[int, ...]] = Counter()
         self._lookup: NDArray[np.int64] = np.empty(0, dtype=np.int64)
-        for column in self._columns:
+        for column in self.columns:
             column.reset()
 
     def learn(self, arrow: pa.RecordBatch) -> None:
@@ -128,8 +133,8 @@ class GroupCoder:
         DataError
             There are more than `MAX_GROUPS` groups.
         """
-        codes = [coder.codes(arrow) for coder in self._columns]
-        shape = [len(coder.index) + 1 for coder in self._columns]
+        codes = [coder.codes(arrow) for coder in self.columns]
+        shape = [len(coder.index) + 1 for coder in self.columns]
         cells = np.bincount(np.ravel_multi_index(codes, shape), minlength=0) if codes[0].size else np.empty(0)
         for cell in np.flatnonzero(cells):
             self._counts[tuple(int(i) for i in np.unravel_index(cell, shape))] += int(cells[cell])
@@ -145,7 +150,7 @@ class GroupCoder:
         """
         numbers = [
             {place: coder._number(name) for name, place in others.index.items()}
-            for coder, others in zip(self._columns, other._columns, strict=True)
+            for coder, others in zip(self.columns, other.columns, strict=True)
         ]
         for cell, count in other._counts.items():
             self._counts[tuple(number[i] for number, i in zip(numbers, cell, strict=True))] += count
@@ -167,16 +172,16 @@ class GroupCoder:
             There is one group only, or a bin that was asked for holds no row.
         """
         known = self._known_cells()
-        present = [{cell[i] for cell in known} for i in range(len(self._columns))]
-        for coder, counts in zip(self._columns, present, strict=True):
+        present = [{cell[i] for cell in known} for i in range(len(self.columns))]
+        for coder, counts in zip(self.columns, present, strict=True):
             empty = [n for n, i in coder.index.items() if i not in counts and n != MISSING_GROUP]
             if coder.edges is not None and empty:
                 raise DataError(
                     f"{table}: no row has {self.split.name!r} in the bin {empty[0]!r} "
                     f"({sum(known.values())} rows); move or remove that bin edge"
                 )
-        orders = [coder.ordered() for coder in self._columns]
-        places = [[coder.index[n] for n in order] for coder, order in zip(self._columns, orders, strict=True)]
+        orders = [coder.ordered() for coder in self.columns]
+        places = [[coder.index[n] for n in order] for coder, order in zip(self.columns, orders, strict=True)]
         cells = [cell for cell in itertools.product(*places) if cell in known]
         if len(cells) < 2:
             only = self._name(cells[0]) if cells else "none"
@@ -189,7 +194,7 @@ class GroupCoder:
                 )
             )
         self.names = [self._name(cell) for cell in cells]
-        shape = [len(coder.index) for coder in self._columns]
+        shape = [len(coder.index) for coder in self.columns]
         self._lookup = np.full(int(np.prod(shape)), -1, dtype=np.int64)
         self._lookup[[int(np.ravel_multi_index(cell, shape)) for cell in cells]] = np.arange(len(cells))
         self._sizes = [known[cell] for cell in cells]
@@ -199,7 +204,7 @@ class GroupCoder:
         """Return the counts of the cells whose rows belong to a group: a missing value is one only if it is kept."""
         if self.missing == "group":
             return dict(self._counts)
-        without = [coder.index.get(MISSING_GROUP, -1) for coder in self._columns]
+        without = [coder.index.get(MISSING_GROUP, -1) for coder in self.columns]
         return {
             cell: count
             for cell, count in self._counts.items()
@@ -218,12 +223,12 @@ class GroupCoder:
         DataError
             A value that the first pass did not see: the data changed meanwhile.
         """
-        shape = [len(coder.index) for coder in self._columns]
-        codes = [coder.codes(arrow) for coder in self._columns]
-        if [len(coder.index) for coder in self._columns] != shape:
+        shape = [len(coder.index) for coder in self.columns]
+        codes = [coder.codes(arrow) for coder in self.columns]
+        if [len(coder.index) for coder in self.columns] != shape:
             raise DataError(f"the data changed while it was read: new values in {self.split.name!r}")
         return self._lookup[np.ravel_multi_index(codes, shape)]
 
     def _name(self, cell: Sequence[int]) -> str:
-        names = [{i: n for n, i in coder.index.items()} for coder in self._columns]
+        names = [{i: n for n, i in coder.index.items()} for coder in self.columns]
         return " & ".join(name[i] for name, i in zip(names, cell, strict=True))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from fairkit.data.roles import NULL_SPELLINGS
 from fairkit.errors import DataError
 from fairkit.sources.stored import StoredFile
 
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Types = Mapping[str, "pa.DataType"]
-
-NULL_SPELLINGS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "#N/A")
-"""What a CSV cell may hold to be read as missing."""
 
 _BLOCK = 1 << 22
 

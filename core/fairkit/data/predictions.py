@@ -35,7 +35,8 @@ class PredictionRoles:
     answer
         Answers in [0, 1] to the same question about paired texts; they may be missing where nothing was answered.
     favorable
-        The favorable value of the decision column; None: told by its values and the label's favorable value.
+        The favorable value of the decision column; None: told by its values and the label's favorable value. Beside a
+        score alone 0 says that low scores are favorable, 1 that high ones are.
     class_probabilities
         The column with the probability of each class, by the class as text.
     """
@@ -68,7 +69,7 @@ class PredictionRoles:
             raise ParameterError("`predictions` has classes and decisions: name one of the two")
         if self.class_probabilities and self.score is not None:
             raise ParameterError("`predictions` has a score and probabilities by class: name one of the two")
-        if self.favorable is not None and self.decision is None:
+        if self.favorable is not None and self.decision is None and self.score is None:
             raise ParameterError(
                 "`predictions` has a favorable value but no column of decisions that holds it"
             )

@@ -15,9 +15,10 @@ from fairkit.data.arrow import as_arrow, as_numpy
 from fairkit.data.digest import TableDigest
 from fairkit.data.groups import GroupCoder, quartile_edges
 from fairkit.data.ids import Ids
+from fairkit.data.lookalikes import lookalikes
 from fairkit.data.proxies import probabilities_of
 from fairkit.data.repeats import RowCopies
-from fairkit.data.roles import HIGHEST, LARGEST, reference_of, same_value, value_text
+from fairkit.data.roles import HIGHEST, LARGEST, NULL_SPELLINGS, reference_of, same_value, value_text
 from fairkit.data.sheet import Sheet
 from fairkit.errors import DataError, did_you_mean
 
@@ -236,6 +237,7 @@ class Tally:
             warnings=(
                 *([] if self.matches is None else self.matches.warnings(table)),
                 *self.copies.warnings([str(self.units)]),
+                *self._lookalikes(classes),
             ),
             values={n: dict(c) if len(c) <= MAX_CLASSES else None for n, c in self.noted.items()},
             strata={name: coder.sizes() for name, coder in self.strata.items()},
@@ -243,6 +245,17 @@ class Tally:
             sheet=self.sheet,
             unordered=f"{self.copies.total:016x}",
         )
+
+    def _lookalikes(self, classes: Sequence[Any]) -> list[str]:
+        """Say which groups, strata and values of the label look the same and are not."""
+        named = {
+            c.column: c.ordered()
+            for coder in (*self.coders.values(), *self.strata.values())
+            for c in coder.columns
+        }
+        if self.roles.label is not None:
+            named[self.roles.label] = [value for value in classes if isinstance(value, str)]
+        return [text for column, names in named.items() for text in lookalikes(column, names)]
 
     def _clusters(self, table: str) -> int | None:
         if self.units is None:
@@ -398,4 +411,11 @@ def _missing(column: pa.Array) -> NDArray[np.bool_]:
 
     nan_is_null = pa.types.is_floating(column.type)
     flags: NDArray[np.bool_] = as_numpy(pc.is_null(column, nan_is_null=nan_is_null))
+    plain = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if not (pa.types.is_string(plain) or pa.types.is_large_string(plain)) or flags.all():
+        return flags
+    coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    blank = np.array([text in NULL_SPELLINGS for text in coded.dictionary.to_pylist()], dtype=bool)
+    if blank.any():
+        flags = flags | blank[as_numpy(coded.indices.fill_null(0))]
     return flags

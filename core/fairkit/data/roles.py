@@ -22,6 +22,10 @@ LARGEST, HIGHEST = "@largest", "@highest"
 """In place of a reference group: the one with the most rows, the one with the highest rate of favorable decisions."""
 
 
+NULL_SPELLINGS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "#N/A")
+"""What a CSV cell may hold to be read as missing, and text of a group, label or stratum in any table."""
+
+
 def value_text(value: Any) -> str:
     """Write a cell as groups and classes are named: 1 and 1.0 are both ``"1"``."""
     if value is None or (isinstance(value, float) and math.isnan(value)):

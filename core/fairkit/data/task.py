@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from fairkit.data.outcomes import example_of
 from fairkit.data.roles import value_text
 from fairkit.errors import DataError
 
@@ -52,7 +53,7 @@ def choose_task(dataset: Dataset, wished: Task | None, n_scores: int | None = No
         shown = " or ".join(repr(value_text(value)) for value in values[:5])
         raise DataError(
             f"which value of {roles.label!r} is good for the person? "
-            f"Say so with `favorable` ({shown}), as in `favorable={value_text(values[-1])}`"
+            f"Say so with `favorable` ({shown}), as in `favorable={example_of(roles.label, values)}`"
         )
     if task == "regression" and roles.label is not None and dataset.profile.label_range is None:
         raise DataError(f"the label {roles.label!r} holds text; a regression needs numbers")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairkit.data.outcomes import example_of
 from fairkit.data.roles import same_value, value_text
 from fairkit.errors import ModelError, did_you_mean
 
@@ -50,6 +51,12 @@ def favorable_column(
     ModelError
         It cannot be told.
     """
+    if favorable is None:
+        shown = " or ".join(repr(value_text(value)) for value in classes[:5])
+        raise ModelError(
+            f"which of the model's classes is good for the person, {shown}? There is no label: say so with "
+            f"`favorable`, as in `favorable={example_of('', classes)}`"
+        )
     named = [place for place, value in enumerate(classes) if same_value(value, favorable)]
     by_name = named[0] if len(named) == 1 and _same_kind(classes, label_values) else None
     if by_name is not None:
@@ -113,14 +120,26 @@ def ranks_higher(scores: NDArray[np.float64], is_favorable: NDArray[np.bool_]) -
 
     None where it is not.
     """
-    values, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
     n1, n0 = int(is_favorable.sum()), int((~is_favorable).sum())
-    if not n1 or not n0 or len(values) < 2:
+    if not n1 or not n0:
         return None
-    area = (ranks[is_favorable].sum() - n1 * (n1 + 1) / 2) / (n1 * n0)
+    area = roc_area(scores, is_favorable)
     error = np.sqrt((n1 + n0 + 1) / (12 * n1 * n0))
     return None if abs(area - 0.5) <= 4 * error else bool(area > 0.5)
+
+
+def roc_area(scores: NDArray[np.float64], is_favorable: NDArray[np.bool_]) -> float:
+    """Return the area under the ROC curve, ties counted half; there are rows of both labels.
+
+    Parameters
+    ----------
+    scores, is_favorable
+        Shape [n].
+    """
+    _, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+    n1, n0 = int(is_favorable.sum()), int((~is_favorable).sum())
+    return float((ranks[is_favorable].sum() - n1 * (n1 + 1) / 2) / (n1 * n0))
 
 
 def check_signs(classes: Sequence[Any], label_values: Sequence[Any]) -> None:

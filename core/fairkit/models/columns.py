@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairkit.data.arrow import as_numpy
 from fairkit.data.predictions import PredictionRoles
-from fairkit.data.roles import require_columns, value_text
+from fairkit.data.roles import require_columns, same_value, value_text
 from fairkit.data.task import choose_task
 from fairkit.errors import ModelError, ParameterError
+from fairkit.models.classes import ranks_higher
 from fairkit.models.favorable import favorable_values
+from fairkit.models.scale import OWN, Scale, check_chance, told_scale
 from fairkit.models.scorer import Columns, Predictions
 from fairkit.support.timings import phase
 
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
+_FIRST_ROWS = 4_096
 UNSEEN = "No model was seen: the predictions are columns of the table."
 
 
@@ -119,7 +123,8 @@ class PredictedColumns:
         dataset.learn()
         task = _task(self.roles, dataset, options.task)
         cut = self._cut(options, task)
-        return _ColumnScorer(self.roles, dataset, task, cut, options.score_kind == "logit")
+        form = _form(self.roles, dataset, task, cut, options, options.threshold or self.threshold)
+        return _ColumnScorer(self.roles, dataset, task, cut, form)
 
     def _cut(self, options: ModelOptions, task: Task) -> float | None:
         """Return the threshold where scores decide; refuse options that would be ignored."""
@@ -138,10 +143,8 @@ class PredictedColumns:
                 raise ParameterError(f"threshold={self.threshold} means nothing here: {told}; leave it out")
         if self.roles.score is None or task != "binary":
             options.refuse(["score_kind"], "there is no column of binary scores")
-        if options.score_kind not in (None, "probability", "logit"):
-            raise ParameterError(
-                f"score_kind={options.score_kind!r}: a column of scores holds probability or logit"
-            )
+        if options.score_kind == "label":
+            raise ParameterError("a column of scores holds probability, percent, logit or value, not labels")
         if options.threshold is not None and self.threshold not in (None, options.threshold):
             raise ParameterError("two thresholds are given, and they differ; give one")
         chosen = self.threshold if options.threshold is None else options.threshold
@@ -177,6 +180,90 @@ def _task(roles: PredictionRoles, dataset: Dataset, wished: Task | None) -> Task
     return choose_task(dataset, natural)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Form:
+    """What a column of scores holds.
+
+    Attributes
+    ----------
+    kind
+        ``probability``, ``percent``, ``logit`` or ``value``.
+    scale
+        How scores on a scale of their own are mapped to (0, 1).
+    turned
+        Whether low scores are favorable.
+    below
+        Whether decisions are favorable below the threshold, so that ties are unfavorable.
+    """
+
+    kind: str = "probability"
+    scale: Scale | None = None
+    turned: bool = False
+    below: bool = False
+    notes: tuple[str, ...] = ()
+
+
+def _form(
+    roles: PredictionRoles,
+    dataset: Dataset,
+    task: Task,
+    cut: float | None,
+    options: ModelOptions,
+    said: float | None,
+) -> _Form:
+    """Find what the column of scores holds and which way it points, from the first rows where nothing is said."""
+    if task != "binary" or roles.score is None:
+        return _Form()
+    batch = next(dataset.batches([roles.score], rows=_FIRST_ROWS))
+    numbers = _numbers(batch.column(roles.score), roles.score)
+    low, high = float(numbers.min()), float(numbers.max())
+    kind = options.score_kind or ("probability" if low >= 0 and high <= 1 else "value")
+    turned, notes = _points_down(roles, dataset, numbers, batch.favorable, kind)
+    if kind != "value":
+        check_chance(said, "probabilities")
+        return _Form(kind=kind, turned=turned, below=turned and said is None, notes=tuple(notes))
+    if cut is not None and said is None:
+        raise ModelError(
+            f"the column {roles.score!r} leaves [0, 1] (it reaches {low:.4g} and {high:.4g}), so it is not a "
+            "probability and has no usual threshold: give the `threshold` in the score's own unit, or say what it is "
+            "with `score_kind`: logit or percent"
+        )
+    told = told_scale(roles.score, low, high, turned=turned)
+    return _Form(kind=kind, scale=Scale.of(numbers), turned=turned, below=turned, notes=(told, *notes))
+
+
+def _points_down(
+    roles: PredictionRoles,
+    dataset: Dataset,
+    numbers: Array,
+    is_favorable: NDArray[np.bool_] | None,
+    kind: str,
+) -> tuple[bool, list[str]]:
+    """Return whether low scores are favorable: as the user says, else as the labels say where that is in question."""
+    said, values = roles.favorable, dataset.profile.label_values
+    if said is not None and roles.decision is None:
+        low = value_text(said).lower() in ("0", "low", "false")
+        if not low and value_text(said).lower() not in ("1", "high", "true"):
+            raise ParameterError(
+                f"favorable={value_text(said)} beside a score says which end of it is good for the person: write "
+                f"score={roles.score},favorable=0 where low scores are good (a probability of default), favorable=1 "
+                "where high ones are"
+            )
+        return low, []
+    higher = None if is_favorable is None else ranks_higher(numbers, is_favorable)
+    first = (
+        len(values) == 2
+        and dataset.roles.label is not None
+        and same_value(values[0], dataset.roles.favorable)
+    )
+    if higher is False and (first or kind == "value"):
+        return True, [
+            f"The column {roles.score!r} is lower for rows with the favorable label and is read as a score of the "
+            f"other one (score={roles.score},favorable=1 leaves it as it is)."
+        ]
+    return False, []
+
+
 class _ColumnScorer:
     """`PredictedColumns` bound to a dataset."""
 
@@ -184,14 +271,14 @@ class _ColumnScorer:
     """Nobody can be asked about other rows."""
 
     def __init__(
-        self, roles: PredictionRoles, dataset: Dataset, task: Task, cut: float | None, logits: bool
+        self, roles: PredictionRoles, dataset: Dataset, task: Task, cut: float | None, form: _Form
     ) -> None:
         from fairkit.results.subjects import ModelInfo
 
         self.roles, self.task, self.columns = roles, task, roles.columns
         self.told = roles.favorable is not None
-        self._cut, self._logits = cut, logits
-        notes = [UNSEEN]
+        self._cut, self._form = cut, form
+        notes = [UNSEEN, *form.notes]
         self._favorable: Mapping[Any, bool] = {}
         self.classes: tuple[Any, ...] = ()
         decided = roles.decision or (roles.predicted_class if task == "binary" else None)
@@ -205,11 +292,16 @@ class _ColumnScorer:
                 "this is a binary task: name the probability of the favorable label as the score"
             )
         if cut is not None:
-            notes.append(f"Decisions are made from the column {roles.score!r}: favorable from {cut:g} on.")
+            side = f"favorable below {cut:g}" if form.below else f"favorable from {cut:g} on"
+            notes.append(f"Decisions are made from the column {roles.score!r}: {side}.")
         outputs: dict[str, Any] = {
             "score": roles.score or roles.prediction or roles.answer,
             "decision": roles.decision or roles.probability or roles.predicted_class,
         } | ({} if cut is None else {"threshold": cut})
+        good = [value_text(value) for value, favorable in self._favorable.items() if favorable]
+        outputs |= {"favorable": good[0]} if good else {}
+        outputs |= OWN if form.scale is not None else {}
+        outputs |= {"turned": True} if form.turned else {}
         self.info: ModelInfo = ModelInfo(
             name="columns " + " and ".join(roles.columns),
             sha256=None,
@@ -242,15 +334,33 @@ class _ColumnScorer:
             return Predictions(score=score, decision=_within(chance, roles.probability, "a chance"))
         if self._cut is not None:
             assert score is not None  # noqa: S101 -- there is a cut where scores decide
-            return Predictions(score=score, decision=(score >= self._cut).astype(float))
+            return Predictions(score=score, decision=self._reaches(columns[str(roles.score)], score))
         decided = str(roles.decision or roles.predicted_class)
         return Predictions(score=score, decision=self._decisions(columns[decided], decided))
 
     def _scores(self, values: NDArray[Any], column: str) -> Array:
-        numbers = _numbers(values, column)
-        if self._logits:
-            return np.asarray(0.5 * (1 + np.tanh(0.5 * numbers)))
-        return _within(numbers, column, "a probability (logits: say so with `score_kind` logit)")
+        numbers, form = _numbers(values, column), self._form
+        if form.scale is not None:
+            found = form.scale.squash(numbers)
+        elif form.kind == "logit":
+            found = np.asarray(0.5 * (1 + np.tanh(0.5 * numbers)))
+        else:
+            found = numbers / 100 if form.kind == "percent" else numbers
+            found = _within(
+                found, column, "a probability (say what it is with `score_kind`: logit, percent or value)"
+            )
+        return 1 - found if form.turned else found
+
+    def _reaches(self, values: NDArray[Any], score: Array) -> Array:
+        """Return 1 where a row reaches the threshold; in single precision where the column is."""
+        assert self._cut is not None  # noqa: S101 -- asked for where scores decide
+        if self._form.scale is not None:
+            raw = values.astype(np.float64)
+            return (raw < self._cut if self._form.turned else raw >= self._cut).astype(float)
+        if self._form.turned and self._form.below:
+            return (score > self._cut).astype(float)
+        plain = values.dtype == np.float32 and self._form.kind == "probability" and not self._form.turned
+        return (score >= (float(np.float32(self._cut)) if plain else self._cut)).astype(float)
 
     def _decisions(self, values: NDArray[Any], column: str) -> Array:
         import pyarrow as pa

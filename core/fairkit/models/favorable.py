@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fairkit.data.outcomes import example_of
 from fairkit.data.roles import same_value, value_text
 from fairkit.errors import ModelError, did_you_mean
 
@@ -84,7 +85,7 @@ def _ambiguous(column: str, values: Sequence[Any], label: Any) -> ModelError:
     return ModelError(
         f"the decision column {column!r} holds {shown}, and the label's favorable value is {value_text(label)}: which "
         "decision is the favorable one? Say so beside the column, as in `predictions` "
-        f"decision={column},favorable={value_text(values[-1])}"
+        f"decision={column},favorable={_example(column, values)}"
     )
 
 
@@ -99,5 +100,11 @@ def _unknown(column: str, values: Sequence[Any], known: Sequence[Any]) -> ModelE
     among = f"is not one of the label's values ({shown})" if known else "is neither yes nor no"
     return ModelError(
         f"the decision column {column!r} holds {value_text(odd)!r}, which {among}; say which of its own values is the "
-        f"favorable one beside the column, as in `predictions` decision={column},favorable={value_text(values[-1])}"
+        f"favorable one beside the column, as in `predictions` decision={column},favorable={_example(column, values)}"
     )
+
+
+def _example(column: str, values: Sequence[Any]) -> str:
+    """Return what a message may be copied with: never a value that is bad for people."""
+    found = example_of(column, values)
+    return found if found != "VALUE" else f"VALUE, where VALUE is {' or '.join(map(value_text, values[:5]))}"

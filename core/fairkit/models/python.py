@@ -176,7 +176,13 @@ class _PythonScorer:
 
     def _ask(self, columns: Columns) -> tuple[NDArray[Any], NDArray[np.float64] | None]:
         frame = self._frame(columns)
-        predicted = np.asarray(self.estimator.predict(frame)).reshape(len(next(iter(columns.values()))))
+        predicted, rows = np.asarray(self.estimator.predict(frame)), len(next(iter(columns.values())))
+        if predicted.size != rows:
+            raise ModelError(
+                f"{type(self.estimator).__name__} predicts {predicted.size // max(rows, 1)} targets for each row, and "
+                "an audit is about one: name one, by an object whose predict gives that column alone"
+            )
+        predicted = predicted.reshape(rows)
         if self.task == "regression" or not hasattr(self.estimator, "predict_proba"):
             return predicted, None
         proba = np.asarray(self.estimator.predict_proba(frame), dtype=np.float64)

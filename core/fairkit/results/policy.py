@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import PolicyError, did_you_mean
@@ -19,6 +20,9 @@ _CONDITIONAL = {
     "odds_ratio": "inside the strata of a column that `within` names",
 }
 """Metrics that are not there unless something else is asked for."""
+
+ATTRIBUTION = "attribution"
+"""A gap divided among columns; a rule on ``sex.age`` is about one column's part."""
 
 UNKNOWNS = ("missing_bounds", "label_error_bounds", "outcome_error_bounds")
 """Evidence about what missing or wrong values could do to a number: low, high, reason, binding, stretch."""
@@ -79,7 +83,28 @@ def judge(
     return results, verdict_of([result.verdict for result in results])
 
 
+def _parts(finding: Finding) -> list[Finding]:
+    """Return the size of each column's part of a divided gap as a number that a rule may limit: ``sex.age``."""
+    found = []
+    for part in finding.evidence.get("columns", ()):
+        ends, value = part["interval"], float(part["value"])
+        whole = (
+            None
+            if ends is None
+            else (0.0 if ends[0] <= 0 <= ends[1] else min(map(abs, ends)), max(map(abs, ends)))
+        )
+        name = f"{finding.sensitive}.{part['column']}"
+        own = replace(finding, sensitive=name, value=abs(value), interval=whole, evidence={}, groups=())
+        found.append(replace(own, interval_at=None))
+    return found
+
+
 def _matching(rule: Rule, findings: Sequence[Finding]) -> list[Finding]:
+    if rule.metric == ATTRIBUTION and rule.sensitive is not None:
+        whole = [one for one in findings if one.metric == ATTRIBUTION]
+        if rule.sensitive not in {one.sensitive for one in whole}:
+            # a score's parts are in the score's unit: a limit is meant for the first thing that was divided
+            findings = [part for one in whole if one.parameters.get("of") != "score" for part in _parts(one)]
     named = [f for f in findings if f.metric == rule.metric and f.within == rule.within]
     named = [f for f in named if f.reference is None] or named
     if not named and rule.within and any(finding.metric == rule.metric for finding in findings):

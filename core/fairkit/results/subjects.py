@@ -12,9 +12,10 @@ class ModelInfo:
     """The audited model: its name, the SHA-256 of its bytes (None for an object in memory), its task.
 
     `outputs` says which of its outputs were audited: ``score`` and ``decision`` are names (or None), and
-    ``threshold`` is there where scores of at least that much are the decisions. `endpoint` is there where a server
-    answered: ``url``, ``model``, ``version``, ``platform``, and the digest of the model's metadata. `predictions` says
-    which columns of the table were audited where there was no model; it is empty where there was one.
+    ``threshold`` is there where scores of at least that much are the decisions, ``turned`` where the score is one minus
+    the output, and ``favorable`` says which value of a column of decisions is the favorable one. `endpoint` is there
+    where a server answered: ``url``, ``model``, ``version``, ``platform``, and the digest of the model's metadata.
+    `predictions` says which columns of the table were audited where there was no model; empty where there was one.
     """
 
     name: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -63,10 +63,11 @@ class GraphInput:
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """An input and the columns that fill it, in order."""
+    """An input and the columns that fill it, in order; `guessed` where it is the table's and nobody stated it."""
 
     input: GraphInput
     columns: tuple[str, ...]
+    guessed: bool = False
 
     def build(self, columns: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
         """Make the input's array, shape [n, width] (or [n] where the graph wants a vector)."""
@@ -144,11 +145,10 @@ def match_inputs(
         rest = [name for name in features if name not in used]
         if sum(graph_input.width or 0 for graph_input in left) == len(features):
             rest = list(features)  # a matrix may hold a column that is an input of its own too
-        feeds.update({feed.input.name: feed for feed in _fill(left, rest, columns, table, feeds)})
+        filled = _fill(left, rest, columns, table, feeds)
         if not given:
-            notes.append(
-                f"The input {left[0].name!r} gets these columns in this order: {shortened(rest, most=6)}."
-            )
+            filled = [replace(feed, guessed=len(feed.columns) > 1) for feed in filled]
+        feeds.update({feed.input.name: feed for feed in filled})
     return [feeds[graph_input.name] for graph_input in inputs], notes
 
 

@@ -21,7 +21,7 @@ MOSTLY = 0.8
 
 def check_logits(
     values: NDArray[np.float64],
-    place: int | None,
+    turned: bool,
     favorable: NDArray[np.bool_] | None,
     graph: onnx.GraphProto,
     output: str,
@@ -32,8 +32,8 @@ def check_logits(
     ----------
     values
         The scores of a first batch, shape [n] or [n, 2].
-    place
-        0 where they are about the unfavorable label.
+    turned
+        Whether they are about the unfavorable label.
     favorable
         The rows with the favorable label, shape [n]; None without labels.
     graph, output
@@ -49,8 +49,10 @@ def check_logits(
     if any(node.op_type == "TreeEnsembleRegressor" for node in ancestors(graph, [output])):
         raise ModelError(
             f"the model's scores, from {values.min():.3g} to {values.max():.3g}, leave [0, 1] and are sums of "
-            "trees that do not classify: a ranking, or a regression? Neither has a threshold of its own. If they are "
-            "logits say so with `score_kind` logit; else audit a column of decisions with `predictions`"
+            "trees that do not classify: a ranking, or a regression? Of a ranking give the column of queries with "
+            "`query`; of a regression the task with `task`. Neither has a threshold of its own. If they are "
+            "logits say so with `score_kind` logit; if they are points, give the `threshold` in their own unit with "
+            "`score_kind` value"
         )
     within = float(((values >= 0) & (values <= 1)).mean())
     shown = f"the model's scores, from {values.min():.3g} to {values.max():.3g},"
@@ -61,11 +63,11 @@ def check_logits(
             "`score_kind` logit, or audit a column of decisions with `predictions`"
         )
     chance = 0.5 * (1 + np.tanh(0.5 * values))
-    mean = float(chance.mean()) if place != 0 else 1 - float(chance.mean())
+    mean = float(chance.mean()) if not turned else 1 - float(chance.mean())
     share = float(favorable.mean())
     if abs(mean - share) > FARTHEST:
         raise ModelError(
             f"{shown} leave [0, 1]. As logits they would mean a favorable share of {mean:.2f}, and {share:.2f} of the "
             "rows are favorable: are they ranks, or values on another scale? If they are logits say so with "
-            "`score_kind` logit; else audit a column of decisions with `predictions`"
+            "`score_kind` logit; if they are points, give the `threshold` in their own unit with `score_kind` value"
         )

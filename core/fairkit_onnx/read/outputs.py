@@ -10,6 +10,7 @@ import numpy as np
 
 from fairkit.data.roles import value_text
 from fairkit.errors import ModelError, did_you_mean
+from fairkit.models.scale import OWN, Scale
 from fairkit.models.scorer import Predictions, check_scores
 from fairkit_onnx.sandbox.wire import Maps
 
@@ -117,14 +118,14 @@ def guess_kind(
     values: NDArray[np.float64], task: Task, options: ModelOptions
 ) -> tuple[ScoreKind, str | None]:
     """Tell probabilities from logits by the values of a first batch, and say so where it is a guess."""
-    if options.score_kind is not None:
-        return options.score_kind, None
-    if task == "regression":
-        return "value", None
+    if options.score_kind is not None or task == "regression":
+        return options.score_kind or "value", None
     within = bool(values.min() >= -1e-6 and values.max() <= 1 + 1e-6)
     if values.ndim == 1:
         if within:
             return "probability", "The model's scores lie in [0, 1] and are read as probabilities."
+        if options.threshold is not None and not 0 <= options.threshold <= 1:
+            return "value", None
         return "logit", "The model's scores leave [0, 1] and are read as logits (`score_kind` overrides)."
     if within and np.abs(values.sum(axis=1) - 1).max() < 1e-3:
         return "probability", None
@@ -139,6 +140,8 @@ def probabilities(values: NDArray[np.float64], kind: ScoreKind) -> NDArray[np.fl
     ModelError
         Probabilities that leave [0, 1].
     """
+    if kind == "percent":
+        values, kind = values / 100, "probability"
     if kind == "logit" and values.ndim == 1:
         return 0.5 * (1 + np.tanh(0.5 * values))
     if kind == "logit":
@@ -147,7 +150,7 @@ def probabilities(values: NDArray[np.float64], kind: ScoreKind) -> NDArray[np.fl
     if values.min() < -1e-5 or values.max() > 1 + 1e-5:
         raise ModelError(
             f"the model's scores leave [0, 1] (they reach {values.min():.4g} and {values.max():.4g}) and are no "
-            "probabilities; if they are logits say so with `score_kind=logit`"
+            "probabilities; say what they are with `score_kind`: logit, percent, or value for a scale of their own"
         )
     return np.clip(values, 0, 1)
 
@@ -163,7 +166,11 @@ class Reading:
     kind
         What the scores are.
     place
-        Binary with several score columns: the favorable label's column.
+        Binary: the place of the favorable label among the model's classes, and its column where there are several.
+    scale
+        Binary: how scores on a scale of their own are mapped to (0, 1); None for probabilities.
+    turned
+        Binary with one score column: it is about the unfavorable label, and one minus it is the score.
     positive
         Binary: what the label output gives for the favorable label.
     class_places
@@ -179,7 +186,9 @@ class Reading:
     label: GraphOutput | None
     kind: ScoreKind
     threshold: float | None = None
+    scale: Scale | None = None
     place: int | None = None
+    turned: bool = False
     positive: Any = None
     class_places: tuple[int, ...] = ()
     label_index: Mapping[str, int] | None = None
@@ -199,6 +208,8 @@ class Reading:
         }
         if self.chance is not None and self.label is None:
             told["decision"] = self.chance.name
+        told |= {"turned": True} if self.turned and self.score is not None else {}
+        told |= OWN if self.scale is not None else {}
         return told | ({} if self.cut is None else {"threshold": self.cut})
 
     @property
@@ -207,6 +218,8 @@ class Reading:
         if self.task != "binary" or self.score is None:
             return None
         if self.threshold is None and (self.label is not None or self.chance is not None):
+            return None
+        if self.threshold is None and self.scale is not None:
             return None
         return 0.5 if self.threshold is None else self.threshold
 
@@ -242,21 +255,33 @@ class Reading:
     ) -> Predictions:
         score = logits = None
         if raw is not None:
-            proba = probabilities(raw, self.kind)
+            proba = probabilities(raw, self.kind) if self.scale is None else self.scale.squash(raw)
             score = proba if proba.ndim == 1 else proba[:, self.place]
             if self.kind == "logit":
                 logits = raw
-            if self.place == 0 and proba.ndim == 1:
+            if self.turned:
                 score = 1 - score
         if self.cut is not None:
             assert score is not None  # noqa: S101 -- there is a cut where there is a score
-            decision = (score >= self.cut).astype(float)
+            decision = self._decided(score, values, raw).astype(float)
         elif self.chance is not None:
             decision = self._chances(values[self.chance.name])
         else:
             assert label is not None  # noqa: S101 -- the reading has a score or a label
             decision = equals(label, self.positive)
         return Predictions(score=score, decision=decision, logits=logits)
+
+    def _decided(
+        self, score: NDArray[np.float64], values: Mapping[str, Any], raw: NDArray[np.float64] | None
+    ) -> NDArray[np.bool_]:
+        """Return which rows reach the threshold; a score of the other label keeps its own rule, p >= 0.5, for ties."""
+        assert self.score is not None and self.cut is not None  # noqa: PT018, S101 -- asked for
+        if self.scale is not None and raw is not None:
+            return np.asarray(raw < self.cut if self.turned else raw >= self.cut)
+        if self.turned and self.threshold is None:
+            return np.asarray(score > self.cut)
+        single = getattr(values[self.score.name], "dtype", None) == np.float32 and not self.turned
+        return np.asarray(score >= (float(np.float32(self.cut)) if single else self.cut))
 
     def _multiclass(self, raw: NDArray[np.float64] | None, label: NDArray[Any] | None) -> Predictions:
         proba = logits = predicted = None

@@ -18,6 +18,7 @@ from fairkit_onnx.read.alone import Lone
 from fairkit_onnx.read.contradictions import Witness
 from fairkit_onnx.read.feeds import RANDOM_INPUT, Feed, GraphInput, absent, match_inputs
 from fairkit_onnx.read.members import MEMBER_SCORES
+from fairkit_onnx.read.order import guessed_order
 from fairkit_onnx.read.overflow import explained
 from fairkit_onnx.read.runner import Runner
 from fairkit_onnx.read.served import is_ours
@@ -72,6 +73,8 @@ def bind(model: Graph, dataset: Dataset, options: ModelOptions, *, only_scores: 
     scorer.lone = Lone(runner, scorer.wanted, scorer.understand)
     told += scorer.lone.examine(arrays, understood, batch.rows)
     told += constant_inputs(runner, cells, dataset, scorer.understand, scorer.wanted)
+    guessed = [feed for feed in runner.feeds if feed.guessed]
+    scorer.warnings = tuple(guessed_order(guessed, cells, understood, batch.favorable))
     scorer.info = replace(scorer.info, notes=tuple(notes + told), outputs=settled.served)
     return scorer
 
@@ -146,6 +149,7 @@ class OnnxScorer:
         self.witness: Witness | None = None
         self.lone: Lone | None = None
         self.told = False
+        self.warnings: tuple[str, ...] = ()
         self._runner = runner
         self._reading = settled
 
@@ -207,7 +211,7 @@ class OnnxScorer:
                 f"{self.info.name} has {len(self.shares)} weights in its metadata, but {MEMBER_SCORES} "
                 f"has the shape {members.shape}"
             )
-        if self._reading.place == 0:
+        if self._reading.turned:
             members = 1 - members
         decision = found.decision
         if self._reading.cut is not None:

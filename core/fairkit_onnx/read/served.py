@@ -62,7 +62,11 @@ def choose_served(
     if options.decision_output not in (None, DECISION, DECISION_PROBABILITY):
         chance = None
     if chance is None:
-        return Served(score=reading.choose_score_output(found, options), label=_label(found, first, options))
+        found = _with_flag(found, first, options)
+        label = _label(found, first, options)
+        rest = [output for output in found if label is None or output.name != label.name]
+        score = reading.choose_score_output(found if options.score_output else rest, options)
+        return Served(score=score, label=label)
     score = by_name[SCORE] if options.score_output is None else reading.choose_score_output(found, options)
     if score is by_name[SCORE] and options.score_kind is None and not _within(first[SCORE]):
         score = None  # no probabilities: metrics of scores have nothing to say about them
@@ -76,6 +80,21 @@ def choose_served(
             f"{DECISION!r} that draws by them; export it again"
         )
     return Served(score=score, label=label, chance=chance)
+
+
+def _with_flag(
+    found: Sequence[GraphOutput], first: Mapping[str, Any], options: ModelOptions
+) -> list[GraphOutput]:
+    """Take a column of numbers 0 and 1 beside one column of scores for the decision that it is.
+
+    Only where nothing else could be the decision, and the user names no output.
+    """
+    columns = [output for output in found if output.shape == "column"]
+    flags = [output for output in columns if is_flag(first[output.name])]
+    named = options.decision_output or options.score_output
+    if named or len(columns) != len(found) or len(flags) != 1 or len(columns) != 2:
+        return list(found)
+    return [replace(output, shape="label") if output is flags[0] else output for output in found]
 
 
 def _within(values: Any) -> bool:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from fairkit.data.outcomes import example_of
 from fairkit.data.roles import same_value, value_text
 from fairkit.data.task import Task, choose_task
 from fairkit.errors import ModelError
 from fairkit.models.classes import check_signs, favorable_column, line_up, ranks_higher
+from fairkit.models.scale import Scale, check_chance, told_scale
 from fairkit.models.scorer import check_scores
 from fairkit_onnx.read import outputs as reading
 from fairkit_onnx.read import safety
+from fairkit_onnx.read.direction import is_turned
 from fairkit_onnx.read.logits import check_logits
 from fairkit_onnx.read.pairing import classes_by_labels
 from fairkit_onnx.read.served import Served, choose_served, is_ours
@@ -63,6 +66,7 @@ def settle(
         return _ours(settled, model, dataset, options, first)
     told = [] if told_kind is None else [told_kind]
     classes = _model_classes(model, score, label, first, dataset.profile.label_values)
+    _refuse_text(dataset, task, score, classes)
     if task == "regression":
         return _regression(settled, model), (), told
     if task == "multiclass":
@@ -72,12 +76,75 @@ def settle(
     favorable = batch.favorable
     if options.favorable_class is None:
         check_signs(classes, dataset.profile.label_values)
-    marked = None if label is None or score is not None else _marked(label, first, classes[-1])
-    settled, more = _binary(settled, classes, dataset, options, values, marked, favorable)
-    if told_kind is not None and kind == "logit" and values is not None and settled.cut is not None:
-        assert score is not None  # noqa: S101 -- values are a score's
-        check_logits(values, settled.place, favorable, model.proto.graph, score.name)
-    return settled, (), told + more
+    settled, more = _binary(
+        settled, classes, dataset, options, values, favorable, _Labels.of(model, label, first)
+    )
+    if values is None or values.ndim > 1:
+        check_chance(None if values is None else options.threshold, "probabilities of classes")
+        return settled, (), told + more
+    assert score is not None  # noqa: S101 -- values are a score's
+    if told_kind is not None and kind == "logit":
+        settled, told = _as_logits(model, settled, score, values, favorable, told)
+    settled, how = _scaled(settled, options, score.name, values)
+    return settled, (), told + more + how
+
+
+def _as_logits(
+    model: Graph,
+    settled: reading.Reading,
+    score: reading.GraphOutput,
+    values: NDArray[np.float64],
+    favorable: NDArray[np.bool_] | None,
+    told: list[str],
+) -> tuple[reading.Reading, list[str]]:
+    """Take numbers for logits if they behave like them; beside an output that decides others rank at most."""
+    try:
+        check_logits(values, settled.turned, favorable, model.proto.graph, score.name)
+    except ModelError:
+        if settled.cut is not None:
+            raise
+        return replace(settled, kind="value"), []
+    return settled, told
+
+
+def _scaled(
+    settled: reading.Reading, options: ModelOptions, score: str, values: NDArray[np.float64]
+) -> tuple[reading.Reading, list[str]]:
+    """Settle scores on a scale of their own, and what a threshold is about."""
+    if settled.kind != "value":
+        check_chance(options.threshold, {"logit": "logits"}.get(settled.kind, "probabilities"))
+        return settled, _turned_cut(settled, options, score)
+    low, high = float(values.min()), float(values.max())
+    if settled.label is None and options.threshold is None:
+        raise ModelError(
+            f"the scores {score!r} are on a scale of their own, from {low:.4g} to {high:.4g}: from which score on is "
+            "the decision favorable? Say so with `threshold`, in the score's own unit"
+        )
+    settled = replace(settled, scale=Scale.of(values))
+    return settled, [told_scale(score, low, high, turned=settled.turned)]
+
+
+def _refuse_text(
+    dataset: Dataset, task: Task, score: reading.GraphOutput | None, classes: Sequence[Any]
+) -> None:
+    """Ask for the favorable class of a model that gives text, where neither a label nor the user names one."""
+    text = bool(classes) and isinstance(classes[0], str)
+    if task == "regression" and score is None and text and dataset.roles.label is None:
+        shown = " or ".join(map(repr, classes[:5]))
+        raise ModelError(
+            f"the model gives text, and there is no label: which of its classes is good for the person, {shown}? Say "
+            f"so with `favorable`, as in `favorable={example_of('', classes)}`"
+        )
+
+
+def _turned_cut(settled: reading.Reading, options: ModelOptions, score: str) -> list[str]:
+    """Say what a threshold of the user's is about where the score is about the other label."""
+    if not settled.turned or options.threshold is None:
+        return []
+    return [
+        f"The threshold {options.threshold:g} is one of the favorable label's probability, 1 - {score}: favorable "
+        f"where {score} is at most {1 - options.threshold:g}."
+    ]
 
 
 def _one_hot(
@@ -127,7 +194,7 @@ def _ours(
         chance = np.asarray(first[settled.chance.name])
         told = [_RANDOMIZED] if bool(((chance > 0) & (chance < 1)).any()) else []
     place, turned = _own_place(model, dataset, options)
-    return replace(settled, place=place, positive=place), (), told + turned
+    return replace(settled, place=place, positive=place, turned=place == 0), (), told + turned
 
 
 def _own_place(model: Graph, dataset: Dataset, options: ModelOptions) -> tuple[int, list[str]]:
@@ -165,15 +232,12 @@ def _model_classes(
             told = classes_by_labels(reading.as_matrix(score, first[score.name]), labels, known)
         return list(range(width)) if told is None else told
     if label is not None:
-        values = np.unique(reading.as_matrix(label, first[label.name]).astype(str)).tolist()
-        kind = np.asarray(first[label.name]).dtype.kind
-        return (
-            [int(v) for v in values]
-            if kind in "iu"
-            else [v == "True" for v in values]
-            if kind == "b"
-            else values
-        )
+        values = np.unique(reading.as_matrix(label, first[label.name]))
+        if values.dtype.kind in "iu" or (
+            values.dtype.kind == "f" and bool((values == np.floor(values)).all())
+        ):
+            return [int(value) for value in values]
+        return [bool(v) for v in values] if values.dtype.kind == "b" else values.astype(str).tolist()
     return [0, 1]
 
 
@@ -182,10 +246,33 @@ def _regression(settled: reading.Reading, model: Graph) -> reading.Reading:
         raise ModelError(f"{model.name} gives no number to audit")
     if settled.score is not None and settled.score.width != 1:
         raise ModelError(
-            f"{model.name} gives {settled.score.width} numbers a row, but the label is a regression target; "
-            "name the output with `score_output`, or the task with `task`"
+            f"{model.name} gives {settled.score.width} numbers for each row, and an audit is about one target: name "
+            "one output with `score_output`; a model of several targets in one output is exported for one of them. "
+            "If the numbers are scores of classes, say so with `task`"
         )
     return settled
+
+
+@dataclass(frozen=True, slots=True)
+class _Labels:
+    """What the label output gave for the first rows, and whether the file itself names its classes."""
+
+    name: str
+    values: NDArray[Any]
+    named: bool
+
+    @classmethod
+    def of(cls, model: Graph, label: reading.GraphOutput | None, first: Mapping[str, Any]) -> Self | None:
+        if label is None:
+            return None
+        named = bool(safety.class_labels(model.proto))
+        return cls(label.name, reading.as_matrix(label, first[label.name]), named)
+
+    def marked(self, value: Any) -> NDArray[np.float64] | None:
+        """Return 1 where the model gives the value, shape [n]; None where the kinds differ."""
+        if self.values.dtype.kind != "O" and isinstance(value, str):
+            return None
+        return reading.equals(self.values, value)
 
 
 def _binary(
@@ -194,14 +281,12 @@ def _binary(
     dataset: Dataset,
     options: ModelOptions,
     values: NDArray[np.float64] | None,
-    labels: NDArray[np.float64] | None,
     is_favorable: NDArray[np.bool_] | None,
+    labels: _Labels | None,
 ) -> tuple[reading.Reading, list[str]]:
     favorable, label_values = dataset.roles.favorable, dataset.profile.label_values
     if values is None or values.ndim == 1:
-        return _single(
-            settled, classes, dataset, options, values if values is not None else labels, is_favorable
-        )
+        return _single(settled, classes, dataset, options, values, is_favorable, labels)
     if options.favorable_class is not None:
         place, told = options.favorable_class, []
         if not 0 <= place < values.shape[1]:
@@ -219,10 +304,15 @@ def _single(
     classes: list[Any],
     dataset: Dataset,
     options: ModelOptions,
-    evidence: NDArray[np.float64] | None,
+    values: NDArray[np.float64] | None,
     is_favorable: NDArray[np.bool_] | None,
+    labels: _Labels | None,
 ) -> tuple[reading.Reading, list[str]]:
-    """A bare score, logit or label: the model's labels decide, else convention and ranking."""
+    """A bare score, logit or label: the model's labels decide, else convention and ranking.
+
+    Which decision is favorable and which way the score points are found separately: an output `approve` may stand
+    beside an output `p_default`.
+    """
     favorable, label_values = dataset.roles.favorable, dataset.profile.label_values
     told: list[str] = []
     named = [i for i, value in enumerate(classes) if same_value(value, favorable)]
@@ -232,10 +322,13 @@ def _single(
         place = options.favorable_class
         if place not in (0, 1):
             raise ModelError(f"favorable_class={place}, but the model has two classes, 0 and 1")
-    elif settled.label is not None and theirs:
+    elif labels is not None and theirs:
         place = named[0] if named else 1
         positive = None if named else favorable  # the first rows were all given the other label
+        if positive is None and not labels.named:
+            _refuse_opposite(labels, classes[place], favorable, is_favorable)
     else:
+        evidence = values if labels is None else labels.marked(classes[-1])
         place, told = _bare(settled, label_values, favorable, evidence, is_favorable)
     if positive is None and len(classes) > place:
         positive = classes[place]
@@ -245,7 +338,36 @@ def _single(
             "relabel the data as the model was trained, or say `favorable_class`"
         )
     label = settled.label if positive is not None else None
-    return replace(settled, place=place, positive=positive, label=label), told
+    turned = place == 0
+    if values is not None and labels is not None and label is not None:
+        turned = is_turned(values, labels.marked(positive), is_favorable, by_name=turned)
+        if turned != (place == 0) or not theirs:
+            told.append(_direction(settled.score, favorable, turned=turned))
+    return replace(settled, place=place, positive=positive, label=label, turned=turned), told
+
+
+def _refuse_opposite(
+    labels: _Labels, value: Any, favorable: Any, is_favorable: NDArray[np.bool_] | None
+) -> None:
+    """Raise where numbers 0 and 1 that no classifier names mark the rows of the other label."""
+    marked = labels.marked(value)
+    if marked is None or is_favorable is None or ranks_higher(marked, is_favorable) is not False:
+        return
+    raise ModelError(
+        f"the model's output {labels.name!r} is {value_text(value)} less often for rows with the favorable label "
+        f"{value_text(favorable)!r} than for the others: is it a decision of its own, in which another value is "
+        f"favorable? Say which one with `favorable_class`: {1 - int(value)} if it is {1 - int(value)}, "
+        f"{int(value)} if it is {int(value)}"
+    )
+
+
+def _direction(score: reading.GraphOutput | None, favorable: Any, *, turned: bool) -> str:
+    assert score is not None  # noqa: S101 -- asked for where there are values
+    how = "one minus it is the score of" if turned else "it is read as the score of"
+    why = (
+        "is lower where the decision is favorable" if turned else "is higher where the decision is favorable"
+    )
+    return f"The output {score.name!r} {why}: {how} the favorable label {value_text(favorable)!r}."
 
 
 def _bare(
@@ -260,7 +382,7 @@ def _bare(
     Training code makes the second of two labels the class 1. Where that is the favorable one there is no
     question; else which of the two ranks higher tells, and failing that class 1 of labels 0 and 1.
     """
-    what = "label" if settled.score is None else "score"
+    what = "score" if settled.label is None else "label"
     if len(label_values) != 2 or same_value(label_values[1], favorable):
         if (
             evidence is not None
@@ -284,14 +406,6 @@ def _bare(
         return 1, [f"{told} (`favorable_class=0` reverses it)."]
     told = f"The model's {what} is read as that of {other!r} and turned to the favorable label {favorable!r}"
     return 0, [f"{told} (`favorable_class=1` leaves it as it is)."]
-
-
-def _marked(label: reading.GraphOutput, first: Mapping[str, Any], value: Any) -> NDArray[np.float64] | None:
-    """Which rows of the first batch the model gives the label; None where the kinds differ."""
-    labels = reading.as_matrix(label, first[label.name])
-    if labels.dtype.kind != "O" and isinstance(value, str):
-        return None
-    return reading.equals(labels, value)
 
 
 def _label_for(settled: reading.Reading, classes: list[Any], place: int) -> Any:

@@ -133,6 +133,12 @@ class Encoded:
 
         return pieces_of(domains, features.conditions, encoding, self.defaults(domains), self.kinds())
 
+    def rest(self, features: NDArray[Any]) -> OnnxFile:
+        """Return what follows features like these, shape [n, d], as a file whose input has the name of the matrix."""
+        double = features.dtype == np.float64
+        after = Tail(scorer=self.scorer, cut=self.matrix, columns=features.shape[1], double=double)
+        return after.opened(after.after(self.matrix))
+
     def defaults(self, domains: Sequence[Numbers | Listed]) -> dict[str, Any]:
         """Return a raw value of every column."""
         found: dict[str, Any] = {}

@@ -30,6 +30,7 @@ _TOGETHER = frozenset({
     "Add", "Sub", "Mul", "Div", "Pow", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Where", "Min",
     "Max", "And", "Or",
 })  # fmt: skip
+_JOINED = frozenset({"ReduceSum", "ReduceMax", "ReduceMin", "ArgMax"})
 
 
 class Sources:
@@ -136,10 +137,23 @@ class Sources:
             return self._sliced(node, known[0], width)
         if kind in _TOGETHER:
             return _together(known, width)
+        if kind in _JOINED:
+            return self._joined(node, known[0], width)
         return None
 
     def _constant(self, name: str) -> NDArray[Any] | None:
         return constant_of(self._graph, name)
+
+    def _joined(self, node: onnx.NodeProto, columns: Places, width: int) -> list[Places] | None:
+        """Columns of a row become one number: of one raw column, as where rare values share a code."""
+        told = attributes_of(node)
+        axes = told.get("axes", [told.get("axis", 0)])
+        if len(node.input) > 1 and node.input[1]:
+            constant = constant_of(self._graph, node.input[1])
+            axes = [] if constant is None else constant.reshape(-1).tolist()
+        behind = np.unique(columns[columns >= 0])
+        along = list(axes) in ([1], [-1]) and width == 1 and len(behind) == 1
+        return [behind] if along else None
 
     def _of(self, name: str, values: Mapping[str, NDArray[Any]]) -> Places:
         if name in self.of:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 MIN_OPSET = 9
 """The first version of the default domain that has every operator that is appended (Where, IsNaN, MatMul)."""
+FREE_INITIALIZERS = 4
+"""From this version of the format on, initializers need not be inputs; nothing else changed from 3 to 4."""
 _ML = "ai.onnx.ml"
 _PREFIX = "fairkit/rule"
 
@@ -131,6 +133,8 @@ def _raise_opset(model: onnx.ModelProto) -> None:
     """
     from onnx import helper
 
+    # what is appended brings initializers that are no inputs
+    model.ir_version = max(model.ir_version, FREE_INITIALIZERS)
     if not _version(model, _ML):
         model.opset_import.append(helper.make_opsetid(_ML, ML_OPSET))
     elif _version(model, _ML) == 1 and not any(

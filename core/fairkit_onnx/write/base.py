@@ -23,7 +23,12 @@ if TYPE_CHECKING:
     from fairkit_onnx.model import OnnxModel
     from fairkit_onnx.write.rules import GroupRule
 
-_SAMPLE = 2_048
+_SAMPLE = 4_096
+_ELEMENTS = {
+    "tensor(float)": 1, "tensor(int32)": 6, "tensor(int64)": 7, "tensor(string)": 8, "tensor(bool)": 9,
+    "tensor(float16)": 10, "tensor(double)": 11,
+}  # fmt: skip
+"""onnxruntime's names of types, as ONNX numbers them."""
 _BATCH = 65_536
 
 
@@ -52,10 +57,10 @@ class BaseModel:
         try:
             from fairkit_onnx.read.scorer import bind
 
-            self._scorer = bind(model, _sample(table), options, only_scores=True)
+            self._scorer = bind(model, _sample(table), options.over(model.said), only_scores=True)
         except ModelError as error:
             raise ModelError(_as_parameters(str(error))) from error
-        self.head = self._head(options)
+        self.head = self._head(options.task == "regression")
         self.notes = tuple(map(_as_parameters, self._scorer.info.notes))
 
     @property
@@ -80,11 +85,21 @@ class BaseModel:
         scores = np.empty(rows, dtype=np.float64)
         for start in range(0, rows, _BATCH):
             part = {name: columns[name][start : start + _BATCH] for name in self.columns}
-            found = self._scorer.predict(part).score
-            if found is None:
-                raise ModelError(f"{self.model.name} gives no score")
-            scores[start : start + _BATCH] = found.astype(np.float32)
+            scores[start : start + _BATCH] = self._scores_of(part)
         return scores
+
+    def _scores_of(self, part: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
+        found = self._scorer.predict(part)
+        score = found.decision if self.head.kind == "label" else found.score
+        if score is None:
+            raise ModelError(f"{self.model.name} gives no score")
+        return score.astype(np.float32)
+
+    def decisions(self, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
+        """Return the model's own decisions, shape [n]: 1 where they are favorable."""
+        found = self._scorer.predict({name: columns[name] for name in self.columns}).decision
+        assert found is not None  # noqa: S101 -- asked for of binary models
+        return found
 
     def with_rule(self, rule: GroupRule) -> onnx.ModelProto:
         """Append a rule to the model's graph; see `fairkit_onnx.write.compose.compose`.
@@ -99,6 +114,7 @@ class BaseModel:
         proto = type(self.model.proto)()
         proto.CopyFrom(self.model.proto)
         self._load_tensors(proto)
+        self._state_types(proto)
         self._state_shapes(proto)
         composed = extend(proto)
         kept = [entry for entry in composed.graph.output if entry.name in COMPOSED]
@@ -110,34 +126,28 @@ class BaseModel:
         """Return the arrays for the model's own inputs."""
         return {feed.input.name: feed.build(columns) for feed in self._scorer.feeds}
 
-    def _head(self, options: ModelOptions) -> ScoreHead:
+    def _head(self, graded: bool) -> ScoreHead:
         reading, name = self._scorer.reading, self.model.name
-        if options.task == "regression" and reading.score is not None:
+        if graded and reading.score is not None:
             return ScoreHead(output=reading.score.name, width=reading.score.width, kind="value")
         if reading.chance is not None and all(entry.name != RANDOM_INPUT for entry in self.model.inputs):
-            return ScoreHead(
-                output="score"
-            )  # a deterministic model of ours: its decisions make way for the rule's
+            # a deterministic model of ours: its decisions make way for the rule's
+            return ScoreHead(output="score", place=int(not reading.turned))
         if reading.chance is not None:
             raise ModelError(
                 f"{name} decides by a randomized rule already; repair the model that this rule was put on"
             )
         if reading.score is None:
-            raise ModelError(
-                f"{name} gives labels only, and a rule needs a score: a probability of the favorable label, "
-                "or a logit. Export the model with its probabilities (skl2onnx writes them as the output "
-                "'probabilities'), or name the output with the parameter `score_output=NAME`"
-            )
-        if reading.kind == "logit" and options.score_kind != "logit":
-            raise ModelError(
-                f"the scores in {name}'s output {reading.score.name!r} leave [0, 1] or do not sum to 1, so "
-                "that they are no probabilities; if they are logits, say so with the parameter `score_kind=logit`"
-            )
+            assert reading.label is not None  # noqa: S101 -- a reading has scores or labels
+            return ScoreHead(output=reading.label.name, kind="label", positive=reading.positive)
         return ScoreHead(
             output=reading.score.name,
             width=reading.score.width,
-            place=1 if reading.place is None else reading.place,
-            kind=cast("Literal['probability', 'logit']", reading.kind),
+            place=int(not reading.turned) if reading.score.width == 1 else reading.place or 0,
+            kind="scale"
+            if reading.scale
+            else cast("Literal['probability', 'logit', 'percent']", reading.kind),
+            scale=reading.scale,
         )
 
     def _load_tensors(self, proto: onnx.ModelProto) -> None:
@@ -146,6 +156,14 @@ class BaseModel:
             import onnx
 
             onnx.load_external_data_for_model(proto, str(self.model.folder))
+
+    def _state_types(self, proto: onnx.ModelProto) -> None:
+        """State the types of outputs that have none: onnxruntime infers them, ONNX's rules want them."""
+        kinds = dict(self.model.outputs)
+        for output in proto.graph.output:
+            if output.type.WhichOneof("value") is None and kinds[output.name] in _ELEMENTS:
+                output.type.tensor_type.elem_type = _ELEMENTS[kinds[output.name]]
+                output.type.tensor_type.shape.dim.add()
 
     def _state_shapes(self, proto: onnx.ModelProto) -> None:
         """State how many columns a matrix takes, and that there are as many output rows as input rows.
@@ -174,9 +192,12 @@ def _sample(table: Table) -> Any:
 
 
 def _label_sample(table: Table) -> Any:
-    """Make a dataset of some rows of both labels: what it takes to see which score is the favorable one."""
-    places = [np.flatnonzero(table.target == value)[:_SAMPLE] for value in (0.0, 1.0)]
-    sample = table.take(np.sort(np.concatenate(places)))
+    """Make a dataset of the first rows, as an audit sees them first, and some rows of a label that they lack."""
+    places = np.arange(min(_SAMPLE, len(table)))
+    for value in (0.0, 1.0):
+        if not (table.target[places] == value).any():
+            places = np.concatenate([places, np.flatnonzero(table.target == value)[:_SAMPLE]])
+    sample = table.take(places)
     label = _free_name(table.roles.label or "label", sample.columns)
     classes = table.classes or (0, 1)
     cells = [classes[-1] if value else classes[0] for value in sample.target.tolist()]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     import onnx
 
+    from fairkit.models.scale import Scale
     from fairkit_onnx.write.rules import GroupColumn, GroupKeys, GroupRule
 
 COMPOSED = (SCORE, DECISION_PROBABILITY, DECISION)
@@ -42,14 +43,19 @@ class ScoreHead:
         The favorable label's column, from 0 (of a ZipMap: among its keys in order). Where there is one
         column, 0 says that it belongs to the other label: the score is one minus it.
     kind
-        ``probability``, or ``logit``: the sigmoid is taken (one column) or the softmax (several); ``value``, of a
-        ranking: taken as it is.
+        ``probability``, or ``logit``: the sigmoid is taken (one column) or the softmax (several); ``percent``: divided
+        by 100; ``scale``: mapped to (0, 1) by `scale`; ``value``, of a ranking: taken as it is; ``label``: 1 where the
+        output is `positive`, else 0.
+    positive
+        What a label output gives for the favorable label.
     """
 
     output: str
     width: int = 1
     place: int = 1
-    kind: Literal["probability", "logit", "value"] = "probability"
+    kind: Literal["probability", "logit", "value", "label", "scale", "percent"] = "probability"
+    positive: Any = None
+    scale: Scale | None = None
 
 
 def compose(
@@ -62,7 +68,8 @@ def compose(
     """Append a rule to a model.
 
     The result has the base's inputs and outputs, the raw sensitive columns as inputs of shape [rows, 1]
-    where they are not inputs yet, an input ``u`` [rows, 1] of draws in [0, 1), and three outputs [rows, 1]:
+    where they are not inputs yet, where the rule decides anybody by chance an input ``u`` [rows, 1] of draws in
+    [0, 1), and three outputs [rows, 1]:
     ``score`` (float, the probability of the favorable label), ``decision_probability`` (float, h in [0, 1])
     and ``decision`` (int64, 1 where u < h). The rule is computed in double from the float score.
 
@@ -93,7 +100,12 @@ def compose(
     group = group_codes(graph, rule.keys, inputs or {})
     score = graph.cast(_adjusted(graph, favorable_score(graph, head), rule, group), np.float32)
     chance = graph.cast(_chance(graph, graph.cast(score, np.float64), rule, group), np.float32)
-    decided = graph.node("Less", [graph.input(RANDOM_INPUT, np.float32), chance])
+    draw = (
+        graph.constant([[0.5]], np.float32)
+        if rule.is_deterministic
+        else graph.input(RANDOM_INPUT, np.float32)
+    )
+    decided = graph.node("Less", [draw, chance])
     graph.output(SCORE, score, np.float32)
     graph.output(DECISION_PROBABILITY, chance, np.float32)
     graph.output(DECISION, graph.cast(decided, np.int64), np.int64)
@@ -118,15 +130,40 @@ def refuse_randomized(model: onnx.ModelProto) -> None:
 def favorable_score(graph: Appender, head: ScoreHead) -> str:
     """Add the probability of the favorable label (of a ranking: the score), [n, 1], double, and return its name."""
     tensor, place = _score_tensor(graph.graph, head)
+    if head.kind == "label":
+        return _is_label(graph, tensor, head)
     matrix = graph.reshape(graph.cast(tensor, np.float64), [-1, head.width])
     if head.kind == "value":
         return matrix
+    if head.kind == "percent":
+        matrix = graph.node("Div", [matrix, graph.constant([[100.0]])])
+    if head.scale is not None:
+        matrix = _squashed(graph, matrix, head.scale)
     if head.width == 1:
         value = sigmoid(graph, matrix) if head.kind == "logit" else clipped(graph, matrix)
         return value if place else graph.node("Sub", [graph.constant([[1.0]]), value])
     if head.kind == "logit":
         matrix = graph.node("Softmax", [matrix], axis=1)
     return clipped(graph, graph.node("Gather", [matrix, graph.constant([place], np.int64)], axis=1))
+
+
+def _squashed(graph: Appender, score: str, scale: Scale) -> str:
+    """`Scale.squash` in the graph."""
+    apart = graph.node("Sub", [score, graph.constant([[scale.centre]])])
+    size = graph.node("Add", [graph.node("Abs", [apart]), graph.constant([[scale.spread]])])
+    half = graph.node("Mul", [graph.node("Div", [apart, size]), graph.constant([[0.5]])])
+    return graph.node("Add", [half, graph.constant([[0.5]])])
+
+
+def _is_label(graph: Appender, tensor: str, head: ScoreHead) -> str:
+    """Add 1 where a label output gives the favorable label, else 0: [n, 1], double."""
+    output = next(entry for entry in graph.graph.output if entry.name == head.output)
+    if output.type.tensor_type.elem_type != _STRING:
+        apart = graph.node("Sub", [graph.cast(tensor, np.float64), graph.constant([float(head.positive)])])
+        same = graph.node("Less", [graph.node("Abs", [apart]), graph.constant([0.5])])
+        return graph.reshape(graph.cast(same, np.float64), [-1, 1])
+    code = _text_places(graph, graph.reshape(tensor, [-1]), [value_text(head.positive)])
+    return graph.reshape(graph.cast(code, np.float64), [-1, 1])
 
 
 def _score_tensor(graph: onnx.GraphProto, head: ScoreHead) -> tuple[str, int]:
@@ -227,7 +264,11 @@ def _text_codes(graph: Appender, cells: str, column: GroupColumn) -> str:
             f"the model takes {column.name!r} as text, so that it cannot be compared with the edges of its "
             "bins; leave the bins out, or export the model with a numeric input"
         )
-    keys: Sequence[str] = [value_text(key) for key in column.keys] + ([""] if column.missing else [])
+    return _text_places(graph, cells, [value_text(key) for key in column.keys] + [""] * column.missing)
+
+
+def _text_places(graph: Appender, cells: str, keys: Sequence[str]) -> str:
+    """Add the number of each text among the keys, from 1; 0 for others."""
     places = list(range(1, len(keys) + 1))
     if graph.encodes_labels:
         return graph.node(

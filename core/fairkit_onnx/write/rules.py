@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
@@ -238,6 +239,11 @@ class GroupRule:
         if len(self.pieces) != wanted or (self.odds is not None and len(self.odds) != wanted):
             raise ModelError(f"a rule for {wanted - 1} groups has {wanted} rows: the last is the pooled rule")
 
+    @property
+    def is_deterministic(self) -> bool:
+        """Whether the chance is 0 or 1 for every score and group, so that no draw decides."""
+        return all(map(_is_certain, self.pieces))
+
     def tables(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """Return thresholds, widths and weights, each of shape [K + 1, J]; unused places weigh 0."""
         most = max(1, *(len(row) for row in self.pieces))
@@ -292,6 +298,18 @@ class GroupRule:
             "groups": rows,
             "unseen": "values not seen at fit time, and missing ones, get the rule of the pooled population",
         }
+
+
+def _is_certain(pieces: Sequence[Piece]) -> bool:
+    """Return whether steps add up to at most 0 or at least 1 after each of them."""
+    if any(piece.width > 0 and piece.weight != 0 for piece in pieces):
+        return False
+    total = 0.0
+    for _, same in groupby(sorted(pieces), key=lambda piece: piece.threshold):
+        total += sum(piece.weight for piece in same)
+        if 0 < total < 1:
+            return False
+    return True
 
 
 def _piece_dict(piece: Piece) -> dict[str, Any]:

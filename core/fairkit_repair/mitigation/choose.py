@@ -9,6 +9,7 @@ from fairkit import plugins
 from fairkit.errors import ParameterError, PluginError, did_you_mean
 from fairkit.mitigators import Mitigator
 from fairkit.parameters.declare import parse_parameters
+from fairkit.settings import ModelOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,7 +56,7 @@ def find_mitigator(plugin: str | type[Mitigator]) -> type[Mitigator]:
     return loaded.mitigators[0]
 
 
-def base_model(method: Mitigator, model: Any) -> OnnxModel | None:
+def base_model(method: Mitigator, model: Any, options: ModelOptions | None = None) -> OnnxModel | None:
     """Load the model that a method repairs; None for methods that train their own.
 
     Raises
@@ -67,8 +68,24 @@ def base_model(method: Mitigator, model: Any) -> OnnxModel | None:
         raise ParameterError(f"{method.name} repairs a given model: name it with `model`")
     if method.stage != "post" and model is not None:
         raise ParameterError(f"{method.name} trains its own model: leave out `model`")
-    if model is None:
-        return None
+    return loaded_base(model, options)
+
+
+def loaded_base(model: Any, options: ModelOptions | None) -> OnnxModel | None:
+    """Load a model that is repaired, with what the user says of its outputs; None where there is none.
+
+    Raises
+    ------
+    ParameterError
+        Options are given, and no model that they could be about.
+    """
     from fairkit_onnx.model import OnnxModel
 
-    return model if isinstance(model, OnnxModel) else OnnxModel.load(model)
+    said = dataclasses.replace(options, task=None) if options is not None else ModelOptions()
+    if model is None:
+        names = [field.name for field in dataclasses.fields(said)]
+        said.refuse(names, "it is about the outputs of a given model, and none is given")
+        return None
+    base = model if isinstance(model, OnnxModel) else OnnxModel.load(model)
+    base.said = said.over(base.said)
+    return base

@@ -92,6 +92,15 @@ def learn_here(
     )
 
 
+def renamed(base: OnnxModel, name: str) -> OnnxModel:
+    """Return a given model under the name that reports call it by; one with tensors in other files keeps its own."""
+    if base.external:
+        return base
+    same = OnnxModel(base.content, name, sandbox=base.sandbox)
+    same.said = base.said
+    return same
+
+
 def foreign(base: OnnxModel | None) -> Limits | None:
     """Return the limits of a base model: what is repaired has its base's graph in it, and is as foreign."""
     return None if base is None else base.sandbox
@@ -101,7 +110,7 @@ def foreign(base: OnnxModel | None) -> Limits | None:
 def _baseline(method: Mitigator, table: Table, run: Run, base: OnnxModel | None) -> OnnxModel:
     """Return the model before: the one that is repaired, or the same learner without mitigation."""
     if base is not None:
-        return base if base.external else OnnxModel(base.content, BEFORE, sandbox=base.sandbox)
+        return renamed(base, BEFORE)
     quiet = dataclasses.replace(run, progress=no_progress)
     return OnnxModel(export_bytes(method.baseline(table, quiet), table), BEFORE)
 

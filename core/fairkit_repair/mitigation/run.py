@@ -185,6 +185,7 @@ def mitigate(
     test: Dataset | None = None,
     holdout: float = 0.2,
     model: Any = None,
+    options: ModelOptions | None = None,
     learner: Any = None,
     task: Task | None = None,
     seed: int = 0,
@@ -212,6 +213,8 @@ def mitigate(
         That share, in (0, 1).
     model
         The base model, for post-processing: a path, bytes, or `OnnxModel`.
+    options
+        What cannot be guessed about its outputs, as in `fairkit.audit`.
     learner
         For methods that take one.
     task
@@ -259,7 +262,7 @@ def mitigate(
         check_writable(Path(output))
     check_policy(policy, data)
     method = as_mitigator(plugin, parameters)
-    base = base_model(method, model)
+    base = base_model(method, model, options)
     run = Run(seed=seed, threads=threads, learner=learner, progress=progress)
     with opened(engine, scheduler) as running:
         check_repeats(repeats, here=running.here)
@@ -280,6 +283,7 @@ def measured(
     fitted, table = learned.fitted, learned.table
     classes = tuple(map(value_text, table.classes)) if table.task == "multiclass" else None
     plain = ModelOptions(task=table.task, classes=classes)
+    repaired = dataclasses.replace(plain, rename=learned.baseline.said.rename)
     held = _held_out(fitted, learned.compared, table, confidence)
     with TemporaryDirectory() as folder:
         auditors = fitted.audits(Path(folder)) if isinstance(fitted, NamesAudits) else {}
@@ -296,7 +300,7 @@ def measured(
             [learned.baseline, learned.model],
             learned.test,
             asked,
-            [method.model_options() if isinstance(method, RepairsModels) else plain, plain],
+            [method.model_options() if isinstance(method, RepairsModels) else plain, repaired],
             run.progress,
             compared=learned.compared,
         )

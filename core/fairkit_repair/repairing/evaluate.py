@@ -58,6 +58,8 @@ class Bench:
         Of models that did not see the row (of the given model); see `fairkit_repair.repairing.folds.said`.
     run
         Seed, threads, learner; its progress raises `OutOfTimeError` when the budget ends.
+    optimism
+        By how much the given base does better on the rows than on others (see `Search.optimism`).
     known, bases
         By method and parameters, what `measure` returned; by fold, bases of rankings.
     """
@@ -70,6 +72,7 @@ class Bench:
     scores: Array
     decisions: Array
     run: Run
+    optimism: float | None = None
     known: dict[str, Array] = field(default_factory=dict)
     bases: dict[int, OnnxModel] = field(default_factory=dict)
 
@@ -87,6 +90,11 @@ class Bench:
             with self._blamed(method):
                 self._measure(method, [method, *(one for one in family if one is not method)])
         return self.known[_key(method)]
+
+    def rests_on_given(self, method: Mitigator) -> bool:
+        """Return whether a method's numbers come from a given model's scores, and not from models trained here."""
+        plain = isinstance(method, PlainLearner) and not method.parameters.settings
+        return self.fitted is None and (plain or method.stage == "post")
 
     def is_known(self, method: Mitigator) -> bool:
         """Return whether a method was measured already."""

@@ -38,19 +38,33 @@ def notes_of(told: Search, test: Dataset, *, given: bool, binary: bool) -> tuple
         )
     notes += _of_budget(told)
     notes += _price(told)
-    if told.deterministic:
+    if told.deterministic is not False and not told.choice.randomized:
         notes += _cost_of_determinism(told)
     if given:
-        notes.append(
-            "Chances are predicted from the given model's scores of the training rows; if it learned from these "
-            "rows, they are too good."
-        )
+        notes.append(_of_given(told))
     if told.looks > 1:
         notes.append(
             f"This is look {told.looks} at the same test rows for this file. Each look that is judged by itself is "
             "another chance to pass wrongly; fresh test rows mend that."
         )
     return tuple(notes)
+
+
+def _of_given(told: Search) -> str:
+    """Say what is known about whether a given model learned from the rows that predictions are made from."""
+    base = "Chances are predicted from the given model's scores of the training rows"
+    if told.optimism is None:
+        return f"{base}; unknown: this model may have learned from these rows, and they are then too good."
+    if told.optimism == 0:
+        return (
+            f"{base}; it is not surely more accurate there than on the test rows, so nothing says that it learned "
+            "from them."
+        )
+    return (
+        f"{base}. It learned from these rows: its accuracy there is {told.optimism:.4f} above that on the test rows. "
+        "Predicted accuracies of repairs of it are lowered by as much; chances of passing cannot be corrected, and "
+        "may be too good."
+    )
 
 
 def _in_the_way(told: Search) -> str:

@@ -13,7 +13,7 @@ from fairkit_repair.repairing.chance import ByRates
 from fairkit_repair.repairing.folds import folds_of, learner_scores
 from fairkit_repair.repairing.missing import told_missing
 from fairkit_repair.repairing.power import power_by_audits, power_of
-from fairkit_repair.repairing.preparing import base_scores, learner_of
+from fairkit_repair.repairing.preparing import base_of, learner_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,7 +42,7 @@ def check_power(prepared: Prepared, base: OnnxModel | None, run: Run, *, anyway:
     """
     forecast, table = prepared.forecast, prepared.table
     if isinstance(forecast, ByRates):
-        decisions = _pilot(table, run) if base is None else base_scores(base, table) >= 0.5
+        decisions = _pilot(table, run) if base is None else base_of(base, table).decisions(table.columns)
         power = power_of(
             forecast.planned, decisions.astype(np.float64), forecast.limits, run.seed, enough=ENOUGH
         )

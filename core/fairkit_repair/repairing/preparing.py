@@ -24,7 +24,7 @@ from fairkit_repair.repairing.candidates import PlainLearner
 from fairkit_repair.repairing.cells import Planned
 from fairkit_repair.repairing.chance import ByRates, Limited
 from fairkit_repair.repairing.evaluate import Bench, restricted, without_sensitive
-from fairkit_repair.repairing.folds import FOLDS, folds_of, learner_scores, said
+from fairkit_repair.repairing.folds import FOLDS, folds_of, learner_scores
 from fairkit_repair.repairing.leaks import check_leak
 from fairkit_repair.repairing.missing import missing_of
 
@@ -61,9 +61,12 @@ class Prepared:
         Predicts verdicts on them.
     unseen
         Groups of test rows that no training row has, with their sizes.
+    held
+        The test rows as a table: how far a given model does better on the training rows is told from both.
     """
 
     table: Table
+    held: Table
     test: Dataset
     forecast: ByRates | ByAudits
     unseen: tuple[str, ...] = ()
@@ -79,11 +82,11 @@ class GivenModel(FittedModel):
     notes: tuple[str, ...] = ("No alternative was better: the file is the given model.",)
 
     def predict(self, columns: Mapping[str, NDArray[Any]]) -> Prediction:
-        """Score rows given as raw columns; decisions are those of the threshold 0.5."""
-        scores = base_of(self.model, self.table).scores(columns)
+        """Score rows given as raw columns, and decide as the model does."""
+        base = base_of(self.model, self.table)
         if self.table.task == "ranking":
-            return Prediction(score=scores)
-        return Prediction(score=scores, decision_probability=(scores >= 0.5).astype(np.float64))
+            return Prediction(score=base.scores(columns))
+        return Prediction(score=base.scores(columns), decision_probability=base.decisions(columns))
 
     def to_onnx(self) -> onnx.ModelProto:
         """Return the given graph."""
@@ -116,7 +119,8 @@ def prepare(
     else:
         queries = 0 if held.queries is None else int(held.queries.max()) + 1
         forecast = ByAudits.of(train, table, planned, rules, queries, confidence)
-    return Prepared(table=table, test=test_data, forecast=forecast, unseen=_unseen(table, held, splits))
+    unseen = _unseen(table, held, splits)
+    return Prepared(table=table, held=held, test=test_data, forecast=forecast, unseen=unseen)
 
 
 def _read(
@@ -215,13 +219,34 @@ def base_scores(model: OnnxModel, table: Table) -> Array:
     return base_of(model, table).scores(table.columns)
 
 
-def make_bench(table: Table, base: OnnxModel | None, run: Run, clock: Clock) -> Bench:
-    """Train the base on all rows and score every row by models that did not see it."""
+def optimism_of(base: OnnxModel, table: Table, held: Table) -> float | None:
+    """Return by how much a given model's accuracy on the training rows is above that on the test rows.
+
+    0 where the difference is within two standard errors: nothing says then that it learned from these rows. None where
+    outcomes are not two.
+    """
+    if table.task != "binary":
+        return None
+    parts = []
+    for rows in (table, held):
+        right = base_of(base, table).decisions(rows.columns) == rows.target
+        weights = rows.row_weights()
+        mean = float(np.average(right, weights=weights))
+        parts.append((mean, float((weights**2 * (right - mean) ** 2).sum() / weights.sum() ** 2)))
+    (own, one), (fresh, two) = parts
+    return own - fresh if own - fresh > 2 * np.sqrt(one + two) else 0.0
+
+
+def make_bench(table: Table, base: OnnxModel | None, run: Run, clock: Clock, held: Table) -> Bench:
+    """Train the base on all rows and score every row by models that did not see it.
+
+    A given base may have learned from these rows: how much better it does on them than on `held` is kept beside it.
+    """
     half = folds_of(table, 2, run.seed + 1)
     fold = folds_of(table, FOLDS, run.seed)
     quiet = dataclasses.replace(run, progress=no_progress)
     fitted: FittedModel | None = None
-    begun = time.monotonic()
+    begun, optimism = time.monotonic(), None
     if base is None:
         run.progress("training the model without mitigation", 0, 1)
         fitted = fit_learner(learner_of(run), table, quiet)
@@ -230,11 +255,13 @@ def make_bench(table: Table, base: OnnxModel | None, run: Run, clock: Clock) -> 
         scores, decisions = learner_scores(table, fold, learner_of(run), quiet)
     else:
         scores = base_scores(base, table)
-        decisions = said(Prediction(score=scores), table.task)
+        optimism = optimism_of(base, table, held)
+        binary = table.task == "binary"
+        decisions = base_of(base, table).decisions(table.columns) if binary else scores
         fit_learner(learner_of(run), table.take(half == 0), quiet)
         clock.training = 2 * (time.monotonic() - begun)
     watched = dataclasses.replace(run, progress=clock.watched(no_progress))
     return Bench(
         table=table, fold=fold, half=half, base=base, fitted=fitted, scores=scores, decisions=decisions,
-        run=watched,
+        run=watched, optimism=optimism,
     )  # fmt: skip

@@ -249,7 +249,7 @@ def pick(alternatives: Sequence[Alternative], sure: float) -> int:
     enough = sure if surest >= sure else surest - _ALIKE
     return max(
         (place for place, (chance, _) in known.items() if chance >= enough),
-        key=lambda place: (known[place][1], -place),
+        key=lambda place: (known[place][1], not alternatives[place].randomized, -place),
     )
 
 

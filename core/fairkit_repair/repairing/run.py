@@ -20,7 +20,8 @@ from fairkit.support.files import check_writable
 from fairkit_onnx.model import OnnxModel
 from fairkit_onnx.read.safety import embedded_settings, parse, read_bytes
 from fairkit_onnx.write.export import export_bytes
-from fairkit_repair.mitigation.learned import AFTER, BEFORE, Learned, foreign, provenance
+from fairkit_repair.mitigation.choose import loaded_base
+from fairkit_repair.mitigation.learned import AFTER, BEFORE, Learned, foreign, provenance, renamed
 from fairkit_repair.mitigation.policy_checks import check_policy
 from fairkit_repair.mitigation.run import MitigationResult, measured
 from fairkit_repair.repairing.audits import PERFORMANCE, ByAudits
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from fairkit.engines.base import Engine
     from fairkit.progress import Progress
     from fairkit.results.rules import Rule
+    from fairkit.settings import ModelOptions
     from fairkit_repair.repairing.candidates import Candidate
     from fairkit_repair.repairing.chance import Limited, Wanted
     from fairkit_repair.repairing.evaluate import Bench
@@ -63,13 +65,14 @@ def repair(
     test: Dataset | None = None,
     holdout: float = 0.2,
     model: Any = None,
+    options: ModelOptions | None = None,
     learner: str | None = None,
     methods: Sequence[str] | None = None,
     parameters: Mapping[str, Mapping[str, Any]] | None = None,
     sure: float = SURE,
     budget: float = BUDGET,
     blind: bool = False,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     anyway: bool = False,
     unconstrained: bool = True,
     seed: int = 0,
@@ -97,6 +100,8 @@ def repair(
         That share, in (0, 1).
     model
         A model to repair; None trains `learner`.
+    options
+        What cannot be guessed about its outputs, as in `fairkit.audit`.
     learner
         What trains; by default lightgbm.
     methods
@@ -110,7 +115,8 @@ def repair(
     blind
         Take models only that decide without the group; sensitive columns are no features then.
     deterministic
-        Take models only that draw no decision by chance.
+        True: take models only that draw no decision by chance. None: take others only where none of these passes with
+        the chance `sure`. False: take whatever is most accurate.
     anyway
         Go on where even a model without any disparity would pass with a chance below one half.
     unconstrained
@@ -162,11 +168,11 @@ def repair(
         ready = prepare(engine, data, test, holdout, seed, limits, policy, confidence, blind=blind)
         table, forecast = ready.table, ready.forecast
         run = run.on(len(table))
-        base = None if model is None else OnnxModel.load(model)
+        base = loaded_base(model, options)
         check_base(base, table, blind=blind)
         power = check_power(ready, base, run, anyway=anyway)
         clock = Clock(ends=begun + 60 * budget)
-        bench = make_bench(table, base, run, clock)
+        bench = make_bench(table, base, run, clock, ready.held)
         found, _ = candidates(limits, methods, fixed, _rate(bench), task)
         asked = SearchRequest(
             sure=sure, blind=blind, deterministic=deterministic, named=methods is not None,
@@ -187,6 +193,7 @@ def repair(
             picked=place, calibration_rows=len(table), seconds=time.monotonic() - begun,
             looks=_looks(output, ready.test.sha256), test_sha256=ready.test.sha256, blind=blind,
             deterministic=deterministic, performance=PERFORMANCE.get(task, "accuracy"),
+            optimism=bench.optimism, given=model is not None,
         )  # fmt: skip
         result = _finished(engine, bench, queue[place].method, ready.test, told, run, confidence)
     if output is not None:
@@ -271,9 +278,7 @@ def _finished(
         about["mitigation"]["search"] = told.summary()
         content = export_bytes(fitted, bench.table, about)
     given = bench.fitted is None
-    base = bench.base
-    if not base.external:
-        base = OnnxModel(base.content, BEFORE, sandbox=base.sandbox)
+    base = renamed(bench.base, BEFORE)
     learned = Learned(
         fitted=fitted,
         model=OnnxModel(content, AFTER, sandbox=foreign(bench.base) if given else None),

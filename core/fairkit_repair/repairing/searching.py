@@ -15,11 +15,11 @@ from fairkit_repair.repairing.candidates import learner_settings, unconstrained
 from fairkit_repair.repairing.chance import ByRates
 from fairkit_repair.repairing.evaluate import OutOfTimeError
 from fairkit_repair.repairing.folds import FOLDS
-from fairkit_repair.repairing.refining import ALIKE, refine
+from fairkit_repair.repairing.refining import ALIKE, may_be_picked, refine
 from fairkit_repair.searches import Alternative
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 CLOSELY = 2_400
 """Audits that are drawn where the chance decides how far to go: one of .95 has a standard error of .004."""
+BY_CHANCE = "it draws decisions by chance"
+"""Why a rule is left out where decisions must not be drawn."""
 _HOPELESS = 0.05
 _Z = NormalDist().inv_cdf(0.975)
 
@@ -43,7 +45,7 @@ class SearchRequest:
 
     sure: float
     blind: bool
-    deterministic: bool
+    deterministic: bool | None
     named: bool
     unconstrained: bool
     learner: str
@@ -106,7 +108,7 @@ def search(
         if place == 0 and not asked.unconstrained:
             measured = dataclasses.replace(measured, status="left out", reason="a method was asked for")
         elif one.capability.randomized and asked.deterministic:
-            measured = dataclasses.replace(measured, status="left out", reason="it draws decisions by chance")
+            measured = dataclasses.replace(measured, status="left out", reason=BY_CHANCE)
         elif measured.chance is not None and measured.status == "tried":
             best.setdefault(one.family, []).append(measured.chance)
         result.append(measured)
@@ -114,9 +116,35 @@ def search(
     def measure(one: Candidate, closely: bool) -> Alternative:
         return _measured(bench, forecast, right, one, draws=CLOSELY if closely else None)
 
-    refine(result, queue, asked.sure, measure, clock.left)
+    if asked.deterministic is None:
+        _refine_without_chance(result, queue, asked.sure, measure, clock.left)
+    else:
+        refine(result, queue, asked.sure, measure, clock.left)
     progress("searching", len(queue), len(queue))
     return result, queue
+
+
+def _refine_without_chance(
+    result: list[Alternative],
+    queue: list[Candidate],
+    sure: float,
+    measure: Callable[[Candidate, bool], Alternative],
+    left: Callable[[], float],
+) -> None:
+    """Leave out what draws decisions by chance where something else is sure enough; else take all into account."""
+
+    def without(one: Alternative) -> Alternative:
+        drawn = one.randomized and one.status == "tried"
+        return dataclasses.replace(one, status="left out", reason=BY_CHANCE) if drawn else one
+
+    result[:] = map(without, result)
+    refine(result, queue, sure, lambda one, closely: without(measure(one, closely)), left)
+    if any(may_be_picked(one) and (one.chance or 0.0) >= sure for one in result):
+        return
+    for place, one in enumerate(result):
+        if one.reason == BY_CHANCE and one.chance is not None:
+            result[place] = dataclasses.replace(one, status="tried", reason="")
+    refine(result, queue, sure, measure, left)
 
 
 def _left_out(
@@ -134,9 +162,7 @@ def _left_out(
     seconds = one.trainings * clock.training * (FOLDS + 1)
     reasons = {
         "it reads the group to decide": asked.blind and one.capability.reads_group,
-        "it draws decisions by chance": asked.deterministic
-        and one.capability.randomized
-        and one.trainings > 0,
+        BY_CHANCE: bool(asked.deterministic) and one.capability.randomized and one.trainings > 0,
         f"about {max(seconds, 1):,.0f} s, more than the budget has left": seconds > clock.left(),
     }
     return next((why for why, holds in reasons.items() if holds), "") or _hopeless(one, result, best, asked)
@@ -172,20 +198,23 @@ class RightBy:
         self._planned = forecast.planned if isinstance(forecast, ByRates) else None
         self._first: Array | None = None
 
-    def change(self, chance: Array) -> tuple[float, float, float] | None:
+    def change(self, chance: Array, ahead: float = 0.0) -> tuple[float, float, float] | None:
         """Return the change of accuracy with its 95 % interval; None where outcomes are not two.
 
         Parameters
         ----------
         chance
             Probabilities of the favorable decision, shape [n].
+        ahead
+            What the first alternative's accuracy is too high by, and this one's is not.
         """
         if self._planned is None or chance.ndim != 1:
             return None
         own = np.where(self._planned.outcome > 0, chance, 1.0 - chance)
         if self._first is None:
             self._first = own
-        return paired_change(own, self._first, self._planned.weights)
+        mean, low, high = paired_change(own, self._first, self._planned.weights)
+        return mean + ahead, low + ahead, high + ahead
 
 
 def paired_change(one: Array, other: Array, weights: Array | None) -> tuple[float, float, float]:
@@ -225,18 +254,20 @@ def _measured(
     drawn = binary and bool(((chance > 0) & (chance < 1)).any())
     decisions = chance.argmax(axis=1) if chance.ndim == 2 else chance
     alike = len(np.unique(decisions)) == 1
+    given = bench.rests_on_given(one.method)
+    lowered, apart = (bench.optimism or 0.0) * given, (bench.optimism or 0.0) * (not given)
     restless = "" if alike or told.chance < _HOPELESS else bench.restless(one.method, chance)
     return Alternative(
         method=one.method.name,
         parameters=one.given,
         randomized=drawn,
         reads_group=one.capability.reads_group,
-        accuracy=told.accuracy,
+        accuracy=None if told.accuracy is None else told.accuracy - lowered,
         values=told.values,
         chance=0.0 if alike else told.chance,
         chances={} if alike else told.chances,
         rate=told.rate,
-        change=None if alike else right.change(chance),
+        change=None if alike else right.change(chance, apart),
         seconds=time.monotonic() - begun,
         status="left out" if restless else "tried",
         reason=ALIKE if alike else restless,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairkit.data.roles import same_value, value_text
 from fairkit.errors import MissingExtraError, ModelError, ParameterError
 from fairkit_onnx.session import open_session
 from fairkit_onnx.write.estimators import add_estimator
@@ -30,7 +31,7 @@ _CHECKED_ROWS = 4_096
 _NAMES = {1: "float", 7: "int64", 8: "string"}
 
 
-def to_onnx(pipeline: Any, X: Any, path: str | Path | None = None) -> bytes:
+def to_onnx(pipeline: Any, X: Any, path: str | Path | None = None, *, favorable: Any = None) -> bytes:
     """Return a fitted pipeline, or a single estimator, as one ONNX file's bytes; each column of X is an input.
 
     The steps before the last are converted by skl2onnx. The last may be any estimator of `fairkit.mitigator`, a
@@ -47,9 +48,14 @@ def to_onnx(pipeline: Any, X: Any, path: str | Path | None = None) -> bytes:
         the file is compared with the pipeline.
     path
         Where to write the file besides.
+    favorable
+        Of two classes, the one that is good for the person: ``score`` and ``decision`` are about it. Default: the last
+        one. The file says which it is, and an audit reads it.
 
     Raises
     ------
+    ParameterError
+        `favorable` is not a class of the last step, or there are not two classes.
     ModelError
         A step has no form in ONNX, or the file differs from the pipeline by more than 1e-5.
     MissingExtraError
@@ -62,9 +68,11 @@ def to_onnx(pipeline: Any, X: Any, path: str | Path | None = None) -> bytes:
     if not steps or not columns:
         raise ParameterError("there is nothing to export: the pipeline has no steps, or X has no columns")
     *before, last = steps
-    if not before and hasattr(last, "model_") and hasattr(last, "to_onnx"):
-        return bytes(last.to_onnx(path))
     task = _task(last)
+    ours = hasattr(last, "model_") and hasattr(last, "to_onnx")
+    turned = _is_turned(last, task, favorable, ours=ours)
+    if not before and ours:
+        return bytes(last.to_onnx(path))
     kinds = {name: _kind(values) for name, values in columns.items()}
     # some converters mix double and single precision in one operator: then all numbers are single
     plain: dict[str, ElementType] = {
@@ -72,9 +80,9 @@ def to_onnx(pipeline: Any, X: Any, path: str | Path | None = None) -> bytes:
     }
     for place, tried in enumerate((kinds, plain)):
         try:
-            proto = _graph(before, last, task, tried, X)
-            embed_settings(proto, _settings(last, task, list(columns)))
-            _check(proto, pipeline, X, columns, task)
+            proto = _graph(before, last, task, tried, X, turned=turned)
+            embed_settings(proto, _settings(last, task, list(columns), turned=turned))
+            _check(proto, pipeline, X, columns, task, turned=turned)
         except ModelError:
             if place == 1 or tried == plain:
                 raise
@@ -84,30 +92,51 @@ def to_onnx(pipeline: Any, X: Any, path: str | Path | None = None) -> bytes:
 
 
 def _graph(
-    before: Sequence[Any], last: Any, task: Task, kinds: Mapping[str, ElementType], X: Any
+    before: Sequence[Any], last: Any, task: Task, kinds: Mapping[str, ElementType], X: Any, *, turned: bool
 ) -> onnx.ModelProto:
     """Return the whole graph, with inputs of these kinds."""
     graph = GraphBuilder()
     inputs = {name: graph.input(name, kind) for name, kind in kinds.items()}
     if not before:
-        _add_others(graph, last, _side_by_side(graph, inputs, kinds), len(inputs), task)
+        _add_others(graph, last, _side_by_side(graph, inputs, kinds), len(inputs), task, turned=turned)
         return graph.build()
     matrix = _prepared(graph, before, kinds, inputs)
     if hasattr(last, "model_") and hasattr(last, "to_onnx"):
         _add_ours(graph, last, matrix)
     else:
-        _add_others(graph, last, matrix, np.asarray(_transformed(before, X)).shape[1], task)
+        width = np.asarray(_transformed(before, X)).shape[1]
+        _add_others(graph, last, matrix, width, task, turned=turned)
     return graph.build()
 
 
-def _settings(last: Any, task: Task, features: list[str]) -> dict[str, Any]:
+def _is_turned(last: Any, task: Task, favorable: Any, *, ours: bool) -> bool:
+    """Return whether the favorable class is the first of two."""
+    if favorable is None:
+        return False
+    classes = list(getattr(last, "classes_", ()))
+    if task != "binary":
+        raise ParameterError(f"favorable={favorable!r} is for two classes, and the last step is for {task}")
+    if not any(same_value(one, favorable) for one in classes):
+        shown = " and ".join(value_text(one) for one in classes)
+        raise ParameterError(
+            f"favorable={favorable!r} is not a class of the last step; its classes are {shown}"
+        )
+    turned = same_value(classes[0], favorable)
+    if turned and ours:
+        raise ParameterError(
+            "a method of fairkit has its favorable class from training: give `favorable` there"
+        )
+    return turned
+
+
+def _settings(last: Any, task: Task, features: list[str], *, turned: bool) -> dict[str, Any]:
     """Return what the file says of its data, as the files of `fairkit mitigate` do."""
     classes = getattr(last, "classes_", ())
     classes = [value.item() if isinstance(value, np.generic) else value for value in classes]
     return {
         "schema": "fairkit.model/1",
         "label": "y",
-        "favorable": classes[-1] if task == "binary" else None,
+        "favorable": classes[0 if turned else -1] if task == "binary" else None,
         "sensitive": [],
         "features": features,
         "task": task,
@@ -203,11 +232,13 @@ def _add_ours(graph: GraphBuilder, last: Any, matrix: str) -> None:
         graph.output(output.name, given[output.name], kind, shape[1].dim_value or None)
 
 
-def _add_others(graph: GraphBuilder, last: Any, matrix: str, width: int, task: Task) -> None:
+def _add_others(graph: GraphBuilder, last: Any, matrix: str, width: int, task: Task, *, turned: bool) -> None:
     if type(last).__module__.partition(".")[0] == "catboost":
         scores = _add_catboost(graph, last, matrix, task)
     else:
         scores = add_estimator(graph, matrix, last, task, width=width)
+    if turned:  # the probability of the first class
+        scores = graph.node("Sub", [graph.constant([[1.0]]), scores])
     add_outputs(graph, scores, task)
 
 
@@ -235,7 +266,13 @@ def _add_catboost(graph: GraphBuilder, model: Any, matrix: str, task: Task) -> s
 
 
 def _check(
-    proto: onnx.ModelProto, pipeline: Any, X: Any, columns: Mapping[str, NDArray[Any]], task: Task
+    proto: onnx.ModelProto,
+    pipeline: Any,
+    X: Any,
+    columns: Mapping[str, NDArray[Any]],
+    task: Task,
+    *,
+    turned: bool,
 ) -> None:
     """Compare the file with the pipeline on the first rows."""
     rows = X[:_CHECKED_ROWS]
@@ -251,7 +288,7 @@ def _check(
         scale = max(1.0, float(np.abs(expected).max()))
     else:
         expected, scale = np.asarray(pipeline.predict_proba(rows), dtype=np.float64), 1.0
-        expected = expected[:, 1] if task == "binary" else expected
+        expected = expected[:, 0 if turned else 1] if task == "binary" else expected
     got = found.get("score", found.get("probabilities"))
     assert got is not None  # noqa: S101 -- add_outputs declared one of them
     worst = float(np.abs(got.reshape(expected.shape) - expected).max()) / scale

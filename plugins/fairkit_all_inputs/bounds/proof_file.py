@@ -14,10 +14,10 @@ from fairkit_onnx.structure.cells import encode_rows
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit_all_inputs.bounds.model import TreeModel
     from fairkit_all_inputs.bounds.problem import Problem
     from fairkit_onnx.structure.domain import Block
     from fairkit_onnx.structure.encoded import Features
+    from fairkit_onnx.structure.trees import TreeModel
 
 SCHEMA = "fairkit.all-inputs/2"
 

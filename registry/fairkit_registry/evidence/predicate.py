@@ -138,9 +138,22 @@ def _public(value: Any, dropped: set[str], where: str) -> Any:
         return plain
     if where in ("conditions", "within") and is_conditions(value):
         return [_condition(item) for item in value]
+    if where == "columns" and value and all(map(_is_part, value)):
+        return [
+            {**item, "interval": None if item["interval"] is None else list(item["interval"])}
+            for item in value
+        ]
     if isinstance(value, list | tuple):
         return [_public_item(item, dropped, where) for item in value]
     return None
+
+
+def _is_part(item: Any) -> bool:
+    """Whether something is a column's part of a gap: its name and numbers, and nothing else."""
+    if not isinstance(item, Mapping) or set(item) != {"column", "value", "interval"}:
+        return False
+    numbers = [item["value"], *(item["interval"] or ())]
+    return isinstance(item["column"], str) and all(isinstance(one, int | float) for one in numbers)
 
 
 def _condition(item: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-9
 EFFORT = ("evaluations", "looks_per_row")
 """How much work a search was: no statement about the model, and another version may do it in less."""
+LEARNED = ("unexplained_difference", "gap_without")
+"""Numbers that come out of trained regressions: the same to 1e-6, in any order of their sums."""
 ROUNDED = 2e-5
 """For what charts are drawn from, which is kept to five digits."""
 _SHOWN = 8
@@ -102,7 +104,7 @@ def compare_reports(signed: Report, again: Report) -> Iterator[str]:
         yield f"there were {len(then)} findings and now there are {len(now)}"
     for one, other in zip(then, now, strict=False):
         name = "/".join(str(one[key]) for key in ("auditor", "metric", "sensitive") if one[key] is not None)
-        yield from _differences(one, other, name)
+        yield from _differences(one, other, name, 1e-6 if one["metric"] in LEARNED else TOLERANCE)
     yield from _differences(
         {
             "policy": [(rule.metric, rule.sensitive, rule.verdict) for rule in signed.policy],

@@ -20,6 +20,7 @@ from fairkit_registry.evidence.consistency.scores import check_scores
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from fairkit.auditors import Auditor
     from fairkit.results.findings import Finding
     from fairkit.results.report import Report
     from fairkit.results.rules import RuleResult
@@ -53,8 +54,15 @@ def _contradictions(report: Report, settings: Mapping[str, Any]) -> Iterator[str
     told = settings.get("data", {})
     whole, dependent = report, told.get("cluster") is not None or told.get("query") is not None
     report = dataclasses.replace(report, findings=tuple(f for f in report.findings if recount.plain(f)))
+    auditors = _auditors(whole)
     for finding in whole.findings:
-        if not recount.plain(finding):
+        own = auditors.get(finding.auditor)
+        if (
+            own is not None and finding.metric in own.headlines
+        ):  # compared as this auditor says, not as settings do
+            for text in (*own.contradictions(finding), *_compared(finding, whole, asked)):
+                yield f"{_name(finding)}: {text}"
+        elif not recount.plain(finding):
             for text in check_condition(finding, whole, settings.get("data", {})):
                 yield f"{_name(finding)}: {text}"
     for finding in report.findings:
@@ -156,6 +164,28 @@ def _proofs(report: Report) -> Iterator[str]:
                 "model anew"
             )
             return
+
+
+def _auditors(report: Report) -> dict[str, type[Auditor]]:
+    """Return our own auditors of a report's findings, by name."""
+    from fairkit import plugins
+
+    ours = {one.name for one in plugins.find() if one.built_in} - {GROUP}
+    return {name: plugins.find_auditor(name)[0] for name in {f.auditor for f in report.findings} & ours}
+
+
+def _compared(finding: Finding, report: Report, asked: frozenset[str]) -> Iterator[str]:
+    """Yield what cannot be in a finding about two groups of the data."""
+    if finding.reference is None:
+        return
+    yield from check_number(finding, report, asked)
+    sizes = report.data.groups.get(str(finding.sensitive), {})
+    for name in (finding.reference, *(group.group for group in finding.groups)):
+        if name not in sizes:
+            yield f"the data have no group {name!r} of {finding.sensitive}"
+    for group in finding.groups:
+        if group.rows > sizes.get(group.group, 0):
+            yield f"group {group.group} has {group.rows:,} rows, the data have {sizes.get(group.group, 0):,} of it"
 
 
 def _twice(report: Report) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Reading a bound ONNX model as trees over cells of its raw columns."""
+"""Reading a bound ONNX model as a sum of trees over the features that it makes of raw columns."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import ModelError
-from fairkit_all_inputs.bounds.problem import Problem
 from fairkit_onnx.read.nodes import ancestors
-from fairkit_onnx.structure.cells import make_blocks
 from fairkit_onnx.structure.encoded import Encoded, refuse_draws
 from fairkit_onnx.structure.ensemble import NEWER, TREES, classes_of, floats_of, read_ensemble, told_of
 from fairkit_onnx.structure.tail import Tail, check_monotone, constant_of, tail_nodes
@@ -21,8 +19,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit_onnx.read.scorer import OnnxScorer
-    from fairkit_onnx.structure.domain import Listed, Numbers
-    from fairkit_onnx.structure.encoded import Features
     from fairkit_onnx.structure.ensemble import Ensemble
 
     Columns = Mapping[str, NDArray[Any]]
@@ -59,44 +55,8 @@ class TreeModel(Encoded):
         terms = len(self.ensemble.roots) + 4
         return float(1.01 * terms * UNIT * self.ensemble.terms + self.ensemble.uneven)
 
-    def problem(self, domains: Sequence[Numbers | Listed], changing: int, features: Features) -> Problem:
-        """Return the model over the cells of a domain.
-
-        Parameters
-        ----------
-        domains, changing
-            One for each block of columns, and which of them changes.
-        features
-            From `sources`.
-
-        Raises
-        ------
-        ModelError
-            What precedes or follows the trees is not understood.
-        DataError
-            A domain is empty or infinite.
-        """
-        source = features.source
-        encode, defaults = self.encoding(doubles=True), self.defaults(domains)
-        pieces = self.pieces(domains, features)
-        blocks, tests = make_blocks(self.ensemble, source, domains, encode, defaults, self.kinds(), pieces)
-        direction, threshold, logistic = self.link(*self._range())
-        ensemble = self.ensemble
-        return Problem(
-            blocks=blocks,
-            changing=changing,
-            tests=tests,
-            yes=ensemble.yes.tolist(),
-            no=ensemble.no.tolist(),
-            value=(direction * ensemble.value).tolist(),
-            roots=ensemble.roots.tolist(),
-            base=direction * ensemble.base,
-            rounding=self.rounding,
-            threshold=threshold,
-            logistic=logistic,
-        )
-
-    def _range(self) -> tuple[float, float]:
+    def reach(self) -> tuple[float, float]:
+        """Return numbers between which every sum lies."""
         ensemble = self.ensemble
         sides = np.array([_ends(ensemble, root) for root in ensemble.roots.tolist()]).reshape(-1, 2)
         reach = self.rounding + 1e-6

@@ -1,0 +1,109 @@
+"""`fairkit why`: what carries the gap between groups, and what allowed columns leave of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fairkit_cli import options as opt
+from fairkit_cli.commands.audit import run_audit, text_of
+from fairkit_cli.options.declare import option
+from fairkit_cli.terminal.output import exit_code, write
+
+if TYPE_CHECKING:
+    from fairkit.results.report import Report
+
+_PANEL = "What is divided"
+Allow = Annotated[
+    list[str] | None,
+    option(
+        "--allow", "A,B", "Columns in which a difference is allowed: say what is left between people who are alike.",
+        _PANEL,
+    ),
+]  # fmt: skip
+Divide = Annotated[
+    list[str] | None,
+    option(
+        "--metric", "NAME", "selection_rate, true_positive_rate, false_positive_rate, score, mean_prediction or "
+        "mean_residual; repeatable. Default: the selection rate and, where it is exact, the score.",
+        _PANEL,
+    ),
+]  # fmt: skip
+Together = Annotated[
+    list[str] | None,
+    option("--together", "A+B", "Columns that belong together, joined by +. Repeatable.", _PANEL),
+]
+Calls = Annotated[
+    int | None,
+    option("--calls", "N", "The most rows that the model is asked about for each division (400000).", _PANEL),
+]
+Refit = Annotated[
+    Path | None,
+    option("--refit", "FILE", "Train again on this table, with and without a column, and compare.", _PANEL),
+]
+Without = Annotated[
+    list[str] | None,
+    option(
+        "--without",
+        "A,B",
+        "The columns to leave out with --refit. Default: the one that carries most.",
+        _PANEL,
+    ),
+]
+Refits = Annotated[
+    int | None,
+    option("--refits", "N", "How often to train; beyond 1 on resampled rows, for the interval (1).", _PANEL),
+]
+
+
+@opt.expanded
+def why(
+    model: Annotated[
+        str | None,
+        typer.Argument(metavar="[MODEL.onnx]", help="The model file, or a name in the registry."),
+    ] = None,
+    *,
+    columns: opt.DataOptions,
+    predictions: opt.PredictionColumns = None,
+    served: opt.EndpointOptions,
+    conditions: opt.ConditionOptions,
+    allow: Allow = None,
+    metric: Divide = None,
+    together: Together = None,
+    calls: Calls = None,
+    refit: Refit = None,
+    without: Without = None,
+    refits: Refits = None,
+    typed: opt.AuditOptions,
+    where: opt.EngineOptions,
+    sandbox: opt.SandboxOptions,
+    output_format: opt.ReportFormat = "table",
+    output: opt.Output = None,
+    config: opt.ConfigFile = None,
+) -> None:
+    """Divide the gap between groups: among columns, among rates, and into what allowed columns explain and leave."""
+    told = {"allowed": allow, "metric": metric, "together": together, "without": without,
+            "calls": calls, "refit": refit, "refits": refits}  # fmt: skip
+    given = [
+        f"why.{key}={','.join(value) if isinstance(value, list) else value}"
+        for key, value in told.items()
+        if value
+    ]
+    typed = replace(typed, auditors=["why"], assignments=[*(typed.assignments or ()), *given])  # type: ignore[type-var]
+    report = run_audit(model, columns, typed, config, where, predictions, served, conditions)
+    write(lambda terminal: _text(report, output_format, terminal), output, verdict=report.verdict)
+    raise typer.Exit(exit_code(report.verdict))
+
+
+def _text(report: Report, output_format: str, terminal: bool) -> str:
+    """Return the lines alone; other formats have the whole report."""
+    if output_format != "table":
+        return text_of(report, output_format, terminal)
+    from fairkit_cli.text.plain import to_text
+    from fairkit_cli.text.render import verdict_lines
+    from fairkit_cli.text.why import why as lines
+
+    return to_text([*verdict_lines(report), *lines(report)], terminal=terminal)

@@ -1,0 +1,73 @@
+"""A matrix of columns whose order nobody stated: what was guessed, and whether the scores look like another order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fairkit.models.classes import roc_area
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from fairkit.models.scorer import Columns, Predictions
+    from fairkit_onnx.read.feeds import Feed
+
+FEWEST = 200
+"""With fewer rows of either label nothing is compared."""
+
+
+def guessed_order(
+    feeds: Sequence[Feed], cells: Columns, found: Predictions, favorable: NDArray[np.bool_] | None
+) -> list[str]:
+    """Return the warnings about inputs that got the table's columns in the table's order.
+
+    Parameters
+    ----------
+    feeds
+        The inputs with a guessed order.
+    cells
+        The columns of the first rows.
+    found
+        What the model says of them.
+    favorable
+        The rows with the favorable label, shape [n]; None without labels, or where outcomes are not two.
+    """
+    told = []
+    for feed in feeds:
+        shown = ", ".join(feed.columns)
+        told.append(
+            f"The input {feed.input.name!r} is a matrix without names: it gets these {len(feed.columns)} columns in "
+            f"this order: {shown}. In another order every number is wrong; `features` states the order of the training"
+            f"{_worse_than_one(feed, cells, found, favorable)}."
+        )
+    return told
+
+
+def _worse_than_one(
+    feed: Feed, cells: Columns, found: Predictions, favorable: NDArray[np.bool_] | None
+) -> str:
+    """Say that a single column ranks the rows surely better than the model; empty where none does."""
+    score = found.score if found.score is not None else found.decision
+    if favorable is None or score is None or min(favorable.sum(), (~favorable).sum()) < FEWEST:
+        return ""
+    ones, zeros = int(favorable.sum()), int((~favorable).sum())
+    own = roc_area(score, favorable)
+    areas = {}
+    for name in feed.columns:
+        values = cells[name]
+        if values.dtype.kind in "iufb":
+            numbers = np.nan_to_num(values.astype(np.float64))
+            area = roc_area(numbers, favorable)
+            areas[name] = max(area, 1 - area)
+    best = max(areas, key=lambda name: areas[name], default=None)
+    error = np.sqrt((ones + zeros + 1) / (12 * ones * zeros))
+    if best is None or areas[best] <= own + 2 * error:
+        return ""
+    return (
+        f". It looks like another order: the model's ROC-AUC on the first rows is {own:.3f}, and the column {best!r} "
+        f"alone has {areas[best]:.3f}"
+    )

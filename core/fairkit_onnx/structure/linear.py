@@ -1,0 +1,103 @@
+"""Reading a bound ONNX model as a weighted sum of the features that it makes of raw columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.errors import ModelError
+from fairkit_onnx.read.nodes import ancestors
+from fairkit_onnx.structure.encoded import Encoded
+from fairkit_onnx.structure.ensemble import attributes_of
+from fairkit_onnx.structure.tail import Tail, check_monotone, constant_of, tail_nodes
+
+if TYPE_CHECKING:
+    import onnx
+    from numpy.typing import NDArray
+
+    from fairkit_onnx.read.scorer import OnnxScorer
+
+    Columns = Mapping[str, NDArray[Any]]
+
+KINDS = ("LinearClassifier", "LinearRegressor", "Gemm", "MatMul")
+
+
+@dataclass(frozen=True, eq=False)
+class LinearModel(Encoded):
+    """A model whose score follows from a weighted sum of features.
+
+    Attributes
+    ----------
+    weights, base
+        The sum, shape [d].
+    """
+
+    weights: NDArray[np.float64]
+    base: float
+
+    @property
+    def width(self) -> int:
+        """The number of features."""
+        return len(self.weights)
+
+
+def read_linear(scorer: OnnxScorer) -> LinearModel | None:
+    """Read a bound model whose score is a weighted sum; None where it has no or several such nodes, or others between.
+
+    Raises
+    ------
+    ModelError
+        There is one, and what follows it is not understood; the node is named.
+    """
+    graph, wanted = scorer.model.proto.graph, scorer.reading.wanted
+    found = [node for node in ancestors(graph, wanted) if node.op_type in KINDS]
+    if len(found) != 1:
+        return None
+    node = found[0]
+    read = _of_classifier(node) if node.op_type == KINDS[0] else _of_sum(node, graph)
+    if read is None:
+        return None
+    weights, base = read
+    start: dict[str, tuple[int, ...]] = {node.output[0]: (1,)}
+    if node.op_type == KINDS[0]:
+        start = {node.output[0]: (0,), node.output[1]: (-1, 1)}
+    check_monotone(graph, tail_nodes(graph, wanted, list(node.output)), start, wanted)
+    cut: Any = node if node.op_type == KINDS[0] else node.output[0]
+    return LinearModel(scorer, node.input[0], Tail(scorer=scorer, cut=cut), weights, base)
+
+
+def _of_classifier(node: onnx.NodeProto) -> tuple[NDArray[np.float64], float] | None:
+    told = attributes_of(node)
+    weights = np.array(told["coefficients"], dtype=np.float32).astype(np.float64)
+    bias = np.array(told.get("intercepts", [0.0]), dtype=np.float32).astype(np.float64)
+    if len(bias) != 2 or len(weights) % 2:
+        return None
+    both = weights.reshape(2, -1)
+    if not np.array_equal(both[0], -both[1]) or bias[0] != -bias[1]:
+        raise ModelError(
+            f"the node LinearClassifier {node.name or node.output[0]!r} has no two opposite rows"
+        )
+    return both[1], float(bias[1])
+
+
+def _of_sum(node: onnx.NodeProto, graph: onnx.GraphProto) -> tuple[NDArray[np.float64], float] | None:
+    told = attributes_of(node)
+    if node.op_type == "LinearRegressor":
+        if told.get("targets", 1) != 1 or told.get("post_transform", b"NONE") != b"NONE":
+            return None
+        bias = told.get("intercepts") or [0.0]
+        return np.array(told["coefficients"], dtype=np.float32).astype(np.float64), float(np.float32(bias[0]))
+    weights = constant_of(graph, node.input[1])
+    if weights is None or weights.size != max(weights.shape) or told.get("transA"):
+        return None
+    scale, base = 1.0, 0.0
+    if node.op_type == "Gemm":
+        scale = float(told.get("alpha", 1.0))
+        bias_of = constant_of(graph, node.input[2]) if len(node.input) > 2 else np.zeros(1)
+        if bias_of is None or bias_of.size != 1:
+            return None
+        base = float(bias_of.reshape(-1)[0]) * float(told.get("beta", 1.0))
+    return scale * weights.astype(np.float64).reshape(-1), base

@@ -1,0 +1,140 @@
+"""The model on hybrid rows: through its own encoders, or, where these are understood, on features made once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit.errors import ModelError, ParameterError
+from fairkit_onnx.read.scorer import OnnxScorer
+from fairkit_onnx.structure.linear import read_linear
+from fairkit_onnx.structure.trees import read_trees
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from fairkit.models.scorer import Predictions, Scorer
+    from fairkit_onnx.structure.encoded import Encoded
+
+    Array = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+    Columns = Mapping[str, NDArray[Any]]
+
+
+def values_of(predictions: Predictions, of: str) -> Array:
+    """Return decisions, or scores."""
+    return np.asarray(predictions.decision if of == "decision" else predictions.score, dtype=np.float64)
+
+
+class RowAsks:
+    """Two groups' raw rows.
+
+    Parameters
+    ----------
+    scorer, of
+        The model, and which of its predictions are asked for.
+    columns
+        The raw columns of all rows; rows are named by their places among them.
+    players
+        The columns of every player.
+    """
+
+    def __init__(self, scorer: Scorer, of: str, columns: Columns, players: Sequence[Sequence[str]]) -> None:
+        self._scorer, self._of = scorer, of
+        self._columns, self._players = columns, players
+        self._owner = {name: place for place, names in enumerate(players) for name in names}
+        self._codes = {name: _codes(values) for name, values in columns.items()}
+
+    def differ(self, x: Ints, z: Ints) -> NDArray[np.bool_]:
+        """See `fairkit_why.walks.Asks.differ`."""
+        out = np.zeros((len(x), len(self._players)), dtype=np.bool_)
+        for name, codes in self._codes.items():
+            out[:, self._owner[name]] |= codes[x] != codes[z]
+        return out
+
+    def mixed(self, x: Ints, z: Ints, from_x: NDArray[np.bool_]) -> Array:
+        """See `fairkit_why.walks.Asks.mixed`."""
+        rows = {
+            name: values[np.where(from_x[:, self._owner[name]], x, z)]
+            for name, values in self._columns.items()
+        }
+        return values_of(self._scorer.predict(rows), self._of)
+
+
+class FeatureAsks(RowAsks):
+    """Rows whose features were made once: what follows them is run on hybrids of the features."""
+
+    def __init__(self, model: Encoded, *rest: Any) -> None:
+        super().__init__(*rest)
+        encode = model.encoding(doubles=True)
+        first = next(iter(self._columns.values()))
+        parts = [
+            encode({name: values[start : start + 65_536] for name, values in self._columns.items()})
+            for start in range(0, len(first), 65_536)
+        ]
+        self._features = np.concatenate(parts)
+        few = {name: values[:3] for name, values in self._columns.items()}
+        owner = [-1 if name is None else self._owner[name] for name in model.sources(few).source]
+        self._feature_owner = np.array(owner)[: self._features.shape[1]]
+        self._reading = model.scorer.reading
+        self._matrix = model.matrix
+        self._file = model.rest(self._features)
+
+    def mixed(self, x: Ints, z: Ints, from_x: NDArray[np.bool_]) -> Array:
+        """See `fairkit_why.walks.Asks.mixed`."""
+        rows = np.where(from_x[:, self._feature_owner], self._features[x], self._features[z])
+        said = self._reading.read(self._file.run({self._matrix: rows}, self._reading.wanted))
+        return values_of(said, self._of)
+
+
+def asks_of(
+    scorer: Scorer,
+    of: str,
+    columns: Columns,
+    players: Sequence[Sequence[str]],
+    known: Array,
+) -> RowAsks:
+    """Return the fastest way to ask a model about hybrid rows.
+
+    Parameters
+    ----------
+    scorer, of, columns, players
+        See `RowAsks`.
+    known
+        The predictions of the rows: features are used only where they give the same on rows of the table.
+    """
+    told = (scorer, of, columns, players)
+    if isinstance(scorer, OnnxScorer) and scorer.shares is None:
+        try:
+            model: Encoded | None = read_trees(scorer) or read_linear(scorer)
+            if model is not None and not any(feed.input.name == model.matrix for feed in scorer.feeds):
+                asks = FeatureAsks(model, *told)
+                few = np.arange(min(len(known), 1_000))
+                if np.array_equal(
+                    asks.mixed(few, few, np.ones((len(few), len(players)), dtype=bool)), known[few]
+                ):
+                    return asks
+        except (ModelError, ParameterError):
+            pass  # encoders that are not understood, or decisions that are drawn: the model itself is asked
+    rows = RowAsks(*told)
+    few = np.arange(0, len(known), max(len(known) // 500, 1))
+    again = rows.mixed(few, few, np.ones((len(few), len(players)), dtype=bool))
+    if np.mean(np.abs(again - known[few]) > 1e-4) > 0.01:  # rounding may turn a decision
+        raise ModelError(
+            f"{scorer.info.name} gives rows other predictions when they are asked again among other rows: what it says "
+            "about a person depends on the batch, and nothing can be divided among that person's columns"
+        )
+    return rows
+
+
+def _codes(values: NDArray[Any]) -> Ints:
+    """Return a number for each value, equal where values are; all missing ones are equal."""
+    if values.dtype.kind == "O":
+        numbers: dict[Any, int] = {}
+        return np.array(
+            [numbers.setdefault(value, len(numbers)) for value in values.tolist()], dtype=np.int64
+        )
+    return np.unique(values, return_inverse=True)[1].reshape(-1)

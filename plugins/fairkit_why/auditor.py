@@ -1,0 +1,104 @@
+"""The auditor: the rows are collected in one pass, and divided afterwards."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from fairkit.auditors import AuditContext, Auditor
+from fairkit.errors import ParameterError
+from fairkit.metrics import Headline
+from fairkit_why.parameters import Parameters, allowed_columns, metrics_of, players_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from fairkit.data.batch import Batch
+    from fairkit.data.task import Task
+    from fairkit.models.scorer import Predictions
+    from fairkit.results.comparisons import Change
+    from fairkit.results.findings import Finding
+    from fairkit_why.people import Collected
+
+
+class WhyAuditor(Auditor):
+    """Divides the gap between two groups: among columns, among rates, and into what allowed columns leave.
+
+    Among columns by Shapley values over all pairs of rows, so that there is no background to choose: with ``v(S)`` the
+    mean over pairs (x of the group, z of the reference) of ``f(x_S, z_-S)`` the values add up to the difference of the
+    means. They are exact for scores that are sums of trees or linear; decisions, and other models, are sampled by
+    walks. Among base rate, true positive rate and false positive rate by Kitagawa's form. What is left between people
+    who are alike in allowed columns is estimated doubly robustly, and refused where people have no counterpart.
+    """
+
+    name: ClassVar[str] = "why"
+    partial: ClassVar[bool] = True
+    summary: ClassVar[str] = (
+        "What carries a gap: columns, rates, and what is left between people who are alike."
+    )
+    citation: ClassVar[str] = (
+        "Shapley (1953); Kitagawa (1955), J. Am. Stat. Assoc. 50; Robins, Rotnitzky & Zhao (1994), J. Am. Stat. Assoc. "
+        "89; Chernozhukov et al. (2018), Econometrics J. 21; Li, Morgan & Zaslavsky (2018), J. Am. Stat. Assoc. 113"
+    )
+    tasks: ClassVar[frozenset[Task]] = frozenset({"binary", "regression"})
+    headlines: ClassVar[Mapping[str, Headline]] = {
+        name: Headline(disparity=False)
+        for name in (
+            "attribution", "base_rate_part", "true_positive_rate_part", "false_positive_rate_part",
+            "unexplained_difference", "gap_without",
+        )
+    }  # fmt: skip
+    Parameters = Parameters
+
+    def columns(self, context: AuditContext) -> Sequence[str]:
+        """Name the model's columns, those that are allowed, and with `refit` all features."""
+        own = () if getattr(context.scorer, "recorded", False) else context.scorer.columns
+        return list(dict.fromkeys([*own, *allowed_columns(self.parameters, context)]))
+
+    def begin(self, context: AuditContext) -> None:
+        """Refuse what means nothing before any row is scored."""
+        chosen = self.parameters
+        metrics_of(chosen, context)
+        if not context.dataset.roles.sensitive:
+            raise ParameterError("why: a gap is between groups; name a column with `sensitive`")
+        if getattr(context.scorer, "recorded", False):
+            if chosen.together or chosen.refit:
+                raise ParameterError(
+                    "why: `together` and `refit` need a model; the predictions are columns of the table"
+                )
+        else:
+            players_of(chosen, context.scorer.columns)
+        if chosen.without and not chosen.refit:
+            raise ParameterError("why.without: name the table to train on with why.refit")
+
+    def measure(self, batch: Batch, predictions: Predictions, context: AuditContext) -> Collected:
+        """Keep the rows."""
+        from fairkit_why.people import Collected
+
+        return Collected.of(batch, predictions, self.columns(context), context)
+
+    def findings(self, total: Collected, context: AuditContext) -> list[Finding]:
+        """Divide every gap."""
+        from fairkit_why.findings import findings
+
+        return findings(self.parameters, total, context)
+
+    def changes(
+        self, totals: tuple[Collected, Collected], contexts: tuple[AuditContext, AuditContext]
+    ) -> list[Change]:
+        """Divide both models' gaps (see `fairkit.auditors.ComparesModels`)."""
+        from fairkit_why.changes import changes
+        from fairkit_why.gaps import Why
+        from fairkit_why.people import People
+
+        first, second = (
+            Why(self.parameters, context, People(total))
+            for total, context in zip(totals, contexts, strict=True)
+        )
+        return list(changes(first, second))
+
+    @classmethod
+    def contradictions(cls, finding: Finding) -> Iterator[str]:
+        """See `fairkit.auditors.Auditor.contradictions`."""
+        from fairkit_why.checking import contradictions
+
+        return contradictions(finding)

@@ -1,0 +1,83 @@
+"""Two models on the same rows: what became of each gap, and of each column's part of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fairkit.results.comparisons import Change, outcome_of
+from fairkit_why.comparison import Divided
+from fairkit_why.findings import divided
+from fairkit_why.gaps import parameters_of
+from fairkit_why.parameters import NUMBERS, metrics_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fairkit_why.comparison import Pair
+    from fairkit_why.gaps import Why
+
+
+def changes(first: Why, second: Why) -> Iterator[Change]:
+    """Yield the change of every gap, paired by rows, and of its columns' parts.
+
+    A part's change is the difference of both parts, and its half width the sum of theirs: whatever the correlation of
+    two numbers on the same rows is, the interval is not too short.
+    """
+    others = {(pair.sensitive, pair.group, pair.reference): pair for pair in second.pairs(first.pairs())}
+    for pair in first.pairs():
+        other = others[pair.sensitive, pair.group, pair.reference]
+        for of in metrics_of(first.chosen, first.context):
+            before, after = divided(first, pair, of), divided(second, other, of)
+            if isinstance(before, Divided) and isinstance(after, Divided):
+                yield from _of_gap(first, (pair, other), before, after)
+
+
+def _of_gap(first: Why, pairs: tuple[Pair, Pair], before: Divided, after: Divided) -> Iterator[Change]:
+    pair, confidence = pairs[0], first.context.confidence
+    half = _paired(pairs, before.of, confidence)
+    if half is None:
+        half = float(before.noise.half_width(confidence)[0] + after.noise.half_width(confidence)[0])
+    yield _change(pair, before.of, None, before.gap, after.gap, half)
+    names = sorted({*before.players, *after.players})
+    level = 1 - (1 - confidence) / len(names)
+    parts = [_parts(one, level) for one in (before, after)]
+    for name in names:
+        old, new = (one.get(name, (0.0, 0.0)) for one in parts)
+        yield _change(pair, before.of, name, old[0], new[0], old[1] + new[1])
+
+
+def _parts(one: Divided, level: float) -> dict[str, tuple[float, float]]:
+    halves = one.sure.half_width(level)
+    return {name: (float(v), float(h)) for name, v, h in zip(one.players, one.values, halves, strict=True)}
+
+
+def _paired(pairs: tuple[Pair, Pair], of: str, confidence: float) -> float | None:
+    """Return the half width of a gap's change from the rows' own changes; None for scores before the link."""
+    if of in NUMBERS.values() and of != "prediction":
+        return None
+    name = "score" if of == "prediction" else "decision"
+    values = [pair.people.number(name) for pair in pairs]
+    if values[0] is None or values[1] is None:
+        return None
+    before, after = (p.people.in_table_order(v) for p, v in zip(pairs, values, strict=True) if v is not None)
+    pair = pairs[0]
+    moved = (after - before)[pair.people.order]
+    rows = pair.only(1.0 if of == "true_positive_rate" else 0.0) if of.endswith("positive_rate") else pair
+    noise = rows.gap((moved[rows.rows[0]], moved[rows.rows[1]]), 1.0)[2]
+    return float(noise.half_width(confidence)[0])
+
+
+def _change(pair: Pair, of: str, column: str | None, before: float, after: float, half: float) -> Change:
+    ends = after - before - half, after - before + half
+    told = parameters_of(pair, of=of) | ({} if column is None else {"column": column})
+    return Change(
+        metric="attribution",
+        sensitive=pair.sensitive,
+        reference=pair.reference,
+        parameters=told,
+        before=before,
+        after=after,
+        interval=ends,
+        better="none",
+        outcome=outcome_of(*ends, "none"),
+    )

@@ -1,0 +1,209 @@
+"""The exact attribution of a difference of means: Shapley values over all pairs of rows, of trees and linear models.
+
+Players are raw columns, or several of them together. For a group a and a reference b, ``v(S)`` is the mean over all
+pairs (x of a, z of b) of ``f(x_S, z_-S)``, f the sum before the link; the values add up to ``mean_a f - mean_b f``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from fairkit.errors import ModelError, ParameterError
+from fairkit_onnx.read.scorer import OnnxScorer
+from fairkit_onnx.structure.linear import read_linear
+from fairkit_onnx.structure.trees import TreeModel, read_trees
+from fairkit_why import kernels
+from fairkit_why.fringes import MOST_COLUMNS, MOST_STEPS, cut_trees
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from fairkit.models.scorer import Scorer
+    from fairkit_onnx.structure.encoded import Encoded
+    from fairkit_onnx.structure.linear import LinearModel
+
+    Array = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+    Columns = Mapping[str, NDArray[Any]]
+
+ROOM = 48 << 20
+"""Bytes of histograms and tables at a time."""
+ENCODED = 65_536
+"""Rows that are encoded at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attribution:
+    """How a mean difference divides among players.
+
+    Attributes
+    ----------
+    values
+        By player, shape [P]; they add up to the difference.
+    rows
+        For some rows of the group, and of the reference, each row's own values: means over the other group's rows, so
+        that their means are `values`; shapes [r, P] and [s, P].
+    """
+
+    values: Array
+    rows: tuple[Array, Array]
+
+
+class ExactScore(Protocol):
+    """A score whose attribution is computed, not sampled."""
+
+    def prepare(self, columns: Columns) -> Any:
+        """Return rows in the form that `attribution` takes; rows are along the last axis."""
+        ...
+
+    def attribution(
+        self, a: Any, b: Any, weights: tuple[Array | None, Array | None], chosen: tuple[Ints, Ints]
+    ) -> Attribution:
+        """Divide ``mean_a f - mean_b f``; rows' own values of the chosen rows of either group alone."""
+        ...
+
+
+def read_exact(scorer: Scorer, rows: Columns, players: Sequence[Sequence[str]]) -> ExactScore | str:
+    """Read a model whose score before the link is a sum of trees or of columns; else a sentence that says why not.
+
+    Parameters
+    ----------
+    scorer
+        The model.
+    rows
+        A few rows of the table.
+    players
+        The columns of every player.
+    """
+    if not isinstance(scorer, OnnxScorer):
+        return f"{scorer.info.name} is no ONNX file, so what is inside is not known."
+    try:
+        model: TreeModel | LinearModel | None = read_trees(scorer) or read_linear(scorer)
+        if model is None:
+            return f"{scorer.info.name} is no sum of trees and no linear model."
+        source = model.sources(rows).source
+    except (ModelError, ParameterError) as error:
+        return f"{error}."
+    number = {column: place for place, columns in enumerate(players) for column in columns}
+    player = np.array([-1 if name is None else number[name] for name in source], dtype=np.int64)
+    return _TreeScore.of(model, player, rows, len(players)) if isinstance(model, TreeModel) else _LinearScore(
+        model, player, len(players)
+    )  # fmt: skip
+
+
+def _mean(values: Array, weights: Array | None) -> Array:
+    return np.asarray(values.mean(axis=0) if weights is None else weights @ values / weights.sum())
+
+
+def _direction(model: Encoded, low: float, high: float) -> float:
+    """Return 1 where larger sums are more favorable, else -1."""
+    said = model.tail(np.array([low, high]))
+    values = [v for v in (said.score, said.decision) if v is not None and v[0] != v[1]]
+    return -1.0 if values and values[0][1] < values[0][0] else 1.0
+
+
+class _LinearScore:
+    """Each column adds a function of its own: its value is the difference of that function's means."""
+
+    def __init__(self, model: LinearModel, player: Ints, players: int) -> None:
+        self._encode, self._players = model.encoding(), players
+        self._weights = _direction(model, 0.0, 1.0) * model.weights
+        self._player = player[: len(model.weights)]
+
+    def prepare(self, columns: Columns) -> Array:
+        """Return what each player adds to the sum, shape [P, n]."""
+        terms = self._encode(columns)[:, : len(self._weights)].astype(np.float64) * self._weights
+        out = np.zeros((self._players, len(terms)))
+        for place in range(self._players):
+            out[place] = terms[:, self._player == place].sum(axis=1)
+        return out
+
+    def attribution(
+        self, a: Array, b: Array, weights: tuple[Array | None, Array | None], chosen: tuple[Ints, Ints]
+    ) -> Attribution:
+        """See `ExactScore.attribution`."""
+        first, second = _mean(a.T, weights[0]), _mean(b.T, weights[1])
+        return Attribution(first - second, (a.T[chosen[0]] - second, first - b.T[chosen[1]]))
+
+
+class _TreeScore:
+    """A sum of trees, cut into fringes."""
+
+    def __init__(self, model: TreeModel, fringes: Any, sign: float, players: int) -> None:
+        self._model, self._fringes, self._sign, self._players = model, fringes, sign, players
+        self._encode = model.encoding(doubles=True)
+        widest = int(np.diff(fringes.leaves[1]).max(initial=1))
+        self._rules = np.zeros((widest + 1, 2, (widest + 1) // 2))
+        for k in range(1, widest + 1):
+            nodes, weights = np.polynomial.legendre.leggauss((k + 1) // 2)
+            self._rules[k, 0, : len(nodes)], self._rules[k, 1, : len(nodes)] = (nodes + 1) / 2, weights / 2
+
+    @classmethod
+    def of(cls, model: TreeModel, player: Ints, rows: Columns, players: int) -> _TreeScore | str:
+        """Cut the trees; a sentence where their leaves have too many columns."""
+        one = {name: values[:1] for name, values in rows.items()}
+        fringes = cut_trees(model.ensemble, player, model.encoding(doubles=True)(one))
+        if max(map(len, fringes.coding.cuts), default=0) >= np.iinfo(np.uint16).max:
+            return "A column of the trees has more than 65,534 thresholds."
+        if fringes.steps > MOST_STEPS:
+            deep = f"a leaf's path has more than {MOST_COLUMNS} columns"
+            cost = f"its exact attribution would take {fringes.steps:.1g} steps for each group"
+            return f"The trees are deep: {cost if np.isfinite(fringes.steps) else deep}."
+        return cls(model, fringes, _direction(model, *model.reach()), players)
+
+    def prepare(self, columns: Columns) -> NDArray[np.uint16]:
+        """Return the codes of rows, shape [coded columns, n]."""
+        rows = len(next(iter(columns.values())))
+        out = np.empty((len(self._fringes.coding.feature), rows), dtype=np.uint16)
+        for start in range(0, rows, ENCODED):
+            some = {name: values[start : start + ENCODED] for name, values in columns.items()}
+            matrix = self._encode(some)
+            self._fringes.coding.code(matrix, out[:, start : start + len(matrix)])
+        return out
+
+    def attribution(
+        self,
+        a: NDArray[np.uint16],
+        b: NDArray[np.uint16],
+        weights: tuple[Array | None, Array | None],
+        chosen: tuple[Ints, Ints],
+    ) -> Attribution:
+        """See `ExactScore.attribution`."""
+        fringes, groups = self._fringes, (a, b)
+        every = [np.empty(0) if w is None else w for w in weights]
+        mass = [
+            float(g.shape[1]) if w is None else float(w.sum()) for g, w in zip(groups, weights, strict=True)
+        ]
+        some = [np.ascontiguousarray(g[:, c]) for g, c in zip(groups, chosen, strict=True)]
+        values = np.zeros(self._players)
+        own = [np.zeros((self._players, len(c))) for c in chosen]
+        for first, last in fringes.chunks(ROOM):
+            size = 1 << fringes.arrays[3][first:last]
+            place = np.concatenate([[0], np.cumsum(size)])
+            table_at = np.concatenate([[0], np.cumsum(size * fringes.arrays[4][first:last])])
+            hists = [np.zeros(place[-1]) for _ in groups]
+            tables = np.empty(table_at[-1])
+            for group, w, hist in zip(groups, every, hists, strict=True):
+                kernels.count_keys(group, w, fringes.arrays, first, last, place, hist)
+            for mine, other, sign in ((0, 1, 1.0), (1, 0, -1.0)):  # φ(x, z) = -φ(z, x)
+                if mine and not len(chosen[1]):
+                    continue
+                kernels.make_tables(
+                    hists[other], fringes.arrays, fringes.leaves, first, last, place, self._rules, table_at, tables
+                )  # fmt: skip
+                if not mine:
+                    kernels.meet_tables(
+                        hists[0], fringes.arrays, first, last, place, table_at, tables, fringes.names, values
+                    )  # fmt: skip
+                kernels.project(
+                    some[mine], fringes.arrays, first, last, table_at, tables, fringes.names,
+                    sign / mass[other], own[mine],
+                )  # fmt: skip
+        return Attribution(
+            self._sign * values / (mass[0] * mass[1]), (self._sign * own[0].T, self._sign * own[1].T)
+        )

@@ -1,0 +1,342 @@
+"""Trees cut into fringes: subtrees small enough that one key of a row tells all their leaves.
+
+A key's first bits say for each column on the path above the subtree whether the row meets all tests of that column;
+the others are the answers to the subtree's own tests. A leaf's game depends on a row only through the pattern of the
+columns on the leaf's path whose tests the row meets, which is a function of the key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit_why.kernels import code_numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from fairkit_onnx.structure.ensemble import Ensemble
+
+    Ints = NDArray[np.int64]
+    Codes = NDArray[np.uint16]
+
+BITS = 10
+"""A fringe has at most so many bits, unless a leaf alone needs more."""
+WORD = 63
+"""Codes of a set in one word."""
+MOST_COLUMNS = 20
+"""A leaf with more columns on its path has no exact attribution."""
+MOST_STEPS = 1e11
+"""Steps of the tables from which the exact attribution is refused (minutes)."""
+
+_EQUAL = ("BRANCH_EQ", "BRANCH_NEQ", "EQ_WHOLE")
+_TURNED = ("BRANCH_GTE", "BRANCH_GT", "BRANCH_NEQ")
+
+
+@dataclass(frozen=True, slots=True)
+class Coding:
+    """How features become codes of which every test asks ``code <= cut``, or whether they are in a set.
+
+    Attributes
+    ----------
+    feature, low
+        By coded column: the feature, and whether NaN goes with the small numbers.
+    cuts
+        By coded column, the increasing thresholds; a number's code is how many of them are below it, and where tests
+        are equalities, which of them it is: one more for none of them, two more for NaN.
+    equal
+        By coded column, the mode of its equalities; empty where tests are inequalities.
+    masks
+        Words with the codes of each set as bits.
+    """
+
+    feature: list[int]
+    low: list[bool]
+    cuts: list[NDArray[np.float64]]
+    equal: list[str]
+    masks: list[int]
+
+    def code(self, matrix: NDArray[Any], out: Codes) -> None:
+        """Write the codes of rows, shape [columns, n], from their features, shape [n, d]."""
+        for place, feature in enumerate(self.feature):
+            values, cuts = matrix[:, feature].astype(np.float64), self.cuts[place]
+            if self.equal[place] == "EQ_WHOLE":
+                values = np.trunc(values)
+            last = len(cuts) + 1 if self.equal[place] else 0 if self.low[place] else len(cuts)
+            code_numbers(values, cuts, last, out[place])
+            if self.equal[place]:
+                code = np.minimum(out[place], len(cuts) - 1)
+                out[place] = np.where((cuts[code] == values) | np.isnan(values), out[place], len(cuts))
+
+    def holds(self, column: int, cut: int, code: int) -> bool:
+        """Tell whether a code meets a test."""
+        if not self.equal[column]:
+            return code <= cut
+        return bool(self.masks[cut + code // WORD] >> (code % WORD) & 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Fringes:
+    """The fringes of an ensemble as the arrays that the loops read.
+
+    Attributes
+    ----------
+    arrays
+        By fringe: where its tests begin; the tests (coded column, cut, kind, bit), kinds 0 and 1 being those of the
+        path that a row must fail and pass; path columns; bits; players; where its leaves, and its players, begin;
+        and the words of sets, whose tests have kinds larger by 3.
+    leaves
+        Values; by leaf, where its columns begin; of these the bits that count, what they must be, and the player.
+    names
+        The ensemble's players that the fringes' players are.
+    steps
+        What the tables of one group cost, in steps; infinite where a leaf has too many columns.
+    coding
+        Of the features.
+    """
+
+    arrays: tuple[Any, ...]
+    leaves: tuple[Any, ...]
+    names: Ints
+    steps: float
+    coding: Coding
+
+    @property
+    def count(self) -> int:
+        """How many fringes there are."""
+        return len(self.arrays[2])
+
+    def chunks(self, room: int) -> list[tuple[int, int]]:
+        """Cut the fringes into runs whose histograms and tables, of two groups, take at most `room` bytes."""
+        size = 16 * (1 << self.arrays[3]) * (1 + self.arrays[4])
+        found, first = [], 0
+        while first < self.count:
+            last = first + max(1, int(np.searchsorted(np.cumsum(size[first:]), room, side="right")))
+            found.append((first, last))
+            first = last
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Tests:
+    """By node: its coded column, its cut (or where its set begins), and the nodes where it holds and where not."""
+
+    column: Ints
+    cut: Ints
+    holds: Ints
+    fails: Ints
+
+
+def _tests(ensemble: Ensemble) -> tuple[Coding, _Tests]:
+    """Return the coding, and every node's test."""
+    from fairkit_onnx.structure.ensemble import MODES
+
+    size = len(ensemble.mode)
+    column, cut = np.full(size, -1, dtype=np.int64), np.zeros(size, dtype=np.int64)
+    modes = np.array(MODES)[ensemble.mode]
+    turned = np.isin(modes, _TURNED)
+    threshold = ensemble.threshold.astype(np.float64)
+    strict = np.isin(modes, ("BRANCH_LT", "BRANCH_GTE"))  # x < t is x <= the number before t
+    threshold = np.where(strict, np.nextafter(threshold, -np.inf), threshold)
+    low = np.where(turned, ~ensemble.missing, ensemble.missing)
+    holds, fails = np.where(turned, ensemble.no, ensemble.yes), np.where(turned, ensemble.yes, ensemble.no)
+    inner = np.flatnonzero(ensemble.mode > 0)
+    coding = Coding([], [], [], [], [])
+    numbers = inner[~np.isin(modes[inner], _EQUAL)]
+    pairs = zip(ensemble.feature[numbers].tolist(), low[numbers].tolist(), strict=True)
+    for feature, to_low in sorted(set(pairs)):
+        mine = numbers[(ensemble.feature[numbers] == feature) & (low[numbers] == to_low)]
+        cuts, code = np.unique(threshold[mine], return_inverse=True)
+        column[mine], cut[mine] = len(coding.feature), code.reshape(-1)
+        _add(coding, feature, to_low, cuts, "")
+    sets = inner[np.isin(modes[inner], _EQUAL)]
+    kinds = np.where(modes == "EQ_WHOLE", "EQ_WHOLE", "BRANCH_EQ")
+    for feature, kind in sorted(set(zip(ensemble.feature[sets].tolist(), kinds[sets].tolist(), strict=True))):
+        mine = sets[(ensemble.feature[sets] == feature) & (kinds[sets] == kind)]
+        cuts = np.unique(threshold[mine])
+        for node in mine.tolist():
+            chain = _chain(ensemble, modes, node)
+            # NaN differs from every number; a test that sends it to `yes` has it in its set, `!=` never has
+            codes = [*np.searchsorted(cuts, threshold[list(chain)]).tolist()]
+            codes += [len(cuts) + 1] if ensemble.missing[list(chain)].any() and not turned[node] else []
+            column[node], cut[node] = len(coding.feature), len(coding.masks)
+            bits = sum(1 << code for code in set(codes))
+            words = range((len(cuts) + 1) // WORD + 1)
+            coding.masks.extend(bits >> (WORD * word) & ((1 << WORD) - 1) for word in words)
+            if not turned[node]:
+                fails[node] = ensemble.no[chain[-1]]
+        _add(coding, feature, False, cuts, kind)
+    return coding, _Tests(column, cut, holds, fails)
+
+
+def _add(coding: Coding, feature: int, low: bool, cuts: NDArray[np.float64], equal: str) -> None:
+    coding.feature.append(feature)
+    coding.low.append(low)
+    coding.cuts.append(cuts)
+    coding.equal.append(equal)
+
+
+def _chain(ensemble: Ensemble, modes: NDArray[np.str_], node: int) -> tuple[int, ...]:
+    """Return the tests that are one test of a set: each is what follows where the one before does not hold."""
+    chain = [node]
+    while True:
+        following = int(ensemble.no[chain[-1]])
+        same = (
+            modes[following] == modes[node] != "BRANCH_NEQ" and ensemble.yes[following] == ensemble.yes[node]
+        )
+        if not same or ensemble.feature[following] != ensemble.feature[node]:
+            return tuple(chain)
+        chain.append(following)
+
+
+class _Cutter:
+    """Cuts the trees, one after the other."""
+
+    def __init__(self, ensemble: Ensemble, player: Ints, fixed: NDArray[Any], bits: int) -> None:
+        self.ensemble, self.bits = ensemble, bits
+        self.coding, self.tests = _tests(ensemble)
+        self.column, self.cut = self.tests.column, self.tests.cut
+        feature = np.array(self.coding.feature, dtype=np.int64)
+        self.player = player[feature] if len(feature) else feature
+        self.codes = np.zeros((len(feature), 1), dtype=np.uint16)
+        self.coding.code(fixed, self.codes)
+        self.begin: list[int] = [0]
+        self.program: list[tuple[int, int, int, int]] = []
+        self.path: list[int] = []
+        self.width: list[int] = []
+        self.players: list[int] = []
+        self.from_leaf: list[int] = [0]
+        self.own: list[int] = [0]
+        self.value: list[float] = []
+        self.leaf_begin: list[int] = [0]
+        self.mask: list[int] = []
+        self.wanted: list[int] = []
+        self.local: list[int] = []
+        self.names: list[int] = []
+        self.steps = 0.0
+        self.sizes: dict[int, int] = {}
+
+    def sides(self, node: int) -> tuple[int, int]:
+        """Return the nodes where a test holds and where it does not."""
+        return int(self.tests.holds[node]), int(self.tests.fails[node])
+
+    def kind(self, column: int, answer: int) -> int:
+        """Return the kind of a test in a program: of inequalities 0, 1 and 2, of sets 3, 4 and 5."""
+        return answer + (3 if self.coding.equal[column] else 0)
+
+    def settled(self, node: int) -> int:
+        """Go down tests of constants."""
+        while self.ensemble.mode[node] > 0 and self.player[self.column[node]] < 0:
+            column = int(self.column[node])
+            held = self.coding.holds(column, int(self.cut[node]), int(self.codes[column, 0]))
+            node = self.sides(node)[0 if held else 1]
+        return node
+
+    def tests_below(self, node: int) -> int:
+        """Count the tests of a subtree; more than a fringe can have are not counted on."""
+        if node not in self.sizes:
+            waiting, count = [node], 0
+            while waiting and count <= self.bits:
+                at = self.settled(waiting.pop())
+                if self.ensemble.mode[at] > 0:
+                    count += 1
+                    waiting += self.sides(at)
+            self.sizes[node] = count
+        return self.sizes[node]
+
+    def tree(self, root: int) -> None:
+        """Cut one tree."""
+        waiting: list[tuple[int, tuple[tuple[int, int, int], ...]]] = [(root, ())]
+        while waiting:
+            node, path = waiting.pop()
+            node = self.settled(node)
+            columns = {int(self.player[column]) for column, _, _ in path}
+            if self.ensemble.mode[node] == 0 or len(columns) + self.tests_below(node) <= self.bits:
+                self.fringe(node, path, sorted(columns))
+                continue
+            column, cut = int(self.column[node]), int(self.cut[node])
+            low, high = self.sides(node)
+            waiting += [(high, (*path, (column, cut, 0))), (low, (*path, (column, cut, 1)))]
+
+    def fringe(self, root: int, path: tuple[tuple[int, int, int], ...], columns: list[int]) -> None:
+        """Write a fringe, its tests and its leaves."""
+        bit_of = {player: bit for bit, player in enumerate(columns)}
+        for column, cut, kind in path:
+            self.program.append((column, cut, self.kind(column, kind), bit_of[int(self.player[column])]))
+        start = {player: (1 << bit, 1 << bit) for player, bit in bit_of.items()}
+        used, waiting, bits = list(columns), [(root, start)], len(columns)
+        while waiting:
+            node, rules = waiting.pop()
+            node = self.settled(node)
+            if self.ensemble.mode[node] == 0:
+                self.leaf(float(self.ensemble.value[node]), rules, used)
+                continue
+            column = int(self.column[node])
+            player, bit = int(self.player[column]), 1 << bits
+            self.program.append((column, int(self.cut[node]), self.kind(column, 2), bits))
+            bits += 1
+            if player not in used:
+                used.append(player)
+            mask, wanted = rules.get(player, (0, 0))
+            low, high = self.sides(node)
+            waiting.append((high, {**rules, player: (mask | bit, wanted)}))
+            waiting.append((low, {**rules, player: (mask | bit, wanted | bit)}))
+        if len(self.value) == self.from_leaf[-1]:  # nothing but a constant
+            del self.program[self.begin[-1] :]
+            return
+        self.begin.append(len(self.program))
+        self.path.append(len(columns))
+        self.width.append(bits)
+        self.players.append(len(used))
+        self.from_leaf.append(len(self.value))
+        self.names += used
+        self.own.append(len(self.names))
+
+    def leaf(self, value: float, rules: dict[int, tuple[int, int]], used: Sequence[int]) -> None:
+        """Write a leaf."""
+        k = len(rules)
+        if k == 0 or value == 0.0:
+            return
+        self.value.append(value)
+        for player, (mask, wanted) in sorted(rules.items()):
+            self.mask.append(mask)
+            self.wanted.append(wanted)
+            self.local.append(used.index(player))
+        self.leaf_begin.append(len(self.mask))
+        self.steps += k**2 * 2.0**k / 2 if k <= MOST_COLUMNS else np.inf
+
+
+def cut_trees(ensemble: Ensemble, player: Ints, fixed: NDArray[Any], bits: int = BITS) -> Fringes:
+    """Cut an ensemble into fringes.
+
+    Parameters
+    ----------
+    ensemble
+        The trees.
+    player
+        By feature, the number of the player (a raw column, or several together) that it is made of; -1: a constant.
+    fixed
+        One row of features, shape [1, d]: it tells where tests of constants go.
+    bits
+        The most bits of a fringe with more than one leaf.
+    """
+    cutter = _Cutter(ensemble, player, fixed, bits)
+    for root in ensemble.roots.tolist():
+        cutter.tree(root)
+    arrays = (
+        _whole(cutter.begin),
+        _whole(cutter.program).reshape(-1, 4),
+        *map(_whole, (cutter.path, cutter.width, cutter.players, cutter.from_leaf, cutter.own)),
+        _whole(cutter.coding.masks or [0]),
+    )
+    columns = map(_whole, (cutter.leaf_begin, cutter.mask, cutter.wanted, cutter.local))
+    leaves = (np.array(cutter.value, dtype=np.float64), *columns)
+    return Fringes(arrays, leaves, _whole(cutter.names), cutter.steps, cutter.coding)
+
+
+def _whole(numbers: Sequence[Any]) -> Ints:
+    return np.array(numbers, dtype=np.int64)

@@ -1,0 +1,198 @@
+"""What is left of a gap between people who are alike in allowed columns W: doubly robust, cross-fitted.
+
+Toward a group a: ``U = E_a[D] - E_a[μ_b(W)]``, μ_b(W) being the mean of the reference at W. It is estimated by
+``mean_a(D - μ̂_b) - Σ_b r (D - μ̂_b)``, r in proportion to e/(1-e), e = P(a | W) (Robins, Rotnitzky & Zhao 1994), with
+nuisances fitted on the other folds (Chernozhukov et al. 2018). Toward the overlap people count with e(1-e) (Li,
+Morgan & Zaslavsky 2018).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fairkit.intervals import guarded, student, two_sided
+from fairkit_why.limits import by_cluster, clustered
+from fairkit_why.nuisances import FOLDS, Design, fit_outcome, fit_propensity, mix
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+CLIP = 0.01
+FAR, MOST_FAR = 20.0, 0.05
+"""A density ratio from which a person has no counterpart, and the share of such people from which nothing is said."""
+FEWEST = 50
+"""Effective rows below which nothing is said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """One version of the number.
+
+    Attributes
+    ----------
+    value
+        What is left of the gap.
+    error, degrees
+        Its standard error, and degrees of freedom.
+    refused
+        Why it is not printed; None where it is.
+    effective
+        The effective rows of the weighted group.
+    far
+        The share of people without a counterpart.
+    """
+
+    value: float
+    error: float
+    degrees: float
+    refused: str | None
+    effective: float
+    far: float
+
+    def interval(self, confidence: float) -> tuple[float, float]:
+        """Return the interval."""
+        z = two_sided(guarded(confidence))
+        half = float(student(z, np.array([self.degrees + 1]))[0]) * self.error
+        return self.value - half, self.value + half
+
+
+@dataclass(frozen=True, slots=True)
+class Unexplained:
+    """What is left toward the group, toward the reference, and toward the overlap; and the nuisances' facts.
+
+    Attributes
+    ----------
+    toward_group, toward_reference, overlap
+        The three versions; each is the group's number less the reference's.
+    learners
+        What the outcome was fitted with, and the share of boosted trees in the mix.
+    separating
+        The allowed column that separates the groups best, and its area under the curve.
+    """
+
+    toward_group: Left
+    toward_reference: Left
+    overlap: Left
+    learners: dict[str, float | str]
+    separating: tuple[str, float]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Comparison:
+    """Rows of two groups.
+
+    Attributes
+    ----------
+    design
+        Allowed columns.
+    group
+        Whether a row is of the group (else of the reference), shape [n].
+    outcome
+        Decisions or predictions, shape [n].
+    weights
+        Shape [n].
+    clusters
+        Buckets of clusters; None where rows are independent.
+    folds
+        Each row's fold, shape [n].
+    names
+        Of the group and of the reference.
+    """
+
+    design: Design
+    group: NDArray[np.bool_]
+    outcome: Array
+    weights: Array
+    clusters: Array | None
+    folds: Ints
+    names: tuple[str, str]
+
+
+def unexplained(told: Comparison) -> Unexplained:
+    """Estimate what is left of a gap."""
+    size, sides = len(told.outcome), (told.group, ~told.group)
+    chance, said = np.empty(size), np.empty((2, 2, size))
+    for fold in range(FOLDS):
+        out = told.folds == fold
+        if not out.any():
+            continue
+        chance[out] = fit_propensity(told.design, told.group.astype(np.float64), told.weights, ~out)[out]
+        for place, mine in enumerate(sides):
+            said[place][:, out] = fit_outcome(told.design, told.outcome, told.weights, ~out & mine)[:, out]
+    (mean_a, first), (mean_b, second) = (
+        mix(said[place], told.outcome, told.weights, mine) for place, mine in enumerate(sides)
+    )
+    toward_a = _toward(told, told.group, chance, mean_b, told.names)
+    toward_b = _toward(told, ~told.group, 1 - chance, mean_a, told.names[::-1])
+    back = Left(
+        -toward_b.value, toward_b.error, toward_b.degrees, toward_b.refused, toward_b.effective, toward_b.far
+    )
+    over = _overlap(told, chance, mean_a, mean_b, toward_a.refused)
+    learners: dict[str, float | str] = {
+        "propensity": "logistic, cells" if told.design.saturated else "logistic, splines",
+        "outcome": "cells" if told.design.saturated else "splines and boosted trees",
+        "boosted": (first + second) / 2,
+    }
+    return Unexplained(
+        toward_a, back, over, learners, told.design.separating(told.group, told.weights, told.folds)
+    )
+
+
+def _finish(
+    told: Comparison, value: float, pulls: Array, effective: float, far: float, refused: str | None
+) -> Left:
+    """Return a number with the noise of its influence function."""
+    if told.clusters is not None:
+        variance, degrees = clustered(by_cluster(pulls[:, None], told.clusters), told.clusters)
+        return Left(value, float(variance[0]) ** 0.5, float(degrees[0]), refused, effective, far)
+    error = float((pulls**2).sum()) ** 0.5
+    return Left(value, error, max(effective - 1, 1.0), refused, effective, far)
+
+
+def _toward(
+    told: Comparison, mine: NDArray[np.bool_], chance: Array, other_mean: Array, names: tuple[str, str]
+) -> Left:
+    """Return ``E_mine[D] - E_mine[μ_other(W)]``; `chance` is that of being of `mine`."""
+    w, d, other = told.weights, told.outcome, ~mine
+    away = d - other_mean
+    clipped = np.clip(chance, CLIP, 1 - CLIP)
+    odds = w * other * clipped / (1 - clipped)
+    ratio = odds / odds.sum()
+    own = w * mine / (w * mine).sum()
+    here, there = float(own @ away), float(ratio @ away)
+    pulls = own * (away - here) - ratio * (away - there)
+    effective = float(1 / (ratio**2).sum())
+    with np.errstate(divide="ignore"):
+        density = chance / (1 - chance) * (w @ other) / (w @ mine)
+    far = float(own @ (density > FAR))
+    refused = None
+    if far > MOST_FAR:
+        refused = (
+            f"{far:.0%} of group {names[0]} have no counterpart in group {names[1]}: their values of the allowed "
+            f"columns are more than {FAR:.0f} times as common in the one as in the other"
+        )
+    elif effective < FEWEST:
+        refused = f"only {effective:.0f} rows of group {names[1]} are like group {names[0]}"
+    return _finish(told, here - there, pulls, effective, far, refused)
+
+
+def _overlap(told: Comparison, chance: Array, mean_a: Array, mean_b: Array, refused: str | None) -> Left:
+    """Return the difference between the groups where people count with e(1-e)."""
+    w, d = told.weights, told.outcome
+    both = w * chance * (1 - chance)
+    both = both / both.sum()
+    first, second = w * told.group * (1 - chance), w * ~told.group * chance
+    first, second = first / first.sum(), second / second.sum()
+    modelled = float(both @ (mean_a - mean_b))
+    left_a, left_b = float(first @ (d - mean_a)), float(second @ (d - mean_b))
+    pulls = (
+        both * (mean_a - mean_b - modelled) + first * (d - mean_a - left_a) - second * (d - mean_b - left_b)
+    )
+    effective = float(1 / max((first**2).sum(), (second**2).sum()))
+    return _finish(told, modelled + left_a - left_b, pulls, effective, 0.0, refused)

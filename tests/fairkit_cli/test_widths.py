@@ -1,0 +1,130 @@
+"""Every screen at 60, 80, 100 and 140 columns: no cell is cut, and no line is longer than the terminal."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from os import terminal_size
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.table import Table
+from typer.testing import CliRunner
+
+import fairkit
+from fairkit_cli.main import app
+from fairkit_cli.text.fitting import GAP, fitted
+from fairkit_cli.text.plain import to_text
+
+WIDTHS = (60, 80, 100, 140)
+WORD = st.text("abcdefgh_+& -", min_size=1, max_size=34).filter(str.strip)
+NUMBER = st.from_regex(r"[0-9]\.[0-9]{1,4}", fullmatch=True)
+
+
+@given(
+    st.lists(st.tuples(WORD, WORD, NUMBER, NUMBER), min_size=1, max_size=5),
+    st.tuples(WORD, WORD, WORD, WORD),
+    st.sampled_from(WIDTHS),
+)
+def test_all_of_every_cell_is_there(rows, header, width):
+    grid = Table(box=None, pad_edge=False)
+    for place, name in enumerate(header):
+        grid.add_column(name, justify="right" if place > 1 else "left")
+    grid.add_column("0·····1", no_wrap=True)
+    for row in rows:
+        grid.add_row(*row, "├──●──┤")
+    table, needed = fitted(grid, width)
+    widths = [
+        column.width or max(len(str(cell)) for cell in [column.header, *column._cells])
+        for column in table.columns
+    ]
+    text = to_text([table], terminal=False)
+    lines = [line.ljust(sum(widths) + GAP * len(widths)) for line in text.splitlines()]
+    assert max(map(len, text.splitlines())) <= needed
+    start = 0
+    for place, size in enumerate(widths):
+        seen = "".join(line[start : start + size] for line in lines)
+        start += size + GAP
+        if place < 4:
+            wanted = "".join([header[place], *(row[place] for row in rows)])
+            assert re.sub(r"\s", "", seen) == re.sub(r"\s", "", wanted)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("widths")
+    rng = np.random.default_rng(0)
+    rows = 900
+    score = rng.random(rows)
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    groups = ["African-American, not Hispanic", "American Indian and Alaska Native", "white"]
+    table = {
+        "race": rng.choice(groups, rows),
+        "sex": rng.choice(["female", "male"], rows),
+        "repaid": (rng.random(rows) < score).astype(int),
+        "first": (score > 0.5).astype(int),
+        "second": (score + 0.2 * rng.normal(size=rows) > 0.55).astype(int),
+        "p": score,
+    }
+    pq.write_table(pa.table(table), folder / "d.parquet")
+    return folder, groups
+
+
+def screens(folder):
+    roles = ["--data", str(folder / "d.parquet"), "--label", "repaid", "--favorable", "1"]
+    sensitive = ["--sensitive", "sex,race,sex+race"]
+    first = ["--predictions", "decision=first,score=p"]
+    limit = ["--max", "demographic_parity_difference:sex+race=0.05"]
+    yield "audit", ["audit", *first, *roles, *sensitive, *limit]
+    yield "compare", ["compare", *roles, *sensitive, *first, "--predictions", "decision=second"]
+    yield "plugins", ["plugins", "list"]
+
+
+def test_every_screen(files, monkeypatch):
+    folder, groups = files
+    for name, arguments in screens(folder):
+        found = {}
+        for width in WIDTHS:
+            monkeypatch.setenv("COLUMNS", str(width))
+            result = CliRunner().invoke(app, arguments)
+            assert result.exit_code in (0, 1, 3), (name, result.output, result.exception)
+            text = result.stdout
+            assert "…" not in text, (name, width)
+            if width >= 80:
+                longest = max(text.splitlines(), key=len)
+                assert len(longest) <= width, (name, width, longest)
+            found[width] = text
+        numbers = {width: sorted(re.findall(r"\d\.\d+", text)) for width, text in found.items()}
+        bars = re.findall(r"^metric.*\b(\d\.\d+)$", found[140], re.MULTILINE)
+        for width in (60, 80, 100):
+            missing = [
+                one for one in dict.fromkeys(numbers[140]) if one not in numbers[width] and one not in bars
+            ]
+            assert not missing, (name, width, missing)
+        if name == "audit":
+            for text in found.values():
+                for group in groups:
+                    assert all(word in text for word in re.split(r"[\s-]+", group))
+
+
+def test_terminals_and_pipes(files, monkeypatch):
+    """A terminal's width counts; a pipe gets whole lines unless COLUMNS says how wide it is."""
+    folder, groups = files
+    data = fairkit.load_data(
+        str(folder / "d.parquet"), label="repaid", favorable=1, sensitive=["sex", "race", "sex+race"]
+    )
+    report = fairkit.audit(fairkit.PredictedColumns(decision="first", score="p"), data)
+    from fairkit_cli.text.render import table
+
+    monkeypatch.delenv("COLUMNS", raising=False)
+    pipe = table(report, terminal=False)
+    assert "├" in pipe
+    assert all(group in pipe for group in groups)  # whole, on one line
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda _=None: terminal_size((80, 24)))
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", table(report, terminal=True))
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "├" not in shown

@@ -1,0 +1,91 @@
+"""Every foreign file of the shared list: decisions and scores are those of the model in memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import helper
+from sklearn.metrics import accuracy_score, roc_auc_score
+from tests.exports import EXPORTS, NUMBERS, Export, model_of, network, people
+
+import fairkit
+
+
+@pytest.mark.parametrize("export", EXPORTS, ids=lambda export: export.name)
+def test_the_numbers_are_those_of_the_model_in_memory(export: Export) -> None:
+    report = fairkit.audit(export.build(), export.data(), options=fairkit.ModelOptions(**export.options))
+    truth, decision, score = export.truth, export.decision(), export.score()
+    assert report.find("accuracy").value == pytest.approx(accuracy_score(truth, decision), abs=1e-6)
+    rate = {group.group: group.value for group in report.find("demographic_parity_difference", "sex").groups}
+    for name, value in rate.items():
+        assert value == pytest.approx(decision[people()["sex"] == name].mean(), abs=1e-6)
+    if score is not None:
+        assert report.find("roc_auc").value == pytest.approx(roc_auc_score(truth, score), abs=1e-6)
+        assert not any("wrong way round" in text for text in report.warnings)
+
+
+def test_numbers_0_and_1_that_are_no_class_are_a_question() -> None:
+    """`approve` is 1 for the good, `default` is 1 for the bad, and both are numbers: nobody but the user knows."""
+    for kind in ("int64", "float"):
+        with pytest.raises(
+            fairkit.ModelError, match=r"'approve' is 0 less often.*`favorable_class`: 1 if it is 1"
+        ):
+            fairkit.audit(network(kind), EXPORTS[0].data())
+
+
+def test_a_score_that_ranks_the_wrong_way_round_is_told_before_the_numbers() -> None:
+    data = fairkit.load_data(
+        people(), label="default", favorable=0, sensitive=["sex"], features=list(NUMBERS)
+    )
+    options = fairkit.ModelOptions(favorable_class=1)
+    report = fairkit.audit(network(), data, options=options)
+    area = report.find("roc_auc").value
+    assert area is not None
+    assert area < 0.3
+    assert any(
+        text.startswith(f"The scores rank the wrong way round: ROC-AUC {area:.3f}")
+        for text in report.warnings
+    )
+    rng = np.random.default_rng(0)
+    noise = people() | {
+        "score": rng.random(len(people()["sex"])),
+        "said": rng.integers(0, 2, len(people()["sex"])),
+    }
+    data = fairkit.load_data(noise, label="default", favorable=0, sensitive=["sex"])
+    report = fairkit.audit(fairkit.PredictedColumns(score="score"), data)
+    assert not any("wrong way" in text for text in report.warnings)
+
+
+@pytest.mark.parametrize("link", ["Identity", "Sigmoid"])
+def test_a_turned_score_decides_ties_as_the_model_does(link: str) -> None:
+    """P(default) of exactly one half is a default, whichever of the two labels is called favorable."""
+    rng = np.random.default_rng(1)
+    number = rng.integers(-3, 4, 1_000).astype(np.float32)
+    default = (rng.random(1_000) < 1 / (1 + np.exp(-number))).astype(int)
+    table = {"x": number, "default": default, "sex": rng.choice(["f", "m"], 1_000).astype(object)}
+    proto = model_of(
+        [helper.make_node(link, ["x"], ["p_default"])], {"p_default": 1}, {}, inputs={"x": (1, 1)}
+    )
+    found = {}
+    for favorable in (0, 1):
+        data = fairkit.load_data(table, label="default", favorable=favorable, sensitive=["sex"])
+        found[favorable] = fairkit.audit(proto, data)
+        note = f"{(number == 0).sum():,} of 1,000 rows have exactly the score of the threshold, 0.5; "
+        how = "unfavorable" if favorable == 0 else "favorable"
+        assert f"{note}their decision is {how}." in found[favorable].model.notes
+    assert found[0].find("accuracy").value == found[1].find("accuracy").value
+    assert found[0].find("accuracy").value == pytest.approx(((number >= 0) == default).mean())
+
+
+def test_a_threshold_meets_scores_in_their_own_precision() -> None:
+    """0.7 in single precision is below 0.7 in double: a row that shows 0.7 reaches the threshold 0.7."""
+    score = np.array([0.7, 0.2] * 50, np.float32)
+    table = {"x": score, "y": np.array([1, 0] * 50), "sex": np.array(["f", "f", "m", "m"] * 25, dtype=object)}
+    data = fairkit.load_data(table, label="y", favorable=1, sensitive=["sex"])
+    proto = model_of([helper.make_node("Identity", ["x"], ["p"])], {"p": 1}, {}, inputs={"x": (1, 1)})
+    report = fairkit.audit(proto, data, options=fairkit.ModelOptions(threshold=0.7))
+    assert report.find("accuracy").value == 1.0
+    assert any(
+        note.startswith("50 of 100 rows have exactly the score of the threshold, 0.7")
+        for note in report.model.notes
+    )

@@ -1,0 +1,291 @@
+"""The auditor on the synthetic loans: what it finds, what it refuses, and what stays the same."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+import fairkit
+from fairkit.data.loading import load_data
+from fairkit.errors import DataError, ParameterError
+from fairkit.results.findings import Finding
+from fairkit_why.checking import contradictions
+
+ROLES = {"label": "decision", "favorable": "approved", "sensitive": ["sex"]}
+QUICK = {"calls": 12_000}
+
+
+def audit(model, frame, settings=None, policy=None, **roles):
+    data = load_data(frame, **(ROLES | roles))
+    return fairkit.audit(
+        model, data, auditors=["why"], parameters={"why": QUICK | (settings or {})}, policy=policy
+    )
+
+
+def parts(finding):
+    return {one["column"]: one["value"] for one in finding.evidence["columns"]}
+
+
+@pytest.fixture(scope="module")
+def report(model, frame):
+    return audit(model, frame, {"allowed": ("income", "employment")})
+
+
+def test_decisions_scores_rates_and_what_is_left(report, model, frame):
+    decision, score = (one for one in report.findings if one.metric == "attribution")
+    assert (decision.parameters["of"], score.parameters["of"]) == ("decision", "score")
+    assert (decision.evidence["method"], score.evidence["method"]) == ("sampled", "exact")
+    data = load_data(frame, **ROLES)
+    plain = fairkit.audit(model, data).find("demographic_parity_difference", "sex")
+    assert decision.value == pytest.approx(plain.value, abs=1e-9)
+    for one in (decision, score):
+        assert sum(parts(one).values()) == pytest.approx(one.value, abs=1e-12)
+        assert all(
+            c["interval"][0] <= c["value"] <= c["interval"][1]
+            for c in one.evidence["columns"]
+            if c["interval"]
+        )
+    three = [one for one in report.findings if one.metric.endswith("_part")]
+    assert sum(one.value for one in three) == pytest.approx(plain.value, abs=1e-9)
+    left = next(one for one in report.findings if one.metric == "unexplained_difference")
+    assert left.within == ("income", "employment")
+    assert left.evidence["explained"] + left.evidence["left"]["group"] == pytest.approx(plain.value, abs=1e-9)
+    assert left.interval[0] <= left.value <= left.interval[1]
+
+
+def test_report_goes_to_json_and_back(report):
+    again = [Finding.from_dict(json.loads(json.dumps(one.to_dict()))) for one in report.findings]
+    assert [one.to_dict() for one in again] == [one.to_dict() for one in report.findings]
+    assert not [text for one in again for text in contradictions(one)]
+
+
+def test_the_order_of_rows_changes_nothing(report, model, frame):
+    mixed = frame.sample(frac=1.0, random_state=5).reset_index(drop=True)
+    again = audit(model, mixed, {"allowed": ("income", "employment")})
+    for one, other in zip(report.findings, again.findings, strict=True):
+        assert one.value == pytest.approx(other.value, abs=1e-12)
+        if one.metric == "attribution":
+            assert json.dumps(one.evidence) == json.dumps(other.evidence)
+
+
+def test_the_seed_chooses_nothing(report, model, frame):
+    data = load_data(frame, **ROLES)
+    told = {"why": QUICK | {"allowed": ("income", "employment")}}
+    again = fairkit.audit(model, data, auditors=["why"], parameters=told, seed=99)
+    assert [one.to_dict() for one in again.findings] == [one.to_dict() for one in report.findings]
+
+
+def test_rates_are_divided_among_rows_with_an_outcome(model, frame):
+    found = audit(model, frame, {"metric": ("true_positive_rate", "false_positive_rate")}).findings
+    data = load_data(frame, **ROLES)
+    plain = fairkit.audit(model, data)
+    for one, name in zip(found, ("true_positive_rate", "false_positive_rate"), strict=False):
+        assert one.parameters["of"] == name
+        assert abs(one.value) == pytest.approx(plain.find(f"{name}_difference", "sex").value, abs=1e-9)
+
+
+def test_the_reference_turns_the_gap_round(model, frame):
+    one, other = (
+        audit(model, frame, {"metric": ("score",)}, reference=[f"sex={group}"]).findings[0]
+        for group in ("female", "male")
+    )
+    assert one.reference == "female"
+    assert one.value == pytest.approx(-other.value, abs=1e-12)
+    assert parts(one) == pytest.approx({name: -value for name, value in parts(other).items()}, abs=1e-12)
+
+
+def test_each_of_several_groups_is_compared_with_the_largest(model, frame):
+    found = [f for f in audit(model, frame, sensitive=["ethnicity"]).findings if f.metric == "attribution"]
+    largest = frame["ethnicity"].value_counts().idxmax()
+    assert {one.reference for one in found} == {largest}
+    assert len({one.parameters["group"] for one in found}) == frame["ethnicity"].nunique() - 1
+
+
+def test_columns_together_have_the_sum_of_a_duplicate(frame, model):
+    together = audit(model, frame, {"metric": ("score",), "together": ("income+amount",)}).findings[0]
+    alone = audit(model, frame, {"metric": ("score",)}).findings[0]
+    assert "income+amount" in parts(together)
+    assert sum(parts(together).values()) == pytest.approx(sum(parts(alone).values()), abs=1e-12)
+
+
+def test_weights_of_two_are_rows_twice_but_no_surer(model, frame):
+    whole = frame.assign(w=np.where(frame["sex"] == "female", 2.0, 1.0))
+    weighted = audit(model, whole, {"metric": ("score",)}, weights="w").findings
+    twice = frame.loc[frame.index.repeat(np.where(frame["sex"] == "female", 2, 1))].reset_index(drop=True)
+    plain = audit(model, twice, {"metric": ("score",)}).findings
+    assert parts(weighted[0]) == pytest.approx(parts(plain[0]), abs=1e-9)
+    for one, other in zip(weighted[1:], plain[1:], strict=True):
+        assert one.value == pytest.approx(other.value, abs=1e-9)
+        assert one.interval[1] - one.interval[0] > other.interval[1] - other.interval[0]
+
+
+def test_clusters_make_intervals_wider(model, frame):
+    copies = frame.loc[frame.index.repeat(4)].reset_index(drop=True)
+    copies["home"] = np.arange(len(copies)) // 4
+    told = {"metric": ("selection_rate", "score"), "allowed": ("income",)}
+    plain, dependent = audit(model, copies, told), audit(model, copies, told, cluster="home")
+    for one, other in zip(plain.findings, dependent.findings, strict=True):
+        assert other.interval[1] - other.interval[0] > 1.3 * (one.interval[1] - one.interval[0])
+
+
+def test_rows_without_a_group_are_in_no_gap(frame, train):
+    features = [c for c in frame if c not in ("decision", "sex")]
+    blind = train(frame, features)
+    some = frame.copy()
+    some.loc[:99, "sex"] = None
+    found, kept = (audit(blind, one, features=features).findings for one in (some, frame[100:]))
+    assert found[1].value == pytest.approx(kept[1].value, abs=1e-12)
+
+
+def test_residuals_have_the_outcome_as_a_player(frame, train):
+    features = [c for c in frame if c not in ("decision", "amount")]
+    model = train(frame, features, label="amount", favorable=None)
+    roles = {"label": "amount", "favorable": None}
+    found = audit(model, frame, {"metric": ("mean_prediction", "mean_residual")}, **roles).findings
+    said, left = found[0], found[1]
+    assert (said.parameters["of"], left.parameters["of"]) == ("prediction", "residual")
+    shared = set(parts(said))
+    assert set(parts(left)) == shared | {"outcome"}
+    sign = 1 if said.reference == left.reference else -1
+    assert {n: -sign * v for n, v in parts(left).items() if n in shared} == pytest.approx(
+        parts(said), abs=1e-9
+    )
+
+
+def test_columns_of_decisions_have_parts_and_what_is_left_and_no_columns(frame):
+    decided = frame.assign(said=np.where(frame["income"] > frame["income"].median(), "approved", "denied"))
+    data = load_data(decided, **ROLES, predictions={"decision": "said"})
+    found = fairkit.audit(None, data, auditors=["why"], parameters={"why": {"allowed": ("income",)}}).findings
+    assert {one.metric for one in found} == {
+        "base_rate_part", "true_positive_rate_part", "false_positive_rate_part", "unexplained_difference"
+    }  # fmt: skip
+
+
+def test_any_object_that_predicts_is_divided(frame):
+    class Rule:
+        def predict_proba(self, rows):
+            chance = 1 / (1 + np.exp(-(np.asarray(rows["income"], dtype=float) - 40_000) / 10_000))
+            return np.stack([1 - chance, chance], axis=1)
+
+        def predict(self, rows):
+            return np.where(self.predict_proba(rows)[:, 1] >= 0.5, "approved", "denied")
+
+    found = audit(Rule(), frame).findings
+    assert [one.parameters.get("of") for one in found if one.metric == "attribution"] == ["decision"]
+    assert parts(found[0])["income"] == pytest.approx(found[0].value, abs=1e-12)
+    assert all(abs(value) < 1e-12 for name, value in parts(found[0]).items() if name != "income")
+
+
+def test_training_again_is_compared_on_the_same_rows(model, frame, tmp_path):
+    frame.to_csv(tmp_path / "train.csv", index=False)
+    told = {"refit": str(tmp_path / "train.csv"), "without": ("income",), "metric": ("selection_rate",)}
+    gone = next(one for one in audit(model, frame, told).findings if one.metric == "gap_without")
+    assert gone.parameters["without"] == "income"
+    assert gone.value - gone.evidence["with"] == pytest.approx(gone.evidence["change"], abs=1e-12)
+    again = audit(model, frame, told | {"refits": 3})
+    other = next(one for one in again.findings if one.metric == "gap_without")
+    assert other.evidence["refit_deviation"] > 0
+    assert other.interval[1] - other.interval[0] > gone.interval[1] - gone.interval[0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "text"),
+    [
+        ({"metric": ("fairness",)}, ParameterError, "no metric"),
+        ({"metric": ("mean_prediction",)}, ParameterError, "not for a binary task"),
+        ({"allowed": ("height",)}, DataError, "no column 'height'"),
+        ({"allowed": ("decision",)}, ParameterError, "the outcome"),
+        ({"allowed": ("sex",)}, ParameterError, "sensitive"),
+        ({"together": ("income+height",)}, ParameterError, "not made of columns"),
+        ({"together": ("income+age", "age+amount")}, ParameterError, "named twice"),
+        ({"without": ("income",)}, ParameterError, "why.refit"),
+    ],
+)
+def test_what_means_nothing_is_refused_before_a_row_is_scored(model, frame, settings, error, text):
+    with pytest.raises(error, match=text):
+        audit(model, frame, settings)
+
+
+def test_small_groups_are_not_divided(model, frame):
+    small = frame[(frame["sex"] == "male") | (frame.index < 60)].reset_index(drop=True)
+    found = audit(model, small).findings
+    assert found[0].value is None
+    assert "at least 50 rows" in found[0].inconclusive
+
+
+def test_rules_limit_what_is_left_and_a_columns_part(model, frame):
+    rules = [
+        fairkit.Rule("unexplained_difference:sex|income+employment", max=0.9),
+        fairkit.Rule("attribution:sex.income", max=0.000001),
+        fairkit.Rule("attribution:sex.region", max=0.9),
+    ]
+    found = audit(model, frame, {"allowed": ("income", "employment")}, policy=rules)
+    assert [rule.verdict for rule in found.policy][::2] == ["pass", "pass"]
+    assert found.policy[1].verdict in ("fail", "inconclusive")
+    with pytest.raises(fairkit.FairkitError, match=r"sex\.height"):
+        audit(model, frame, policy=[fairkit.Rule("attribution:sex.height", max=0.1)])
+
+
+def test_a_negative_part_is_limited_by_its_size():
+    from fairkit.results.policy import judge
+
+    finding = Finding(
+        auditor="why", metric="attribution", sensitive="sex", value=0.0, interval=(-0.1, 0.1), reference="male",
+        parameters={"of": "decision"},
+        evidence={"columns": [{"column": "a", "value": -0.2, "interval": [-0.22, -0.18]},
+                              {"column": "b", "value": 0.2, "interval": [0.18, 0.22]}]},
+    )  # fmt: skip
+    rules = [fairkit.Rule(f"attribution:sex.{name}", max=0.05) for name in ("a", "b")]
+    assert [one.verdict for one in judge(rules, [finding])[0]] == ["fail", "fail"]
+
+
+FORGERIES = {
+    "a smaller part": lambda e, f: e["columns"][0].update(value=e["columns"][0]["value"] / 2),
+    "a part moved to another column": lambda e, f: (
+        e["columns"][0].update(value=e["columns"][0]["value"] - 1.0),
+        e["columns"][1].update(value=e["columns"][1]["value"] + 1.0),
+    ),
+    "a part without its interval": lambda e, f: e["columns"][0].update(interval=None),
+    "a column left out": lambda e, f: e["columns"].pop(0),
+    "another gap": lambda e, f: f.update(value=f["value"] * 2),
+    "another rate of a group": lambda e, f: f["groups"][0].update(value=0.5),
+}
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_forged_divisions_contradict_themselves(report, name):
+    record = json.loads(json.dumps(next(f for f in report.findings if f.metric == "attribution").to_dict()))
+    FORGERIES[name](record["evidence"], record)
+    assert list(contradictions(Finding.from_dict(record)))
+
+
+def test_parts_of_rates_are_computed_again_from_the_signed_counts(report):
+    honest = next(one for one in report.findings if one.metric == "base_rate_part")
+    for change in ({"value": honest.value / 2}, {"interval": (honest.value, honest.value + 0.001)}):
+        assert list(contradictions(dataclasses.replace(honest, **change)))
+    counts = {**honest.evidence, "counts_group": [1.0, 2.0, 3.0, 4.0]}
+    assert list(contradictions(dataclasses.replace(honest, evidence=counts)))
+
+
+def test_a_number_that_was_refused_may_not_be_printed(report):
+    honest = next(one for one in report.findings if one.metric == "unexplained_difference")
+    refused = dataclasses.replace(honest, evidence={**honest.evidence, "refused": "no counterpart"})
+    assert list(contradictions(refused))
+    moved = dataclasses.replace(honest, evidence={**honest.evidence, "explained": 0.9})
+    assert list(contradictions(moved))
+
+
+def test_two_models_are_compared_column_by_column(frame, train, model):
+    blind = train(frame, [c for c in frame if c not in ("decision", "sex")])
+    data = load_data(frame, **ROLES)
+    found = fairkit.compare([model, blind], data, auditors=["why"], parameters={"why": QUICK})
+    moved = [one for one in found.changes[0] if one.metric == "attribution"]
+    gap = next(one for one in moved if one.parameters == {"of": "decision"})
+    parts_of_it = [one for one in moved if one.parameters["of"] == "decision" and "column" in one.parameters]
+    assert sum(one.difference for one in parts_of_it) == pytest.approx(gap.difference, abs=1e-9)
+    of_sex = next(one for one in parts_of_it if one.parameters["column"] == "sex")
+    assert of_sex.after == 0.0
+    assert gap.interval[0] <= gap.difference <= gap.interval[1]

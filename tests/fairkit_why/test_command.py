@@ -1,0 +1,86 @@
+"""`fairkit why` and the other ways to the same numbers: lines, page, Markdown, certificate."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from fairkit_cli.main import app
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, frame, model):
+    path = tmp_path_factory.mktemp("why")
+    frame.to_csv(path / "loans.csv", index=False)
+    (path / "loans.onnx").write_bytes(model)
+    return path
+
+
+def run(*words, code=0):
+    found = CliRunner().invoke(app, [str(word) for word in words])
+    assert found.exit_code == code, found.output
+    return found.stdout
+
+
+def data(folder):
+    return (
+        "--data",
+        folder / "loans.csv",
+        "--label",
+        "decision",
+        "--favorable",
+        "approved",
+        "--sensitive",
+        "sex",
+    )
+
+
+def test_lines(folder):
+    text = run("why", folder / "loans.onnx", *data(folder), "--allow", "income,employment", "--calls", 12_000)
+    lines = text.splitlines()
+    assert lines[0].startswith("why  selection rate, ")
+    assert "score before the link (exact)" in lines[1]
+    assert "Intervals hold at once; sampling is" in text
+    assert "base rates" in text
+    assert "alike in income, employment:" in text
+    assert "Training again without a column may leave the gap." in text
+    assert len(lines) <= 16
+
+
+def test_the_same_numbers_as_an_audit(folder):
+    words = (folder / "loans.onnx", *data(folder), "--format", "json")
+    one = json.loads(run("why", *words, "--metric", "score"))
+    other = json.loads(run("audit", *words, "--auditor", "why", "--set", "why.metric=score"))
+    assert one["findings"] == other["findings"]
+
+
+@pytest.mark.parametrize("form", ["html", "markdown"])
+def test_pages(folder, form):
+    text = run("why", folder / "loans.onnx", *data(folder), "--calls", 12_000, "--format", form)
+    assert ("What carries the gap" if form == "html" else "### Why") in text
+
+
+def test_a_rule_decides_the_exit_code(folder):
+    words = ("why", folder / "loans.onnx", *data(folder), "--metric", "score", "--allow", "income")
+    run(*words, "--max", "unexplained_difference:sex|income=0.9")
+    run(*words, "--max", "unexplained_difference:sex|income=0.06", code=3)
+
+
+def test_a_wrong_column_is_one_message(folder):
+    found = CliRunner().invoke(
+        app, [str(w) for w in ("why", folder / "loans.onnx", *data(folder), "--allow", "height")]
+    )
+    assert found.exit_code == 2
+    assert "no column 'height'" in found.output
+
+
+def test_a_certificate_is_verified_and_computed_again(folder):
+    run("key", "new", folder / "k", "--type", "ed25519")
+    told = ("--auditor", "why", "--set", "why.allowed=income", "--set", "why.calls=12000")
+    key = ("--key", folder / "k")
+    run("certify", folder / "loans.onnx", *data(folder), *told, *key, "--output", folder / "c.json")
+    checked = ("--model", folder / "loans.onnx", "--data", folder / "loans.csv", "--key", folder / "k.pub")
+    text = run("verify", folder / "c.json", *checked, "--recompute")
+    assert "computed again" in text

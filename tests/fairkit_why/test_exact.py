@@ -1,0 +1,271 @@
+"""The exact attribution against every coalition of every pair: of trees as arrays, and of files through onnxruntime."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fairkit
+from fairkit.settings import ModelOptions
+from fairkit_onnx.model import OnnxModel
+from fairkit_why import exact, kernels
+from fairkit_why.fringes import cut_trees
+
+
+def tree_score(ensemble, fringes, players):
+    model = SimpleNamespace(ensemble=ensemble, encoding=lambda doubles: None)
+    return exact._TreeScore(model, fringes, 1.0, players)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_ensembles_are_divided_as_by_enumeration(oracle, seed):
+    rng = np.random.default_rng(seed)
+    width = int(rng.integers(1, 7))
+    players = int(rng.integers(1, width + 1))
+    player = rng.integers(0, players, size=width)
+    if seed % 5 == 0:
+        player[rng.integers(width)] = -1  # a constant feature
+    ensemble = oracle.random_ensemble(rng, width, int(rng.integers(1, 4)), int(rng.integers(1, 6)))
+    n, m = int(rng.integers(1, 8)), int(rng.integers(1, 8))
+    rows = rng.integers(-1, 5, size=(n + m, width)).astype(np.float32)
+    rows[rng.random(rows.shape) < 0.15] = np.nan
+    rows[:, player < 0] = rows[0, player < 0]
+    a, b = rows[:n], rows[n:]
+    columns = [np.flatnonzero(player == p).tolist() for p in range(players)]
+    pairs = oracle.shapley_of_pairs(lambda some: oracle.score(ensemble, some), a, b, columns)
+    weights = (None, None) if seed % 2 else (rng.random(n) + 0.1, rng.random(m) + 0.1)
+    fringes = cut_trees(ensemble, player, rows[:1], bits=int(rng.integers(1, 11)))
+
+    def codes(some):
+        out = np.empty((len(fringes.coding.feature), len(some)), np.uint16)
+        fringes.coding.code(some, out)
+        return out
+
+    score = tree_score(ensemble, fringes, players)
+    found = score.attribution(codes(a), codes(b), weights, (np.arange(n), np.arange(m)))
+    u = [np.ones(k) / k if w is None else w / w.sum() for w, k in zip(weights, (n, m), strict=True)]
+    assert found.values == pytest.approx(np.einsum("x,z,xzp->p", u[0], u[1], pairs), abs=1e-12)
+    assert found.rows[0] == pytest.approx(np.einsum("z,xzp->xp", u[1], pairs), abs=1e-12)
+    assert found.rows[1] == pytest.approx(np.einsum("x,xzp->zp", u[0], pairs), abs=1e-12)
+    gap = u[0] @ oracle.score(ensemble, a) - u[1] @ oracle.score(ensemble, b)
+    assert found.values.sum() == pytest.approx(gap, abs=1e-12)
+    swapped = score.attribution(codes(b), codes(a), weights[::-1], (np.arange(0), np.arange(0)))
+    assert swapped.values == pytest.approx(-found.values, abs=1e-12)
+
+
+def test_keys_of_many_bits_are_those_of_few(oracle):
+    rng = np.random.default_rng(7)
+    ensemble = oracle.random_ensemble(rng, 12, 2, 11)
+    rows = rng.integers(0, 5, size=(60, 12)).astype(np.float32)
+    found = []
+    for bits in (3, 18):  # with 18 a fringe's keys no longer fit into 16 bits
+        fringes = cut_trees(ensemble, np.arange(12), rows[:1], bits=bits)
+        out = np.empty((len(fringes.coding.feature), len(rows)), np.uint16)
+        fringes.coding.code(rows, out)
+        score = tree_score(ensemble, fringes, 12)
+        found.append(
+            score.attribution(
+                out[:, :40].copy(), out[:, 40:].copy(), (None, None), (np.arange(5), np.arange(5))
+            )
+        )
+    assert fringes.arrays[3].max() > 16
+    assert found[0].values == pytest.approx(found[1].values, abs=1e-12)
+    assert found[0].rows[0] == pytest.approx(found[1].rows[0], abs=1e-12)
+
+
+def test_codes_count_thresholds_below():
+    values = np.array([-np.inf, -1.0, 0.0, 0.5, 1.0, np.inf, np.nan])
+    for size in range(6):
+        cuts = np.linspace(-1, 1, size)
+        out = np.empty(len(values), np.uint16)
+        kernels.code_numbers(values, cuts, 99, out)
+        assert out.tolist() == [*np.searchsorted(cuts, values[:-1], side="left").tolist(), 99]
+
+
+NUMBERS, TEXTS, TOWNS = ["income", "debt", "years"], ["town"], ["oslo", "rome", "york"]
+
+
+def people(seed=0, rows=240, missing=False):
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({name: rng.integers(0, 6, rows).astype(np.float32) for name in NUMBERS})
+    frame["town"] = rng.choice(TOWNS, rows)
+    frame["sex"] = rng.choice(["f", "m"], rows)
+    frame["y"] = (
+        frame["income"] - frame["debt"] + (frame["town"] == "oslo") + rng.normal(size=rows) > 0
+    ).astype(int)
+    if missing:
+        frame.loc[rng.random(rows) < 0.15, "income"] = np.nan
+    return frame
+
+
+def pipeline(estimator, *, numbers="passthrough", encoder=None, missing=False, task="classification"):
+    from skl2onnx import to_onnx
+    from skl2onnx.common.data_types import FloatTensorType, StringTensorType
+    from sklearn.compose import make_column_transformer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder
+
+    encoder = encoder or OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+    frame = people(missing=missing)
+    columns = make_column_transformer((encoder, TEXTS), (numbers, NUMBERS))
+    fitted = make_pipeline(columns, estimator).fit(
+        frame[TEXTS + NUMBERS], frame["y"] if task != "number" else frame["debt"]
+    )
+    types = [(c, StringTensorType([None, 1])) for c in TEXTS] + [
+        (c, FloatTensorType([None, 1])) for c in NUMBERS
+    ]
+    options = {id(estimator): {"zipmap": False}} if task == "classification" else {}
+    return to_onnx(
+        fitted, initial_types=types, options=options, target_opset={"": 15, "ai.onnx.ml": 3}
+    ).SerializeToString()
+
+
+def _models():
+    from sklearn.ensemble import (
+        ExtraTreesClassifier,
+        GradientBoostingClassifier,
+        GradientBoostingRegressor,
+        RandomForestClassifier,
+        RandomForestRegressor,
+    )
+    from sklearn.impute import SimpleImputer
+    from sklearn.linear_model import LinearRegression, LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import (
+        MinMaxScaler,
+        OrdinalEncoder,
+        StandardScaler,
+    )
+    from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+    small = {"n_estimators": 6, "max_depth": 3, "random_state": 0}
+    filled = make_pipeline(SimpleImputer(), StandardScaler())
+    return {
+        "boosting": (GradientBoostingClassifier(**small), {}),
+        "boosting scaled": (GradientBoostingClassifier(**small), {"numbers": StandardScaler()}),
+        "boosting min-max": (GradientBoostingClassifier(**small), {"numbers": MinMaxScaler()}),
+        "boosting imputed": (GradientBoostingClassifier(**small), {"numbers": filled, "missing": True}),
+        "boosting ordinal": (GradientBoostingClassifier(**small), {"encoder": OrdinalEncoder()}),
+        "forest": (RandomForestClassifier(**small), {}),
+        "forest scaled": (RandomForestClassifier(**small), {"numbers": StandardScaler()}),
+        "forest of numbers": (RandomForestRegressor(**small), {"task": "number"}),
+        "extra trees": (ExtraTreesClassifier(**small), {}),
+        "tree": (DecisionTreeClassifier(max_depth=4), {}),
+        "tree of numbers": (DecisionTreeRegressor(max_depth=4), {"task": "number"}),
+        "boosting of numbers": (GradientBoostingRegressor(**small), {"task": "number"}),
+        "logistic": (LogisticRegression(), {"numbers": StandardScaler()}),
+        "logistic imputed": (LogisticRegression(), {"numbers": filled, "missing": True}),
+        "linear": (LinearRegression(), {"task": "number"}),
+        "linear min-max": (LinearRegression(), {"task": "number", "numbers": MinMaxScaler()}),
+    }  # fmt: skip
+
+
+PIPELINES = (
+    "boosting|boosting scaled|boosting min-max|boosting imputed|boosting ordinal|forest|forest scaled|"
+    "forest of numbers|extra trees|tree|tree of numbers|boosting of numbers|logistic|logistic imputed|linear|"
+    "linear min-max"
+)
+
+
+@pytest.mark.parametrize("name", PIPELINES.split("|"))
+@pytest.mark.filterwarnings("ignore")
+def test_pipelines_are_divided_as_by_enumeration_through_onnxruntime(oracle, name):
+    estimator, told = _models()[name]
+    check_file(oracle, pipeline(estimator, **told), missing=told.get("missing", False), task=told.get("task"))
+
+
+@pytest.mark.parametrize("kind", ["lightgbm", "xgboost", "catboost"])
+@pytest.mark.filterwarnings("ignore")
+def test_boosters_files_are_divided_as_by_enumeration(oracle, kind, tmp_path):
+    frame = people(missing=kind != "catboost")
+    x = frame[NUMBERS].to_numpy()
+    if kind == "catboost":
+        from catboost import CatBoostClassifier
+
+        booster = CatBoostClassifier(iterations=6, depth=3, verbose=False, boost_from_average=False).fit(
+            x, frame["y"]
+        )
+        booster.save_model(str(tmp_path / "m.onnx"), format="onnx")
+        raw = (tmp_path / "m.onnx").read_bytes()
+    else:
+        from fairkit.data.loading import load_data
+        from fairkit.data.table import Table
+        from fairkit.fitted import Run
+        from fairkit_repair.learners.fit import fit_learner
+
+        data = load_data(frame, label="y", favorable=1, sensitive=["sex"], features=NUMBERS + TEXTS)
+        settings = {"n_estimators": 6}
+        raw = fit_learner(kind, Table.from_dataset(data), Run(seed=0, threads=1), settings=settings).to_onnx()
+        raw = raw.SerializeToString()
+    check_file(oracle, raw, missing=kind != "catboost", features=NUMBERS if kind == "catboost" else None)
+
+
+def check_file(oracle, raw, *, missing, task=None, features=None):
+    """Compare with every coalition, each hybrid scored by the file itself."""
+    frame = people(5, 60, missing)
+    number = task == "number"
+    frame["y"] = frame["debt"] if number else frame["y"]
+    roles = {"label": "y", "sensitive": ["sex"], "features": features or NUMBERS + TEXTS}
+    data = fairkit.load_data(frame, **roles, **({} if number else {"favorable": 1}))
+    options = ModelOptions(favorable_class=None if number else 1, task="regression" if number else None)
+    scorer = OnnxModel.load(raw).bind(data, options)
+    columns = data.read(list(scorer.columns)).columns(list(scorer.columns))
+    names = list(columns)
+    codes = {name: pd.factorize(pd.Series(columns[name]), use_na_sentinel=False) for name in names}
+    table = np.stack([codes[name][0] for name in names], axis=1)
+
+    def f(rows):
+        said = scorer.predict(
+            {name: np.asarray(codes[name][1])[rows[:, j]] for j, name in enumerate(names)}
+        ).score
+        link = not number and getattr(score, "logistic", False)
+        return np.log(said / (1 - said)) if link else said
+
+    score = exact.read_exact(scorer, {n: v[:3] for n, v in columns.items()}, [(name,) for name in names])
+    assert not isinstance(score, str), score
+    prepared = score.prepare(columns)
+    a, b = np.arange(6), np.arange(6, 13)
+    found = score.attribution(
+        prepared[:, a].copy(), prepared[:, b].copy(), (None, None), (np.arange(6), np.arange(7))
+    )
+    said = scorer.predict({name: values[:13] for name, values in columns.items()}).score
+    plain = abs(found.values.sum() - (said[:6].mean() - said[6:].mean())) < 1e-6
+    score.logistic = not plain  # the sum is before the link
+    pairs = oracle.shapley_of_pairs(f, table[a], table[b], [[j] for j in range(len(names))])
+    near = 1e-6 if plain else 3e-5  # a logit of a float32 probability
+    assert np.abs(found.values - pairs.mean(axis=(0, 1))).max() < near
+    assert np.abs(found.rows[0] - pairs.mean(axis=1)).max() < 5 * near
+
+
+def test_values_that_share_a_code_are_one_column(oracle):
+    """As encoders of rare values write them: the codes of several values are added up."""
+    from onnx import TensorProto, helper
+
+    nodes = [
+        helper.make_node("OneHotEncoder", ["town"], ["codes"], domain="ai.onnx.ml", cats_strings=TOWNS),
+        helper.make_node("Reshape", ["codes", "flat"], ["columns"]),
+        helper.make_node("Gather", ["columns", "rare"], ["some"], axis=1),
+        helper.make_node("ReduceSum", ["some", "along"], ["other"], keepdims=1),
+        helper.make_node("Concat", ["other", "income"], ["matrix"], axis=1),
+        helper.make_node(
+            "TreeEnsembleRegressor", ["matrix"], ["y"], domain="ai.onnx.ml", n_targets=1,
+            nodes_treeids=[0] * 5, nodes_nodeids=[0, 1, 2, 3, 4], nodes_featureids=[0, 1, 0, 0, 0],
+            nodes_modes=["BRANCH_LEQ", "BRANCH_LEQ", "LEAF", "LEAF", "LEAF"], nodes_values=[0.5, 2.5, 0.0, 0.0, 0.0],
+            nodes_truenodeids=[1, 2, 0, 0, 0], nodes_falsenodeids=[4, 3, 0, 0, 0],
+            target_treeids=[0, 0, 0], target_nodeids=[2, 3, 4], target_ids=[0, 0, 0], target_weights=[1.0, 2.0, 5.0],
+        ),
+    ]  # fmt: skip
+    constants = [
+        helper.make_tensor(name, TensorProto.INT64, [len(values)], values)
+        for name, values in (("flat", [-1, 3]), ("rare", [1, 2]), ("along", [1]))
+    ]
+    inputs = [helper.make_tensor_value_info("town", TensorProto.STRING, [None, 1]),
+              helper.make_tensor_value_info("income", TensorProto.FLOAT, [None, 1])]  # fmt: skip
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, [None, 1])]
+    graph = helper.make_graph(nodes, "rare", inputs, outputs, constants)
+    opsets = [helper.make_opsetid("", 15), helper.make_opsetid("ai.onnx.ml", 3)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    check_file(oracle, model.SerializeToString(), missing=False, task="number", features=["town", "income"])
