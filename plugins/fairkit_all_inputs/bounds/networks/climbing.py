@@ -25,12 +25,12 @@ MANY = 2_000
 """Inputs that are drawn."""
 FEW = 256
 """Climbs at most, from the best of them, which look at `COARSE` cells of a block."""
-COARSE = 9
+COARSE = 17
 WORK = 2e10
 """Multiplications that climbs from drawn inputs may take, about, and those after them from moved ones."""
 ROUNDS = 12
 """Rounds over all columns at most; a climb ends where none of its inputs gains."""
-RESTARTS = 3
+RESTARTS = 6
 """Times that the best inputs are moved in some columns and climbed from again, while the work allows it."""
 BEST = 8
 """So many of the best inputs are climbed from again."""
