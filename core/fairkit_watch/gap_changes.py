@@ -56,11 +56,8 @@ def gap_change(groups: Sequence[str], before: Array, since: Array) -> GapChange 
     for place, name in enumerate(NAMES):
         ends, value = moved.interval(place, CONFIDENCE), float(moved.values[place])
         evidence |= {name: value, f"{name}_low": ends[0], f"{name}_high": ends[1]}
-        said.append(
-            f"{name.removesuffix('_part').replace('_', ' ')}s carry {value:+.3f} [{ends[0]:.3f}, {ends[1]:.3f}]"
-        )
-    sentence = (
-        f"among decisions with known outcomes the gap between {groups[high]} and {groups[low]} changed by "
-        f"{total:+.3f}: " + ", ".join(said)
-    )
+        plural = f"{name.removesuffix('_part').replace('_', ' ')}s"
+        said.append(f"{plural} carry {value:+.3f} [{ends[0]:.3f}, {ends[1]:.3f}]")
+    between = f"{groups[high]} and {groups[low]}"
+    sentence = f"among known outcomes the gap between {between} changed by {total:+.3f}: {', '.join(said)}"
     return GapChange(sentence, evidence)

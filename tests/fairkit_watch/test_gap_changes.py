@@ -35,12 +35,13 @@ def test_nothing_is_said_where_outcomes_are_not_known():
 def test_intervals_of_changes_cover():
     rng, hits = np.random.default_rng(0), []
     for _ in range(300):
-        before, since = (
+        drawn = [
             np.stack(
-                [rng.multinomial(n, counts(1, *rates)) for n, rates in zip((500, 300), each, strict=True)]
-            ).astype(float)
-            for each in (((0.4, 0.8, 0.1), (0.3, 0.8, 0.1)), ((0.4, 0.8, 0.1), (0.3, 0.5, 0.1)))
-        )
+                [rng.multinomial(n, counts(1, *rates)) for n, rates in ((500, (0.4, 0.8, 0.1)), (300, women))]
+            )
+            for women in ((0.3, 0.8, 0.1), (0.3, 0.5, 0.1))
+        ]
+        before, since = (one.astype(float) for one in drawn)
         told = gap_change(("men", "women"), before, since).evidence
         hits.append(told["true_positive_rate_part_low"] <= 0.105 <= told["true_positive_rate_part_high"])
     assert np.mean(hits) > 0.92

@@ -76,6 +76,29 @@ def test_a_wrong_column_is_one_message(folder):
     assert "no column 'height'" in found.output
 
 
+def test_no_other_auditor_may_state_what_is_left(folder):
+    from fairkit.results.report import Report
+    from fairkit_registry.evidence.consistency import contradictions
+
+    words = (
+        folder / "loans.onnx",
+        *data(folder),
+        "--metric",
+        "score",
+        "--allow",
+        "income",
+        "--format",
+        "json",
+    )
+    record = json.loads(run("why", *words))
+    settings = {"confidence": 0.95, "seed": 0, "auditors": ["why", "group"],
+                "data": {"label": "decision", "favorable": "approved", "sensitive": ["sex"]}}  # fmt: skip
+    assert not list(contradictions(Report.from_dict(record), settings))
+    forged = next(one for one in record["findings"] if one["metric"] == "unexplained_difference")
+    forged |= {"auditor": "group", "value": 0.0, "interval": [0.0, 0.01]}
+    assert any("of the auditor 'why'" in text for text in contradictions(Report.from_dict(record), settings))
+
+
 def test_a_certificate_is_verified_and_computed_again(folder):
     run("key", "new", folder / "k", "--type", "ed25519")
     told = ("--auditor", "why", "--set", "why.allowed=income", "--set", "why.calls=12000")

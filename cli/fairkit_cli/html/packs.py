@@ -97,7 +97,7 @@ def _fact(fact: Fact, value: str | bool | None) -> Content:
             tag("span", text, class_="gap" if fact.required else "muted"),
             f" {fact.help}" if fact.help else "",
         ]
-    return [text, " ", tag("span", "stated by the filer, not signed", class_="muted small")]
+    return [text, " ", tag("span", "stated by the filer, not signed", class_="muted small wrap")]
 
 
 def _table(one: PackTable) -> Markup:

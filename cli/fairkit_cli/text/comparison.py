@@ -16,6 +16,7 @@ from fairkit_cli.text.view import (
     headline_changes,
     metric_name,
 )
+from fairkit_cli.text.why import part_changes
 from fairkit_repair.mitigation.caveats import decisions_told, worsened
 
 if TYPE_CHECKING:
@@ -208,6 +209,7 @@ def change_tables(
         *_table(f"Performance ({confidence:.0%} intervals of the difference)", performance, names),
         *_table("Between groups", between, names),
         *group_changes(changes, names),
+        *part_changes(changes, names),
     ]
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fairkit_cli.text.numbers import interval, number
+from fairkit_cli.text.numbers import interval, measured, number
 from fairkit_cli.text.plain import plain
+from fairkit_cli.text.view import MEANING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rich.console import RenderableType
 
+    from fairkit.results.comparisons import Change
     from fairkit.results.findings import Finding
     from fairkit.results.report import Report
 
@@ -53,6 +55,37 @@ def why(report: Report) -> list[RenderableType]:
         lines = why_lines(one)
         parts += [plain(lines[0], "bold"), *(plain(line) for line in lines[1:]), ""]
     return parts
+
+
+def part_changes(changes: Sequence[Change], names: tuple[str, str]) -> list[RenderableType]:
+    """Render what became of each gap and of its columns' parts, the largest changes first."""
+    from rich.table import Table
+
+    found = [one for one in changes if one.metric == "attribution"]
+    if not found:
+        return []
+    grid = Table(
+        box=None, pad_edge=False, title_justify="left", title="What carries the gap (intervals hold at once)"
+    )
+    grid.title_style = "bold"
+    for head in ("groups of", "column", *names, "change", ""):
+        grid.add_column(
+            head, justify="right" if head in (*names, "change") else "left", no_wrap=head == "change"
+        )
+    key = [(str(one.place), str(one.parameters["of"]), one.parameters.get("group")) for one in found]
+    order = sorted(range(len(found)), key=lambda k: (key.index(key[k]), "column" in found[k].parameters,
+                                                     -abs(found[k].difference or 0.0)))  # fmt: skip
+    for one in map(found.__getitem__, order):
+        whole = f"the gap: {_OF[str(one.parameters['of'])]}"
+        grid.add_row(
+            one.place or "-",
+            str(one.parameters.get("column", whole)),
+            number(one.before),
+            number(one.after),
+            measured(one.difference, one.interval),
+            MEANING[one.outcome],
+        )
+    return [grid, ""]
 
 
 def why_lines(one: Divided) -> list[str]:

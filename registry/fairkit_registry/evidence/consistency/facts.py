@@ -23,8 +23,14 @@ OWNERS = {
     "dif": "dif",
     "consistency": "consistency",
     "counterfactual_score_change": "consistency",
+    "attribution": "why",
+    "unexplained_difference": "why",
+    "gap_without": "why",
+    "base_rate_part": "why",
+    "true_positive_rate_part": "why",
+    "false_positive_rate_part": "why",
 }
-"""The metrics of the auditors that measure no groups; no other auditor may state them."""
+"""The metrics of auditors other than `group` that rules may be about; no other auditor may state them."""
 
 OVER_CLASSES = ("class_gap_rms", "class_gap_mean", "class_gap_max")
 """Made of the numbers of all classes: these findings have no groups of their own."""

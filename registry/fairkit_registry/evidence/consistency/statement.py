@@ -13,7 +13,7 @@ from fairkit_registry.evidence.consistency import recount
 from fairkit_registry.evidence.consistency.classes import check_classes
 from fairkit_registry.evidence.consistency.conditions import check_condition
 from fairkit_registry.evidence.consistency.counts import check_counts
-from fairkit_registry.evidence.consistency.facts import ALL_INPUTS, GROUP, PROOFS, facts
+from fairkit_registry.evidence.consistency.facts import ALL_INPUTS, GROUP, OWNERS, PROOFS, facts
 from fairkit_registry.evidence.consistency.numbers import about, check_number, check_unknowns
 from fairkit_registry.evidence.consistency.scores import check_scores
 
@@ -62,6 +62,8 @@ def _contradictions(report: Report, settings: Mapping[str, Any]) -> Iterator[str
         ):  # compared as this auditor says, not as settings do
             for text in (*own.contradictions(finding), *_compared(finding, whole, asked)):
                 yield f"{_name(finding)}: {text}"
+        elif OWNERS.get(finding.metric, finding.auditor) != finding.auditor:
+            yield f"{_name(finding)}: it is a metric of the auditor {OWNERS[finding.metric]!r}"
         elif not recount.plain(finding):
             for text in check_condition(finding, whole, settings.get("data", {})):
                 yield f"{_name(finding)}: {text}"
