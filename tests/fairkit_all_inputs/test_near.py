@@ -177,17 +177,17 @@ def test_seconds_bound_the_whole_audit(monkeypatch):
     """Each question gets an even share of what is left; when nothing is left, bounds are taken as they are."""
     from types import SimpleNamespace
 
-    from fairkit_all_inputs import asked as module
+    from fairkit_all_inputs import scope as module
 
     clock = iter([0.0, 2.0, 6.0, 11.0])
     monkeypatch.setattr(module.time, "monotonic", lambda: next(clock))
     told = SimpleNamespace(boxes=7, seconds=10.0)
-    asked = module.Asked(
+    asked = module.AuditScope(
         told=told, changing=["sex"], people=None, context=None, began=module.time.monotonic()
     )
     assert [asked.effort(left).seconds for left in (4, 2, 1)] == [2.0, 2.0, 0.0]
     assert (
-        module.Asked(
+        module.AuditScope(
             told=SimpleNamespace(boxes=7, seconds=None), changing=[], people=None, context=None, began=0.0
         )
         .effort()
