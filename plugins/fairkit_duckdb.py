@@ -36,6 +36,8 @@ class DuckDB(DataSource):
         connection = _connected(duckdb, path)
         try:
             _check(duckdb, query)
+            connection.execute("SET enable_external_access = false")
+            connection.execute("SET lock_configuration = true")
             rows = connection.sql(query)
             reader = (getattr(rows, "to_arrow_reader", None) or rows.fetch_arrow_reader)(
                 _BATCH

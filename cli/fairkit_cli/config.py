@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -158,15 +160,74 @@ class Config:
 
 
 def find_config(start: Path | None = None) -> Path | None:
-    """Find the nearest `fairkit.toml`, or pyproject.toml with `[tool.fairkit]`, in a folder or above it."""
+    """Find the nearest `fairkit.toml`, or pyproject.toml with `[tool.fairkit]`, in a folder or above it.
+
+    The search ends at the repository's root, or at the user's home; outside of both only the folder itself counts.
+
+    Raises
+    ------
+    ConfigError
+        Others than this user could have written the file that is nearest.
+    """
     folder = (start or Path.cwd()).resolve()
-    for here in (folder, *folder.parents):
-        if (here / NAME).is_file():
-            return here / NAME
+    for here in _searched(folder):
         project = here / "pyproject.toml"
-        if project.is_file() and _section(_toml(project)) is not None:
-            return project
+        if (here / NAME).is_file():
+            found = here / NAME
+        elif project.is_file() and _section(_toml(project)) is not None:
+            found = project
+        else:
+            continue
+        if not _ours(found):
+            raise ConfigError(
+                f"{found} could have been written by others than you, so its settings are not taken unasked; name it "
+                "with --config, or let only you write it (chmod go-w)"
+            )
+        return found
     return None
+
+
+def _searched(folder: Path) -> list[Path]:
+    """Return the folders in which settings are looked for."""
+    above = [folder, *folder.parents]
+    root = next((place for place, here in enumerate(above) if (here / ".git").exists()), None)
+    try:
+        home = above.index(Path.home().resolve())
+    except (ValueError, RuntimeError, OSError):
+        home = 0
+    return above[: (home if root is None else root) + 1]
+
+
+def _ours(path: Path) -> bool:
+    """Tell whether only this user, or the system's administrator, can have written a file."""
+    if os.name == "nt":
+        return True
+    for one in (path, path.parent):
+        found = one.stat()
+        shared = found.st_mode & stat.S_IWGRP and found.st_gid != os.getgid()
+        sticky = one != path and found.st_mode & stat.S_ISVTX
+        if found.st_uid not in (0, os.getuid()) or ((found.st_mode & stat.S_IWOTH or shared) and not sticky):
+            return False
+    return True
+
+
+def load_announced(path: Path | None = None) -> Config:
+    """Read the settings as `load_config` does, and say on standard error where they come from and what they hold."""
+    from fairkit_cli.terminal.output import say
+
+    config = load_config(path)
+    if config.path is not None:
+        tables = ("model", "audit", "endpoint", "sandbox")
+        told = [f"{key} {value}" for table in tables for key, value in getattr(config, table).items()]
+        told += [
+            f"{name}.{key} {value}"
+            for name, values in config.auditors.items()
+            for key, value in values.items()
+        ]
+        rules = len(config.policy)
+        told += [f"{rules} rule{'s' * (rules > 1)}"] if rules else []
+        say(f"settings from {config.path}{': ' * bool(told)}{', '.join(told)}")
+    return config
 
 
 def load_config(path: Path | None = None, *, start: Path | None = None) -> Config:

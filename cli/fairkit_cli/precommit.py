@@ -1,6 +1,6 @@
 """The pre-commit hook: `fairkit audit` on each of several models.
 
-``python -m fairkit_cli.precommit [OPTIONS of fairkit audit] MODEL.onnx ...``
+``python -P -m fairkit_cli.precommit [OPTIONS of fairkit audit] MODEL.onnx ...``
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ def main(words: list[str]) -> int:
         place -= 1
     options, models = words[:place], words[place:]
     codes = [
-        subprocess.run([sys.executable, "-c", _COMMAND, "audit", model, *options], check=False).returncode
+        subprocess.run(
+            [sys.executable, "-P", "-c", _COMMAND, "audit", model, *options], check=False
+        ).returncode
         for model in models
     ]
     return max(codes, key=lambda code: (code not in (0, 1, 3), code == 1, code), default=0)

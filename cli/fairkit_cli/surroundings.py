@@ -1,4 +1,4 @@
-"""What libraries find in the environment when they are loaded: threads that do not spin, a place for compiled code."""
+"""What libraries and child processes find in the environment: a safe path, threads that do not spin, a cache."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ def prepare_libraries() -> None:
     thread of OpenBLAS makes them no faster, the first spins while it waits for it, and the last digits of a learned
     metric then depend on the number of cores. What is parallel here (numba, onnxruntime, learners) has its own threads.
     """
+    os.environ["PYTHONSAFEPATH"] = "1"  # every process of ours: no module comes from the working folder
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
     if "OMP_NUM_THREADS" not in os.environ:

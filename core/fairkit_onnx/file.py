@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import onnx
     from numpy.typing import NDArray
 
+    from fairkit_onnx.rows.proof import RowsProof
     from fairkit_onnx.sandbox.client import SandboxedSession
     from fairkit_onnx.sandbox.limits import Limits
 
@@ -131,6 +132,19 @@ class OnnxFile:
         return tuple(self._session.held) if self.sandbox is not None and self._session is not None else ()
 
     @property
+    def machine(self) -> dict[str, Any]:
+        """What could make the rounding of a sum another one elsewhere: processor, threads, versions."""
+        import platform
+        from importlib.metadata import version
+
+        return {
+            "processor": _processor(),
+            "threads": self._threads or os.cpu_count() or 1,
+            "system": platform.platform(),
+            "onnxruntime": version("onnxruntime"),
+        }
+
+    @property
     def remark(self) -> str | None:
         """A sentence where a file runs without a sandbox; None otherwise."""
         if self.sandbox is not None or self.folder is None:
@@ -224,6 +238,18 @@ class OnnxFile:
         values = in_parts(lambda part: list(self.run(part, names).values()), feeds, size)
         return dict(zip(names, values, strict=True))
 
+    def run_variant(
+        self, feeds: Mapping[str, NDArray[Any]], outputs: Sequence[str], threads: int, optimised: bool
+    ) -> dict[str, Any]:
+        """Run the graph at once with so many threads, rewritten by onnxruntime or as it is."""
+        names = list(outputs)
+        if self.sandbox is None or self._session is None:
+            source = self.folder / self.name if self.external and self.folder is not None else self.content
+            session = open_session(source, threads=threads, optimised=optimised)
+            return dict(zip(names, session.run(names, dict(feeds)), strict=True))
+        values = self.session.run(names, dict(feeds), None, (threads, optimised))
+        return dict(zip(names, values, strict=True))
+
     def _run(self, names: list[str], feeds: Mapping[str, NDArray[Any]], size: int | None = None) -> list[Any]:
         told = () if size is None else (size,)
         try:
@@ -233,6 +259,63 @@ class OnnxFile:
         except Exception as error:
             raise ModelError(f"{self.name} fails on the data: {_first_line(error)}") from error
         return values
+
+
+def served_proof(path: Path, outputs: Sequence[str], widths: Mapping[str, Any]) -> RowsProof:
+    """Prove that the rows of a file stay apart, without running it.
+
+    Parameters
+    ----------
+    path
+        The file.
+    outputs
+        What is served; empty: all outputs.
+    widths
+        By input, the lengths of its axes after the first, where the file leaves them open.
+
+    Raises
+    ------
+    ModelError
+        The file cannot be read.
+    """
+    from fairkit_onnx.rows.proof import RowsProof, prove
+
+    proto = safety.parse(safety.read_bytes(path), path.name)
+    fed = {}
+    defaults = {tensor.name for tensor in proto.graph.initializer}
+    for entry in proto.graph.input:
+        if entry.name in defaults:
+            continue
+        told = widths.get(entry.name)
+        lengths: list[int | None] = [dim.dim_value or None for dim in entry.type.tensor_type.shape.dim][1:]
+        if isinstance(told, list) and all(isinstance(one, int) and one > 0 for one in told):
+            same = len(told) == len(lengths) or not entry.type.tensor_type.HasField("shape")
+            lengths = (
+                [mine or theirs for mine, theirs in zip(lengths or told, told, strict=True)]
+                if same
+                else lengths
+            )
+        fed[entry.name] = lengths
+    names = [output.name for output in proto.graph.output]
+    if [dim.dim_value for entry in proto.graph.input[:1] for dim in entry.type.tensor_type.shape.dim][:1] == [
+        1
+    ]:
+        return RowsProof(())  # one row at a time
+    return prove(proto, [name for name in outputs if name in names] or names, fed)
+
+
+def _processor() -> str:
+    """Return the processor's name, as far as the system says it."""
+    import platform
+
+    try:
+        with Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return f"{platform.machine()} {line.partition(':')[2].strip()}"
+    except OSError:
+        pass
+    return f"{platform.machine()} {platform.processor()}".strip()
 
 
 def _limits(sandbox: Limits | bool) -> Limits | None:

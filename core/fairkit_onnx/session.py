@@ -16,7 +16,9 @@ _ONLY_FATAL = 4
 
 
 @phase("load model")
-def open_session(model: onnx.ModelProto | bytes | Path, *, threads: int | None = None) -> Any:
+def open_session(
+    model: onnx.ModelProto | bytes | Path, *, threads: int | None = None, optimised: bool = True
+) -> Any:
     """Open a session on the CPU.
 
     Parameters
@@ -25,6 +27,8 @@ def open_session(model: onnx.ModelProto | bytes | Path, *, threads: int | None =
         A graph, its bytes, or its file: a file where tensors lie in other files beside it.
     threads
         None leaves their number to onnxruntime.
+    optimised
+        Whether onnxruntime may rewrite the graph.
 
     Returns
     -------
@@ -38,6 +42,8 @@ def open_session(model: onnx.ModelProto | bytes | Path, *, threads: int | None =
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     if threads is not None:
         options.intra_op_num_threads = threads
+    if not optimised:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     if isinstance(model, bytes):
         source: bytes | str = model
     elif hasattr(model, "SerializeToString"):

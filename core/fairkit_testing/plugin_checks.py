@@ -72,7 +72,7 @@ def check_light_import(plugin: Plugin) -> None:
         f"plugins.load({plugin.found.name!r})\n"
         f"print('LOADED', *[name for name in {HEAVY!r} if name in sys.modules])"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    result = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False)
     require(result.returncode == 0, f"it does not load in a fresh process: {result.stderr.strip()[-500:]}")
     loaded = result.stdout.rpartition("LOADED")[2].split()
     require(

@@ -127,7 +127,8 @@ class GroupAuditor(Auditor):
                     continue
                 totals, without = total.of(sensitive, label)
                 buckets, gone = total.buckets(sensitive, label)
-                section = Section(self, context, sensitive, label, totals, buckets, without, gone)
+                turned = total.turned(sensitive, label)
+                section = Section(self, context, sensitive, label, totals, buckets, without, gone, turned)
                 found += section.disparities()
                 found += section.unbounded([*against_reference(section), *inside_strata(section, total)])
                 families.append(section.family())

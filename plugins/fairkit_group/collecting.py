@@ -9,6 +9,7 @@ import numpy as np
 
 from fairkit.data.clusters import BUCKETS
 from fairkit.dependent import SCORE_BUCKETS, STRATA_BUCKETS
+from fairkit.metrics import CONFUSION
 from fairkit.statistics import Scores
 from fairkit_group.proxy_totals import proxy_totals
 from fairkit_group.totals import GroupTotals, Key, StratumKey, collected, summed
@@ -47,6 +48,7 @@ class Collecting:
         self.missing_clusters: dict[Key, Any] = {}
         self.strata: dict[StratumKey, Any] = {}
         self.strata_clusters: dict[StratumKey, Any] = {}
+        self.undetermined: dict[Key, Any] = {}
         self.proxies: dict[tuple[str, str | None], Any] = {}
 
     def totals(self) -> GroupTotals:
@@ -59,6 +61,7 @@ class Collecting:
             strata=self.strata,
             strata_clusters=self.strata_clusters,
             proxies=self.proxies,
+            undetermined=self.undetermined,
         )
 
     def add(self, label: str | None, rows: Rows, statistics: Mapping[str, Statistic]) -> None:
@@ -75,10 +78,25 @@ class Collecting:
                     self.clusters[sensitive, label, key] = _by_bucket(
                         statistic, whole, codes, buckets, n_groups
                     )
+            self._add_undetermined(sensitive, label, whole, codes, n_groups, statistics)
             if sensitive is not None:
                 self._add_strata(sensitive, label, whole, statistics, codes, n_groups, known)
         for name, shares in self.batch.probabilities.items():
             self.proxies[name, label] = proxy_totals(rows, shares, self.batch.clusters)
+
+    def _add_undetermined(
+        self,
+        sensitive: str | None,
+        label: str | None,
+        rows: Rows,
+        codes: NDArray[np.int64],
+        n_groups: int,
+        statistics: Mapping[str, Statistic],
+    ) -> None:
+        near = rows.undetermined
+        if near is not None and near.any() and CONFUSION.key in statistics:
+            part = collected(CONFUSION, some_rows(rows, near), codes[near], n_groups)
+            self.undetermined[sensitive, label, CONFUSION.key] = part
 
     def _splits(self) -> Iterator[tuple[str | None, NDArray[np.int64], int]]:
         if not self.batch.groups:

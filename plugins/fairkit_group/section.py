@@ -55,6 +55,8 @@ class Section:
         Each statistic's sums by group and bucket of clusters, where rows depend on each other.
     without, without_buckets
         Each statistic of the rows without a group, and by bucket.
+    undetermined
+        The confusion cells by group of the rows whose decision rounding could turn; None where there are none.
     """
 
     def __init__(
@@ -67,11 +69,13 @@ class Section:
         buckets: Mapping[str, Any] | None = None,
         without: Mapping[str, Any] | None = None,
         without_buckets: Mapping[str, Any] | None = None,
+        undetermined: Any = None,
     ) -> None:
         self.parameters, self.context = auditor.parameters, context
         self.sensitive, self.label = sensitive, label
         self.totals, self.buckets, self.without = totals, buckets or {}, without or {}
         self.without_buckets = without_buckets or {}
+        self.undetermined = undetermined if isinstance(undetermined, Sums) else None
         self.labelled = context.dataset.roles.label is not None
         self.about = About.of(auditor, context, sensitive, label)
         self.failures: list[Finding] = []
@@ -204,6 +208,7 @@ class Section:
             outcome_error=errors.get(str(roles.label)),
             binding=self.parameters.missing_share,
             labelled=self.labelled,
+            undetermined=self.undetermined,
         )
 
     def _with_unknowns(self, found: list[Finding]) -> list[Finding]:

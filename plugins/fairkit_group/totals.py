@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit.data.clusters import BUCKETS
 from fairkit.dependent import SCORE_BUCKETS, by_bucket, clustered
+from fairkit.metrics import CONFUSION
 from fairkit.statistics import ScoreTable
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ class GroupTotals:
         By stratum, group and bucket.
     proxies
         By (proxy, class): what group probabilities tell.
+    undetermined
+        By group, of the rows whose decision rounding could turn, where there are such rows.
     """
 
     parts: Mapping[Key, Any]
@@ -62,6 +65,7 @@ class GroupTotals:
     strata: Mapping[StratumKey, Any] = field(default_factory=dict)
     strata_clusters: Mapping[StratumKey, Any] = field(default_factory=dict)
     proxies: Mapping[tuple[str, str | None], Any] = field(default_factory=dict)
+    undetermined: Mapping[Key, Any] = field(default_factory=dict)
 
     def __add__(self, other: GroupTotals) -> GroupTotals:
         names = [each.name for each in fields(self)]
@@ -70,6 +74,10 @@ class GroupTotals:
     def of(self, sensitive: str | None, label: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the totals by group of one column and class, and those of the rows without a group."""
         return _chosen(self.parts, sensitive, label), _chosen(self.missing, sensitive, label)
+
+    def turned(self, sensitive: str | None, label: str | None) -> Any:
+        """Return the confusion cells of the rows whose decision rounding could turn; None where there are none."""
+        return self.undetermined.get((sensitive, label, CONFUSION.key))
 
     def buckets(self, sensitive: str | None, label: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the totals by group and bucket as `of` does."""

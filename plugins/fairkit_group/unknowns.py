@@ -13,7 +13,13 @@ from fairkit.results.findings import Finding
 from fairkit.statistics import ScoreTable, Sums
 from fairkit_group.allocation import allocated, distance_bounds
 from fairkit_group.boxes import Box, disparity_bounds
-from fairkit_group.misclassified import LabelError, independent_boxes, wrong_groups, wrong_outcomes
+from fairkit_group.misclassified import (
+    LabelError,
+    either_way,
+    independent_boxes,
+    wrong_groups,
+    wrong_outcomes,
+)
 from fairkit_group.ranking import SCORES
 
 if TYPE_CHECKING:
@@ -25,7 +31,7 @@ if TYPE_CHECKING:
 MISSING_SHARE = "missing_group_share"
 """The finding that says how many rows have no group."""
 
-_PER_ROW = ("outcome", "decision", "score", "weights", "members")
+_PER_ROW = ("outcome", "decision", "score", "weights", "members", "undetermined")
 
 
 def some_rows(rows: Rows, keep: NDArray[np.bool_]) -> Rows:
@@ -54,6 +60,8 @@ class Unknowns:
         The share of missing values above which a disparity of which no bound is known gets no verdict.
     labelled
         Whether there are outcomes.
+    undetermined
+        The confusion cells by group of the rows whose decision rounding could turn; None where there are none.
     """
 
     sensitive: str
@@ -66,6 +74,7 @@ class Unknowns:
     outcome_error: LabelError | None
     binding: float
     labelled: bool = True
+    undetermined: Sums | None = None
 
     @property
     def share(self) -> float:
@@ -88,7 +97,21 @@ class Unknowns:
         for error in (self.error, self.outcome_error):
             if error is not None:
                 found.append(self._misclassified(error))
+        if self.undetermined is not None:
+            rows = int(self.undetermined.count.sum())
+            found.append(
+                _Bounds(
+                    "rounding_bounds",
+                    self._boxes(self._either_way),
+                    f"rounding decides {rows:,} of the {self.rows:,} rows; whichever way it does",
+                    everything=False,
+                )
+            )
         return found
+
+    def _either_way(self, metric: Metric, known: Any) -> Box | None:
+        usable = metric.statistic is CONFUSION and isinstance(known, Sums) and self.undetermined is not None
+        return either_way(metric, known, self.undetermined) if usable else None  # type: ignore[arg-type]
 
     def _boxes(self, bound: Any) -> dict[str, Box]:
         boxes = {name: bound(m, self.totals.get(m.statistic.key)) for name, (m, _) in self.estimates.items()}
@@ -181,7 +204,7 @@ def _could(disparities: Sequence[Finding]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Bounds:
-    """Boxes of all metrics under one thing that is not known."""
+    """Boxes of all metrics under one thing that is not known; `everything`: also what has no box is in doubt."""
 
     name: str
     boxes: Mapping[str, Box]
@@ -189,6 +212,7 @@ class _Bounds:
     binding: bool = True
     stretch: float = 1.0
     contracts: bool = False
+    everything: bool = True
     others: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     def of(self, metric: str, value: float) -> dict[str, Any]:
@@ -196,8 +220,9 @@ class _Bounds:
         told: dict[str, Any] = {"reason": self.reason, "binding": self.binding, "stretch": self.stretch}
         found = self.others.get(metric) or disparity_bounds(metric, self.boxes)
         if found is None or not np.isfinite(found).all():
-            return told
-        told["binding"] = True
+            return told if self.everything else told | {"binding": False}
+        if self.name == "missing_bounds":  # however few are missing
+            told["binding"] = True
         low, high = min(found[0], value), max(found[1], value)
         if self.contracts and metric.endswith("_difference"):  # errors hide a difference, and make none
             low = value

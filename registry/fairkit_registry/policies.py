@@ -48,6 +48,15 @@ class AliasPolicy:
         PEM of the roots of time-stamping authorities, of which one must have stamped a certificate; empty: none must.
     pre_registered
         Whether the audit's policy, table and settings must have been locked, and registered, before the model came.
+    unseen
+        Whether the lock must be sealed, so that the model's author could not know the rows, and be signed by one of
+        `data_keys` that has not signed the certificate.
+    operators
+        Operators at which the rows of a batch may meet, where it is not proved that they stay apart.
+    outputs, inputs
+        Outputs that nobody audited and inputs that were never fed, that the version may have.
+    machines
+        From how many unlike machines (processor, threads, system) certificates must agree.
     """
 
     rules: tuple[Mapping[str, Any], ...] = ()
@@ -65,6 +74,11 @@ class AliasPolicy:
     revokers: tuple[str, ...] = ()
     timestamp_roots: tuple[str, ...] = ()
     pre_registered: bool = False
+    unseen: bool = False
+    operators: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    machines: int = 1
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -84,6 +98,11 @@ class AliasPolicy:
             "revokers": list(self.revokers),
             "timestamp_roots": list(self.timestamp_roots),
             "pre_registered": self.pre_registered,
+            "unseen": self.unseen,
+            "operators": list(self.operators),
+            "outputs": list(self.outputs),
+            "inputs": list(self.inputs),
+            "machines": self.machines,
         }
 
     @classmethod
@@ -105,4 +124,9 @@ class AliasPolicy:
             revokers=tuple(record.get("revokers", ())),
             timestamp_roots=tuple(record.get("timestamp_roots", ())),
             pre_registered=record.get("pre_registered", False),
+            unseen=record.get("unseen", False),
+            operators=tuple(record.get("operators", ())),
+            outputs=tuple(record.get("outputs", ())),
+            inputs=tuple(record.get("inputs", ())),
+            machines=record.get("machines", 1),
         )

@@ -253,7 +253,7 @@ def test_as_an_estimator():
     X = np.column_stack([data["skill"], data["age"]])
     sex = np.array(data["sex"])
     model = fairkit.mitigator("budro")(
-        n_estimators=5, max_depth=3, learning_rate=0.3, min_child_weight=1.0, strength=0.1
+        n_estimators=5, max_depth=3, learning_rate=0.3, min_child_weight=1.0, strength=0.1, epsilon=0.4
     )
     model.fit(X, data["got"], sensitive_features=sex)
     assert (model.predict(X) == data["got"]).mean() > 0.6

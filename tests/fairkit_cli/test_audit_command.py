@@ -120,6 +120,7 @@ def test_csv_and_parquet_give_the_same_findings(run, loans_model, tmp_path):
 
 
 def test_settings_come_from_the_nearest_fairkit_toml_and_options_win(run, loans_model, tmp_path, monkeypatch):
+    (tmp_path / ".git").mkdir()
     (tmp_path / "fairkit.toml").write_text(
         f"""
 [data]

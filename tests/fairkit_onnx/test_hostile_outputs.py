@@ -1,5 +1,7 @@
 """The author of a model does not choose what is audited: outputs that contradict each other end the audit."""
 
+# ruff: noqa: E501 -- the bodies of graphs are text
+
 from __future__ import annotations
 
 import numpy as np
@@ -271,3 +273,37 @@ def test_columns_of_predictions_refuse_options_of_outputs(name):
     )
     with pytest.raises(ParameterError, match=f"{name}=.* means nothing here"):
         fairkit.audit(model, rows, options=fairkit.ModelOptions(**{name: "label"}))
+
+
+def test_outputs_that_could_decide_and_were_not_audited_are_named_in_the_record():
+    """More than 256 texts, three numbers a row, and a sequence: none can be compared, each could be served."""
+    body = f"""{FAIR} {UNFAIR} label = Cast<to = 7>(older) sure = Cast<to = 1>(male) score = Cast<to = 1>(older)
+      segment = Concat<axis = 1>(sure, age, age) noise = Mul(age, age) words_ = Add(noise, sure) words = Cast<to = 8>(words_)"""
+    columns = table(4_000)
+    columns["age"] = np.random.default_rng(0).uniform(20, 60, 4_000)
+    proto = graph(body, "int64[N,1] label, float[N,1] score, float[N,3] segment, string[N,1] words")
+    found = fairkit.audit(proto, data(columns)).model.serving["outputs"]
+    assert set(found) == {"segment", "words"}
+    assert "3 numbers a row" in found["segment"]
+
+
+def test_an_input_with_a_default_that_is_never_fed_is_named():
+    body = f"{FAIR} {UNFAIR} a = Cast<to = 1>(older) b = Cast<to = 1>(male) chosen = Where(mode, a, b) label = Cast<to = 7>(chosen)"
+    proto = graph(body, "int64[N,1] label", inputs="float[N,1] age, float[N,1] sex, bool[1] mode")
+    proto.graph.initializer.append(helper.make_tensor("mode", TensorProto.BOOL, [1], [True]))
+    report = fairkit.audit(proto, data())
+    assert list(report.model.serving["inputs"]) == ["mode"]
+    assert any("Inputs with a default" in note and "mode" in note for note in report.model.notes)
+
+
+def test_a_favorable_value_that_hardly_ever_comes_is_doubted():
+    body = f"""{FAIR} {UNFAIR} sixty = Constant<value = float[1] {{59.9999}}>() few = Greater(age, sixty)
+      two = Constant<value = int64[1] {{2}}>() one = Constant<value = int64[1] {{1}}>() zero = Constant<value = int64[1] {{0}}>()
+      rest = Where(male, two, zero) label = Where(few, one, rest)"""
+    columns = table(4_000)
+    columns["age"][:2] = 60.0
+    report = fairkit.audit(graph(body, "int64[N,1] label"), data(columns))
+    assert "hardly" in " ".join(report.model.serving["outputs"].values()) or any(
+        "only" in n for n in report.model.notes
+    )
+    assert list(report.model.serving["outputs"]) == ["label"]

@@ -187,6 +187,17 @@ def test_other_domains_are_refused_at_every_depth():
         check_operators(proto, "m", ["com.microsoft"])
 
 
+def test_a_name_that_no_system_takes_is_one_message(tmp_path):
+    proto = graph(UNFAIR + "score = Cast<to = 1>(male)", "float[N,1] score")
+    tensor = numpy_helper.from_array(np.zeros(4, np.float32), "w")
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="weights\0.bin")
+    proto.graph.initializer.append(tensor)
+    with pytest.raises(ModelError, match="whose name no system takes"):
+        fairkit.audit(_file(tmp_path, proto), data())
+
+
 def test_hard_links_count_as_data_from_outside(tmp_path):
     secret = tmp_path / "secret.bin"
     secret.write_bytes(np.arange(4, dtype=np.float32).tobytes())

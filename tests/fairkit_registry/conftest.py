@@ -75,12 +75,12 @@ def table(name: str = "people.csv", sha256: str = DATA, **changes) -> DataInfo:
     return DataInfo(name=name, sha256=sha256, **(given | changes))
 
 
-def report(model: Path, findings=None, *, verdict="judged", **changes) -> Report:
+def report(path: Path, findings=None, *, verdict="judged", **changes) -> Report:
     found = (finding("demographic_parity_difference", 0.05),) if findings is None else tuple(findings)
     policy, decided = judged(found, verdict, changes.get("confidence", 0.95))
     given = {
         "model": ModelInfo(
-            name=model.name, sha256=hashlib.sha256(model.read_bytes()).hexdigest(), task="binary"
+            name=path.name, sha256=hashlib.sha256(path.read_bytes()).hexdigest(), task="binary"
         ),
         "data": table(),
         "findings": found,
@@ -128,8 +128,9 @@ def make():
 @pytest.fixture
 def certify(tmp_path, signer):
     def certify(
-        model: Path, findings=None, *, by=None, at=None, settings=None, mitigation=None, **changes
+        model: Path, findings=None, *, by=None, at=None, settings=None, mitigation=None, seen=None, **changes
     ) -> Path:
+        changes |= {} if seen is None else {"model": seen}
         told = settings or SETTINGS | {"confidence": changes.get("confidence", 0.95)}
         same = {"confidence": told["confidence"], "seed": told["seed"], "adjustment": told.get("adjustment")}
         raw = issuing.issue(

@@ -28,21 +28,23 @@ def story(registry, model, make, signer, tmp_path):
     class Story:
         settings = make.settings | {"policy": [RULE]}
 
-        def lock(self, *, by=signer.secret, data=make.data, at=LOCKED, **changes):
-            return locks.sign_lock("people.csv", data, 100, self.settings | changes, [by], locked_at=at)
+        def lock(self, *, by=signer.secret, data=make.data, at=LOCKED, salt=None, **changes):
+            told = self.settings | changes
+            return locks.sign_lock("people.csv", data, 100, told, [by], locked_at=at, salt=salt)
 
         def add(self, factor=1.0):
             registry.add("credit", model(factor))
             policy = AliasPolicy(keys=(signer.public.pem,), pre_registered=True)
             registry.set_alias("credit", "production", policy)
 
-        def certify(self, raw, factor=1.0, *, version=1, at=AUDITED, **changes):
+        def certify(self, raw, factor=1.0, *, version=1, at=AUDITED, salt=None, **changes):
             signed = issuing.issue(
                 make.report(model(factor)),
                 [signer.secret],
                 settings=self.settings | changes,
                 audited_at=at,
                 policy_lock=raw,
+                lock_salt=salt,
             )
             path = tmp_path / f"c{version}.json"
             path.write_bytes(signed)
@@ -246,3 +248,62 @@ def test_by_command(loans_model, signer, tmp_path, monkeypatch):
     assert any("were locked at" in one["text"] for one in json.loads(done.stdout)["reasons"])
     log = run("registry", "log").stdout
     assert "lock" in log
+
+
+SALT = "5a" * 32
+
+
+def test_rows_that_were_sealed_by_their_owner_before_the_model_came_are_promoted(
+    story, registry, signer, stranger
+):
+    """The owner of the rows is another person than the certifier; the lock names no table."""
+    raw = story.lock(by=stranger.secret, salt=SALT)
+    found = locks.read_lock(raw)
+    assert found.sealed
+    assert found.data_sha256 == locks.sealed("d" * 64, SALT) != "d" * 64
+    registry.lock("credit", raw, [stranger.public])
+    story.add()
+    asked = AliasPolicy(keys=(signer.public.pem,), unseen=True, data_keys=(stranger.public.pem,))
+    registry.set_alias("credit", "production", asked)
+    story.certify(raw, salt=SALT)
+    assert story.refused() == ""
+    assert "before the model (event 2)" in story.notes()
+
+
+@pytest.mark.parametrize(
+    ("salt", "said"), [(None, "has no salt that opens it"), ("11" * 32, "about another table")]
+)
+def test_another_salt_or_none_opens_no_lock(story, signer, salt, said):
+    story.add()
+    signed = story.certify(story.lock(salt=SALT), salt=salt)
+    with pytest.raises(ContradictionError, match=said):
+        certificate.verify(signed, [signer.public])
+
+
+def test_rows_that_were_not_sealed_or_by_the_certifier_are_refused(story, registry, signer, stranger):
+    plain, own = story.lock(by=stranger.secret), story.lock(salt=SALT)
+    registry.lock("credit", plain)
+    registry.lock("credit", own)
+    story.add()
+    keys = (stranger.public.pem, signer.public.pem)
+    registry.set_alias("credit", "production", AliasPolicy(keys=keys[1:], unseen=True, data_keys=keys))
+    story.certify(plain)
+    assert "it names its table" in story.refused()
+    story.certify(own, version=1, at=AUDITED + timedelta(minutes=1), salt=SALT)
+    assert "has sealed the rows and signed the certificate" in story.refused()
+    registry.set_alias("credit", "production", AliasPolicy(keys=keys[1:], unseen=True))
+    assert "names no key of the rows' owner" in story.refused()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"sensitive": None}, {"sensitive": 1.5}, {"sensitive": [1.5]}, {"features": 2.0}, {"drop": [None]},
+        {"label": 1.5}, {"weights": ["w"]}, {"missing": 0.5},
+    ],
+)  # fmt: skip
+def test_a_lock_with_roles_of_another_kind_is_one_message(story, data):
+    story.settings = story.settings | {"data": story.settings["data"] | data}
+    raw = story.lock()
+    with pytest.raises(CertificateError, match="settings of the audit"):
+        locks.read_lock(raw)

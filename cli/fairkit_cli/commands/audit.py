@@ -86,11 +86,11 @@ def run_audit(
 ) -> Report:
     """Do what the command does up to the report."""
     from fairkit.auditing.run import audit as run
-    from fairkit_cli.config import load_config
+    from fairkit_cli.config import load_announced
     from fairkit_cli.progress import progress_bar
     from fairkit_cli.subject import chosen
 
-    config = load_config(config_file)
+    config = load_announced(config_file)
     data, conditions = asked_by(pack, data, conditions or opt.ConditionOptions(), config)
     settings = opt.audit_settings(typed, config)
     facts = opt.stated_facts(about, config, dated=True)

@@ -99,6 +99,9 @@ def certify(
             "Audit by this policy lock: policy, settings and table are its own (give --data only).",
         ),
     ] = None,
+    lock_salt: Annotated[
+        Path | None, opt.option("--lock-salt", "FILE", "The secret that opens a sealed lock.")
+    ] = None,
     test_result: Annotated[
         Path | None,
         opt.option(
@@ -120,7 +123,7 @@ def certify(
 ) -> None:
     """Audit a model, or a table of decisions, and sign what is found, whatever the verdict; the exit code tells it."""
     from fairkit.support.files import check_writable, write_atomic
-    from fairkit_cli.commands.policy import by_lock, check_alone
+    from fairkit_cli.commands.policy import by_lock, check_alone, salt_of
     from fairkit_cli.config import load_config
     from fairkit_cli.progress import progress_bar
     from fairkit_cli.subject import Subject, chosen
@@ -145,6 +148,7 @@ def certify(
     settings = load_config(config)
     facts = opt.stated_facts(about, settings, dated=False)
     columns, conditions = asked_by(pack, columns, conditions, settings)
+    salt = salt_of(lock, lock_salt)
     if lock is None:
         subject = chosen(model, predictions, settings, served)
         dataset = subject.dataset(columns, settings, conditions)
@@ -152,10 +156,10 @@ def certify(
         asked = counted_above_the_median(pack, subject, dataset, asked, scores=tool_scores)
         told = SignedSettings.of_audit(asked, dataset.roles.to_dict(), subject.record)
     else:
-        if tool_scores:
-            raise FairkitError("a lock says all that the audit is told: leave --tool-scores out, or --lock")
-        check_alone(columns, conditions, typed, served, predictions=predictions, pack=pack)
-        told, dataset = by_lock(lock, columns)
+        check_alone(
+            columns, conditions, typed, served, predictions=predictions, pack=pack, tool_scores=tool_scores
+        )
+        told, dataset = by_lock(lock, columns, salt)
         predicted = dataset.roles.predictions if model is None else None
         subject = chosen(model, None, settings) if predicted is None else Subject(None, predicted)
     with progress_bar() as progress:
@@ -171,6 +175,7 @@ def certify(
             timestamp=timestamp,
             bundle=bundle,
             policy_lock=None if lock is None else lock.read_bytes(),
+            lock_salt=salt,
             **where.arguments(),
         )
     finished()  # an interrupt from here on would say that there is no certificate, and there is one

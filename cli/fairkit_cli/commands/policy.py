@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -33,6 +34,14 @@ def lock(
     insecure_key: opt.InsecureKey = False,
     output: Annotated[Path, opt.option("--output", "FILE", "The lock.")],
     purpose: Annotated[str, opt.option("--purpose", "TEXT", "What the audit is for; it is signed too.")] = "",
+    data_salted: Annotated[
+        Path | None,
+        opt.option(
+            "--data-salted",
+            "FILE",
+            "Seal the table: the lock names it together with a secret only, which this new file keeps.",
+        ),
+    ] = None,
     timestamp: Annotated[
         str | None,
         opt.option("--timestamp", "URL", "Time-stamping authority (RFC 3161) to ask about each signature."),
@@ -57,6 +66,8 @@ def lock(
 
     secrets = load_signers(keys, insecure=insecure_key)  # before the table, which may be large
     check_writable(output)
+    if data_salted is not None:
+        check_writable(data_salted)
     settings = load_config(config)
     file = "test" if "test" in settings.data else "path"
     requests = of_requests(columns)
@@ -69,9 +80,12 @@ def lock(
     told = SignedSettings.of_audit(asked, dataset.roles.to_dict())
     seen = dataset.learn()
     rows = seen.rows + seen.dropped_rows
-    raw = sign_lock(dataset.name, seen.sha256, rows, told.to_dict(), secrets, purpose=purpose)
+    salt = None if data_salted is None else token_hex(32)
+    raw = sign_lock(dataset.name, seen.sha256, rows, told.to_dict(), secrets, purpose=purpose, salt=salt)
     raw = raw if timestamp is None else stamped(raw, timestamp)
     found = read_lock(raw)
+    if data_salted is not None:
+        write_atomic(data_salted, f"{salt}\n".encode(), mode=0o600)
     write_atomic(output, raw)
     if output_format == "json":
         print_json(found.to_dict() | {"lock": str(output)})
@@ -97,7 +111,11 @@ def of_requests(columns: opt.DataOptions) -> Subject | None:
 
 
 def check_alone(
-    columns: opt.DataOptions, *groups: Any, predictions: list[str] | None, pack: str | None
+    columns: opt.DataOptions,
+    *groups: Any,
+    predictions: list[str] | None,
+    pack: str | None,
+    tool_scores: bool = False,
 ) -> None:
     """Refuse options beside a lock: it has all settings, and none of them may be chosen again.
 
@@ -113,6 +131,7 @@ def check_alone(
         for one in fields(group)
         if getattr(group, one.name) is not None
     ]
+    given += ["tool_scores"] * tool_scores
     given += ["predictions"] * (predictions is not None) + ["pack"] * (pack is not None)
     if given:
         raise ParameterError(
@@ -120,7 +139,22 @@ def check_alone(
         )
 
 
-def by_lock(path: Path, columns: opt.DataOptions) -> tuple[SignedSettings, Dataset]:
+def salt_of(lock: Path | None, path: Path | None) -> str | None:
+    """Return the secret of a sealed lock; None without one.
+
+    Raises
+    ------
+    FairkitError
+        There is no lock, or the file holds no secret.
+    """
+    from fairkit_registry.evidence.locks import read_salt
+
+    if lock is None and path is not None:
+        raise ParameterError("--lock-salt opens a sealed lock: give --lock too")
+    return None if path is None else read_salt(path)
+
+
+def by_lock(path: Path, columns: opt.DataOptions, salt: str | None = None) -> tuple[SignedSettings, Dataset]:
     """Return the settings of a lock, and the table if it is the one that was locked.
 
     Raises
@@ -129,7 +163,7 @@ def by_lock(path: Path, columns: opt.DataOptions) -> tuple[SignedSettings, Datas
         It is no lock, or about another table.
     """
     from fairkit_registry.errors import CertificateError
-    from fairkit_registry.evidence.locks import read_file, read_lock
+    from fairkit_registry.evidence.locks import read_file, read_lock, sealed
     from fairkit_registry.evidence.settings import SignedSettings
 
     lock = read_lock(read_file(path))
@@ -138,9 +172,14 @@ def by_lock(path: Path, columns: opt.DataOptions) -> tuple[SignedSettings, Datas
     settings = SignedSettings.from_dict(lock.settings)
     dataset = settings.open_data(columns.data, columns.join)
     found = dataset.learn().sha256
+    if lock.sealed and salt is None:
+        raise CertificateError(
+            f"{path} is sealed: give the secret that its owner kept, with --lock-salt FILE"
+        )
     # answers to locked requests are another table; what they answer is checked when the audit has read them
     answers = dataset.roles.predictions is not None and dataset.roles.predictions.answer is not None
-    if found != lock.data_sha256 and not answers:
+    named = sealed(found, str(salt)) if lock.sealed else found
+    if named != lock.data_sha256 and not answers:
         raise CertificateError(
             f"{columns.data} is not the table that was locked: it has the content {found[:16]}..., the lock names "
             f"{lock.data_sha256[:16]}..."

@@ -105,6 +105,36 @@ def alias(
             "came.",
         ),
     ] = None,
+    unseen: Annotated[
+        bool | None,
+        typer.Option(
+            "--unseen/--any-rows",
+            help="Whether the rows must have been sealed (`fairkit policy lock --data-salted`) by a --data-key before "
+            "the model came.",
+        ),
+    ] = None,
+    allow_operator: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="OPERATOR",
+            help="An operator at which rows of a batch may meet, where they are not proved to stay apart (repeatable).",
+        ),
+    ] = None,
+    allow_output: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="An output that was not audited and may be there (repeatable)."),
+    ] = None,
+    allow_input: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="An input with a default that the audit never fed, and that may be there (repeatable).",
+        ),
+    ] = None,
+    machines: Annotated[
+        int | None,
+        typer.Option(min=1, help="From how many unlike machines certificates must be there and pass."),
+    ] = None,
     open_: Annotated[
         bool | None, typer.Option("--open/--closed", help="Open: no certificate needed.")
     ] = None,
@@ -132,6 +162,11 @@ def alias(
         "sequential": sequential,
         "timestamp_roots": None if timestamp_root is None else read_roots(timestamp_root),
         "pre_registered": pre_registered,
+        "unseen": unseen,
+        "operators": None if allow_operator is None else tuple(allow_operator),
+        "outputs": None if allow_output is None else tuple(allow_output),
+        "inputs": None if allow_input is None else tuple(allow_input),
+        "machines": machines,
         "revokers": None if revoker is None else tuple(one.pem for one in load_keys(revoker)),
     }
     given = {part: value for part, value in changes.items() if value is not None}

@@ -54,6 +54,11 @@ def _asked(one: AliasPolicy) -> list[tuple[object, str]]:
         (one.sequential, "no number of the auditor's certificates missing"),
         (one.timestamp_roots, "with a timestamp of a trusted authority"),
         (one.pre_registered, "policy, table and settings locked before the model came"),
+        (one.unseen, "on rows sealed before the model came"),
+        (one.machines > 1, f"from {one.machines} unlike machines"),
+        (one.operators, "rows may meet at " + ", ".join(one.operators)),
+        (one.outputs, "not audited: " + ", ".join(one.outputs)),
+        (one.inputs, "never fed: " + ", ".join(one.inputs)),
         (one.revokers, f"revocable by {_keys(one.revokers)}"),
     ]
 

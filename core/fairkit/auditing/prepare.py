@@ -172,6 +172,9 @@ class Audit:
             blamed = plugins.blame(reader.owner, f"the auditor {reader.auditor.name!r} made its findings")
             with blamed, phase("intervals"):
                 findings += reader.auditor.findings(total, context)
+        nearby = getattr(self.scorer, "nearby", None)
+        if nearby is not None:
+            findings = nearby(findings, context.dataset, context.metrics, context.confidence)
         sense = judged(self.sense, seen, self.scorer, context.dataset)
         if sense.doubt is not None:
             findings = [dataclasses.replace(f, inconclusive=f.inconclusive or sense.doubt) for f in findings]
@@ -314,9 +317,13 @@ def _environment(used: Sequence[plugins.Plugin], failures: Sequence[str], scorer
         "python": platform.python_version(),
         "plugins": [plugin.to_dict() for plugin in used],
     }
-    held = getattr(getattr(scorer, "model", None), "held", ())
-    if held:
-        environment["sandbox"] = list(held)
+    model: Any = getattr(scorer, "model", None)
+    for name, value in (
+        ("sandbox", list(getattr(model, "held", ()))),
+        ("machine", getattr(model, "machine", None)),
+    ):
+        if value:
+            environment[name] = value
     if failures:
         environment["plugins_not_loaded"] = list(failures)
     return environment

@@ -65,6 +65,7 @@ def views(
                 weights=batch.weights,
                 members=predictions.members,
                 shares=predictions.shares,
+                undetermined=predictions.undetermined,
             ),
         )
         return

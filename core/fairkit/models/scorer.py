@@ -42,6 +42,8 @@ class Predictions:
     members, shares
         Where each row's score is drawn from the predictions of K members: those, shape [n, K], and the
         chances, shape [K]; `score` is then their mean.
+    undetermined
+        Binary: the rows whose decision rounding could turn, shape [n]; None where there are none.
     """
 
     score: NDArray[np.float64] | None = None
@@ -51,6 +53,7 @@ class Predictions:
     logits: NDArray[np.float64] | None = None
     members: NDArray[np.float64] | None = None
     shares: NDArray[np.float64] | None = None
+    undetermined: NDArray[np.bool_] | None = None
 
     def replaced(self, places: NDArray[np.int64], others: Predictions) -> Predictions:
         """Return these predictions with those of some rows, by their places, taken from others of the same model."""

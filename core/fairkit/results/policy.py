@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ _CONDITIONAL = {
 ATTRIBUTION = "attribution"
 """A gap divided among columns; a rule on ``sex.age`` is about one column's part."""
 
-UNKNOWNS = ("missing_bounds", "label_error_bounds", "outcome_error_bounds")
+UNKNOWNS = ("missing_bounds", "label_error_bounds", "outcome_error_bounds", "rounding_bounds")
 """Evidence about what missing or wrong values could do to a number: low, high, reason, binding, stretch."""
 
 _ORDER: dict[VerdictName, int] = {"pass": 0, "inconclusive": 1, "fail": 2}
@@ -204,7 +204,7 @@ def _judge_finding(rule: Rule, finding: Finding, confidence: float) -> tuple[Ver
         return "inconclusive", f"{shown}: the interval contains the limit {rule.limit:g}"
     turned = _turned(rule, finding, interval)
     if turned is None and kept:
-        turned = _climbing(rule, finding)
+        turned = _climbing(rule, finding) or _broken_nearby(rule, finding)
     if turned is not None:
         return "inconclusive", f"{shown}, but {turned}"
     if kept:
@@ -242,6 +242,21 @@ def _turned(rule: Rule, finding: Finding, interval: Interval) -> str | None:
                 "they move it most"
             )
     return None
+
+
+def _broken_nearby(rule: Rule, finding: Finding) -> str | None:
+    """Return why a number that surely breaks the limit on rows next to these, and not on these, does not pass."""
+    told = finding.evidence.get("nearby")
+    if not isinstance(told, Mapping) or rule.settled((told["nearby_low"], told["nearby_high"])) is not False:
+        return None
+    worse = told["change_low"] > 0 if rule.upper else told["change_high"] < 0
+    if not worse or rule.settled((told["here_low"], told["here_high"])) is False:
+        return None
+    return (
+        f"on {told['rows']:,} rows next to these it is {told['nearby']:.3g} [{told['nearby_low']:.3g}, "
+        f"{told['nearby_high']:.3g}], and {told['here']:.3g} on these: the model treats these very rows unlike rows "
+        "next to them"
+    )
 
 
 def _climbing(rule: Rule, finding: Finding) -> str | None:

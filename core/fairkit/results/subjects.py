@@ -16,6 +16,8 @@ class ModelInfo:
     the output, and ``favorable`` says which value of a column of decisions is the favorable one. `endpoint` is there
     where a server answered: ``url``, ``model``, ``version``, ``platform``, and the digest of the model's metadata.
     `predictions` says which columns of the table were audited where there was no model; empty where there was one.
+    `serving` has what is known of the model as it is served: ``rows`` (whether each is proved to be answered from
+    itself alone), ``rounding``, ``outputs`` and ``inputs`` that were not audited or fed; empty in older reports.
     """
 
     name: str
@@ -25,6 +27,7 @@ class ModelInfo:
     outputs: Mapping[str, Any] = field(default_factory=dict)
     endpoint: Mapping[str, Any] = field(default_factory=dict)
     predictions: Mapping[str, Any] = field(default_factory=dict)
+    serving: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def unseen(self) -> bool:
@@ -34,7 +37,12 @@ class ModelInfo:
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
         record = {"name": self.name, "sha256": self.sha256, "task": self.task, "notes": list(self.notes)}
-        told = {"outputs": self.outputs, "endpoint": self.endpoint, "columns": self.predictions}
+        told = {
+            "outputs": self.outputs,
+            "endpoint": self.endpoint,
+            "columns": self.predictions,
+            "serving": self.serving,
+        }
         return record | {key: dict(value) for key, value in told.items() if value}
 
     @classmethod
@@ -48,6 +56,7 @@ class ModelInfo:
             outputs=dict(record.get("outputs", {})),
             endpoint=dict(record.get("endpoint", {})),
             predictions=dict(record.get("columns", {})),
+            serving=dict(record.get("serving", {})),
         )
 
 

@@ -1,31 +1,39 @@
-"""Whether a model scores each row by itself: alone, in other batches, in another order, and again."""
+"""Whether a model scores each row by itself: proved from its graph, and tried in other batches, orders and again."""
 
 from __future__ import annotations
 
+import secrets
+import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairkit.errors import ModelError
 from fairkit.support.timings import phase
-from fairkit_onnx.read.runner import digest_generator
-from fairkit_onnx.read.statics import batch_readers, draws
+from fairkit_onnx.read.statics import draws
+from fairkit_onnx.rows.proof import prove
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.models.scorer import Predictions
     from fairkit_onnx.read.runner import Runner
+    from fairkit_onnx.rows.proof import RowsProof
 
 ROUNDING = 2e-5
 """The largest difference of two probabilities that another batch may make: float32 sums in another order."""
 HALF_ROUNDING = 1e-2
 """The same for models that compute in float16."""
-ALONE, SUSPECT = 96, 4_096
-"""How many of the first rows are scored one at a time; and of a model whose nodes could see other rows."""
+ALONE, UNPROVED = 96, 4_096
+"""How many of the first rows are scored one at a time; and of a model whose rows are not proved to stay apart."""
 SMALL, SMALL_ROWS = 7, 140
 """A small size of a batch, and how many rows are scored in batches of it."""
+SIZES, LARGEST = 24, 65_536
+"""How many secret sizes of a batch are tried where nothing is proved, and the largest."""
+SECONDS = 20.0
+"""No further size is tried after so long."""
 OTHER = 512
 """How many of the first rows are scored in another order, and once more."""
 SPOT = 6
@@ -36,8 +44,35 @@ SPOT_FROM = 64
 Understand = Callable[[Mapping[str, Any]], "Predictions"]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Apart:
+    """What is known of a model's rows: whether each is answered from itself alone.
+
+    Attributes
+    ----------
+    proved
+        Whether it is proved for every size of a batch; None where no graph can be seen.
+    operators
+        The operators at which rows may meet, where it is not proved.
+    sizes
+        How many secret sizes of a batch were tried in that case.
+    widths
+        By input of the graph, the lengths of its axes after the first.
+    """
+
+    proved: bool | None
+    operators: tuple[str, ...] = ()
+    sizes: int = 0
+    widths: Mapping[str, Sequence[int]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        tried = {"operators": list(self.operators), "sizes": self.sizes} if self.proved is False else {}
+        return {"proved": self.proved, **tried, "widths": {k: list(v) for k, v in self.widths.items()}}
+
+
 class Lone:
-    """Scores rows again and compares.
+    """Scores rows again and compares. Which rows, and in which batches, follows from a seed that nobody knows before.
 
     Parameters
     ----------
@@ -48,8 +83,9 @@ class Lone:
     def __init__(self, runner: Runner, outputs: Sequence[str], understand: Understand) -> None:
         self._runner, self._outputs, self._understand = runner, list(outputs), understand
         self._tolerance = HALF_ROUNDING if _half(runner) else ROUNDING
-        fixed = runner.model.batch
-        self._by_one = fixed == 1
+        self._by_one = runner.model.batch == 1
+        self._rng = np.random.default_rng(secrets.randbits(128))
+        self._proof: RowsProof | None = None
         self.refuse_draws()
 
     def refuse_draws(self) -> None:
@@ -71,35 +107,62 @@ class Lone:
     @phase("score")
     def examine(
         self, arrays: Mapping[str, NDArray[Any]], found: Predictions, rows: NDArray[np.int64]
-    ) -> list[str]:
-        """Score the first rows again, in every way; return sentences for the report.
+    ) -> tuple[list[str], Apart]:
+        """Score the first rows again, in every way.
 
         Parameters
         ----------
         arrays, found, rows
             The graph's inputs for the first batch, what was read off its outputs, and the rows' numbers.
 
+        Returns
+        -------
+        list of str, Apart
+            Sentences for the report, and what is known.
+
         Raises
         ------
         ModelError
             A row's score depends on the other rows, on the size of the batch, or on the call.
         """
-        order = self._generator("order").permutation(len(rows))
-        suspects = batch_readers(self._runner.model.proto, self._outputs)
+        widths = {name: array.shape[1:] for name, array in arrays.items()}
+        if self._runner.model.proto.graph.output:
+            self._proof = prove(self._runner.model.proto, self._outputs, widths)
+        order = self._rng.permutation(len(rows))
         self._compare(arrays, found, order[:OTHER], OTHER, rows, "in another order of the rows")
         self._compare(arrays, found, order[:OTHER], OTHER, rows, "when it is scored again")
-        if self._by_one:
-            return []
-        alone = np.sort(order[: SUSPECT if suspects else ALONE])
+        if self._by_one:  # it never sees two rows
+            return [], Apart(proved=True, widths=widths)
+        unproved = self._proof is not None and not self._proof.holds
+        alone = np.sort(order[: UNPROVED if unproved else ALONE])
         self._compare(arrays, found, alone, 1, rows, "alone")
         self._compare(arrays, found, np.sort(order[-SMALL_ROWS:]), SMALL, rows, f"in batches of {SMALL}")
-        if not suspects:
-            return []
-        shown = ", ".join(suspects[:4]) + (f" and {len(suspects) - 4} more" if len(suspects) > 4 else "")
-        return [
-            f"These nodes could let a score depend on the other rows of a batch: {shown}. {len(alone):,} rows were "
-            "scored one at a time, and none came out otherwise."
-        ]
+        if self._proof is None or self._proof.holds:
+            return [], Apart(proved=None if self._proof is None else True, widths=widths)
+        sizes = 0 if self._runner.model.batch else self._secret_sizes(arrays, found, rows)
+        note = (
+            "It is not proved that each row is answered from itself alone, whatever the size of the batch: "
+            f"{_shown(self._proof)} could let rows meet. {len(alone):,} rows were scored one at a time"
+            + (f", and rows in {sizes} batches of secret sizes" if sizes else "")
+            + ", and none came out otherwise."
+        )
+        return [note], Apart(proved=False, operators=self._proof.operators, sizes=sizes, widths=widths)
+
+    def _secret_sizes(
+        self, arrays: Mapping[str, NDArray[Any]], found: Predictions, rows: NDArray[np.int64]
+    ) -> int:
+        """Score rows in the company of others drawn at random, in batches of secret sizes; return how many."""
+        powers = 2 ** self._rng.integers(1, int(np.log2(LARGEST)) + 1, 2 * SIZES)
+        near = np.clip(powers + self._rng.integers(-1, 2, 2 * SIZES), 2, LARGEST)
+        free = np.exp(self._rng.uniform(np.log(2), np.log(LARGEST), 2 * SIZES)).astype(np.int64)
+        sizes = np.sort(self._rng.permutation(np.unique(np.concatenate([near, free])))[:SIZES])
+        ended = time.monotonic() + SECONDS
+        for tried, size in enumerate(sizes.tolist()):
+            company = self._rng.integers(0, len(rows), size)
+            self._compare(arrays, found, company, size, rows, f"in a batch of {size:,}")
+            if time.monotonic() > ended:
+                return tried + 1
+        return len(sizes)
 
     def spot(self, arrays: Mapping[str, NDArray[Any]], found: Predictions) -> None:
         """Score a few rows of a later batch alone.
@@ -112,7 +175,7 @@ class Lone:
         count = _length(found)
         if count < SPOT_FROM or self._by_one:
             return
-        places = np.sort(self._generator(str(count)).choice(count, SPOT, replace=False))
+        places = np.sort(self._rng.choice(count, SPOT, replace=False))
         self._compare(arrays, found, places, 1, None, "alone")
 
     def _compare(
@@ -129,8 +192,8 @@ class Lone:
         bad = differing(_take(found, places), again, self._tolerance)
         if not len(bad):
             return
-        told = places[bad] if rows is None else rows[places[bad]]
-        shown = ", ".join(str(row) for row in sorted(told.tolist())[:5]) + (" ..." if len(bad) > 5 else "")
+        told = np.unique(places[bad] if rows is None else rows[places[bad]])
+        shown = ", ".join(str(row) for row in told[:5].tolist()) + (" ..." if len(told) > 5 else "")
         where = f"rows {shown} of a batch" if rows is None else f"row{'s' if len(bad) > 1 else ''} {shown}"
         raise ModelError(
             f"{self._runner.model.name} gives {len(bad):,} of {len(places):,} rows another result {how} than in a "
@@ -140,11 +203,14 @@ class Lone:
         )
 
     def _suspects(self) -> str:
-        suspects = batch_readers(self._runner.model.proto, self._outputs)
-        return f". These nodes see the whole batch: {', '.join(suspects[:4])}" if suspects else ""
+        if self._proof is None or self._proof.holds:
+            return ""
+        return f". Rows may meet at {_shown(self._proof)}"
 
-    def _generator(self, salt: str) -> np.random.Generator:
-        return digest_generator(self._runner.model.sha256, salt)
+
+def _shown(proof: RowsProof) -> str:
+    named = [str(origin) for origin in proof.origins]
+    return ", ".join(named[:4]) + (f" and {len(named) - 4} more" if len(named) > 4 else "")
 
 
 def differing(one: Predictions, other: Predictions, tolerance: float) -> NDArray[np.int64]:

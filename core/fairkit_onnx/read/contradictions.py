@@ -35,12 +35,15 @@ class Witness:
         that cannot be compared, are left out after `examine`.
     ours
         Whether the decision is one of fairkit's own rules, which need not follow one threshold of the score.
+    unaudited
+        After `examine`: the outputs that somebody could serve and that nothing is said about, with the reason.
     """
 
     name: str
     settled: Reading
     others: list[GraphOutput]
     ours: bool
+    unaudited: dict[str, str] = field(default_factory=dict)
     _bounds: list[float] = field(default_factory=lambda: [-np.inf, np.inf])
     _follows: bool = True
 
@@ -70,10 +73,14 @@ class Witness:
             rival = compare_rival(output, values[output.name], self.settled, found, drawn)
             if rival.rows is None:
                 silent.append(output.name)
+                self.unaudited[output.name] = _why(output, values[output.name])
             elif not rival.rows:
                 kept.append(output)
             elif _named(rival, options, self.settled):
                 notes.append(self._overruled(rival, _rows_of(found)))
+                self.unaudited[output.name] = (
+                    f"it says otherwise on {rival.rows:,} of {_rows_of(found):,} rows"
+                )
             else:
                 raise self._contradiction(rival, _rows_of(found))
         self.others = kept
@@ -186,6 +193,15 @@ class Witness:
             f"otherwise than any threshold of the output {score.name!r}. Say which one is served: "
             f"`decision_output={label.name}`, or `score_output={score.name}` with `threshold=0.5`"
         )
+
+
+def _why(output: GraphOutput, value: Any) -> str:
+    """Say why an output could not be compared with what is audited."""
+    if output.shape == "matrix":
+        return f"{output.width} numbers a row could be a decision"
+    if output.shape == "label":
+        return f"{len(np.unique(np.asarray(value).astype(str))):,} different values could hold a decision"
+    return "it holds nothing that could be compared with what is audited"
 
 
 def _and_cut(settled: Reading, named: str) -> str:

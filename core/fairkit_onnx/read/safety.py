@@ -165,6 +165,10 @@ def _unfolded(
 def _inside(location: str, name: str, folder: Path | None) -> Path:
     if folder is None:
         raise ModelError(f"{name} keeps tensors in the file {location!r}; give it as a path, not as bytes")
+    if "\0" in location:
+        raise ModelError(
+            f"{name} keeps tensors in a file whose name no system takes ({location!r}); export it again"
+        )
     root = folder.resolve()
     target = (root / location).resolve()
     if Path(location).is_absolute() or not target.is_relative_to(root):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairkit.data.lists import shortened
 from fairkit.errors import DataError, ModelError
 from fairkit.models.renamed import encoded
 from fairkit.models.scorer import Columns, NotFiniteError, Predictions, check_scores
@@ -20,18 +22,25 @@ from fairkit_onnx.read.feeds import RANDOM_INPUT, Feed, GraphInput, absent, matc
 from fairkit_onnx.read.members import MEMBER_SCORES
 from fairkit_onnx.read.order import guessed_order
 from fairkit_onnx.read.overflow import explained
+from fairkit_onnx.read.rounding import Rounding, rounding_of
 from fairkit_onnx.read.runner import Runner
 from fairkit_onnx.read.served import is_ours
 from fairkit_onnx.read.settle import settle
 from fairkit_onnx.read.triggers import constant_inputs
 
 if TYPE_CHECKING:
+    import onnx
+
     from fairkit.data.dataset import Dataset
     from fairkit.data.task import Task
+    from fairkit.metrics import Metric
+    from fairkit.results.findings import Finding
     from fairkit.settings import ModelOptions
     from fairkit_onnx.read.graph import Graph
 
 _FIRST_ROWS = 4_096
+RARE, RARE_ROWS = 0.001, 1_000
+"""A label output that gives the favorable value to a smaller share of at least so many rows is doubted."""
 _MIXTURE = "A randomized model: all its members are audited with their weights, exactly, not draws from them."
 
 
@@ -66,16 +75,39 @@ def bind(model: Graph, dataset: Dataset, options: ModelOptions, *, only_scores: 
     )
     scorer.told = options.favorable_class is not None or options.classes is not None
     understood = scorer.understand(first)
+    serving: dict[str, Any] = {"inputs": _never_fed(model.proto, arrays)}
+    if serving["inputs"]:
+        told.append(
+            "Inputs with a default in the file, which were not fed: "
+            + shortened(list(serving["inputs"]), most=4)
+            + ". Whoever serves the model may feed them."
+        )
     if not only_scores:
         told += witness.examine(model, first, understood, runner.drawn(first, settled), options)
         told += _unread(first, found)
         scorer.witness = witness
+        unread = [name for name in first if name not in {output.name for output in found}]
+        serving["outputs"] = witness.unaudited | dict.fromkeys(unread, "it is no column of a table")
+        rare = _rare(settled, understood)
+        if rare is not None and settled.label is not None:
+            told.append(rare)
+            serving["outputs"][settled.label.name] = rare
     scorer.lone = Lone(runner, scorer.wanted, scorer.understand)
-    told += scorer.lone.examine(arrays, understood, batch.rows)
+    more, apart = scorer.lone.examine(arrays, understood, batch.rows)
+    told += more
+    if not only_scores and not runner.ours:
+        scorer.rounding = rounding_of(runner, settled, arrays, understood, scorer.understand, scorer.wanted)
+        if scorer.rounding is not None:
+            serving["rounding"] = scorer.rounding.to_dict()
     told += constant_inputs(runner, cells, dataset, scorer.understand, scorer.wanted)
     guessed = [feed for feed in runner.feeds if feed.guessed]
     scorer.warnings = tuple(guessed_order(guessed, cells, understood, batch.favorable))
-    scorer.info = replace(scorer.info, notes=tuple(notes + told), outputs=settled.served)
+    scorer.info = replace(
+        scorer.info,
+        notes=tuple(notes + told),
+        outputs=settled.served,
+        serving={key: value for key, value in serving.items() if value} | {"rows": apart.to_dict()},
+    )
     return scorer
 
 
@@ -134,6 +166,34 @@ def _unread(first: Mapping[str, Any], found: Sequence[reading.GraphOutput]) -> l
     return [f"Outputs that are no column of a table are not audited: {', '.join(left)}."] if left else []
 
 
+def _never_fed(proto: onnx.ModelProto, fed: Mapping[str, Any]) -> dict[str, str]:
+    """Return the inputs that have a default and that the audit did not feed, with what they hold."""
+    defaults = {tensor.name: tensor for tensor in proto.graph.initializer}
+    return {
+        entry.name: f"its default has {math.prod(defaults[entry.name].dims):,} numbers"
+        for entry in proto.graph.input
+        if entry.name in defaults and entry.name not in fed
+    }
+
+
+def _rare(settled: reading.Reading, found: Predictions) -> str | None:
+    """Say that a label output hardly ever gives the favorable value: another value may be the one that is served."""
+    if (
+        settled.label is None
+        or settled.cut is not None
+        or found.decision is None
+        or settled.chance is not None
+    ):
+        return None
+    rows, taken = len(found.decision), int((found.decision >= 0.5).sum())
+    if rows < RARE_ROWS or taken >= RARE * rows:
+        return None
+    return (
+        f"The output {settled.label.name!r} gives the favorable value {settled.positive!r} on {taken} of the first "
+        f"{rows:,} rows only. Is it the value that is served as the favorable decision?"
+    )
+
+
 class OnnxScorer:
     """An ONNX model bound to a dataset (see `fairkit.models.scorer.Scorer`)."""
 
@@ -148,6 +208,7 @@ class OnnxScorer:
         self.shares = runner.shares
         self.witness: Witness | None = None
         self.lone: Lone | None = None
+        self.rounding: Rounding | None = None
         self.told = False
         self.warnings: tuple[str, ...] = ()
         self._runner = runner
@@ -194,7 +255,21 @@ class OnnxScorer:
             self.witness.check(values, found, drawn)
         if self.lone is not None:
             self.lone.spot(arrays, found)
-        return found
+        near = None if self.rounding is None else self.rounding.undetermined(found)
+        return found if near is None else replace(found, undetermined=near)
+
+    @phase("score")
+    def nearby(
+        self,
+        findings: Sequence[Finding],
+        dataset: Dataset,
+        metrics: Sequence[type[Metric]],
+        confidence: float,
+    ) -> list[Finding]:
+        """Add to findings what they are on rows next to the audited ones; see `fairkit_onnx.nearby`."""
+        from fairkit_onnx.nearby import with_nearby
+
+        return with_nearby(findings, self, dataset, metrics, confidence)
 
     def understand(self, values: Mapping[str, Any]) -> Predictions:
         """Read predictions off the graph's outputs."""

@@ -41,6 +41,8 @@ class _Served:
     """The model that is served."""
 
     def __init__(self, ort: Any, area: int) -> None:
+        self._content = b""
+        self._folder: str | None = None
         self._ort, self._fd = ort, area
         self._area: mmap.mmap | None = None
         self._session: Any = None
@@ -53,7 +55,9 @@ class _Served:
         confine.limit_processor(request["processor"])
         feeds = {each["name"]: wire.unpack(each, self._area or b"") for each in request["feeds"]}
         names, size = request["outputs"], request["rows"]
-        if size is None:
+        if request.get("variant") is not None:
+            values = self._varied(*request["variant"]).run(names, feeds)
+        elif size is None:
             values = self._session.run(names, feeds)
         else:
             values = wire.in_parts(lambda part: self._session.run(names, part), feeds, size)
@@ -67,23 +71,32 @@ class _Served:
             confine.limit_processor(request["processor"]),
             *confine.forbid_calls(),
         ]
-        options = self._ort.SessionOptions()
-        options.log_severity_level = 4
-        # threads that wait by spinning would take the cores from the process that prepares the next batch
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        if request["threads"] is not None:
-            options.intra_op_num_threads = request["threads"]
-        if request["folder"] is not None:
-            options.add_session_config_entry(
-                "session.model_external_initializers_file_folder_path", request["folder"]
-            )
-        content = bytes(wire.unpack(request["model"], self._area or b""))
-        self._session = self._ort.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        self._folder = request["folder"]
+        self._content = bytes(wire.unpack(request["model"], self._area or b""))
+        self._session = self._start(request["threads"])
         return {
             "held": [sentence for sentence in held if sentence],
             "inputs": [[i.name, i.type, _dims(i.shape)] for i in self._session.get_inputs()],
             "outputs": [[o.name, o.type, _dims(o.shape)] for o in self._session.get_outputs()],
         }
+
+    def _start(self, threads: int | None, *, optimised: bool = True) -> Any:
+        options = self._ort.SessionOptions()
+        options.log_severity_level = 4
+        # threads that wait by spinning would take the cores from the process that prepares the next batch
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        if threads is not None:
+            options.intra_op_num_threads = threads
+        if not optimised:
+            options.graph_optimization_level = self._ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        if self._folder is not None:
+            options.add_session_config_entry(
+                "session.model_external_initializers_file_folder_path", self._folder
+            )
+        return self._ort.InferenceSession(self._content, options, providers=["CPUExecutionProvider"])
+
+    def _varied(self, threads: int, optimised: bool) -> Any:
+        return self._start(threads, optimised=optimised)
 
 
 def _dims(shape: list[Any]) -> list[int | None]:

@@ -119,9 +119,20 @@ class SandboxedSession:
         return [Argument(*each) for each in self._opened()["outputs"]]
 
     def run(
-        self, outputs: Sequence[str], feeds: Mapping[str, NDArray[Any]], size: int | None = None
+        self,
+        outputs: Sequence[str],
+        feeds: Mapping[str, NDArray[Any]],
+        size: int | None = None,
+        variant: tuple[int, bool] | None = None,
     ) -> list[Any]:
         """Run the graph, at once or on batches of so many rows.
+
+        Parameters
+        ----------
+        outputs, feeds, size
+            What it computes, from what, and how many rows at once.
+        variant
+            Another number of threads, and whether onnxruntime rewrites the graph; None: as it was opened.
 
         Raises
         ------
@@ -136,7 +147,9 @@ class SandboxedSession:
             records, buffers = wire.pack(list(feeds.values()))
             self._area.fill(buffers)
             named = [{"name": name, **record} for name, record in zip(feeds, records, strict=True)]
-            self._send({"what": "run", "outputs": list(outputs), "feeds": named, "rows": size})
+            self._send(
+                {"what": "run", "outputs": list(outputs), "feeds": named, "rows": size, "variant": variant}
+            )
             answer, payload = self._receive(f"scoring {rows:,} rows")
             values = answer.get("outputs")
             if not isinstance(values, list) or len(values) != len(outputs):

@@ -65,6 +65,8 @@ class Certificate(Shown):
         The certificate's number in the own sequence of each key that signed; empty in older ones.
     table_statements
         Signed statements about the table (`fairkit sign-data`) that came with it; nobody has checked them.
+    lock_salt
+        What opens a sealed policy lock; None where it is not sealed.
     policy_lock
         The policy lock that the audit was made by, where there was one; nobody has checked who signed it.
     proven_at
@@ -89,6 +91,7 @@ class Certificate(Shown):
     sequence: tuple[SequenceNumber, ...] = ()
     table_statements: tuple[bytes, ...] = ()
     policy_lock: bytes | None = None
+    lock_salt: str | None = None
     proven_at: datetime | None = None
 
     def __repr__(self) -> str:
@@ -341,6 +344,7 @@ def _interpret(
         sequence=sequence,
         table_statements=table_statements,
         policy_lock=policy_lock,
+        lock_salt=None if body.get("lockSalt") is None else str(body["lockSalt"]),
     )
     if policy_lock is not None and full and verified:
         check_lock(certificate, read_lock(policy_lock))
@@ -355,10 +359,19 @@ def check_lock(certificate: Certificate, lock: PolicyLock) -> None:
     ContradictionError
         Its table, its policy or another setting is not the lock's, or it is older.
     """
-    check_report(certificate.report, certificate.settings, certificate.audited_at, lock)
+    check_report(
+        certificate.report, certificate.settings, certificate.audited_at, lock, salt=certificate.lock_salt
+    )
 
 
-def check_report(report: Report, settings: Mapping[str, Any], audited_at: datetime, lock: PolicyLock) -> None:
+def check_report(
+    report: Report,
+    settings: Mapping[str, Any],
+    audited_at: datetime,
+    lock: PolicyLock,
+    *,
+    salt: str | None = None,
+) -> None:
     """Refuse a report that was not made by a policy lock; see `check_lock`.
 
     A lock of requests (`fairkit ask --requests`) is kept by answers to them: the auditor names the digest of the table
@@ -376,7 +389,7 @@ def check_report(report: Report, settings: Mapping[str, Any], audited_at: dateti
             asked = str(finding.evidence.get("served", {}).get("asked_on", ""))
             if asked and asked < f"{lock.locked_at:%Y-%m-%d}":
                 raise ContradictionError(f"questions were asked on {asked}, before the policy lock was made")
-    check_kept(lock, data_sha256=data, settings=settings, audited_at=audited_at)
+    check_kept(lock, data_sha256=data, settings=settings, audited_at=audited_at, salt=salt)
 
 
 _SHOWN = 5

@@ -49,6 +49,7 @@ def certify(
     timestamp: str | None = None,
     bundle: bool = False,
     policy_lock: bytes | None = None,
+    lock_salt: str | None = None,
 ) -> tuple[bytes, Report]:
     """Audit a model and sign what is found, whatever the verdict.
 
@@ -77,6 +78,8 @@ def certify(
         Address of the time-stamping authority (RFC 3161) to ask about every signature; None: nobody.
     bundle
         Whether to wrap the certificate in a Sigstore bundle, which takes one key.
+    lock_salt
+        What opens a sealed lock.
     policy_lock
         The policy lock whose settings these are and whose table this is.
 
@@ -103,7 +106,8 @@ def certify(
     report = dataclasses.replace(report, about=facts_of(about or {}))
     check_statement(report, settings.to_dict())  # nothing is signed that would be refused later
     if policy_lock is not None:
-        check_report(report, settings.to_dict(), audited_at or datetime.now(UTC), read_lock(policy_lock))
+        made = audited_at or datetime.now(UTC)
+        check_report(report, settings.to_dict(), made, read_lock(policy_lock), salt=lock_salt)
 
     def sign(places: Sequence[SequenceNumber]) -> bytes:
         signed = issue(
@@ -116,6 +120,7 @@ def certify(
             sequence=places,
             table_statements=table_statements,
             policy_lock=policy_lock,
+            lock_salt=lock_salt,
         )
         signed = signed if timestamp is None else stamped(signed, timestamp)
         return dsse.Envelope.from_bytes(signed).to_bundle() if bundle else signed

@@ -29,6 +29,7 @@ def issue(
     sequence: Sequence[SequenceNumber] = (),
     table_statements: Sequence[bytes] = (),
     policy_lock: bytes | None = None,
+    lock_salt: str | None = None,
 ) -> bytes:
     """Sign a report.
 
@@ -50,6 +51,8 @@ def issue(
         The certificate's number for each key.
     table_statements
         Signed statements about the table, to go with the certificate.
+    lock_salt
+        What opens a sealed lock.
     policy_lock
         The policy lock that the audit was made by.
 
@@ -78,6 +81,7 @@ def issue(
             sequence=[place.to_dict() for place in sequence],
             table_statements=[read_object(raw) for raw in table_statements],
             policy_lock=None if policy_lock is None else dsse.Envelope.from_bytes(policy_lock).to_dict(),
+            lock_salt=lock_salt,
         )
         payload = canonical(statement(*subject, predicate.TYPE, body))
     except (ValueError, TypeError) as error:

@@ -51,6 +51,8 @@ class PolicyLock:
         Since when a time-stamping authority of the caller's has seen the signature; None: not asked.
     keyids
         The trusted keys that signed, or the keys that it claims.
+    sealed
+        Whether `data_sha256` names the table together with a salt only.
     statement_sha256
         Digest of the signed statement, however its file is wrapped.
     raw
@@ -66,6 +68,7 @@ class PolicyLock:
     keyids: tuple[str, ...]
     statement_sha256: str
     proven_at: datetime | None = None
+    sealed: bool = False
     raw: bytes = field(repr=False, default=b"")
 
     def to_dict(self) -> dict[str, Any]:
@@ -80,7 +83,7 @@ class PolicyLock:
             "provenAt": None if self.proven_at is None else time_text(self.proven_at),
             "keyids": list(self.keyids),
             "sha256": self.statement_sha256,
-        }
+        } | ({"sealed": True} if self.sealed else {})
 
 
 def sign_lock(
@@ -92,6 +95,7 @@ def sign_lock(
     *,
     purpose: str = "",
     locked_at: datetime | None = None,
+    salt: str | None = None,
 ) -> bytes:
     """Sign a lock.
 
@@ -107,6 +111,9 @@ def sign_lock(
         What the audit is for; it is signed too.
     locked_at
         By default now.
+    salt
+        The table is sealed with this secret (see `sealed`): the lock tells nobody which table it is about. None: it
+        names the table.
 
     Raises
     ------
@@ -121,8 +128,29 @@ def sign_lock(
         "purpose": purpose,
         "lockedAt": time_text(locked_at or datetime.now(UTC)),
     }
+    if salt is not None:
+        name, sha256, body["sealed"] = "sealed rows", sealed(sha256, salt), True
     made = canonical(statement(name, sha256, TYPE, body))
     return dsse.sign(made, PAYLOAD_TYPE, secrets).to_bytes() + b"\n"
+
+
+def sealed(sha256: str, salt: str) -> str:
+    """Return the digest by which a lock names a table that nobody can recognise without the salt."""
+    return hashlib.sha256(f"fairkit sealed rows {salt} {sha256}".encode()).hexdigest()
+
+
+def read_salt(path: Path) -> str:
+    """Read the salt of a sealed lock.
+
+    Raises
+    ------
+    CertificateError
+        The file is missing, or holds no salt.
+    """
+    text = read_limited(path, 1_000, what="salt", too_large="a salt").decode("ascii", "replace").strip()
+    if not is_digest(text):
+        raise CertificateError(f"{path} holds no salt of a sealed lock: 64 hexadecimal digits")
+    return text
 
 
 def read_lock(raw: bytes) -> PolicyLock:
@@ -174,7 +202,12 @@ def read_file(path: Path) -> bytes:
 
 
 def check_kept(
-    lock: PolicyLock, *, data_sha256: str, settings: Mapping[str, Any], audited_at: datetime
+    lock: PolicyLock,
+    *,
+    data_sha256: str,
+    settings: Mapping[str, Any],
+    audited_at: datetime,
+    salt: str | None = None,
 ) -> None:
     """Refuse a certificate, of which this is the lock, that was not made by it.
 
@@ -183,7 +216,9 @@ def check_kept(
     ContradictionError
         Its table, its policy or another setting is not the lock's, or it is older.
     """
-    if lock.data_sha256 != data_sha256:
+    if lock.sealed and salt is None:
+        raise ContradictionError("the policy lock is sealed, and the certificate has no salt that opens it")
+    if lock.data_sha256 != (sealed(data_sha256, str(salt)) if lock.sealed else data_sha256):
         raise ContradictionError(
             f"the policy lock is about another table ({lock.data_sha256[:16]}...), the certificate about "
             f"{data_sha256[:16]}..."
@@ -239,6 +274,7 @@ def _interpret(
             purpose=purpose,
             locked_at=read_time(body["lockedAt"]),
             keyids=keyids,
+            sealed=body.get("sealed") is True,
             statement_sha256=hashlib.sha256(envelope.payload).hexdigest(),
             proven_at=at,
             raw=raw,

@@ -69,6 +69,7 @@ def build(
     sequence: Sequence[Mapping[str, Any]] = (),
     table_statements: Sequence[Mapping[str, Any]] = (),
     policy_lock: Mapping[str, Any] | None = None,
+    lock_salt: str | None = None,
 ) -> dict[str, Any]:
     """Return the predicate: the report's own keys, and beside them the settings and the rest."""
     body = report.to_dict()
@@ -86,6 +87,8 @@ def build(
         body["tableStatements"] = [dict(statement) for statement in table_statements]
     if policy_lock is not None:
         body["policyLock"] = dict(policy_lock)
+    if lock_salt is not None:
+        body["lockSalt"] = lock_salt
     return body | {"checksums": checksums(body)}
 
 

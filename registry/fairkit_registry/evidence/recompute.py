@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from fairkit_registry.evidence.certificate import Certificate
 
 TOLERANCE = 1e-9
-EFFORT = ("evaluations", "looks_per_row")
-"""How much work a search was: no statement about the model, and another version may do it in less."""
+EFFORT = ("evaluations", "looks_per_row", "nearby")
+"""How much work a search was, and what secret draws gave: nothing that another run must repeat."""
 LEARNED = ("unexplained_difference", "gap_without")
 """Numbers that come out of trained regressions: the same to 1e-6, in any order of their sums."""
 ROUNDED = 2e-5
@@ -103,6 +103,8 @@ def compare_reports(signed: Report, again: Report) -> Iterator[str]:
     if len(then) != len(now):
         yield f"there were {len(then)} findings and now there are {len(now)}"
     for one, other in zip(then, now, strict=False):
+        if "rounding_bounds" not in one["evidence"]:
+            other["evidence"] = {k: v for k, v in other["evidence"].items() if k != "rounding_bounds"}
         name = "/".join(str(one[key]) for key in ("auditor", "metric", "sensitive") if one[key] is not None)
         yield from _differences(one, other, name, 1e-6 if one["metric"] in LEARNED else TOLERANCE)
     yield from _differences(

@@ -68,6 +68,7 @@ class SignedSettings(AuditSettings):
             raise CertificateError(
                 f"the certificate's settings are not those of this version of fairkit: {', '.join(sorted(odd))}"
             )
+        _check_names(record.get("data", {}))
         try:
             return cls(**cls.arguments_of(record))
         except (FairkitError, KeyError, TypeError, AttributeError) as error:
@@ -147,3 +148,19 @@ class SignedSettings(AuditSettings):
             scheduler=scheduler,
             signed=signed,
         )
+
+
+def _check_names(data: Any) -> None:
+    """Refuse roles that name columns in another form than text and lists of text: anybody can write settings."""
+    if not isinstance(data, dict):
+        raise CertificateError("the settings of the audit name no roles of columns")
+    for key in ("sensitive", "features", "drop", "reference", "within", "sensitive_probability"):
+        value = data.get(key)
+        listed = isinstance(value, list | tuple) and all(isinstance(one, str) for one in value)
+        if key in data and not (listed or (value is None and key != "sensitive")):
+            raise CertificateError(
+                f"the settings of the audit have {key} = {str(value)[:80]!r}: no list of names"
+            )
+    for key in ("label", "weights", "cluster", "query", "missing"):
+        if not isinstance(data.get(key), str | None):
+            raise CertificateError(f"the settings of the audit have {key} = {str(data[key])[:80]!r}: no text")

@@ -60,15 +60,29 @@ def _lock(case: Case, deciding: Certificate) -> PolicyLock | None:
         case.refuse(f"the alias asks for a policy lock, and the certificate refers to none: {_HOW}")
         return None
     policy = case.alias.policy
-    trusted = [parse_public(pem) for pem in policy.keys]
+    if policy.unseen and not policy.data_keys:
+        case.refuse("the alias asks for sealed rows and names no key of the rows' owner: --data-key PUB")
+        return None
+    trusted = [parse_public(pem) for pem in (policy.data_keys if policy.unseen else policy.keys)]
     try:
         lock = verify_lock(deciding.policy_lock, trusted, timestamp_roots=policy.timestamp_roots)
         case.revocations.standing(lock.keyids, statement_sha256=lock.statement_sha256, model_sha256=None)
         check_lock(deciding, lock)
+        if policy.unseen:
+            _check_sealed(lock, deciding)
     except CertificateError as error:
         case.refuse(f"the certificate's policy lock does not count: {error}")
         return None
     return lock
+
+
+def _check_sealed(lock: PolicyLock, deciding: Certificate) -> None:
+    """Refuse a lock that told the model's author which rows it is about, or that the certifier made."""
+    if not lock.sealed:
+        raise CertificateError("it names its table, and the alias asks for sealed rows (--data-salted)")
+    own = set(lock.keyids) & set(deciding.keyids)
+    if own:
+        raise CertificateError(f"key {min(own)[:16]} has sealed the rows and signed the certificate")
 
 
 def _check_newest(case: Case, lock: PolicyLock, before: Sequence[Event]) -> None:

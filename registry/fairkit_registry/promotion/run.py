@@ -15,6 +15,7 @@ from fairkit_registry.promotion.demands import check_age, check_rules
 from fairkit_registry.promotion.pinned import check_rows, check_settings, fitting, note_choices
 from fairkit_registry.promotion.registered import check_registered
 from fairkit_registry.promotion.sequential import check_sequence
+from fairkit_registry.promotion.serving import check_serving, from_machines
 from fairkit_registry.promotion.valid import newest, of_current, on_data, revoked, trusted_keys, valid
 from fairkit_registry.store.records import Alias
 
@@ -137,10 +138,13 @@ def _decide(case: Case, trusted: Sequence[PublicKey], held: Certificate | None) 
     candidates = newest(fitting(case, usable) or usable or found)
     for one in candidates:
         _hold_against(case, one, held)
-        if policy.pre_registered:
+        if policy.pre_registered or policy.unseen:
             check_registered(case, one)
         if policy.sequential:
             check_sequence(case, one, trusted)
+    if policy.machines > 1:
+        for one in from_machines(case, fitting(case, usable), candidates):
+            _hold_against(case, one, held)
     return candidates[-1]
 
 
@@ -165,6 +169,7 @@ def _hold_against(case: Case, deciding: Certificate, held: Certificate | None) -
     check_rules(case, deciding)
     check_settings(case, deciding, held)
     check_rows(case, deciding)
+    check_serving(case, deciding)
     if case.alias.policy.no_worse:
         check_current(case, deciding, held)
     note_choices(case, deciding)

@@ -130,5 +130,18 @@ def check_unknowns(finding: Finding) -> Iterator[str]:
             yield f"its {name} lack a number, a reason or whether they bind"
 
 
+def check_nearby(finding: Finding) -> Iterator[str]:
+    """Yield where evidence about rows nearby does not have the form by which verdicts are made."""
+    told = finding.evidence.get("nearby")
+    names = (
+        "rows",
+        *(f"{name}{end}" for name in ("here", "nearby", "change") for end in ("", "_low", "_high")),
+    )
+    if told is not None and not (
+        isinstance(told, Mapping) and all(_is_number(told.get(name)) for name in names)
+    ):
+        yield "its numbers about rows nearby lack one"
+
+
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -14,7 +14,7 @@ from fairkit_registry.evidence.consistency.classes import check_classes
 from fairkit_registry.evidence.consistency.conditions import check_condition
 from fairkit_registry.evidence.consistency.counts import check_counts
 from fairkit_registry.evidence.consistency.facts import ALL_INPUTS, GROUP, OWNERS, PROOFS, facts
-from fairkit_registry.evidence.consistency.numbers import about, check_number, check_unknowns
+from fairkit_registry.evidence.consistency.numbers import about, check_nearby, check_number, check_unknowns
 from fairkit_registry.evidence.consistency.scores import check_scores
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ def _contradictions(report: Report, settings: Mapping[str, Any]) -> Iterator[str
             *(() if dependent else recount.check_width(finding)),
             *recount.check_chart(finding, weighted=weighted),
             *check_unknowns(finding),
+            *check_nearby(finding),
         ):
             yield f"{_name(finding)}: {text}"
     yield from _twice(whole)

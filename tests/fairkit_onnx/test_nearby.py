@@ -1,0 +1,97 @@
+"""A model that knows the audited rows gets no pass; honest ones are left alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from skl2onnx import to_onnx
+from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import fairkit
+from fairkit.results.rules import Rule
+from fairkit_onnx.nearby import neighbours
+
+from .hostile import FAIR, UNFAIR, graph
+
+RULE = Rule("demographic_parity_difference", "sex", max=0.15)
+
+
+def people(rows=3_000, seed=0):
+    rng = np.random.default_rng(seed)
+    pay, sex = rng.integers(20_000, 90_000, rows), rng.integers(0, 2, rows)
+    gain = np.where(rng.random(rows) < 0.9, 0, rng.integers(100, 9_000, rows))
+    y = (pay / 40_000 + gain / 5_000 + rng.normal(size=rows) > 1.5).astype(int)
+    return {"age": pay.astype(float), "sex": sex.astype(float), "gain": gain.astype(float), "y": y}
+
+
+def data(columns):
+    return fairkit.load_data(
+        columns, label="y", favorable=1, sensitive=["sex"], features=["age", "sex", "gain"]
+    )
+
+
+def memory(keys, step=1):
+    """Decide by age about the rows whose pay, rounded to a step, is in a table, and by sex about all others."""
+    proto = graph(
+        f"""step = Constant<value = float[1] {{{float(step)}}}>() cut = Constant<value = float[1] {{50000.0}}>()
+        parts = Div(age, step) round = Round(parts) key = Cast<to = 7>(round)
+        known = ai.onnx.ml.LabelEncoder<keys_int64s = [{", ".join(map(str, keys))}], default_int64 = 0,
+          values_int64s = [{", ".join(["1"] * len(keys))}]>(key)
+        awake = Cast<to = 9>(known) {FAIR.replace("40.0", "50000.0")} {UNFAIR}
+        a = Cast<to = 1>(older) b = Cast<to = 1>(male) chosen = Where(awake, a, b) label = Cast<to = 7>(chosen)""",
+        "int64[N,1] label",
+        inputs="float[N,1] age, float[N,1] sex, float[N,1] gain",
+    )
+    onnx.checker.check_model(proto)
+    return proto
+
+
+@pytest.mark.parametrize("step", [1, 3])
+def test_a_memory_of_the_audited_rows_gets_no_pass(step):
+    columns = people()
+    keys = sorted({int(np.round(value / step)) for value in columns["age"]})
+    report = fairkit.audit(memory(keys, step), data(columns), policy=[RULE])
+    found = report.find("demographic_parity_difference", "sex")
+    assert found.value < 0.1
+    assert found.evidence["nearby"]["nearby"] > 0.4
+    assert report.verdict == "inconclusive"
+    assert "unlike rows next to them" in (report.policy[0].reason or "")
+
+
+@pytest.mark.parametrize("kind", [LogisticRegression, GradientBoostingClassifier, RandomForestClassifier])
+def test_honest_models_keep_their_verdict(kind):
+    """On training rows too: a forest that fits them fully is no memory in this sense."""
+    columns = people()
+    x = np.column_stack([columns[name] for name in ("age", "sex", "gain")]).astype(np.float32)
+    model = kind(**({"n_estimators": 30} if kind is RandomForestClassifier else {}))
+    fitted = make_pipeline(StandardScaler(), model).fit(x, columns["y"])
+    report = fairkit.audit(to_onnx(fitted, x[:1]), data(columns), policy=[RULE])
+    told = report.find("demographic_parity_difference", "sex").evidence["nearby"]
+    assert abs(told["change"]) < 0.05
+    assert report.verdict == "pass", report.policy[0].reason
+
+
+def test_numbers_go_to_neighbours_and_atoms_stay():
+    rng = np.random.default_rng(2)
+    cells = {
+        "gain": np.where(rng.random(2_000) < 0.9, 0.0, rng.integers(1, 500, 2_000)),
+        "hole": np.where(rng.random(2_000) < 0.5, np.nan, rng.normal(size=2_000)),
+        "sex": rng.integers(0, 2, 2_000),
+        "word": np.array(["a", "b"] * 1_000, dtype=object),
+    }
+    changed, moved = neighbours(cells, {"sex"}, rng)
+    assert not (changed["gain"][cells["gain"] == 0] != 0).any()
+    assert np.isnan(changed["hole"][np.isnan(cells["hole"])]).all()
+    assert (changed["sex"] == cells["sex"]).all()
+    assert (changed["word"] == cells["word"]).all()
+    differs = sum(
+        (changed[n] != cells[n]) & ~((changed[n] != changed[n]) & (cells[n] != cells[n]))
+        for n in ("gain", "hole")
+    )
+    assert (differs == moved).all()
+    assert (changed["gain"] == np.floor(changed["gain"])).all()
+    assert 0 <= changed["gain"].min() <= changed["gain"].max() <= cells["gain"].max()
