@@ -9,7 +9,8 @@ together.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 FEWEST = 40
 """With fewer clusters their noise cannot be estimated."""
+FEWEST_EFFECTIVE = 20
+"""Nor with clusters so unequal that they count as fewer of one size (Carter, Schnepel & Steigerwald 2017)."""
 
 SCORE_BUCKETS = BUCKETS // 4
 """Score tables are kept for every fourth of a bucket's number only: they are larger."""
@@ -48,11 +51,14 @@ class Noise:
         Buckets with rows, shape [G].
     degrees
         Of freedom of the variance, shape [G]: fewer than buckets where a few of them make up most of it.
+    effective
+        As how many buckets of one size they count, shape [G].
     """
 
     influence: Array
     buckets: Array
     degrees: Array
+    effective: Array
 
     @property
     def variance(self) -> Array:
@@ -76,18 +82,37 @@ class Noise:
     @property
     def few(self) -> dict[int, str]:
         """Why the interval of a group is not to be trusted, by its place."""
-        return {
-            place: too_few(int(self.buckets[place]))
-            for place in np.flatnonzero(self.buckets < FEWEST).tolist()
-        }
+        return doubts_of(self.buckets, self.effective)
 
 
-def too_few(clusters: int) -> str:
-    """Say that nothing can be known about so few clusters."""
-    return f"there are about {clusters} clusters, and with fewer than {FEWEST} their noise cannot be known"
+def doubts_of(clusters: Sequence[float] | Array, effective: Sequence[float] | Array) -> dict[int, str]:
+    """Return why intervals are not to be trusted, by the place of the group."""
+    both = enumerate(zip(clusters, effective, strict=True))
+    told = {place: too_few(int(count), float(size)) for place, (count, size) in both}
+    return {place: text for place, text in told.items() if text}
 
 
-def noise_of(influence: Array, there: NDArray[np.bool_]) -> Noise:
+def too_few(clusters: int, effective: float = math.inf) -> str:
+    """Say that nothing can be known about so few clusters; empty where they are enough."""
+    if clusters < FEWEST:
+        return (
+            f"there are about {clusters} clusters, and with fewer than {FEWEST} their noise cannot be known"
+        )
+    if effective < FEWEST_EFFECTIVE:
+        return (
+            f"there are about {clusters} clusters, and a few of them have most of the rows: they count as about "
+            f"{effective:.0f} of one size, and with fewer than {FEWEST_EFFECTIVE} their noise cannot be known"
+        )
+    return ""
+
+
+def effective_clusters(sizes: Array) -> Array:
+    """Return as how many clusters of one size some count, (Σ size)² / Σ size², for sizes of the shape [..., B]."""
+    with np.errstate(all="ignore"):
+        return np.asarray(np.nan_to_num(sizes.sum(axis=-1) ** 2 / (sizes**2).sum(axis=-1)))
+
+
+def noise_of(influence: Array, there: NDArray[np.bool_], sizes: Array | None = None) -> Noise:
     """Return the noise that buckets make.
 
     Parameters
@@ -96,14 +121,17 @@ def noise_of(influence: Array, there: NDArray[np.bool_]) -> Noise:
         How far each bucket pulls the number, shape [G, B].
     there
         Which buckets count in the group, the same shape.
+    sizes
+        How much each counts, the same shape; None: all the same.
     """
     buckets = there.sum(axis=1).astype(np.float64)
+    effective = buckets if sizes is None else effective_clusters(np.where(there, sizes, 0.0))
     with np.errstate(all="ignore"):
         scaled = np.where(there, influence, 0.0) * np.sqrt(buckets / np.maximum(buckets - 1, 1))[:, None]
         heavy = 3 * (scaled**2).sum(axis=1) ** 2 / (scaled**4).sum(axis=1)
-    degrees = np.maximum(np.where(np.isfinite(heavy), np.minimum(heavy, buckets), buckets) - 1, 1)
+    degrees = np.maximum(np.where(np.isfinite(heavy), np.minimum(heavy, effective), effective) - 1, 1)
     scaled[buckets < 2] = np.nan
-    return Noise(scaled, buckets, degrees)
+    return Noise(scaled, buckets, degrees, effective)
 
 
 def jackknife(compute: Callable[[Array], Array], sums: Array) -> Noise:
@@ -122,7 +150,7 @@ def jackknife(compute: Callable[[Array], Array], sums: Array) -> Noise:
         value = np.asarray(compute(total), dtype=np.float64)
         moved = value - np.asarray(compute(total - sums), dtype=np.float64)
     buckets = there.sum(axis=1, keepdims=True)
-    return noise_of(moved * (buckets - 1) / np.maximum(buckets, 1), there)
+    return noise_of(moved * (buckets - 1) / np.maximum(buckets, 1), there, np.abs(sums).sum(axis=2))
 
 
 def jackknife_pair(compute: Callable[[Array], Array], sums: Array, weights: Array) -> Noise:
@@ -192,7 +220,9 @@ def noise_of_scores(metric: Metric, table: ScoreTable, groups: int) -> Noise:
     groups
         How many groups there are.
     """
-    return noise_of(*score_influence(metric, table, groups, SCORE_BUCKETS))
+    pull, there = score_influence(metric, table, groups, SCORE_BUCKETS)
+    sizes = table.mass.sum(axis=(0, 2)).reshape(groups, SCORE_BUCKETS)
+    return noise_of(pull, there, sizes)
 
 
 def score_influence(
@@ -219,8 +249,12 @@ def score_influence(
 def _rate(metric: Rate, totals: Sums, estimate: Estimate, sums: Array) -> Estimate:
     """Take a share's limits for the number of rows that would be as noisy."""
     noise = jackknife(metric.compute, sums)
-    inside = (sums @ np.array(metric.over, dtype=np.float64)) > 0
-    noise = replace(noise, buckets=inside.sum(axis=1).astype(np.float64))
+    inside = sums @ np.array(metric.over, dtype=np.float64)
+    noise = replace(
+        noise,
+        buckets=(inside > 0).sum(axis=1).astype(np.float64),
+        effective=effective_clusters(np.maximum(inside, 0.0)),
+    )
     rate = estimate.values
     with np.errstate(all="ignore"):
         spread = rate * (1 - rate)

@@ -351,7 +351,13 @@ class Mean(Metric):
     def statistic(self) -> Statistic:
         """The sums of the contributions, without building them, and of powers."""
         flipped = self.flipped_sum if self.by_outcome else None
-        return Moments(_key(self), self.per_row, flipped, centred=self.centred)
+        return Moments(_key(self), self.per_row, flipped, centred=self.centred, certain=self.certain)
+
+    @staticmethod
+    def certain(rows: Rows) -> Array | None:
+        """Return, of a loss of probabilities, which rows were given 0 or 1, and which of them wrongly, shape [n, 2]."""
+        del rows
+        return None
 
     def flipped_sum(self, rows: Rows) -> float:
         """Return Σ w of what the numbers would be if every outcome were the other one."""

@@ -142,6 +142,9 @@ class Moments(Statistic):
     centred
         Whether the number is in the unit of the target: its powers are then taken from the rows' origin, which
         keeps the digits of a small variance far from 0.
+    certain
+        Gives 1 for rows whose outcome was given the probability 0 or 1 and the same for those that it was 0 for, shape
+        [n, 2]; None where that means nothing.
     """
 
     def __init__(
@@ -151,8 +154,10 @@ class Moments(Statistic):
         flipped: Callable[[Rows], float] | None = None,
         *,
         centred: bool = False,
+        certain: Callable[[Rows], Array | None] | None = None,
     ) -> None:
         self._key, self._function, self._flipped, self._centred = key, function, flipped, centred
+        self._certain = certain
 
     @property
     def key(self) -> str:
@@ -172,8 +177,16 @@ class Moments(Statistic):
         second = np.stack([np.stack([squares, mixed], 1), np.stack([mixed, own], 1)], 1)
         least, most = (values.min(), values.max()) if len(values) else (np.inf, -np.inf)
         return MomentSums(
-            count, first, second, powers, np.array([least]), np.array([most]), self._reach(rows, len(values))
-        )
+            count, first, second, powers, np.array([least]), np.array([most]), self._reach(rows, len(values)),
+            self._sure(rows, groups, n_groups),
+        )  # fmt: skip
+
+    def _sure(self, rows: Rows, groups: NDArray[np.int64], n_groups: int) -> Array:
+        both = None if self._certain is None else self._certain(rows)
+        if both is None:
+            return np.zeros((n_groups, 2))
+        weights = 1.0 if rows.weights is None else rows.weights
+        return np.stack([np.bincount(groups, weights * one, n_groups) for one in both.T], axis=1)
 
     def first_sums(self, rows: Rows, groups: NDArray[np.int64], n_groups: int) -> NDArray[np.float64]:
         """Sum (1, number)."""

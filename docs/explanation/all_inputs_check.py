@@ -1,22 +1,249 @@
-"""Check a proof of `fairkit audit --auditor all-inputs --set all-inputs.save_proof=proof.json` with numpy alone.
+"""Check a proof of `fairkit audit --auditor all-inputs --set all-inputs.save_proof=proof.json` without fairkit.
 
-    python all_inputs_check.py proof.json
+    python all_inputs_check.py proof.json model.onnx report.json
 
-It searches nothing: for each pair of values it rebuilds the boxes of the log, which cover every input, and bounds each one
-anew. It exits with 1 where a bound is larger than claimed. It knows nothing of fairkit.
+The report is what `fairkit audit --format json` printed, or a certificate (whose signature `fairkit verify` checks). The trees are
+read from the ONNX file; from the proof come the domain, what the file's encoders make of each cell (run anew with onnxruntime, at
+each cell's ends and inside), and the log. Nothing is searched: for each pair of values the boxes of the log, which cover every
+input, are rebuilt, and each is bounded anew. It exits with 1 where anything is not as the report says. It needs numpy, the
+file all_inputs_read.py beside it, and onnxruntime where the model has encoders.
 """
 
+import hashlib
 import itertools
 import json
+import math
 import pathlib
 import sys
 
 import numpy as np
+from all_inputs_read import Graph, RefusedError, claims_of, number, refuse, strict
+
+FLIP, SCORE, CHANCE = "all_inputs_flip", "all_inputs_score_change", "all_inputs_probability_change"
+TREES = ("TreeEnsembleClassifier", "TreeEnsembleRegressor")
+TESTS = {
+    "BRANCH_LEQ": np.less_equal, "BRANCH_LT": np.less, "BRANCH_GTE": np.greater_equal, "BRANCH_GT": np.greater,
+    "BRANCH_EQ": np.equal, "BRANCH_NEQ": np.not_equal,
+}  # fmt: skip
+
+
+def ensemble(kind, told):
+    """One node of trees: its tests, the children, the leaves' values, the roots, the base, and what rounding may do."""
+    pairs = list(zip(told["nodes_treeids"], told["nodes_nodeids"], strict=True))
+    places, trees = {pair: place for place, pair in enumerate(pairs)}, len(set(told["nodes_treeids"]))
+    part = "class" if kind == TREES[0] else "target"
+    modes = told["nodes_modes"]
+    refuse(set(modes) - {"LEAF", *TESTS}, "a tree has a test of another kind")
+    yes, no = (
+        [places[tree, child] if mode != "LEAF" else -1
+         for (tree, _), child, mode in zip(pairs, told[key], modes, strict=True)]
+        for key in ("nodes_truenodeids", "nodes_falsenodeids")
+    )  # fmt: skip
+    ids, weights = (
+        told[f"{part}_ids"],
+        told.get(f"{part}_weights_as_tensor", (0, told.get(f"{part}_weights")))[1],
+    )
+    at = [places[pair] for pair in zip(told[f"{part}_treeids"], told[f"{part}_nodeids"], strict=True)]
+    columns, average = sorted(set(ids)), told.get("aggregate_function", "SUM") == "AVERAGE"
+    values = np.zeros((len(columns), len(pairs)))
+    for place, column, weight in zip(at, ids, weights, strict=True):
+        values[columns.index(column), place] += weight
+    bases = told.get("base_values_as_tensor", (0, told.get("base_values", [])))[1]
+    uneven, base = 0.0, 0.0
+    refuse(
+        len(columns) > 2 or told.get("aggregate_function", "SUM") not in ("SUM", "AVERAGE"),
+        "the trees are no sum",
+    )
+    if len(columns) == 1:
+        base = float(bases[0 if len(bases) == 1 else columns[0]]) if bases else 0.0
+    else:
+        refuse(any(bases), "the trees have two columns and base values")
+        total = values.sum(axis=0)
+        if told.get("post_transform") != "LOGISTIC" or total.any():
+            leaves = {}
+            for place in set(at):
+                leaves.setdefault(pairs[place][0], []).append(total[place])
+            uneven = sum(max(some) - min(some) for some in leaves.values())
+            uneven += abs(sum(np.mean(some) for some in leaves.values()) - (trees if average else 1)) * 1.0
+    value, uneven = values[-1] / (trees if average else 1), uneven / (trees if average else 1)
+    value = np.where([mode == "LEAF" for mode in modes], value, 0.0)
+    largest = {}
+    for (tree, _), one in zip(pairs, value.tolist(), strict=True):
+        largest[tree] = max(largest.get(tree, 0.0), abs(one))
+    led = {*yes, *no}
+    roots = list(dict.fromkeys(place for place in range(len(pairs)) if place not in led))
+    thresholds = told.get("nodes_values_as_tensor", (0, told.get("nodes_values")))[1]
+    missing = told.get("nodes_missing_value_tracks_true") or [0] * len(pairs)
+    tests = list(zip(modes, told["nodes_featureids"], thresholds, missing, strict=True))
+    return {"tests": tests, "yes": yes, "no": no, "value": value.tolist(), "roots": roots, "base": base,
+            "uneven": uneven, "terms": sum(largest.values()) + abs(base)}  # fmt: skip
+
+
+def model_of(graph, order):
+    """All trees of a file, as one sum: the nodes in the order of the proof, and constants that are added to them."""
+    nodes = {outputs[0]: (kind, inputs, own) for kind, inputs, outputs, own in graph.nodes if kind in TREES}
+    others = [kind for kind, *_ in graph.nodes if kind.startswith("TreeEnsemble") and kind not in TREES]
+    refuse(others, "the model has trees of ai.onnx.ml 5, which this script does not read")
+    refuse(sorted(nodes) != sorted(order), "the proof is not about all trees of the model")
+    refuse(len({inputs[0] for _, inputs, _ in nodes.values()}) != 1, "the trees read several matrices")
+    parts = {name: ensemble(kind, own) for name, (kind, _, own) in nodes.items()}
+    found = {key: [] for key in ("tests", "yes", "no", "value", "roots")}
+    for name in order:
+        start, part = len(found["tests"]), parts[name]
+        for key, some in found.items():
+            moved = key in ("yes", "no", "roots")
+            some += [one + start if moved and one >= 0 else one for one in part[key]]
+    links = {own.get("post_transform", "NONE") for _, _, own in nodes.values()}
+    classifier = nodes[order[0]][0] == TREES[0]
+    refuse(
+        len(order) > 1 and (classifier or links != {"NONE"}), "the trees have links before they are added up"
+    )
+    offset = 0.0 if classifier or links != {"NONE"} else offset_of(graph, order)
+    found["base"] = sum(part["base"] for part in parts.values()) + offset
+    terms = sum(part["terms"] for part in parts.values()) + abs(offset)
+    uneven = sum(part["uneven"] for part in parts.values())
+    found["rounding"] = 1.01 * (len(found["roots"]) + 4) * 2.0**-24 * terms + uneven
+    return found, next(iter(nodes.values()))[1][0]
+
+
+def offset_of(graph, order):
+    """What is added to the trees' outputs until all of them are one number."""
+    owned, offset = {name: [name] for name in order}, dict.fromkeys(order, 0.0)
+    last = order[0]
+    for kind, inputs, outputs, _ in graph.nodes:
+        summed = [name for name in inputs if name in owned]
+        keeps = kind in ("Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten")
+        if not summed or (kind not in ("Add", "Sum") and not keeps):
+            continue
+        others = [] if keeps else [graph.constants.get(name) for name in inputs if name and name not in owned]
+        if any(one is None or len(one[1]) != 1 for one in others):
+            continue
+        owned[outputs[0]] = [one for name in summed for one in owned[name]]
+        offset[outputs[0]] = sum(offset[name] for name in summed) + sum(one[1][0] for one in others)
+        if sorted(owned[outputs[0]]) == sorted(order):
+            last = outputs[0]
+    refuse(sorted(owned[last]) != sorted(order), "the trees are not added up to one number")
+    return offset[last]
+
+
+def cells_of_tests(model, features):
+    """By node its block and the cells that go to `yes`; each cell's features lie between two ends that go alike."""
+    found = []
+    for mode, feature, threshold, missing in model["tests"]:
+        if mode == "LEAF":
+            found.append((-1, 0))
+            continue
+        block, *ends = features[str(feature)]
+        low, high = (np.array([float.fromhex(text) for text in some]) for some in ends)
+        needs = {"BRANCH_LEQ": [np.less_equal], "BRANCH_GT": [np.less_equal], "BRANCH_LT": [np.less],
+                 "BRANCH_GTE": [np.less]}.get(mode, [np.less, np.less_equal])  # fmt: skip
+        sides = [[one(end, threshold) for one in needs] for end in (low, high)]
+        known = ~np.isnan(low)
+        refuse((np.isnan(low) != np.isnan(high)).any() or (np.array(sides[0]) != np.array(sides[1]))[:, known].any(),
+               f"a cell of feature {feature} has values on both sides of the test {threshold}")  # fmt: skip
+        goes = TESTS[mode](low, threshold) | (np.isnan(low) & bool(missing))
+        if block < 0:
+            found.append((0, -1 if goes[0] else 0))
+        else:
+            found.append((block, sum(1 << int(cell) for cell in np.flatnonzero(goes))))
+    return found
+
+
+def digest_of(told, model, sizes, tests):
+    """The digest that the report has of all that a proof is about."""
+    domain = [
+        [block["name"], block["low"], block["ends"]] if "ends" in block
+        else [block["name"], sorted(block["members"])] for block in told["domain"]
+    ]  # fmt: skip
+    about = {
+        "sizes": sizes,
+        "changing": told["changing"],
+        "tests": [[b, f"{cells & ((1 << sizes[b]) - 1):x}" if b >= 0 else ""] for b, cells in tests],
+        "yes": model["yes"],
+        "no": model["no"],
+        "value": [(told["direction"] * value).hex() for value in model["value"]],
+        "roots": model["roots"],
+        "numbers": [told["base"], told["rounding"], told["threshold"]],
+        "domain": domain,
+    }
+    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+
+
+def run_encoders(told, graph, matrix, sizes):
+    """Run the file's own encoders at both ends of each cell, at every listed value and at random inside."""
+    rng, rows = np.random.default_rng(0), []
+    defaults = {
+        name: value
+        for block in told["domain"]
+        for name, value in zip(block["columns"], first(block), strict=True)
+    }
+    for place, block in enumerate(told["domain"]):
+        if "ends" not in block:
+            rows += [
+                (place, cell, choice)
+                for (_, cell), choice in zip(block["members"], block["choices"], strict=True)
+            ]
+            continue
+        for cell, (low, high) in enumerate(intervals(block)):
+            some = {low, high, *rng.uniform(low, high, 3).tolist()} if low < high else {low}
+            rows += [(place, cell, [value]) for value in some if not block["whole"] or value == int(value)]
+    columns = {}
+    for name, value in defaults.items():
+        column = [value] * len(rows)
+        for row, (place, _, values) in enumerate(rows):
+            names = told["domain"][place]["columns"]
+            column[row] = values[names.index(name)] if name in names else value
+        columns[name] = column
+    if matrix in graph.inputs:
+        names = next(names for name, _, names in told["inputs"] if name == matrix)
+        kind = next(kind for name, kind, _ in told["inputs"] if name == matrix)
+        made = np.array([columns[name] for name in names], dtype=float).T
+        made = made if kind == "tensor(double)" else made.astype(np.float32).astype(float)
+    else:
+        import onnxruntime
+
+        kinds = {"tensor(float)": np.float32, "tensor(double)": float, "tensor(int64)": np.int64, "tensor(string)": object,
+                 "tensor(int32)": np.int32, "tensor(bool)": bool, "tensor(float16)": np.float16}  # fmt: skip
+        feeds = {
+            name: np.array([columns[c] for c in names], dtype=kinds[kind]).T
+            for name, kind, names in told["inputs"]
+        }
+        made = onnxruntime.InferenceSession(graph.showing(matrix)).run([matrix], feeds)[0]
+        made = np.asarray(made, dtype=float).reshape(len(rows), -1)
+    for feature, (block, *ends) in told["features"].items():
+        low, high = (np.array([float.fromhex(text) for text in some]) for some in ends)
+        for (place, cell, _), value in zip(rows, made[:, int(feature)], strict=True):
+            if place != block and block >= 0:
+                continue
+            at = cell if block >= 0 else 0
+            inside = low[at] <= value <= high[at] or (np.isnan(value) and np.isnan(low[at]))
+            refuse(not inside, f"the model's encoders make {value} of a cell of feature {feature}, and the proof says "
+                   f"{low[at]} to {high[at]}")  # fmt: skip
+
+
+def first(block):
+    """A raw value of each of a block's columns."""
+    return [float.fromhex(block["low"])] if "ends" in block else block["choices"][0]
+
+
+def intervals(block):
+    """The smallest and the largest number of each cell; NaN for a missing one."""
+    low, found = float.fromhex(block["low"]), []
+    for text in block["ends"]:
+        high = float.fromhex(text)
+        if math.isnan(high):
+            found.append((high, high))
+            continue
+        refuse(not low <= high, "a cell of the domain is empty")
+        found.append((low, high))
+        low = high + 1 if block["whole"] else float(np.nextafter(np.float32(high), np.float32(np.inf))) if block[
+            "single"] else float(np.nextafter(high, np.inf))  # fmt: skip
+    return found
 
 
 def leaves(told, node, cell, box):
     """Every leaf that can be reached with the changing block at a cell: its value, and the cells of each block it needs."""
-    block, cells = told["tests"][node][0], int(told["tests"][node][1], 16)
+    block, cells = told["tests"][node]
     if block < 0:
         return [(told["leaf"][node], box)]
     found, changing = [], block == told["changing"]
@@ -46,6 +273,7 @@ def distances(told, starts):
     found = np.zeros((len(told.get("people", [0])), starts[-1]))
     for cost, person in zip(found, told.get("people", []), strict=False):
         for block, (cells, values) in person.items():
+            refuse(not all(math.isfinite(value) and value >= 0 for value in values), "a distance is negative")
             cost[starts[int(block)] : starts[int(block) + 1]] = np.inf
             cost[starts[int(block)] + np.array(cells, dtype=int)] = values
     return found
@@ -55,6 +283,7 @@ def boxes_of(told, log, starts, cost):
     """The closed boxes of a log that are near enough, by the trees to add up: sides of a split cover all of it."""
     waiting, found = [(np.isfinite(cost), 0)], [({}, [])]
     for entry in log:
+        refuse(not waiting, "the log goes on after its last box")
         box, mine = waiting.pop()
         if isinstance(entry, dict):
             waiting.append((box, len(found)))
@@ -63,12 +292,12 @@ def boxes_of(told, log, starts, cost):
             found[mine][1].append(box)
         else:
             block, cells = entry[0], int(entry[1], 16) if isinstance(entry[1], str) else (1 << entry[1]) - 1
-            side = np.array([bool(cells >> c & 1) for c in range(told["sizes"][block])])
+            refuse(not 0 <= block < len(told["sizes"]), "the log splits a block that is not there")
+            side = np.array([bool(cells >> c & 1) for c in range(starts[block + 1] - starts[block])])
             for half in (~side, side):
                 waiting.append((box.copy(), mine))
                 waiting[-1][0][starts[block] : starts[block + 1]] &= half
-    if waiting:
-        raise SystemExit("the log leaves boxes open")
+    refuse(waiting, "the log leaves boxes open")
     for groups, some in found:
         boxes = np.array(some).reshape(-1, starts[-1])
         ends = itertools.pairwise(starts)
@@ -80,8 +309,8 @@ def boxes_of(told, log, starts, cost):
 def joined(trees, groups, boxes, starts, sign=1):
     """The trees (by place in the roots), those of each group as one: the sums at leaves that have an input in common."""
     together = [place for group in groups for place in group]
-    if len(set(together)) < len(together) or not {*together} <= {*trees}:
-        raise SystemExit("the log adds up trees twice, or trees that are not there")
+    refuse(len(set(together)) < len(together) or not {*together} <= {*trees},
+           "the log adds up trees twice, or trees that are not there")  # fmt: skip
     bits = [
         sum(1 << c for c in np.flatnonzero(some).tolist())
         for some in np.split(boxes.any(axis=0), starts[1:-1])
@@ -100,14 +329,14 @@ def joined(trees, groups, boxes, starts, sign=1):
 
 def bounds(told, question, trees, groups, boxes, starts):
     """An upper bound of the question's objective in each box, with some trees added up."""
-    first, second, differences = trees
+    one, two, differences = trees
     gap = joined(differences, groups.get("gap", []), boxes, starts)
-    if question == "all_inputs_score_change":
+    if question == SCORE:
         return gap
-    high = told["base"] + joined(first, groups.get("first", []), boxes, starts)
-    top = told["base"] + joined(second, groups.get("more", []), boxes, starts)
-    low = told["base"] - joined(second, groups.get("less", []), boxes, starts, -1)
-    if question == "all_inputs_flip":
+    high = told["base"] + joined(one, groups.get("first", []), boxes, starts)
+    top = told["base"] + joined(two, groups.get("more", []), boxes, starts)
+    low = told["base"] - joined(two, groups.get("less", []), boxes, starts, -1)
+    if question == FLIP:
         found = np.minimum(np.minimum(high - told["threshold"], told["threshold"] - low), gap / 2)
         each = differences.values()
         moving = sum(
@@ -121,41 +350,121 @@ def bounds(told, question, trees, groups, boxes, starts):
 
 def trees_of(told, pair):
     """The leaves of each tree at both values of a pair, and of the differences of those that differ, by place."""
-    first, second = (
+    one, two = (
         {t: leaves(told, root, int(cell), {}) for t, root in enumerate(told["roots"])}
         for cell in pair.split(",")
     )
     found = {}
-    for place in (t for t in first if first[t] != second[t]):  # other trees cancel
-        both = itertools.product(first[place], second[place])
+    for place in (t for t in one if one[t] != two[t]):  # other trees cancel
+        both = itertools.product(one[place], two[place])
         parts = [(f - g, {b: m.get(b, -1) & n.get(b, -1) for b in m | n}) for (f, m), (g, n) in both]
         found[place] = [part for part in parts if all(part[1].values())]  # an input in common
-    return first, second, found
+    return one, two, found
 
 
-def main(told):
-    """Check every question of a file; 1 where a claim does not hold."""
+def proved(told, question, log):
+    """The bound that a log proves of a question, over all pairs of values and everybody."""
     sizes = [1 if block == told["changing"] else size for block, size in enumerate(told["sizes"])]
-    starts, code = np.concatenate([[0], np.cumsum(sizes)]).tolist(), 0
+    starts, found = np.concatenate([[0], np.cumsum(sizes)]).tolist(), -np.inf
     costs = distances(told, starts)
-    pairs = [f"{s},{t}" for s, t in itertools.permutations(range(told["values"]), 2)]
-    for question, log in told["logs"].items():
-        each = log if isinstance(log, list) else [log]  # with people, a log for each of them
-        if len(each) != len(costs) or any(set(one) != set(pairs) for one in each):
-            sys.stdout.write(f"{question}: no proof (a witness decides it, or it is not in this file)\n")
-            continue
-        found = -np.inf
-        for pair in pairs:
-            trees = trees_of(told, pair)
-            for one, cost in zip(each, costs, strict=True):
-                for groups, boxes in boxes_of(told, one[pair], starts, cost):
-                    found = max(found, bounds(told, question, trees, groups, boxes, starts).max())
-        claim = told["claims"][question]
-        holds = found <= claim + 1e-9 * max(1, abs(found) if np.isfinite(found) else 1)
-        said, code = ("holds", code) if holds else ("REFUTED", 1)
-        sys.stdout.write(f"{question}: claimed {claim:.9g}, proved {found:.9g}: {said}\n")
+    pairs = [f"{s},{t}" for s, t in itertools.permutations(range(told["sizes"][told["changing"]]), 2)]
+    each = log if isinstance(log, list) else [log]  # with people, a log for each of them
+    refuse(not pairs or len(each) != len(costs), "there are no pairs of values, or not a log for everybody")
+    for one in each:
+        refuse(
+            sorted(one) != sorted(pairs) or not all(one.values()), "the log is not about every pair of values"
+        )
+    for pair in pairs:
+        trees = trees_of(told, pair)
+        for one, cost in zip(each, costs, strict=True):
+            for groups, boxes in boxes_of(told, one[pair], starts, cost):
+                found = max(found, float(bounds(told, question, trees, groups, boxes, starts).max()))
+    return found
+
+
+def problem_of(told, graph):
+    """What the proof is about, with the trees of the file, in the form that `proved` takes."""
+    refuse(told["model_sha256"] != graph.sha256, "the proof is about another model file")
+    model, matrix = model_of(graph, told["trees"])
+    sizes = [
+        len(b["ends"]) if "ends" in b else 1 + max(cell for _, cell in b["members"]) for b in told["domain"]
+    ]
+    refuse(told["direction"] not in (1, -1) or number(told["base"]) != told["direction"] * model["base"],
+           "the constant that is added to the trees is another one")  # fmt: skip
+    refuse(
+        number(told["rounding"]) < model["rounding"] * (1 - 1e-9), "rounding may do more than the proof says"
+    )
+    tests = cells_of_tests(model, told["features"])
+    refuse(
+        digest_of(told, model, sizes, tests) != told["problem_sha256"], "the digest is not that of the proof"
+    )
+    run_encoders(told, graph, matrix, sizes)
+    leaf = [told["direction"] * value for value in model["value"]]
+    threshold = told["threshold"] and float.fromhex(told["threshold"])
+    return told | model | {"tests": tests, "leaf": leaf, "sizes": sizes, "base": number(told["base"]),
+                           "threshold": threshold, "rounding": number(told["rounding"])}  # fmt: skip
+
+
+def holds(told, question, finding):
+    """Whether the report's upper end follows from the bound that the log proves; None where it claims nothing."""
+    low, high = finding["interval"]
+    refuse(
+        not (math.isfinite(low) and math.isfinite(high) and low <= high), f"{question}: the interval is none"
+    )
+    if (question == FLIP and high == 1.0) or (question == CHANCE and high >= 1.0):
+        return None
+    evidence = finding["evidence"]
+    refuse(
+        evidence.get("problem_sha256") != told["problem_sha256"],
+        f"{question}: the report is about another proof",
+    )
+    if "people" in told:
+        near = hashlib.sha256(json.dumps(told["people"], sort_keys=True).encode()).hexdigest()
+        refuse(finding["parameters"].get("near") != told["near"] or evidence.get("people_sha256") != near,
+               f"{question}: the report is about other people, or another distance")  # fmt: skip
+    else:
+        refuse("near" in finding["parameters"], f"{question}: the report is about inputs near people")
+    refuse(not told["logs"].get(question), f"{question}: the proof has no log of it")
+    bound, rounding = proved(told, question, told["logs"][question]), told["rounding"]
+    slack = 1e-9 * max(1.0, abs(bound)) if math.isfinite(bound) else 0.0
+    if bound > evidence["proved"] + slack:
+        return False, bound
+    upper = {FLIP: 0.0 if bound <= -rounding + slack else 1.0, SCORE: max(bound, 0.0) + 2 * rounding,
+             CHANCE: max(bound, 0.0) + 0.5 * rounding + 1e-6}[question]  # fmt: skip
+    return upper <= high + slack, bound
+
+
+def main(proof, model, report):
+    """Check every claim of a report; 1 where one does not hold."""
+    code, said = 0, 0
+    try:
+        told = strict(pathlib.Path(proof).read_text())
+        refuse(told.get("schema") != "fairkit.all-inputs/2", "the proof is of another version: make it anew")
+        graph = Graph(pathlib.Path(model).read_bytes())
+        digest, findings = claims_of(report)
+        refuse(digest != graph.sha256, "the report is about another model file")
+        told = problem_of(told, graph)
+        for question in (FLIP, SCORE, CHANCE):
+            found = holds(told, question, findings[question]) if question in findings else None
+            if found is None:
+                sys.stdout.write(
+                    f"{question}: nothing to prove (a witness decides it, or it was not decided)\n"
+                )
+                continue
+            good, bound = found
+            said, code = said + 1, code if good else 1
+            high = findings[question]["interval"][1]
+            sys.stdout.write(
+                f"{question}: at most {high:.9g}, proved {bound:.9g}: {'holds' if good else 'REFUTED'}\n"
+            )
+        refuse(not said, "the report claims nothing that a proof could show")
+    except (RefusedError, KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        sys.stdout.write(
+            f"REFUSED: {error if isinstance(error, RefusedError) else f'the files are damaged ({error!r})'}\n"
+        )
+        return 1
     return code
 
 
 if __name__ == "__main__":
-    sys.exit(main(json.loads(pathlib.Path(sys.argv[1]).read_text())))
+    sys.exit(main(*sys.argv[1:4]))

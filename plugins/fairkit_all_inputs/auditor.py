@@ -67,8 +67,10 @@ class AllInputsAuditor(Auditor):
 
     def measure(self, batch: Batch, predictions: Predictions, context: AuditContext) -> People:
         """Keep the columns' ranges and some people."""
-        names = list(dict.fromkeys([*context.scorer.columns, *self._changing(context)]))
-        return People.of(batch, names, self.parameters.people, context.seed)
+        changing = self._changing(context)
+        names = list(dict.fromkeys([*context.scorer.columns, *changing]))
+        read = [column for column in changing if column in context.scorer.columns]
+        return People.of(batch, names, self.parameters.people, context.seed, read)
 
     def findings(self, total: People, context: AuditContext) -> list[Finding]:
         """Answer the questions."""

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.errors import FairkitError
+from fairkit.errors import DataError, FairkitError
 from fairkit_all_inputs.bounds.networks.problem import NetworkProblem
 from fairkit_all_inputs.bounds.problem import FLIP, SCORE
 from fairkit_all_inputs.bounds.proof import unpacked
 from fairkit_all_inputs.bounds.questions import AnyProblem, proved
 from fairkit_all_inputs.bounds.searching import Answer
-from fairkit_all_inputs.terms import BOUNDS, QUESTIONS, interval_of, meaning, meet, state_of
+from fairkit_all_inputs.terms import BOUNDS, QUESTIONS, VERSION, interval_of, meaning, meet, state_of
 from fairkit_all_inputs.witness import ask, described, differs, read
 
 if TYPE_CHECKING:
@@ -40,6 +40,12 @@ def checked(
     if signed is None or signed.interval is None or (asked.told.near is not None and record is None):
         return None
     evidence = dict(signed.evidence)
+    if evidence.get("version") != VERSION:
+        raise DataError(
+            f"all-inputs: the certificate's {signed.metric} was made by version {evidence.get('version', 1)} of the "
+            f"proofs, and {VERSION} is read: earlier ones may have trusted an encoder that breaks the order of a "
+            "column; certify it anew"
+        )
     if record is not None and record.witnesses.get(QUESTIONS[kind]):
         evidence["witness"] = record.witnesses[QUESTIONS[kind]]
     try:

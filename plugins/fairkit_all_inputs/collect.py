@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from fairkit_onnx.structure.domain import one_hot_groups, value_text_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -88,6 +90,10 @@ class People:
         What each counts, shape [n]; None where all count the same.
     count
         How many rows there are.
+    groups
+        Groups of 0-1 columns of which every row has exactly one.
+    combinations
+        By its text, each combination of values of the columns that change; None: more than `MOST_VALUES`.
     """
 
     seen: Mapping[str, Seen]
@@ -97,15 +103,24 @@ class People:
     columns: Mapping[str, NDArray[Any]]
     weights: NDArray[np.float64] | None
     count: int
+    groups: frozenset[tuple[str, ...]] = frozenset()
+    combinations: Mapping[tuple[str, ...], tuple[Any, ...]] | None = None
 
     @classmethod
-    def of(cls, batch: Batch, names: Sequence[str], most: int, seed: int) -> People:
-        """Look at a batch."""
+    def of(
+        cls, batch: Batch, names: Sequence[str], most: int, seed: int, changing: Sequence[str] = ()
+    ) -> People:
+        """Look at a batch; `changing`: the columns that change together."""
         columns = batch.columns(names)
         rows = np.asarray(batch.rows, dtype=np.int64)
         draw = mixed(rows, seed)
         seen = {name: Seen.of(columns[name]) for name in names}
-        return cls(seen, most, draw, rows, columns, batch.weights, len(rows))._cut()
+        groups = frozenset(one_hot_groups(columns, [name for name in names if name not in changing]))
+        together = {
+            tuple(map(value_text_of, row)): row
+            for row in zip(*(columns[c].tolist() for c in changing), strict=True)
+        }
+        return cls(seen, most, draw, rows, columns, batch.weights, len(rows), groups, _few(together))._cut()
 
     def __add__(self, other: People) -> People:
         columns = {n: _joined(v, other.columns[n]) for n, v in self.columns.items()}
@@ -114,19 +129,35 @@ class People:
         weights = None
         if self.weights is not None and other.weights is not None:
             weights = np.concatenate([self.weights, other.weights])
-        return People(seen, self.most, draw, rows, columns, weights, self.count + other.count)._cut()
+        together = None
+        if self.combinations is not None and other.combinations is not None:
+            together = _few({**other.combinations, **self.combinations})
+        groups = self.groups & other.groups
+        count = self.count + other.count
+        return People(seen, self.most, draw, rows, columns, weights, count, groups, together)._cut()
 
     def _cut(self) -> People:
-        return self._some(np.sort(np.lexsort((self.rows, self.draw))[: self.most]))
+        return self.some(np.sort(np.lexsort((self.rows, self.draw))[: self.most]))
 
-    def _some(self, kept: NDArray[np.int64]) -> People:
-        columns = {name: values[kept] for name, values in self.columns.items()}
-        weights = None if self.weights is None else self.weights[kept]
-        return People(self.seen, self.most, self.draw[kept], self.rows[kept], columns, weights, self.count)
+    def some(self, kept: NDArray[Any]) -> People:
+        """Return some of the people; what was seen of all rows stays."""
+        return replace(
+            self,
+            draw=self.draw[kept],
+            rows=self.rows[kept],
+            columns={name: values[kept] for name, values in self.columns.items()},
+            weights=None if self.weights is None else self.weights[kept],
+        )
 
     def in_order(self) -> People:
         """Return the people by their row numbers: the same however the rows were cut."""
-        return self._some(np.argsort(self.rows, kind="stable"))
+        return self.some(np.argsort(self.rows, kind="stable"))
+
+
+def _few(
+    together: dict[tuple[str, ...], tuple[Any, ...]],
+) -> dict[tuple[str, ...], tuple[Any, ...]] | None:
+    return together if len(together) <= MOST_VALUES else None
 
 
 def _joined(one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:

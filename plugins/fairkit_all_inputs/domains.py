@@ -9,7 +9,8 @@ import numpy as np
 
 from fairkit.data.roles import same_value, value_text
 from fairkit.errors import DataError, ParameterError, did_you_mean
-from fairkit_onnx.structure.domain import Listed, Numbers, one_hot_groups
+from fairkit_all_inputs.collect import MOST_VALUES
+from fairkit_onnx.structure.domain import Listed, Numbers
 
 if TYPE_CHECKING:
     from fairkit_all_inputs.collect import People, Seen
@@ -45,7 +46,8 @@ def domains_of(
         if name in changing:
             raise ParameterError(f"all-inputs: {name!r} changes: give its `values`, not a `domain`")
     free = [name for name in columns if name not in changing]
-    groups = one_hot_groups(people.columns, [n for n in free if n not in told.domain]) if told.one_hot else []
+    groups = sorted(people.groups) if told.one_hot else []
+    groups = [group for group in groups if not set(group) & {*told.domain}]
     joined = {name for group in groups for name in group}
     listed = {} if features is None else features.listed
     found: list[Numbers | Listed] = [
@@ -58,9 +60,7 @@ def domains_of(
     notes = []
     if groups:
         shown = "; ".join(f"{group[0]} ... ({len(group)})" for group in groups)
-        notes.append(
-            f"Of these 0-1 columns exactly one is 1, as in all {len(people.rows):,} people looked at: {shown}."
-        )
+        notes.append(f"Of these 0-1 columns exactly one is 1, as in all {people.count:,} rows: {shown}.")
     return found, notes
 
 
@@ -80,6 +80,12 @@ def _one(name: str, seen: Seen, listed: Mapping[str, list[Any]], told: Any) -> N
             f"all-inputs.domain.{name}=A,B"
         )
     values = list(seen.values)
+    if not text and not listed.get(name) and seen.whole and seen.high - seen.low < MOST_VALUES:
+        values = np.arange(
+            seen.low, seen.high + 1
+        ).tolist()  # an operator breaks the order: every number is gone through
+    if not text and seen.missing:
+        values.append(np.nan)
     values += [key for key in listed.get(name, ()) if not any(same_value(key, value) for value in values)]
     if told is not None:
         wished = (
@@ -132,14 +138,13 @@ def _combinations(
                 "parameter `all-inputs.values=A,B`"
             )
         return tuple((value,) for value in sorted(values, key=lambda v: (isinstance(v, str), v is None, v)))
-    rows = zip(*(people.columns[name].tolist() for name in changing), strict=True)
-    found = sorted(dict.fromkeys(rows), key=lambda values: tuple(map(str, values)))
-    if len(found) > MOST_COMBINATIONS:
+    together = people.combinations
+    if together is None or len(together) > MOST_COMBINATIONS:
         raise DataError(
             f"all-inputs: {'+'.join(changing)} have more than {MOST_COMBINATIONS} combinations; choose some with the "
             "parameter `all-inputs.values=A+B,C+D`"
         )
-    return tuple(found)
+    return tuple(sorted(together.values(), key=lambda values: tuple(map(str, values))))
 
 
 def _told_values(people: People, changing: Sequence[str], text: str) -> tuple[Any, ...]:

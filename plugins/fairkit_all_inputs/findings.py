@@ -16,6 +16,7 @@ from fairkit_all_inputs.bounds.classes.problem import ClassProblem
 from fairkit_all_inputs.bounds.networks.problem import NetworkProblem
 from fairkit_all_inputs.bounds.problem import CHANCE, FLIP, SCORE, Problem
 from fairkit_all_inputs.bounds.proof import packed
+from fairkit_all_inputs.bounds.proof_file import proof_file
 from fairkit_all_inputs.bounds.questions import AnyProblem, answer, log_of
 from fairkit_all_inputs.bounds.sums import problem_of
 from fairkit_all_inputs.checking import checked as checked_anew
@@ -23,16 +24,18 @@ from fairkit_all_inputs.distances import taken
 from fairkit_all_inputs.domains import domains_of
 from fairkit_all_inputs.metrics import metric_of
 from fairkit_all_inputs.people import nearby, shares
-from fairkit_all_inputs.records import logs_near, opened_record, save_record
+from fairkit_all_inputs.records import digest_of_people, logs_near, opened_record, people_near, save_record
+from fairkit_all_inputs.replaying import confirmed, inside_of, replayed
 from fairkit_all_inputs.scope import AuditScope
-from fairkit_all_inputs.terms import BOUNDS, QUESTIONS, SHARE, interval_of, meaning, meet, state_of
+from fairkit_all_inputs.terms import BOUNDS, QUESTIONS, SHARE, VERSION, interval_of, meaning, meet, state_of
 from fairkit_all_inputs.weighed import Weighed
 from fairkit_all_inputs.witnesses import of_somebody, run_witness
+from fairkit_onnx.structure.trees import TreeModel
 
 if TYPE_CHECKING:
     from fairkit.auditors import AuditContext
     from fairkit.results.findings import Finding
-    from fairkit_all_inputs.bounds.searching import Answer
+    from fairkit_all_inputs.bounds.searching import Answer, Effort
     from fairkit_all_inputs.collect import People
     from fairkit_all_inputs.distances import Summed
     from fairkit_all_inputs.parameters import Parameters
@@ -55,47 +58,70 @@ def findings(
     problem = problem_of(model, domains, len(domains) - 1, features)
     if not problem.pairs or not problem.touching:
         part = "No unit has a weight of" if isinstance(problem, NetworkProblem) else "No tree splits between"
-        return _unused(asked, f"{part} the values of {', '.join(changing)}: no input changes its answer.")
+        found = _unused(asked, f"{part} the values of {', '.join(changing)}: no input changes its answer.")
+        replay = replayed(asked, model, problem)
+        kinds = {name: kind for kind, name in QUESTIONS.items()}
+        return [confirmed(asked, problem, kinds.get(one.metric, -1), one, replay) for one in found]
     _refuse(told, problem)
     if told.fair_metric is not None:
         metric = taken(metric_of(told, context), problem, told.fair_metric)
         _refuse_weighed(told, problem, metric)
         asked = replace(asked, metric=metric)
     record = opened_record(asked, problem) if context.signed and told.near is not None else None
-    notes = [*notes, *_about(domains)]
+    replay = replayed(asked, model, problem)
+    notes = [*notes, *_about(domains), *replay.notes()]
     questions = _questions(problem)
-    found: list[Finding] = []
-    logs, claims, witnesses = {}, {}, {}
+    found = []
+    logs, witnesses = {}, {}
+    saves = bool(told.save_proof) and isinstance(problem, Problem)
+    people_at = people_near(asked, problem) if saves and told.near is not None else []
     starts = _starts(problem, people) if told.near is None else []
     for number, (kind, one, label) in enumerate(questions):
         name = QUESTIONS[kind]
         context.progress(_doing(name), number, len(questions) + 1)
         checked = checked_anew(asked, one, kind, notes, record, label)
         if checked is not None:
-            found.append(checked)
+            found.append(checked if label is not None else confirmed(asked, one, kind, checked, replay))
             continue
-        nearest: Mapping[str, Any] | None = None
-        each: list[Answer] = []
         left = len(questions) - number + (questions[0][0] == FLIP and told.near is not None)
-        if told.near is None:
-            says = _says(context, name, number, len(questions) + 1)
-            got = answer(one, kind, effort=asked.effort(left), starts=starts, told=says)
-            # to climb in the probability costs all trees: from the largest changes of the score alone
-            starts = [got.point] if kind == SCORE and label is None and got.point is not None else starts
-        else:
-            got, nearest, each = nearby(one, kind, people, told, asked.effort(left), asked.metric)
-        finding, log, claim = _finding(asked, one, kind, got, notes, nearest, label)
+        says = _says(context, name, number, len(questions) + 1)
+        finding, logs[name], got = _searched(asked, one, kind, notes, starts, says, label, asked.effort(left))
+        if label is None:  # the sums of several classes are not in a file's outputs
+            finding = confirmed(asked, one, kind, finding, replay)
+        if kind == SCORE and label is None and told.near is None and got.point is not None:
+            starts = [got.point]  # to climb in the probability costs all trees: from the score's alone
+        if people_at:
+            digest = {"people_sha256": digest_of_people(people_at)}
+            finding = replace(finding, evidence={**finding.evidence, **digest})
         found.append(finding)
-        if each and finding.interval != (1.0, 1.0):
-            log = logs_near(one, each, got.upper)
-        logs[name], claims[name] = log, claim
         witnesses[name] = finding.evidence.get("witness")
     if questions[0][0] == FLIP:
         context.progress(f"all-inputs: {SHARE}", len(questions), len(questions) + 1)
         found.append(_share(asked, problem, notes, none=found[0].interval == (0.0, 0.0)))
-    if told.save_proof and not context.signed and isinstance(problem, Problem):
-        save_record(asked, problem, logs, claims, witnesses)
+    if saves and not context.signed and isinstance(problem, Problem) and isinstance(model, TreeModel):
+        save_record(asked, proof_file(problem, model, features, logs), people_at, witnesses)
     return found
+
+
+def _searched(
+    asked: AuditScope,
+    problem: AnyProblem,
+    kind: int,
+    notes: Sequence[str],
+    starts: Sequence[tuple[int, ...]],
+    says: Callable[[float, float], None],
+    label: str | None,
+    effort: Effort,
+) -> tuple[Finding, Any, Answer]:
+    """Search for an answer; return the finding, the log of its upper bound, and the answer."""
+    if asked.told.near is None:
+        got = answer(problem, kind, effort=effort, starts=starts, told=says)
+        return *_finding(asked, problem, kind, got, notes, None, label), got
+    got, nearest, each = nearby(problem, kind, asked.people, asked.told, effort, asked.metric)
+    finding, log = _finding(asked, problem, kind, got, notes, nearest, label)
+    if each and finding.interval != (1.0, 1.0):
+        log = logs_near(problem, each, got.upper)
+    return finding, log, got
 
 
 def _questions(problem: AnyProblem) -> list[tuple[int, AnyProblem, str | None]]:
@@ -135,6 +161,11 @@ def _refuse(told: Parameters, problem: AnyProblem) -> None:
             "all-inputs: save_proof writes the trees of one sum, and this model has one for each class: its logs are "
             "in the certificate, and `fairkit verify --recompute` checks them; leave save_proof out"
         )
+    if told.save_proof and problem.points:
+        raise ParameterError(
+            "all-inputs: save_proof writes the cells of trees, and this model is linear: its bound is the sum of its "
+            "columns' parts, which `fairkit verify --recompute` adds up; leave save_proof out"
+        )
     if problem.points and told.near:
         raise ParameterError("all-inputs: near is understood for trees; leave it out for a linear model")
 
@@ -160,7 +191,10 @@ def _unused(asked: AuditScope, why: str) -> list[Finding]:
     """Say at once that nothing changes."""
     regression = asked.context.scorer.task == "regression"
     names = [QUESTIONS[SCORE]] if regression else [QUESTIONS[FLIP], QUESTIONS[SCORE], SHARE]
-    return [asked.finding(name, 0.0, 0.0, {"boxes": 0, "decided": True}, (why,)) for name in names]
+    return [
+        asked.finding(name, 0.0, 0.0, {"version": VERSION, "boxes": 0, "decided": True}, (why,))
+        for name in names
+    ]
 
 
 def _about(domains: Sequence[Any]) -> list[str]:
@@ -195,12 +229,17 @@ def _finding(
     notes: Sequence[str],
     nearest: Mapping[str, Any] | None,
     label: str | None,
-) -> tuple[Finding, Any, float]:
-    """Return the finding, the log of its upper bound, and the bound that it proves."""
+) -> tuple[Finding, Any]:
+    """Return the finding, and the log of its upper bound."""
     witness = run_witness(asked, problem, got, nearest, flip=kind == FLIP)
     lower, upper = interval_of(problem, kind, got, found=witness is not None)
     decided = upper - lower <= meet(problem, kind, lower)
-    evidence: dict[str, Any] = {"decided": decided, "boxes": got.boxes, "rounding": problem.rounding}
+    evidence: dict[str, Any] = {
+        "version": VERSION,
+        "decided": decided,
+        "boxes": got.boxes,
+        "rounding": problem.rounding,
+    }
     if witness is not None:
         # what stands in a list does not go into a certificate: it may be somebody's row
         evidence["witness"] = [witness] if of_somebody(asked, witness) else witness
@@ -210,25 +249,33 @@ def _finding(
     if asked.told.near is None and not (kind == FLIP and lower == 1.0):
         log = log_of(problem, got)
         text = packed(log)
+        evidence |= {"proved": got.upper, "problem_sha256": problem.sha256}
         if text is not None:
-            evidence |= {"proof": text, "proved": got.upper, "problem_sha256": problem.sha256}
+            evidence["proof"] = text
         else:
             notes = [*notes, "The proof log is too long for a certificate: whoever checks it searches again."]
     said = [meaning(kind, label, asked), BOUNDS, *notes, *state_of(asked, decided=decided)]
     parameters = None if label is None else {"class": label}
-    return asked.finding(QUESTIONS[kind], lower, upper, evidence, said, parameters), log, got.upper
+    return asked.finding(QUESTIONS[kind], lower, upper, evidence, said, parameters), log
 
 
 def _share(asked: AuditScope, problem: AnyProblem, notes: Sequence[str], *, none: bool) -> Finding:
     near = asked.told.near or 0.0
+    people = asked.people.some(np.flatnonzero(inside_of(problem, asked.people.columns)[""]))
+    if not len(people.rows):
+        said = ["None of the people looked at is in the domain: nothing is known.", *notes]
+        return replace(
+            asked.finding(SHARE, 0.0, 1.0, {"version": VERSION, "people": 0}, said, {"near": near}),
+            value=None,
+        )
     effort = asked.effort()
-    got = shares(problem, asked.people, asked.told, asked.context, asked.metric, none=none, effort=effort)
+    got = shares(problem, people, asked.told, asked.context, asked.metric, none=none, effort=effort)
     sampled = len(asked.people.rows) < asked.people.count
     said = [
         "The share of people for whom an input within the distance flips, themselves included; undecided people count "
         "for the upper end only.",
         (
-            f"Of {len(asked.people.rows):,} people drawn at random from {asked.people.count:,}: the interval covers "
+            f"Of {len(people.rows):,} people drawn at random from {asked.people.count:,}: the interval covers "
             f"the draw, too ({'Clopper & Pearson' if got.weights is None else 'with the effective number of people'})."
             if sampled
             else BOUNDS
@@ -237,6 +284,7 @@ def _share(asked: AuditScope, problem: AnyProblem, notes: Sequence[str], *, none
         *notes,
     ]
     evidence = {
+        "version": VERSION,
         "flippable": int(got.flips.sum()),
         "undecided": int(got.open.sum()),
         "people": len(got.flips),

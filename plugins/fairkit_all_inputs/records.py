@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from fairkit.support.files import write_atomic
 from fairkit_all_inputs.bounds.nearness import Joint
 from fairkit_all_inputs.bounds.problem import Problem
-from fairkit_all_inputs.bounds.proof import proof_file
 from fairkit_all_inputs.bounds.proof_near import proved_near, told_costs
 from fairkit_all_inputs.bounds.questions import AnyProblem, log_of
 from fairkit_all_inputs.distances import Costs, costs_near
@@ -97,18 +97,27 @@ def logs_near(problem: AnyProblem, each: Sequence[Answer], upper: float) -> list
     return [log_of(problem, replace(one, upper=upper)) for one in each]
 
 
+def people_near(asked: AuditScope, problem: AnyProblem) -> list[dict[str, Any]]:
+    """Return by person the distances of the cells that are near, as plain JSON values."""
+    near = asked.told.near
+    assert near is not None  # noqa: S101 -- asked only then
+    return [told_costs(costs, near) for costs in _costs(asked, problem)]
+
+
+def digest_of_people(people: Sequence[Mapping[str, Any]]) -> str:
+    """Return the digest of distances that a report has where a file holds them."""
+    return hashlib.sha256(json.dumps(people, sort_keys=True).encode()).hexdigest()
+
+
 def save_record(
     asked: AuditScope,
-    problem: Problem,
-    logs: Mapping[str, Any],
-    claims: Mapping[str, float],
+    file: dict[str, Any],
+    people: Sequence[Mapping[str, Any]],
     witnesses: Mapping[str, Any],
 ) -> None:
-    """Write the file."""
-    record = proof_file(problem, logs, claims)
+    """Write the file; with `near` also what is near to whom."""
+    record = dict(file)
     if asked.told.near is not None:
-        near = asked.told.near
-        people = [told_costs(costs, near) for costs in _costs(asked, problem)]
-        record |= {"near": near, "people": people, "witnesses": dict(witnesses)}
+        record |= {"near": asked.told.near, "people": list(people), "witnesses": dict(witnesses)}
     path = Path(asked.told.save_proof or "")
-    write_atomic(path, json.dumps(record, separators=(",", ":")) + "\n")
+    write_atomic(path, json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n")

@@ -74,7 +74,7 @@ class GroupAuditor(Auditor):
         )
         missing_share: float = parameter(
             0.02,
-            help="With more missing values of a sensitive column a verdict must hold whatever their groups are.",
+            help="With more missing values of a sensitive column there is no verdict where no bounds are known.",
             minimum=0,
             maximum=1,
         )

@@ -67,7 +67,9 @@ class Ecce(Metric):
 
         The true gap at its own place is a mean: the upper end is the estimate plus its normal limit. The estimate's own
         place is chosen: the lower end takes off the quantile of a Brownian motion's largest deviation, which the noise
-        of cumulative sums has.
+        of cumulative sums has. The noise is at least that of calibrated scores, Σ w² s (1 - s) / (Σ w)² (Arrieta-Ibarra
+        et al. 2022): a sample without any rare outcome shows none of it. Sums of rare outcomes are skewed and jump
+        by whole rows: in rows, (q² - 1) / 6 + 1/2 (Cornish & Fisher 1938) is taken off too.
         """
         mass, scores = totals.mass, totals.middles
         size = mass.sum(axis=(0, 2))
@@ -76,14 +78,17 @@ class Ecce(Metric):
             value = np.where(size > 0, np.abs(curve).max(axis=0, initial=0.0), np.nan)
             square = ((1 - scores)[:, None] ** 2 * totals.squares[..., 1]).sum(axis=0)
             square = square + (scores[:, None] ** 2 * totals.squares[..., 0]).sum(axis=0)
-            error = np.sqrt(square) / size
+            null = ((scores * (1 - scores))[:, None] * totals.squares.sum(axis=2)).sum(axis=0)
+            error = np.sqrt(np.maximum(square, null)) / size
+            row = totals.squares.sum(axis=(0, 2)) / size**2  # one row's weight in the mean
             rows = size**2 / totals.squares.sum(axis=(0, 2))
             hidden = np.zeros_like(size)
             if not totals.exact:
                 hidden = (mass.sum(axis=2) / size)[totals.mixed].max(axis=0, initial=0.0)
 
         def limits(z: float) -> tuple[Array, Array]:
-            low = value - brownian_quantile(2 * _upper(z)) * error - hidden
+            quantile = brownian_quantile(2 * _upper(z))
+            low = value - quantile * error - (max(quantile**2 - 1, 0) / 6 + 0.5) * row - hidden
             return np.clip(low, 0, 1), np.clip(value + z * error + hidden, 0, 1)
 
         return Estimate(value, limits, sizes=rows)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from fairkit.limits.shares import clopper_pearson
 from fairkit.metrics import Headline, Mean, Metric
 from fairkit_group.determination import R2Score
 
@@ -13,8 +15,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data.task import Task
+    from fairkit.metrics import Estimate
     from fairkit.results.values import Better
-    from fairkit.statistics import Rows
+    from fairkit.statistics import MomentSums, Rows
 
     Array = NDArray[np.float64]
 
@@ -31,7 +34,11 @@ def _score(rows: Rows) -> Array:
 
 
 class LogLoss(Mean):
-    """The mean of -log of the probability given to the outcome, clipped at the smallest double step."""
+    """The mean of -log of the probability given to the outcome, clipped at the smallest double step.
+
+    A probability of 0 or 1, as rounding gives it, costs 36 where it is wrong, and a sample may hold none of the rows
+    where it is: the upper end has as many of them as such rows could hide (Clopper & Pearson 1934).
+    """
 
     name: ClassVar[str] = "log_loss"
     headline: ClassVar[Headline] = Headline(performance=4)
@@ -45,6 +52,33 @@ class LogLoss(Mean):
         """Return the loss."""
         given = _given(_score(rows), rows.outcome > 0.5)
         return np.asarray(np.negative(np.log(given, out=given), out=given))
+
+    @staticmethod
+    def certain(rows: Rows) -> Array:
+        """Return which rows were given the probability 0 or 1, and which of them were given 0 for their outcome."""
+        score = _score(rows)
+        sure = (score <= _SMALLEST) | (score >= 1 - _SMALLEST)
+        wrong = sure & ((score > 0.5) != (rows.outcome > 0.5))
+        return np.stack([sure, wrong], axis=1).astype(np.float64)
+
+    def estimate_from(self, totals: MomentSums, n: Array, error: Array, skewness: Array) -> Estimate:
+        """Compute the mean in every group; see the class for the upper end."""
+        found = super().estimate_from(totals, n, error, skewness)
+        sure, wrong = totals.certain.T
+        if not sure.any():
+            return found
+        with np.errstate(all="ignore"):
+            share = sure / totals.powers[:, 0]
+            seen = np.where(sure > 0, wrong / np.maximum(sure, 1e-300), 0.0)
+
+        def limits(z: float) -> tuple[Array, Array]:
+            low, high = found.limits(z)
+            with np.errstate(all="ignore"):
+                hidden = clopper_pearson(seen, share * n, z)[1] - seen
+                cost = np.where(sure > 0, share * hidden * self.range[1], 0.0)
+            return low, np.minimum(high + cost, self.range[1])
+
+        return replace(found, limits=limits)
 
     def flipped_sum(self, rows: Rows) -> float:
         """Return the sum of the losses at the other outcomes; of rows that count the same from few logarithms."""

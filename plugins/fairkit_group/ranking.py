@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from fairkit.dependent import FEWEST, SCORE_BUCKETS, noise_of, too_few
+from fairkit.dependent import SCORE_BUCKETS, doubts_of, effective_clusters, noise_of
 from fairkit.intervals import guarded, kolmogorov_quantile, share_limits, student, two_sided
 from fairkit.limits.means import unseen
 from fairkit.metrics import Estimate, Headline, Metric
@@ -219,11 +219,12 @@ def dependent_distances(found: Distances, buckets: ScoreTable) -> tuple[Distance
             pull = pull - (rest - other[:, None] * away) / (size.sum() - size[group])
         noise = noise_of((1 - share[group]) * pull, np.tile(mass[:, group].any(axis=0), (len(pull), 1)))
         largest[group] = np.sqrt(np.nanmax(noise.variance, initial=0.0))
-        noises.append(int(noise.buckets[0]) if len(noise.buckets) else 0)
+        noises.append(float(noise.buckets[0]) if len(noise.buckets) else 0.0)
     with np.errstate(all="ignore"):  # an empirical distribution's deviation has at most half of the scale
         factor = np.maximum(np.nan_to_num(largest / (0.5 * found.scale), nan=1.0), _LEAST_STRETCH)
     # the standard error has the freedom of so many buckets
     usual = two_sided(guarded(_LEVEL))
-    factor = factor * student(usual, np.maximum(np.array(noises, dtype=float), 2)) / two_sided(_LEVEL)
-    doubts = {place: too_few(count) for place, count in enumerate(noises) if count < FEWEST}
+    effective = effective_clusters(mass.sum(axis=0))
+    factor = factor * student(usual, np.maximum(np.minimum(noises, effective), 2)) / two_sided(_LEVEL)
+    doubts = doubts_of(noises, effective)
     return replace(found, scale=found.scale * factor), doubts

@@ -57,7 +57,7 @@ class Unknowns:
     error, outcome_error
         How often the column's values, and the outcomes, may be wrong; None where nothing was said.
     binding
-        The share of missing values above which a verdict must hold whatever their groups are.
+        The share of missing values above which a disparity of which no bound is known gets no verdict.
     labelled
         Whether there are outcomes.
     undetermined
@@ -221,6 +221,8 @@ class _Bounds:
         found = self.others.get(metric) or disparity_bounds(metric, self.boxes)
         if found is None or not np.isfinite(found).all():
             return told if self.everything else told | {"binding": False}
+        if self.name == "missing_bounds":  # however few are missing
+            told["binding"] = True
         low, high = min(found[0], value), max(found[1], value)
         if self.contracts and metric.endswith("_difference"):  # errors hide a difference, and make none
             low = value

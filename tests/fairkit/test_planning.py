@@ -310,3 +310,36 @@ def test_rows_are_rounded_up_to_two_digits():
         2_300,
         130_000,
     ]
+
+
+def test_the_rows_of_a_policy_decide_all_its_rules_at_once():
+    """Two rules on other rows are both passed with the chance that was asked for, not each of them alone."""
+    from fairkit.intervals import share_limits, spread_difference
+
+    rules = [
+        Rule(metric="true_positive_rate_difference", sensitive="sex", max=0.1),
+        Rule(metric="false_positive_rate_difference", sensitive="sex", max=0.1),
+    ]
+    rates = {"true_positive_rate": 0.7, "false_positive_rate": 0.3}
+    made = fairkit.plan(rules, groups=HALVES, assume=rates, base=0.5)
+    alone = max(one.rows for one in made.rules)
+    assert made.rows > alone
+    assert made.policy_power >= 0.8 - 1e-6
+    assert made.to_dict()["policy_power"] == made.policy_power
+
+    def together(rows: int) -> float:
+        rng, hits = np.random.default_rng(1), 0
+        for _ in range(1_500):
+            passed = True
+            positives = rng.binomial(rows // 2, 0.5, 2)
+            for counts, rate in ((positives, 0.7), (rows // 2 - positives, 0.3)):
+                over, values = counts.astype(float), rng.binomial(counts, rate) / counts
+                spread = spread_difference(values, lambda z, v=values, n=over: share_limits(v, n, z), 0.95)
+                passed &= spread.high <= 0.1
+            hits += passed
+        return hits / 1_500
+
+    assert together(alone) < 0.72  # each rule has .8
+    assert 0.77 <= together(made.rows) <= 0.88
+    one = fairkit.plan(rules[:1], groups=HALVES, assume=rates["true_positive_rate"], base=0.5)
+    assert one.rows == one.rules[0].rows

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import onnx
@@ -391,31 +388,6 @@ def test_the_command_shows_both_sides_and_fails_a_policy(loans, tmp_path):
     assert "An input whose answer changes" in result.output
     assert "the model's decision" in result.output
     assert "changes" in result.output
-
-
-@pytest.mark.long
-def test_the_checker_of_the_docs_confirms_a_proof_and_refuses_a_changed_one(loans, tmp_path):
-    audit(loans / "boosted.onnx", loans, "ethnicity", save_proof=str(tmp_path / "boosted.json"))
-    audit(handmade(tmp_path / "sure.onnx"), loans, save_proof=str(tmp_path / "sure.json"))
-    script = Path(__file__).resolve().parents[2] / "docs/explanation/all_inputs_check.py"
-
-    def check(path):
-        return subprocess.run(
-            [sys.executable, str(script), str(path)], capture_output=True, text=True, check=False
-        )
-
-    for name, questions in (("boosted", 2), ("sure", 3)):
-        result = check(tmp_path / f"{name}.json")
-        assert (result.returncode, result.stdout.count("holds")) == (0, questions), (
-            result.stdout + result.stderr
-        )
-    told = json.loads((tmp_path / "boosted.json").read_text())
-    told["claims"][SCORE] -= 1e-6
-    (tmp_path / "less.json").write_text(json.dumps(told))
-    result = check(tmp_path / "less.json")
-    assert result.returncode == 1
-    assert "REFUTED" in result.stdout
-    assert sum(bool(line) for line in script.read_text().splitlines()) <= 140
 
 
 def test_one_hot_columns_of_the_table_go_together(tmp_path):

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,14 +18,6 @@ from fairkit_similarity.metric import FairMetric
 
 from .conftest import NUMBERS, ROLES, TEXTS, frame
 from .test_all_inputs import FLIP, SCORE, audit, handmade, sides, trusted
-
-CHECKER = Path(__file__).resolve().parents[2] / "docs/explanation/all_inputs_check.py"
-
-
-def checked(path):
-    return subprocess.run(
-        [sys.executable, str(CHECKER), str(path)], capture_output=True, text=True, check=False
-    )
 
 
 @pytest.mark.long
@@ -46,8 +35,6 @@ def test_the_logs_near_people_are_checked_and_never_stand_in_a_certificate(loans
         )
 
     report = run()
-    result = checked(file)
-    assert (result.returncode, result.stdout.count("holds")) == (0, 2), result.stdout + result.stderr
     public = json.loads(json.dumps(public_findings([f.to_dict() for f in report.findings])))
     assert all("proof" not in one["evidence"] for one in public), "a log around people says where they are"
     assert "first." not in json.dumps([one["evidence"] for one in public]), "nobody's values"
@@ -72,11 +59,6 @@ def test_the_logs_near_people_are_checked_and_never_stand_in_a_certificate(loans
     searched.clear()
     assert list(compare_reports(report, run(signed))) == []
     assert 0 in searched, "what does not hold is searched for again"
-    assert "no proof" in checked(file).stdout
-    record = json.loads(written)
-    record["claims"][SCORE] -= 1e-3
-    file.write_text(json.dumps(record))
-    assert checked(file).returncode == 1
 
 
 def test_nobody_near_flips_is_one_proof_for_everybody(loans, tmp_path):
@@ -85,8 +67,6 @@ def test_nobody_near_flips_is_one_proof_for_everybody(loans, tmp_path):
     assert found[FLIP].interval == (0.0, 0.0)
     assert found["all_inputs_flippable"].evidence["flippable"] == 0
     assert found["all_inputs_flippable"].evidence["boxes"] == 0
-    result = checked(file)
-    assert (result.returncode, result.stdout.count("holds")) == (0, 3), result.stdout + result.stderr
 
 
 @pytest.mark.long
@@ -197,17 +177,17 @@ def test_seconds_bound_the_whole_audit(monkeypatch):
     """Each question gets an even share of what is left; when nothing is left, bounds are taken as they are."""
     from types import SimpleNamespace
 
-    from fairkit_all_inputs import asked as module
+    from fairkit_all_inputs import scope as module
 
     clock = iter([0.0, 2.0, 6.0, 11.0])
     monkeypatch.setattr(module.time, "monotonic", lambda: next(clock))
     told = SimpleNamespace(boxes=7, seconds=10.0)
-    asked = module.Asked(
+    asked = module.AuditScope(
         told=told, changing=["sex"], people=None, context=None, began=module.time.monotonic()
     )
     assert [asked.effort(left).seconds for left in (4, 2, 1)] == [2.0, 2.0, 0.0]
     assert (
-        module.Asked(
+        module.AuditScope(
             told=SimpleNamespace(boxes=7, seconds=None), changing=[], people=None, context=None, began=0.0
         )
         .effort()

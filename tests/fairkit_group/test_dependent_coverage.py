@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
+import fairkit
 from fairkit.data.clusters import BUCKETS, buckets_of
 from fairkit.dependent import SCORE_BUCKETS, by_bucket, clustered, jackknife_pair
 from fairkit.intervals import own_quantile
@@ -115,3 +116,31 @@ def test_differences_inside_strata(strata: int, rows: int, people: int) -> None:
         low, high = pooled_pair(made, 0, 1, noise).difference_limits(1.96)
         hits += low <= 0 <= high
     assert hits >= LEAST
+
+
+def test_clusters_of_which_a_few_hold_most_rows_count_as_few():
+    """45 clusters, five of which have nine tenths of the rows: their noise cannot be known, and the note says so."""
+    rng = np.random.default_rng(0)
+    sizes = np.r_[np.full(5, 360), np.full(40, 5)]
+    cluster = np.repeat(np.arange(45), sizes)
+    rows = len(cluster)
+    level = rng.normal(0, 0.3, 45)[cluster]
+    table = {
+        "g": np.array(["a", "b"])[rng.integers(0, 2, rows)],
+        "c": cluster,
+        "s": np.clip(0.5 + level + rng.normal(0, 0.1, rows), 0, 1),
+        "y": rng.integers(0, 2, rows),
+    }
+    roles = {"label": "y", "favorable": 1, "sensitive": ["g"], "cluster": "c", "predictions": {"score": "s"}}
+    report = fairkit.audit(None, fairkit.load_data(table, **roles))
+    names = (
+        "statistical_parity_ks",
+        "selection_rate_difference",
+        "accuracy_group_min",
+        "brier_score_difference",
+    )
+    for name in names:
+        assert "a few of them have most of the rows" in (report.find(name, "g").inconclusive or ""), name
+    even = {**table, "c": np.arange(rows) % 45}
+    report = fairkit.audit(None, fairkit.load_data(even, **roles))
+    assert report.find("statistical_parity_ks", "g").inconclusive is None

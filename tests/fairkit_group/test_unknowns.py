@@ -204,11 +204,58 @@ def test_a_verdict_that_missing_values_could_turn_is_inconclusive():
 def test_missing_values_that_could_not_turn_a_verdict_leave_it():
     wide = Rule(metric="demographic_parity_difference", sensitive="sex", max=0.6)
     assert _audit(_people(), wide).verdict == "pass"
-    told = _audit(_people(), GAP, parameters={"group": {"missing_share": 0.5}})
-    assert "have no value" not in told.policy[0].reason
+
+
+def _few_missing(seed, share=0.019, rows=4_000, gap=0.03):
+    """A disparity of `gap`; fewer than 2 % have no group: selected people of the group that is selected more."""
+    rng = np.random.default_rng(seed)
+    sex = np.array(["f", "m"], dtype=object)[rng.integers(0, 2, rows)]
+    decision = (rng.random(rows) < 0.5 + gap / 2 * np.where(sex == "m", 1, -1)).astype(int)
+    gone = rng.permutation(np.flatnonzero((sex == "m") & (decision == 1)))[: int(share * rows)]
+    sex[gone] = None
+    return {"sex": sex, "decision": decision, "y": rng.integers(0, 2, rows)}
+
+
+def test_few_missing_values_bind_as_many_do():
+    """1.9 % of the rows, all of them selected men: the verdict would be wrong in most samples."""
+    rule = Rule(metric="demographic_parity_difference", sensitive="sex", max=0.05)
+    ignoring = passes = 0
+    for seed in range(4):
+        columns = _few_missing(seed, rows=40_000, gap=0.055)
+        data = fairkit.load_data(columns, label="y", favorable=1, sensitive=["sex"])
+        report = fairkit.audit(PredictedColumns(decision="decision"), data, policy=[rule])
+        finding = report.find("demographic_parity_difference", "sex")
+        ignoring += finding.interval[1] <= 0.05
+        passes += report.verdict == "pass"
+    assert ignoring >= 3
+    assert passes == 0
+
+
+def test_a_verdict_says_how_many_of_the_missing_turn_it():
+    """Counted one by one: so many rows more in one group, and the widened interval reaches the limit."""
+    columns = _few_missing(5, gap=0.10)
+    data = fairkit.load_data(columns, label="y", favorable=1, sensitive=["sex"])
+    limit = fairkit.audit(PredictedColumns(decision="decision"), data).find(
+        "demographic_parity_difference", "sex"
+    )
+    value, (_, high) = limit.value, limit.interval
+    rule = Rule(metric="demographic_parity_difference", sensitive="sex", max=round(high + 0.011, 3))
+    report = fairkit.audit(PredictedColumns(decision="decision"), data, policy=[rule])
+    assert report.verdict == "inconclusive"
+    sex, decision = columns["sex"], columns["decision"]
+    counts = {g: [int(decision[sex == g].sum()), int((sex == g).sum())] for g in ("f", "m")}
+    gone = sum(v is None for v in sex)
+    needed = next(
+        k for k in range(gone + 1)
+        if max((counts["m"][0] + x) / (counts["m"][1] + x) - counts["f"][0] / (counts["f"][1] + 0)
+               for x in [k]) + (high - value) > rule.limit
+    )  # fmt: skip
+    assert 0 < needed < gone
+    assert f"the verdict turns if {needed} of the {gone} rows without a group" in report.policy[0].reason
 
 
 def test_a_metric_without_a_bound_gets_no_verdict_where_much_is_missing():
+    """Where few are, `missing_share` says whether it does."""
     columns = _people() | {"y": np.random.default_rng(1).normal(size=4_000)}
     data = fairkit.load_data(columns, label="y", sensitive=["sex"])
     rule = Rule(metric="r2_score_difference", sensitive="sex", max=100)

@@ -24,8 +24,9 @@ def _parts(plan: Plan) -> list[RenderableType]:
 
     adjusted = f", adjusted for {len(plan.rules)} rules ({plan.adjustment})" if plan.adjustment else ""
     rows = f"{plan.rows:,} rows" if plan.rows is not None else "No affordable number of rows"
+    what = "the policy" if len(plan.rules) == 1 else "the policy, all its rules at once,"
     parts: list[RenderableType] = [
-        Text(f"{rows} decide the policy, each rule with {plan.power:.0%} chance", style="bold"),
+        Text(f"{rows} decide {what} with {plan.power:.0%} chance", style="bold"),
         Text(f"at {plan.confidence:.0%} confidence{adjusted}, by fairkit {plan.fairkit}", style="dim"),
     ]
     for rule in plan.rules:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from fairkit.results.rules import Rule
 
 SCHEMA = "fairkit.plan/1"
+MOST = 100_000_000
+"""Rows beyond which no plan is made."""
 
 Side = Literal["pass", "fail"]
 
@@ -84,6 +87,8 @@ class RulePlan:
         Pairs (rows, chance of the verdict).
     notes
         What a reader must know.
+    line
+        Intercept and slope of the chance's probit in the root of the rows.
     """
 
     rule: Rule
@@ -96,6 +101,13 @@ class RulePlan:
     detectable: Detectable | None
     curve: tuple[tuple[int, float], ...]
     notes: tuple[str, ...] = ()
+    line: tuple[float, float] | None = None
+
+    def chance(self, rows: float) -> float:
+        """Return the chance of the verdict with so many rows; 0 where it is not known."""
+        if self.line is None:
+            return 0.0
+        return NormalDist().cdf(self.line[0] + self.line[1] * math.sqrt(rows))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -115,7 +127,12 @@ class RulePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The rows that decide a policy: those of the rule that needs most."""
+    """The rows that decide a policy: all of its rules at once, with the chance that was asked for.
+
+    Rules are judged on the same rows, and how their verdicts hang together is not among the assumptions. Whatever it
+    is, all are decided with a chance of at least 1 - Σ (1 - the chance of each) (Bonferroni): two rules of which each
+    has a chance of .8 are both decided with one of .6 to .8, mostly near .64.
+    """
 
     rules: tuple[RulePlan, ...]
     confidence: float
@@ -128,7 +145,8 @@ class Plan:
         """Return a line."""
         needed = "no number of rows" if self.rows is None else f"{self.rows:,} rows"
         rules = f"{len(self.rules)} rule{'s' * (len(self.rules) != 1)}"
-        return f"<Plan: {needed} decide {rules} with {self.power:.0%} chance>"
+        together = " together" if len(self.rules) > 1 else ""
+        return f"<Plan: {needed} decide {rules}{together} with {self.power:.0%} chance>"
 
     def __str__(self) -> str:
         """Return the line, and one for each rule."""
@@ -141,9 +159,31 @@ class Plan:
 
     @property
     def rows(self) -> int | None:
-        """Rows that decide every rule; None where one cannot be decided."""
+        """Rows that decide all rules at once with the chance `power`; None where one cannot be decided."""
         needed = [one.rows for one in self.rules]
-        return None if any(rows is None for rows in needed) else max(rows or 0 for rows in needed)
+        if any(rows is None for rows in needed):
+            return None
+        low = max(rows or 0 for rows in needed)
+        if len(self.rules) == 1 or any(one.line is None for one in self.rules):
+            return low
+        high = low
+        while self.chance(high) < self.power:
+            low, high = high, 2 * high
+            if high > MOST:
+                return None
+        while high - low > max(1, low // 1_000):
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.chance(middle) >= self.power else (middle, high)
+        return two_digits(high)
+
+    def chance(self, rows: float) -> float:
+        """Return the least chance that so many rows decide all rules at once."""
+        return max(0.0, 1 - math.fsum(1 - one.chance(rows) for one in self.rules))
+
+    @property
+    def policy_power(self) -> float | None:
+        """The least chance that `rows` decide all rules at once; None without such rows."""
+        return None if self.rows is None else self.chance(self.rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form, schema ``fairkit.plan/1``."""
@@ -154,6 +194,7 @@ class Plan:
             "confidence": self.confidence,
             "adjustment": self.adjustment,
             "power": self.power,
+            "policy_power": self.policy_power,
             "seed": self.seed,
             "fairkit": self.fairkit,
         }

@@ -15,8 +15,8 @@ from fairkit.intervals import two_sided
 from fairkit.planning.assumptions import assumed, observed
 from fairkit.planning.detectable import detectable
 from fairkit.planning.draws import Limit, Truth, decided
-from fairkit.planning.results import GroupPlan, Plan, RulePlan, two_digits
-from fairkit.planning.search import MOST, PowerCurve, closed_form, search, variances
+from fairkit.planning.results import MOST, GroupPlan, Plan, RulePlan, two_digits
+from fairkit.planning.search import PowerCurve, closed_form, search, variances
 from fairkit.planning.targets import target_of
 
 if TYPE_CHECKING:
@@ -184,6 +184,7 @@ def _one(
             (int(at), round(found.power(at), 4)) for at in np.linspace(0.25 * rows, 2 * rows, _CURVE).round()
         ),
         notes=tuple(note for note in (*notes, few, many) if note),
+        line=(found.intercept, found.slope),
     )
 
 
@@ -234,6 +235,9 @@ def _from_width(
             f"{rule.metric} is planned from the width of the pilot's interval, without simulation.",
             *((_MORE_CLUSTERS,) if dependent else ()),
         ),
+        line=(-two_sided(level), two_sided(finding.confidence) * gap / (reach * math.sqrt(report.data.rows)))
+        if reach > 0
+        else None,
     )
 
 

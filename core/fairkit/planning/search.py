@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairkit.intervals import spread_quantiles, two_sided
+from fairkit.planning.results import MOST
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-MOST = 100_000_000
-"""Rows beyond which no plan is made."""
 _NORMAL = NormalDist()
 _ZONE = 0.7
 COARSE = (0.8, 0.95, 1.1, 1.25)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import PolicyError, did_you_mean
+from fairkit.results.robustness import rows_that_turn
 from fairkit.results.rules import ADJUSTMENTS, Adjustment, Rule, RuleResult
 
 if TYPE_CHECKING:
@@ -230,9 +231,15 @@ def _turned(rule: Rule, finding: Finding, interval: Interval) -> str | None:
         low = told["low"] - stretch * (value - interval[0])
         high = told["high"] + stretch * (interval[1] - value)
         if rule.settled((low, high)) is None:
+            enough = rows_that_turn(rule, finding, interval) if name == "missing_bounds" else None
             return (
                 f"{told['reason']}, it lies between {told['low']:.4g} and {told['high']:.4g}, "
                 f"and that could turn the verdict (limit {rule.limit:g})"
+            ) + (
+                ""
+                if enough is None
+                else f": the verdict turns if {enough[0]:,} of the {enough[1]:,} rows without a group belong where "
+                "they move it most"
             )
     return None
 

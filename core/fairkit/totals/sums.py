@@ -76,12 +76,16 @@ class MomentSums(Sums):
     reach
         Σ w of what the rows' numbers would be at the other outcome, over all groups, and Σ w, shape [2]; zeros
         where that is not known.
+    certain
+        Σ w of the rows whose outcome was given the probability 0 or 1, and of those of them that it was 0 for, shape
+        [G, 2]; zeros where the number is no such loss.
     """
 
     powers: NDArray[np.float64]
     least: NDArray[np.float64]
     most: NDArray[np.float64]
     reach: NDArray[np.float64]
+    certain: NDArray[np.float64]
 
     def __add__(self, other: Sums) -> Sums:
         plain = Sums.__add__(self, other)
@@ -95,10 +99,14 @@ class MomentSums(Sums):
             np.minimum(self.least, other.least),
             np.maximum(self.most, other.most),
             self.reach + other.reach,
+            self.certain + other.certain,
         )
 
     def pooled(self) -> MomentSums:
         """All groups as one."""
         plain = Sums.pooled(self)
         powers = self.powers.sum(axis=0, keepdims=True)
-        return MomentSums(plain.count, plain.first, plain.second, powers, self.least, self.most, self.reach)
+        certain = self.certain.sum(axis=0, keepdims=True)
+        return MomentSums(
+            plain.count, plain.first, plain.second, powers, self.least, self.most, self.reach, certain
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,14 +11,13 @@ import numpy as np
 from fairkit.errors import DataError
 from fairkit_onnx.structure.domain import Block, Listed, Numbers, value_text_of
 from fairkit_onnx.structure.ensemble import TWICE
+from fairkit_onnx.structure.pieces import EncodedRows, keys_of, middle, numbers_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit_onnx.structure.ensemble import Ensemble
-
-    Matrix = NDArray[Any]
-    Encode = Callable[[Mapping[str, NDArray[Any]]], Matrix]
+    from fairkit_onnx.structure.pieces import Encode, Matrix
 
 MOST_CELLS = 20_000
 
@@ -30,6 +29,7 @@ def make_blocks(
     encode: Encode,
     defaults: Mapping[str, Any],
     kinds: Mapping[str, type],
+    pieces: Mapping[str, NDArray[np.float64]],
 ) -> tuple[list[Block], list[tuple[int, int]]]:
     """Cut the domain into cells that no test tells apart, and read each test as a set of cells.
 
@@ -47,6 +47,8 @@ def make_blocks(
         A raw value for every column that is fed.
     kinds
         By column, the number type that the graph takes: of float32 or float64 columns every number is meant.
+    pieces
+        By column of numbers, the largest number of each piece on which every feature keeps the column's order.
 
     Returns
     -------
@@ -74,8 +76,8 @@ def make_blocks(
     nodes = inner[first]  # one node for each test
     numbers = [place for place, one in enumerate(domains) if isinstance(one, Numbers)]
     block_of = np.array([of_column.get(source[int(f)] or "", -1) for f in tests[:, 0]], dtype=np.int64)
-    run = _Run(encode, defaults)
-    ends = _boundaries(ensemble, nodes, block_of, domains, run, kinds)
+    run = EncodedRows(encode, defaults)
+    ends = _boundaries(ensemble, nodes, block_of, domains, run, kinds, pieces)
     blocks = [
         _number_block(one, ends[place], kinds[one.name]) if place in numbers else listed_block(one)  # type: ignore[arg-type]
         for place, one in enumerate(domains)
@@ -95,80 +97,46 @@ def make_blocks(
     return blocks, found
 
 
-class _Run:
-    """Encodes rows in which one block differs from the defaults."""
-
-    def __init__(self, encode: Encode, defaults: Mapping[str, Any]) -> None:
-        self._encode, self._defaults = encode, defaults
-
-    def __call__(self, rows: int, changed: Sequence[tuple[NDArray[np.int64], str, NDArray[Any]]]) -> Matrix:
-        columns: dict[str, NDArray[Any]] = {}
-        for name, value in self._defaults.items():
-            text = isinstance(value, str) or value is None
-            columns[name] = np.full(rows, value, dtype=object if text else type(value))
-        for places, name, values in changed:
-            if columns[name].dtype.kind not in "Of" and values.dtype.kind == "f":
-                columns[name] = columns[name].astype(np.float64)
-            columns[name][places] = values
-        return self._encode(columns)
-
-
-def _order(values: NDArray[np.float64], kind: type, whole: bool) -> NDArray[np.int64]:
-    """Number the values of a kind, so that the next value has the next number."""
-    if whole:
-        return values.astype(np.int64)
-    bits: NDArray[Any] = values.astype(kind)
-    raw = bits.view(np.int32 if kind is np.float32 else np.int64).astype(np.int64)
-    least = np.int64(np.iinfo(np.int32 if kind is np.float32 else np.int64).min)
-    return np.where(raw < 0, least - raw, raw)
-
-
-def _value(order: NDArray[np.int64], kind: type, whole: bool) -> NDArray[np.float64]:
-    """Return the values with these numbers."""
-    if whole:
-        return order.astype(np.float64)
-    integer = np.int32 if kind is np.float32 else np.int64
-    least = np.int64(np.iinfo(integer).min)
-    return np.where(order < 0, least - order, order).astype(integer).view(kind).astype(np.float64)
-
-
 def _boundaries(
     ensemble: Ensemble,
     nodes: NDArray[np.int64],
     block_of: NDArray[np.int64],
     domains: Sequence[Numbers | Listed],
-    run: _Run,
+    run: EncodedRows,
     kinds: Mapping[str, type],
+    pieces: Mapping[str, NDArray[np.float64]],
 ) -> dict[int, NDArray[np.float64]]:
-    """Bisect, for every test of a number at once, the last number that goes to the side of the lowest one."""
+    """Bisect, for every test and piece at once, the last number that goes to the side of the piece's lowest one."""
     ends: dict[int, NDArray[np.float64]] = {}
     low: list[NDArray[np.int64]] = []
     high, tests, owner, part = [], [], [], []
     for place, one in enumerate(domains):
         if not isinstance(one, Numbers):
             continue
-        check_ends(one)
         mine = np.flatnonzero(block_of == place)
         twice = mine[np.isin(ensemble.mode[nodes[mine]], TWICE)]
-        part.append(np.concatenate([np.zeros(len(mine)), np.ones(len(twice)), np.full(len(twice), 2.0)]))
+        tops = pieces[one.name]
+        lasts = keys_of(tops, kinds[one.name], one.whole)
+        firsts = np.concatenate([keys_of(np.array([one.low]), kinds[one.name], one.whole), lasts[:-1] + 1])
+        some = np.concatenate([np.zeros(len(mine)), np.ones(len(twice)), np.full(len(twice), 2.0)])
         mine = np.concatenate([mine, twice, twice])
-        edge = _order(np.array([one.low, one.high]), kinds[one.name], one.whole)
-        tests.append(mine)
-        owner.append(np.full(len(mine), place))
-        low.append(np.full(len(mine), edge[0]))
-        high.append(np.full(len(mine), edge[1]))
-        ends[place] = np.array([one.high])
+        part.append(np.repeat(some, len(tops)))
+        tests.append(np.repeat(mine, len(tops)))
+        owner.append(np.full(len(mine) * len(tops), place))
+        low.append(np.tile(firsts, len(mine)))
+        high.append(np.tile(lasts, len(mine)))
+        ends[place] = tops
     if not tests:
         return ends
     mine, place_of, parts = np.concatenate(tests), np.concatenate(owner), np.concatenate(part)
-    below, above = np.concatenate(low), np.concatenate(high)
+    lowest, highest = np.concatenate(low), np.concatenate(high)
 
     def sides(order: NDArray[np.int64]) -> NDArray[np.bool_]:
         values = np.empty(len(order))
         for place in np.unique(place_of):
             one, here = domains[place], place_of == place
             assert isinstance(one, Numbers)  # noqa: S101 -- only these are bisected
-            values[here] = _value(order[here], kinds[one.name], one.whole)
+            values[here] = numbers_of(order[here], kinds[one.name], one.whole)
         pairs, back = np.unique(
             np.stack([place_of.astype(float), values], axis=1), axis=0, return_inverse=True
         )
@@ -181,19 +149,19 @@ def _boundaries(
 
     if not len(mine):
         return ends
-    start, last = sides(below), sides(above)
-    first, end = below.copy(), above.copy()  # first is on the side of the lowest, end is not
-    moving = start != last
+    start, end_side = sides(lowest), sides(highest)
+    first, end = lowest.copy(), highest.copy()  # first is on the side of the lowest, end is not
+    moving = start != end_side
     while (moving & (end - first > 1)).any():
-        middle = np.where(moving, first // 2 + end // 2 + (first % 2 + end % 2) // 2, first)
-        same = sides(middle) == start
-        first, end = np.where(moving & same, middle, first), np.where(moving & ~same, middle, end)
-    for place, top in ends.items():
+        halfway = np.where(moving, middle(first, end), first)
+        same = sides(halfway) == start
+        first, end = np.where(moving & same, halfway, first), np.where(moving & ~same, halfway, end)
+    for place, tops in ends.items():
         one = domains[place]
         assert isinstance(one, Numbers)  # noqa: S101 -- only these have ends
         here = moving & (place_of == place)
-        cuts = _value(np.unique(first[here]), kinds[one.name], one.whole)
-        ends[place] = np.unique(np.concatenate([cuts, top]))
+        cuts = numbers_of(np.unique(first[here]), kinds[one.name], one.whole)
+        ends[place] = np.unique(np.concatenate([cuts, tops]))
     return ends
 
 
@@ -224,15 +192,16 @@ def _number_block(one: Numbers, ends: NDArray[np.float64], kind: type) -> Block:
     ]
     values = np.array([*shown, *([np.nan] if one.missing else [])])
     ends = np.array([*ends, *([np.nan] if one.missing else [])])
+    single = kind is np.float32 and not one.whole
     return Block(
         name=one.name,
         columns=(one.name,),
         ordered=not one.missing,
         values={one.name: values},
         ends=ends,
-        low=one.low,
+        low=float(np.float32(one.low)) if single else one.low,
         whole=one.whole,
-        single=kind is np.float32 and not one.whole,
+        single=single,
     )
 
 
@@ -241,6 +210,8 @@ def _plain(low: float, beyond: bool, high: float, whole: bool) -> float:
     if whole:
         first = low + 1 if beyond else low
         return float(np.floor((first + high) / 2))
+    if beyond and float(np.nextafter(np.float32(low), np.float32(np.inf))) >= high:
+        return high  # the one number
     middle = low / 2 + high / 2
     for digits in range(1, 18):
         value = float(f"{middle:.{digits}g}")
@@ -277,7 +248,7 @@ def _truths(
     nodes: NDArray[np.int64],
     block_of: NDArray[np.int64],
     blocks: Sequence[Block],
-    run: _Run,
+    run: EncodedRows,
 ) -> list[NDArray[np.bool_]]:
     """Tell for each test which cells of its block go to `yes`."""
     matrix, starts = _encoded(blocks, run)
@@ -292,10 +263,10 @@ def encode_rows(
     blocks: Sequence[Block], encode: Encode, defaults: Mapping[str, Any]
 ) -> tuple[Matrix, NDArray[np.int64]]:
     """Return the features of every block's cells, the other columns at their defaults, and where each block begins."""
-    return _encoded(blocks, _Run(encode, defaults))
+    return _encoded(blocks, EncodedRows(encode, defaults))
 
 
-def _encoded(blocks: Sequence[Block], run: _Run) -> tuple[Matrix, NDArray[np.int64]]:
+def _encoded(blocks: Sequence[Block], run: EncodedRows) -> tuple[Matrix, NDArray[np.int64]]:
     starts = np.concatenate([[0], np.cumsum([block.size for block in blocks])]).astype(np.int64)
     changed = [
         (np.arange(start, start + block.size), column, block.values[column])
@@ -303,20 +274,6 @@ def _encoded(blocks: Sequence[Block], run: _Run) -> tuple[Matrix, NDArray[np.int
         for column in block.columns
     ]
     return run(int(starts[-1]), changed), starts
-
-
-def check_ends(one: Numbers) -> None:
-    """Refuse a domain of numbers that is empty or infinite.
-
-    Raises
-    ------
-    DataError
-        It is.
-    """
-    if not np.isfinite([one.low, one.high]).all():
-        raise DataError(f"the domain of {one.name!r} goes from {one.low} to {one.high}: give finite ends")
-    if not one.low <= one.high:
-        raise DataError(f"the domain of {one.name!r} is empty: {one.low:g} to {one.high:g}")
 
 
 def _merged(

@@ -186,7 +186,7 @@ def numbers_block(one: Numbers, some: NDArray[np.float64], kind: type, *, points
         ordered=not one.missing,
         values={one.name: values},
         ends=values,
-        low=one.low,
+        low=float(np.float32(one.low)) if single else one.low,
         whole=one.whole,
         single=single,
         points=points,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from fairkit_onnx.file import OnnxFile
 from fairkit_onnx.read.feeds import RANDOM_INPUT
 from fairkit_onnx.read.nodes import ancestors
 from fairkit_onnx.structure.domain import Listed, Numbers
+from fairkit_onnx.structure.pieces import pieces_of
 from fairkit_onnx.structure.sources import Sources
 from fairkit_onnx.structure.tail import WIDE, Tail
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit_onnx.read.scorer import OnnxScorer
+    from fairkit_onnx.structure.orders import Condition
 
     Columns = Mapping[str, NDArray[Any]]
 
@@ -39,10 +41,13 @@ class Features:
         The raw column behind each feature; None: a constant.
     listed
         By column whose values are a list to the graph, those that an encoder names.
+    conditions
+        What must hold where an operator keeps the order of a column of numbers.
     """
 
     source: list[str | None]
     listed: Mapping[str, list[Any]]
+    conditions: Sequence[Condition] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,28 +78,60 @@ class Encoded:
         """How far from the threshold float32 may decide either way, as a Softmax may."""
         return 0.0
 
-    def encoding(self, *, doubles: bool = False) -> Callable[[Columns], NDArray[Any]]:
-        """Return what makes the features of raw columns, shape [n, d], of float32: the graph itself.
+    def encoding(
+        self, tensor: str | None = None, *, doubles: bool = False
+    ) -> Callable[[Columns], NDArray[Any]]:
+        """Return what makes the features (or another tensor) of raw columns, of float32, shape [n, d]: the graph.
 
         With `doubles`, of float64 where the graph's are.
         """
-        feeds = self.scorer.feeds
-        direct = next((feed for feed in feeds if feed.input.name == self.matrix), None)
+        feeds, matrix = self.scorer.feeds, tensor or self.matrix
+        direct = next((feed for feed in feeds if feed.input.name == matrix), None)
         if direct is not None:
             feed = direct
             kind = np.float64 if doubles and feed.input.kind == "tensor(double)" else np.float32
             return lambda columns: np.asarray(feed.build(columns), dtype=kind).reshape(
                 len(columns[feed.columns[0]]), -1
             )
-        encoder = self._open([self.matrix])
+        encoder = self._open([matrix])
 
         def encode(columns: Columns) -> NDArray[Any]:
             arrays = {feed.input.name: feed.build(columns) for feed in feeds}
-            found = np.asarray(encoder.run(arrays, [self.matrix])[self.matrix])
+            found = np.asarray(encoder.run(arrays, [matrix])[matrix])
             kind = np.float64 if doubles and found.dtype == np.float64 else np.float32
             return found.astype(kind, copy=False).reshape(len(found), -1)
 
         return encode
+
+    def tensor(self, name: str) -> Callable[[Columns], NDArray[Any]]:
+        """Return what makes a tensor of raw columns, as the graph does, shape [n, d]."""
+        file, feeds = self._open([name]), self.scorer.feeds
+
+        def run(columns: Columns) -> NDArray[Any]:
+            found = np.asarray(
+                file.run({feed.input.name: feed.build(columns) for feed in feeds}, [name])[name]
+            )
+            return found.reshape(len(found), -1)
+
+        return run
+
+    def pieces(
+        self, domains: Sequence[Numbers | Listed], features: Features
+    ) -> dict[str, NDArray[np.float64]]:
+        """Return by column of numbers where its pieces end, on which every feature keeps its order.
+
+        Raises
+        ------
+        ModelError
+            An operator is not shown to keep the order of a column; it is named.
+        DataError
+            A domain is empty or infinite.
+        """
+
+        def encoding(tensor: str) -> Callable[[Columns], NDArray[Any]]:
+            return self.encoding(tensor, doubles=True)
+
+        return pieces_of(domains, features.conditions, encoding, self.defaults(domains), self.kinds())
 
     def rest(self, features: NDArray[Any]) -> OnnxFile:
         """Return what follows features like these, shape [n, d], as a file whose input has the name of the matrix."""
@@ -150,6 +187,12 @@ class Encoded:
         return Features(
             [names[place] if place >= 0 else None for place in places],
             {names[place]: list(found.keys.get(place, ())) for place in found.listed},
+            [
+                replace(
+                    one, columns=tuple(names[place] if place >= 0 else None for place in columns.tolist())
+                )
+                for one, columns in found.conditions
+            ],
         )
 
     def kinds(self) -> dict[str, type]:

@@ -9,6 +9,7 @@ import numpy as np
 from fairkit.errors import ModelError
 from fairkit_onnx.read.nodes import ancestors
 from fairkit_onnx.structure.ensemble import attributes_of
+from fairkit_onnx.structure.orders import Condition, conditions_of
 from fairkit_onnx.structure.tail import constant_of
 
 if TYPE_CHECKING:
@@ -30,13 +31,6 @@ _TOGETHER = frozenset({
     "Max", "And", "Or",
 })  # fmt: skip
 _JOINED = frozenset({"ReduceSum", "ReduceMax", "ReduceMin", "ArgMax"})
-MONOTONE = frozenset({
-    "Identity", "Cast", "Scaler", "Imputer", "IsNaN", "Clip", "Neg", "Log", "Exp", "Sqrt", "Floor", "Ceil", "Round",
-    "Sigmoid", "Tanh", "Relu", "Add", "Sub", "Mul", "Div", "Where", "Min", "Max", "Concat", "FeatureVectorizer",
-    "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Gather", "ArrayFeatureExtractor", "Slice", "Split", "Binarizer",
-    "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Not",
-})  # fmt: skip
-"""Operators that, with constants beside one column, keep the order of a column or turn it round."""
 
 
 class Sources:
@@ -50,6 +44,8 @@ class Sources:
         Raw columns that pass an operator which treats their values as a list: codes, equalities.
     keys
         By such a column, the values that encoders name.
+    conditions
+        With the raw columns of their tensors by number, what must hold where an order is kept (see `pieces`).
     """
 
     def __init__(
@@ -81,6 +77,7 @@ class Sources:
         }
         self.listed: set[int] = set()
         self.keys: dict[int, list[Any]] = {}
+        self.conditions: list[tuple[Condition, Places]] = []
         nodes = ancestors(graph, [tensor])
         shapes = run([name for node in nodes for name in node.output if name])
         for node in nodes:
@@ -99,8 +96,10 @@ class Sources:
                 "are read that make each feature from one column, such as OneHotEncoder, LabelEncoder, Scaler, "
                 "Imputer, Cast and Concat"
             )
-        mixing = kind in _TOGETHER and len(known) > 1 and not self._fills(node)
-        if kind not in MONOTONE or mixing:
+        moving = [name for name in node.input if name in self.of]
+        conditions = conditions_of(node, moving, self._constant)
+        self.conditions += [(one, self.of[one.tensor]) for one in conditions or ()]
+        if conditions is None:
             mine = [int(one) for one in np.unique(np.concatenate(known)) if one >= 0]
             self.listed |= set(mine)
             if len(mine) == 1 and not self.keys.get(mine[0]):
@@ -142,11 +141,8 @@ class Sources:
             return self._joined(node, known[0], width)
         return None
 
-    def _fills(self, node: onnx.NodeProto) -> bool:
-        """Tell whether a node replaces missing numbers by a constant: on the others it keeps the order."""
-        if node.op_type != "Where" or constant_of(self._graph, node.input[1]) is None:
-            return False
-        return any(one.op_type == "IsNaN" and node.input[0] in one.output for one in self._graph.node)
+    def _constant(self, name: str) -> NDArray[Any] | None:
+        return constant_of(self._graph, name)
 
     def _joined(self, node: onnx.NodeProto, columns: Places, width: int) -> list[Places] | None:
         """Columns of a row become one number: of one raw column, as where rare values share a code."""

@@ -37,9 +37,12 @@ class TreeModel(Encoded):
     ----------
     ensemble
         All its trees.
+    outputs
+        The first output of each node that they are in, in their order.
     """
 
     ensemble: Ensemble
+    outputs: tuple[str, ...]
 
     @property
     def width(self) -> int:
@@ -124,7 +127,7 @@ def _single(scorer: OnnxScorer, node: onnx.NodeProto) -> TreeModel:
         )
     weights = floats_of(told, "class_weights" if node.op_type == TREES[0] else "target_weights")
     tail = Tail(scorer=scorer, cut=node, negative=bool((weights < 0).any()))
-    return TreeModel(scorer, node.input[0], tail, ensemble)
+    return TreeModel(scorer, node.input[0], tail, ensemble, (node.output[0],))
 
 
 def _summed(scorer: OnnxScorer, trees: Sequence[onnx.NodeProto]) -> TreeModel:
@@ -172,7 +175,7 @@ def _summed(scorer: OnnxScorer, trees: Sequence[onnx.NodeProto]) -> TreeModel:
     told = [told_of(node) for node in trees if node.op_type == NEWER]
     double = any("nodes_values_as_tensor" in one for one in told)
     tail = Tail(scorer=scorer, cut=cut, double=double)
-    return TreeModel(scorer, trees[0].input[0], tail, joined)
+    return TreeModel(scorer, trees[0].input[0], tail, joined, tuple(node.output[0] for node in owners[cut]))
 
 
 def _joined(parts: Sequence[Ensemble], offset: float) -> Ensemble:

@@ -166,34 +166,3 @@ def filled(boxes: NDArray[np.bool_], starts: NDArray[np.int64]) -> NDArray[np.bo
     """Tell which boxes hold a point."""
     filled = [boxes[:, a:b].any(axis=1) for a, b in itertools.pairwise(starts)]
     return np.asarray(np.logical_and.reduce(filled), dtype=np.bool_)
-
-
-def proof_file(problem: Problem, logs: Mapping[str, Any], claims: Mapping[str, float]) -> dict[str, Any]:
-    """Return everything that an independent checker needs, as plain JSON values (see the explanation page).
-
-    Parameters
-    ----------
-    problem
-        The ensemble over cells.
-    logs, claims
-        By question, its log, or a list of those near each of the people, and the upper bound that it proves.
-    """
-    return {
-        "schema": "fairkit.all-inputs/1",
-        "problem_sha256": problem.sha256,
-        "sizes": [int(size) for size in problem.layout.sizes],
-        "changing": problem.changing,
-        "values": problem.blocks[problem.changing].size,
-        "blocks": [block.name for block in problem.blocks],
-        "tests": [[block, f"{cells & ((1 << problem.blocks[block].size) - 1):x}"] if block >= 0 else [-1, "0"]
-                  for block, cells in problem.tests],
-        "yes": list(problem.yes),
-        "no": list(problem.no),
-        "leaf": [float(value) for value in problem.value],
-        "roots": list(problem.roots),
-        "base": problem.base,
-        "threshold": problem.threshold,
-        "rounding": problem.rounding,
-        "logs": dict(logs),
-        "claims": dict(claims),
-    }  # fmt: skip

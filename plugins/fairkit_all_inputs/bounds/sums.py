@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fairkit.errors import ModelError
 from fairkit_all_inputs.bounds.problem import Problem
-from fairkit_onnx.structure.cells import check_ends, encode_rows, listed_block, make_blocks
+from fairkit_onnx.structure.cells import encode_rows, listed_block, make_blocks
 from fairkit_onnx.structure.domain import Block, Listed, Numbers, numbers_block
 from fairkit_onnx.structure.linear import LinearModel
+from fairkit_onnx.structure.pieces import keys_of, numbers_of
 from fairkit_onnx.structure.trees import TreeModel
 
 if TYPE_CHECKING:
@@ -62,7 +64,9 @@ def tree_problem(
     """
     source = features.source
     encode, defaults = model.encoding(doubles=True), model.defaults(domains)
-    blocks, tests = make_blocks(model.ensemble, source, domains, encode, defaults, model.kinds())
+    blocks, tests = make_blocks(
+        model.ensemble, source, domains, encode, defaults, model.kinds(), model.pieces(domains, features)
+    )
     direction, threshold, logistic = model.link(*model.reach())
     ensemble = model.ensemble
     return Problem(
@@ -93,12 +97,16 @@ def linear_problem(
         A domain is empty or infinite.
     """
     encode, defaults = model.encoding(), model.defaults(domains)
-    blocks = [_block(one, model.kinds()) for one in domains]
+    pieces = model.pieces(domains, features)
+    blocks = [_block(one, model.kinds(), pieces) for one in domains]
     of_column = {column: place for place, block in enumerate(blocks) for column in block.columns}
     owner = np.array([of_column.get(name or "", -1) for name in features.source])
     matrix, starts = encode_rows(blocks, encode, defaults)
     terms = matrix.astype(np.float64) * model.weights
     base = model.base + float(terms[0, owner < 0].sum())
+    for place, block in enumerate(blocks):
+        if block.ends is not None:
+            _check_pulls(block, terms[starts[place] : starts[place + 1]][:, owner == place])
     parts = [
         terms[starts[place] : starts[place + 1]][:, owner == place].sum(axis=1)
         for place in range(len(blocks))
@@ -129,14 +137,45 @@ def linear_problem(
     )
 
 
-def _block(one: Numbers | Listed, kinds: Mapping[str, type]) -> Block:
+def _check_pulls(block: Block, terms: NDArray[np.float64]) -> None:
+    """Refuse features of one column of which some rise and others fall: no end has their largest sum.
+
+    Each term keeps the order of the column between neighbouring points, or they are the ends of two pieces with no
+    number between them.
+    """
+    assert block.ends is not None  # noqa: S101 -- a block of numbers
+    known = int((~np.isnan(block.ends)).sum())
+    moves = np.diff(terms[:known], axis=0)
+    apart = np.flatnonzero((moves > 0).any(axis=1) & (moves < 0).any(axis=1))
+    ends = block.ends[:known]
+    following = (
+        ends[:-1] + 1
+        if block.whole
+        else np.nextafter(ends[:-1].astype(np.float32 if block.single else np.float64), np.inf).astype(
+            np.float64
+        )
+    )
+    apart = apart[ends[1:][apart] > following[apart]]
+    if len(apart):
+        raise ModelError(
+            f"all-inputs: the features that the model makes of {block.name!r} pull against each other between "
+            f"{ends[apart[0]]:g} and {ends[apart[0] + 1]:g}, so that the ends do not bound their sum; choose a domain "
+            f"without that, with all-inputs.domain.{block.name}=LOW:HIGH"
+        )
+
+
+def _block(
+    one: Numbers | Listed, kinds: Mapping[str, type], pieces: Mapping[str, NDArray[np.float64]]
+) -> Block:
+    """Return points of a column, the ends of its pieces among them."""
     if isinstance(one, Listed):
         return listed_block(one)
-    check_ends(one)
     some = np.linspace(one.low, one.high, POINTS)
     if one.whole:
         some = np.round(some) if one.high - one.low >= POINTS else np.arange(one.low, one.high + 1)
-    return numbers_block(one, some, kinds[one.name], points=True)
+    tops, kind = pieces[one.name], kinds[one.name]
+    firsts = numbers_of(keys_of(tops[:-1], kind, one.whole) + 1, kind, one.whole)
+    return numbers_block(one, np.concatenate([some, [one.low], firsts, tops]), kind, points=True)
 
 
 def _trees(

@@ -384,3 +384,42 @@ def test_an_operator_that_is_not_read_is_named():
     nodes = [node("MatMul", ["x", "w"], ["a"]), node("Mul", ["a", "a"], ["y"], name="square")]
     with pytest.raises(ModelError, match="Mul 'square' of the network is not understood"):
         read(graph(nodes, {"w": rng.normal(size=(5, 1))}, 5), rng.normal(size=(5, 5)))
+
+
+@pytest.mark.parametrize("seed", [2, 3])
+def test_witnesses_are_at_least_those_of_a_plain_coordinate_ascent(seed):
+    """Six columns of 64 cells, 16-8 units: 60 random starts, each column at 17 cells, until nothing is gained."""
+    from fairkit_all_inputs.bounds.networks.climbing import Climber
+
+    rng, columns, size = np.random.default_rng(seed), 6, 64
+    sizes = [size] * columns + [2]
+    blocks = [block(f"c{i}", n, ordered=i < columns) for i, n in enumerate(sizes)]
+    features = [*(np.array([i]) for i in range(columns)), np.arange(columns, columns + 2)]
+    first = [*(np.linspace(-3, 3, size)[:, None] for _ in range(columns)), np.eye(2)]
+    layout = Layout.of([*sizes[:-1], 1], [True] * (columns + 1))
+    cells = CellFeatures(layout, columns, features, first, first, np.zeros(columns + 2))
+    layers, before = [], columns + 2
+    for width, kind in ((16, RELU), (8, RELU), (1, 0)):
+        weights = rng.normal(size=(width, before)) / np.sqrt(before)
+        layers.append(Layer(weights, rng.normal(size=width) * 0.5, np.abs(weights), 1e-7 * np.abs(weights),
+                            np.full(width, 1e-7), np.full(width, kind, dtype=np.int8)))  # fmt: skip
+        before = width
+    asked = NetworkProblem(
+        blocks=blocks, cells=cells, layers=layers, encode=lambda _: np.zeros(0), threshold=0.0
+    )
+    climber = Climber(asked, SCORE, (0, 1), {}, np.inf, None, -np.inf)
+    points = rng.integers(0, layout.sizes, (60, columns + 1))
+    top = np.zeros(points.shape, dtype=bool)
+    worth = climber.worth(points, top)
+    for _ in range(20):
+        former = worth.copy()
+        for column, cell in itertools.product(range(columns), range(0, size, 4)):
+            moved = points.copy()
+            moved[:, column] = cell
+            other = climber.worth(moved, top)
+            points[other > worth] = moved[other > worth]
+            worth = np.maximum(worth, other)
+        if (worth <= former).all():
+            break
+    climber.scatter(np.inf)
+    assert climber.best >= 0.995 * worth.max()

@@ -66,7 +66,8 @@ class ClassModel(Encoded):
         """
         one = self.ensembles[0]
         encode, defaults = self.encoding(doubles=True), self.defaults(domains)
-        blocks, tests = make_blocks(one, features.source, domains, encode, defaults, self.kinds())
+        pieces = self.pieces(domains, features)
+        blocks, tests = make_blocks(one, features.source, domains, encode, defaults, self.kinds(), pieces)
         plain = Problem(
             blocks=blocks,
             changing=changing,

@@ -23,11 +23,19 @@ TRIES = 24
 """Cells of a block at which a climb looks, besides the neighbours."""
 MANY = 2_000
 """Inputs that are drawn."""
-FEW = 48
-"""Climbs at most, from the best of them."""
+FEW = 256
+"""Climbs at most, from the best of them, which look at `COARSE` cells of a block."""
+COARSE = 17
 WORK = 2e10
-"""Multiplications that climbs from drawn inputs may take, about."""
-ROUNDS = 6
+"""Multiplications that climbs from drawn inputs may take, about, and those after them from moved ones."""
+ROUNDS = 12
+"""Rounds over all columns at most; a climb ends where none of its inputs gains."""
+RESTARTS = 6
+"""Times that the best inputs are moved in some columns and climbed from again, while the work allows it."""
+BEST = 8
+"""So many of the best inputs are climbed from again."""
+MOVED = 0.3
+"""The share of columns that is moved."""
 FLAT = 0.05
 """Sums that are so small may change their sign when an input is moved to the best of its linear piece."""
 
@@ -96,18 +104,40 @@ class Climber:
         return np.concatenate([*found[0], *found[1]], axis=1).astype(np.int8)
 
     def scatter(self, enough: float) -> None:
-        """Climb from the best of many inputs, the same ones always."""
+        """Climb from the best of many inputs, the same ones always, and again from where that ended, moved a little."""
         rng = np.random.default_rng(0)
         sizes = self.problem.layout.sizes
         chosen = rng.integers(0, sizes, size=(MANY, len(sizes)))
         top = rng.random(chosen.shape) < 0.5
         best = np.argsort(-self.worth(chosen, top), kind="stable")
-        one = sum(layer.weights.size for layer in self.problem.layers) * 4.0 * TRIES * len(sizes) * 3
-        some = best[: int(np.clip(WORK / one, 4, FEW))]
-        self.climb(chosen[some], top[some], enough)
+        one = sum(layer.weights.size for layer in self.problem.layers) * 4.0 * len(sizes) * 3
+        some = best[: int(np.clip(WORK / (one * COARSE), 4, FEW))]
+        chosen, top, reached = self.climb(chosen[some], top[some], enough, tries=COARSE)
+        for again in range(1 + int(np.clip(WORK / (one * TRIES * BEST), 0, RESTARTS))):
+            if reached.max() > enough:
+                break
+            order = np.argsort(-reached, kind="stable")[:BEST]
+            moved, ends = chosen[order], top[order]
+            if again:
+                others = rng.random(moved.shape) < MOVED
+                moved = np.where(others, rng.integers(0, sizes, moved.shape), moved)
+                ends = np.where(others, rng.random(moved.shape) < 0.5, ends)
+            new = self.climb(moved, ends, enough)
+            chosen, top, reached = (
+                np.concatenate([old[order], more])
+                for old, more in zip((chosen, top, reached), new, strict=True)
+            )
 
-    def climb(self, chosen: Cells, top: Tops | None = None, enough: float = np.inf) -> None:
-        """Move one block at a time from points, shape [S, blocks], to where the objective is best."""
+    def climb(
+        self, chosen: Cells, top: Tops | None = None, enough: float = np.inf, tries: int = TRIES
+    ) -> tuple[Cells, Tops, Floats]:
+        """Move one block at a time from points, shape [S, blocks], to where the objective is best.
+
+        Returns
+        -------
+        ndarray, ndarray, ndarray
+            Where each ended: its cells and their ends, and the objective there.
+        """
         cells = self.problem.cells
         chosen, count = chosen.copy(), len(chosen)
         top = np.zeros(chosen.shape, dtype=np.bool_) if top is None else top.copy()
@@ -115,8 +145,9 @@ class Climber:
         for _ in range(ROUNDS):
             before = reached.copy()
             for block in [*cells.ranges, *cells.lists]:
-                tried = self._tries(chosen[:, block], int(self.problem.layout.sizes[block]))
-                ends = (False,) if self.shown is not None or block in cells.lists else (False, True)
+                tried = self._tries(chosen[:, block], int(self.problem.layout.sizes[block]), tries)
+                fine = tries == TRIES and self.shown is None and block not in cells.lists
+                ends = (False, True) if fine else (False,)
                 wide = tried.shape[1] * len(ends)
                 many, tops = np.repeat(chosen, wide, axis=0), np.repeat(top, wide, axis=0)
                 many[:, block] = np.tile(tried, (1, len(ends))).reshape(-1)
@@ -134,11 +165,12 @@ class Climber:
                 break
         place = int(reached.argmax())
         self._keep(float(reached[place]), chosen[place], top[place])
+        return chosen, top, reached
 
-    def _tries(self, now: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+    def _tries(self, now: NDArray[np.int64], size: int, tries: int) -> NDArray[np.int64]:
         """Return cells to try for each point, shape [S, tries]: some of all, and those beside where it is."""
-        some = np.unique(np.linspace(0, size - 1, min(size, TRIES)).astype(np.int64))
-        if size <= TRIES:
+        some = np.unique(np.linspace(0, size - 1, min(size, tries)).astype(np.int64))
+        if size <= tries or tries < TRIES:
             return np.repeat(some[None, :], len(now), axis=0)
         beside = now[:, None] + np.array([-16, -8, -4, -2, -1, 0, 1, 2, 4, 8, 16])
         return np.concatenate(

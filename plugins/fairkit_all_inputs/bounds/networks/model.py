@@ -14,7 +14,7 @@ from fairkit_all_inputs.bounds.networks.boxes import CellFeatures
 from fairkit_all_inputs.bounds.networks.problem import NetworkProblem, starts_of
 from fairkit_onnx.file import OnnxFile
 from fairkit_onnx.read.nodes import ancestors
-from fairkit_onnx.structure.cells import check_ends, encode_rows, listed_block
+from fairkit_onnx.structure.cells import encode_rows, listed_block
 from fairkit_onnx.structure.domain import Block, Listed, Numbers, numbers_block
 from fairkit_onnx.structure.encoded import Encoded, refuse_draws, up_to
 from fairkit_onnx.structure.networks.reading import DENSE, STRAIGHT, Reader
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     Columns = Mapping[str, NDArray[Any]]
 
 CELLS = 1_024
-"""Cells of a column of numbers; a missing number makes each a set, and there are fewer."""
+"""Cells of a column of numbers; where a number is missing, or the order breaks, boxes are sets of fewer cells."""
 CELLS_WITH_MISSING = 48
 
 
@@ -71,7 +71,8 @@ class NetworkModel(Encoded):
             A domain is empty or infinite, or features are no numbers.
         """
         encode, defaults = self.encoding(), self.defaults(domains)
-        blocks = [_block(one, self.kinds()) for one in domains]
+        pieces = self.pieces(domains, features)
+        blocks = [_block(one, self.kinds(), pieces) for one in domains]
         of_column = {column: place for place, block in enumerate(blocks) for column in block.columns}
         owner = np.array([of_column.get(name or "", -1) for name in features.source])
         mine = [np.flatnonzero(owner == place) for place in range(len(blocks))]
@@ -114,15 +115,20 @@ def _negated(layer: Layer) -> Layer:
     return replace(layer, weights=-layer.weights, bias=-layer.bias)
 
 
-def _block(one: Numbers | Listed, kinds: Mapping[str, type]) -> Block:
+def _block(
+    one: Numbers | Listed, kinds: Mapping[str, type], pieces: Mapping[str, NDArray[np.float64]]
+) -> Block:
+    """Cut a column; on each cell every feature keeps its order, so that it lies between those of the cell's ends."""
     if isinstance(one, Listed):
         return listed_block(one)
-    check_ends(one)
-    count = CELLS_WITH_MISSING if one.missing else CELLS
+    tops = pieces[one.name]
+    count = CELLS_WITH_MISSING if one.missing or len(tops) > 1 else CELLS
     some = np.linspace(one.low, one.high, count + 1)[1:]
     if one.whole:
         some = np.floor(some) if one.high - one.low >= count else np.arange(one.low, one.high + 1)
-    return numbers_block(one, some, kinds[one.name])
+    block = numbers_block(one, np.concatenate([some, tops]), kinds[one.name])
+    # the features of a range of cells lie between those of its ends only where the whole column keeps its order
+    return block if len(tops) == 1 else replace(block, ordered=False)
 
 
 def _at_start(block: Block) -> Block:

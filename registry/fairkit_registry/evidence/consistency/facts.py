@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 GROUP = "group"
 """The auditor of all group metrics, those of other plugins included."""
 
+ALL_INPUTS, PROOFS = "all-inputs", 2
+"""The auditor whose findings are proofs, and the version of them that is believed."""
+
 OWNERS = {
     "performance_gap": "restricted-dro",
     "dif": "dif",

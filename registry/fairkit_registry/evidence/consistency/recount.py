@@ -258,7 +258,8 @@ def check_missing(report: Report, binding: float) -> Iterator[str]:
     report
         The report.
     binding
-        The share of rows without a group above which a verdict must hold whatever their groups are.
+        The share of rows without a group above which there is no verdict where no bounds are known; where they
+        are, every verdict must hold within them.
     """
     for finding in report.findings:
         fact = facts().get(finding.metric)
@@ -273,7 +274,9 @@ def check_missing(report: Report, binding: float) -> Iterator[str]:
             low, high = told.get("low", finding.value), told.get("high", finding.value)
             if not low - ROUNDING <= finding.value <= high + ROUNDING:
                 yield f"{name} is {finding.value:g}, outside its own bounds [{low:g}, {high:g}]"
-            if missing > binding * report.data.rows and not told.get("binding"):
+            if (told.get("low") is not None or missing > binding * report.data.rows) and not told.get(
+                "binding"
+            ):
                 yield f"{name} does not hold its verdict against the {missing:,} rows without a group"
 
 

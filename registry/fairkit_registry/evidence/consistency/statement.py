@@ -12,8 +12,10 @@ from fairkit.errors import FairkitError
 from fairkit_registry.evidence.consistency import recount
 from fairkit_registry.evidence.consistency.classes import check_classes
 from fairkit_registry.evidence.consistency.conditions import check_condition
-from fairkit_registry.evidence.consistency.facts import GROUP, OWNERS, facts
+from fairkit_registry.evidence.consistency.counts import check_counts
+from fairkit_registry.evidence.consistency.facts import ALL_INPUTS, GROUP, OWNERS, PROOFS, facts
 from fairkit_registry.evidence.consistency.numbers import about, check_nearby, check_number, check_unknowns
+from fairkit_registry.evidence.consistency.scores import check_scores
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -80,6 +82,9 @@ def _contradictions(report: Report, settings: Mapping[str, Any]) -> Iterator[str
     yield from _left_out(report)
     yield from recount.check_pooled(report, weighted=weighted)
     yield from recount.check_odds(report)
+    yield from check_counts(report, weighted=weighted, dependent=dependent)
+    yield from check_scores(report, weighted=weighted)
+    yield from _proofs(whole)
     yield from check_classes(report, dependent=dependent)
     yield from recount.check_missing(report, _of_group(settings, "missing_share"))
     yield from _policy(whole, settings)
@@ -150,6 +155,18 @@ def _outcome(report: Report, data: Mapping[str, Any]) -> Iterator[str]:
 
 def _columns(predictions: Mapping[str, Any]) -> str:
     return f"the columns {json.dumps(dict(predictions), sort_keys=True)}" if predictions else "a model"
+
+
+def _proofs(report: Report) -> Iterator[str]:
+    """Yield proofs about all inputs of a version that is no longer believed."""
+    for finding in report.findings:
+        if finding.auditor == ALL_INPUTS and finding.evidence.get("version") != PROOFS:
+            yield (
+                f"{_name(finding)}: its proof is of version {finding.evidence.get('version', 1)}, and {PROOFS} is "
+                "believed: earlier ones may have trusted an encoder that breaks the order of a column; certify the "
+                "model anew"
+            )
+            return
 
 
 def _auditors(report: Report) -> dict[str, type[Auditor]]:

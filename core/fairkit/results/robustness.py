@@ -1,0 +1,98 @@
+"""How many rows without a group are enough to turn a verdict on a rate."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from fairkit.results.findings import Finding
+    from fairkit.results.rules import Rule
+    from fairkit.results.values import Interval
+
+    Floats = NDArray[np.float64]
+
+
+def rows_that_turn(rule: Rule, finding: Finding, interval: Interval) -> tuple[int, int] | None:
+    """Return the fewest rows without a group that turn a verdict, put where they move it most, and all of them.
+
+    With k such rows in two groups the largest difference between their rates is that of x rows that count put
+    into the one, and of k - x that do not count into the other; the smallest difference is that of the other way round.
+    The other rows without a group stay out.
+
+    Parameters
+    ----------
+    rule, finding, interval
+        A rule on a difference or ratio of rates, its finding and the interval that it is judged by.
+
+    Returns
+    -------
+    tuple of int, or None
+        None for other findings, for rates without counts, and where even all of them do not turn it.
+    """
+    kept = rule.settled(interval)
+    ratio = finding.metric.endswith("_ratio")
+    gone = finding.missing
+    if kept is None or gone is None or not (ratio or finding.metric.endswith("_difference")):
+        return None
+    shares = [(g.value, g.denominator) for g in (*finding.groups, gone)]
+    told = [(value * over, over) for value, over in shares if value is not None and over is not None]
+    if len(told) < len(shares) or len(told) < 3 or finding.value is None:
+        return None
+    counts, over = np.array(told[:-1]).T
+    counting, others = told[-1][0], told[-1][1] - told[-1][0]
+    rises = rule.upper == kept  # what turns a pass of an upper limit, and a failed lower one
+    apart = rises != ratio
+    reach = interval[1] - finding.value if rises else interval[0] - finding.value
+    bound = _ratio if ratio else _difference
+
+    def turned(k: int) -> bool:
+        return rule.kept(bound(counts, over, counting, others, k, apart=apart) + reach) != kept
+
+    most = int(gone.rows)
+    return (_least(turned, most), most) if turned(most) else None
+
+
+def _least(turned: Callable[[int], bool], most: int) -> int:
+    """Return the smallest number of rows that turns it."""
+    low, high = 0, most
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if turned(middle) else (middle, high)
+    return high
+
+
+def _ends(
+    counts: Floats, over: Floats, counting: float, others: float, k: int, *, apart: bool
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return for every ordered pair and every way to share k rows the rates of the first and of the second group."""
+    a, b = np.nonzero(~np.eye(len(counts), dtype=bool))
+    x = np.unique(np.linspace(0, k, min(k, 1_000) + 1).astype(np.int64)).astype(np.float64)
+    up, down = np.minimum(x, counting), np.minimum(k - x, others)
+    if not apart:
+        up, down = np.minimum(k - x, counting), np.minimum(x, others)
+    raised = (counts[:, None] + up) / (over[:, None] + up)
+    lowered = counts[:, None] / (over[:, None] + down)
+    return raised[a], lowered[b], lowered[a], raised[b]
+
+
+def _difference(
+    counts: Floats, over: Floats, counting: float, others: float, k: int, *, apart: bool
+) -> float:
+    top, bottom, sure, most = _ends(counts, over, counting, others, k, apart=apart)
+    if apart:
+        return float((top - bottom).max())
+    return float(np.maximum((sure - most).min(axis=1), 0.0).max())
+
+
+def _ratio(counts: Floats, over: Floats, counting: float, others: float, k: int, *, apart: bool) -> float:
+    top, bottom, sure, most = _ends(counts, over, counting, others, k, apart=apart)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if apart:
+            return float(np.nanmin(bottom / top))
+        return float(np.minimum(np.nanmax(most / sure, axis=1), 1.0).min())

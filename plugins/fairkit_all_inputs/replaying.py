@@ -1,0 +1,280 @@
+"""The last step before a proof is written: rows of the table and random inputs, run at every value of what changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairkit_all_inputs.bounds.classes.problem import ClassProblem
+from fairkit_all_inputs.bounds.problem import CHANCE, FLIP, SCORE, Problem, plain
+from fairkit_all_inputs.terms import meet, state_of
+from fairkit_all_inputs.witness import ask, cells_of, decided, described
+from fairkit_all_inputs.witnesses import of_somebody
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairkit.models.scorer import Predictions
+    from fairkit.results.findings import Finding
+    from fairkit_all_inputs.bounds.questions import AnyProblem
+    from fairkit_all_inputs.scope import AuditScope
+    from fairkit_onnx.structure.domain import Block
+    from fairkit_onnx.structure.encoded import Encoded
+
+    Columns = Mapping[str, NDArray[Any]]
+
+RANDOM = 4_000
+"""So many random inputs of the domain are run, half of them in cells drawn at random."""
+_LOGIT = 1e-4
+"""By how much the logits of two probabilities in float32 may be off, where these are between .01 and .99."""
+_FEW = 200
+"""Rows of which it is tried whether the score is the sum."""
+
+
+class ContradictionError(RuntimeError):
+    """A model does on an input what was proved of none: an error of fairkit."""
+
+
+@dataclass(kw_only=True, eq=False)
+class Replay:
+    """What inputs did when they were run.
+
+    Attributes
+    ----------
+    rows, outside
+        How many rows of the table were run; by block, how many were not in the domain, and of any block.
+    most
+        By question, the largest change, and the two inputs that made it.
+    slack
+        By how much a change of the sum may be smaller than it is said here.
+    """
+
+    rows: int = 0
+    outside: dict[str, int] = field(default_factory=dict)
+    most: dict[int, tuple[float, Mapping[str, Any], Mapping[str, Any]]] = field(default_factory=dict)
+    slack: float = 0.0
+
+    def notes(self) -> list[str]:
+        """Say which rows the statements are not about."""
+        gone = self.outside.get("", 0)
+        if not gone:
+            return []
+        shown = ", ".join(f"{name}: {count:,}" for name, count in self.outside.items() if name and count)
+        return [
+            f"{gone:,} of {self.rows:,} rows are outside the domain ({shown}): nothing is said about them."
+        ]
+
+
+def replayed(asked: AuditScope, model: Encoded, problem: AnyProblem) -> Replay:
+    """Run every row of the table (near people: theirs), and random inputs, at every value of what changes."""
+    names = list(asked.context.scorer.columns)
+    sums = _Sums(model, problem)
+    found = Replay(slack=sums.slack)
+    for columns in _rows(asked, names):
+        inside = inside_of(problem, columns)
+        found.rows += len(inside[""])
+        for name, some in inside.items():
+            found.outside[name] = found.outside.get(name, 0) + int((~some).sum())
+        kept = {name: values[inside[""]] for name, values in columns.items()}
+        _run(asked, problem, kept, sums, found)
+    if asked.told.near is None:
+        drawn = _random(problem, asked.context.rng("all-inputs.replay"))
+        _run(asked, problem, {name: drawn[name] for name in names}, sums, found)
+    return found
+
+
+def confirmed(asked: AuditScope, problem: AnyProblem, kind: int, finding: Finding, replay: Replay) -> Finding:
+    """Return a finding with what was run: an input that changes more than was found is its witness.
+
+    Raises
+    ------
+    ContradictionError
+        An input changes more than was proved.
+    """
+    if kind not in replay.most or finding.interval is None:
+        return finding
+    value, first, second = replay.most[kind]
+    low, high = finding.interval
+    tolerance = 0.0 if kind == FLIP else 1e-6 * max(1.0, abs(high)) + (replay.slack if kind == SCORE else 0.0)
+    if value > high + tolerance:
+        shown = "; ".join(
+            f"{name}={first[name]!r}"
+            if first[name] == second[name]
+            else f"{name}={first[name]!r} and {second[name]!r}"
+            for name in first
+        )
+        raise ContradictionError(
+            f"all-inputs: it was proved that {finding.metric} is at most {high:g}, and the model makes {value:g} of "
+            f"this input: {shown}. This is an error of fairkit, and nothing was written: please report it"
+        )
+    if kind == FLIP:
+        value = high
+    else:  # in the arithmetic of the proof, as whoever checks it computes it again
+        value, first, second = _exact(asked, problem, kind, first, second)
+    if value <= low + 1e-6 * max(1.0, abs(high)):
+        return finding
+    said = ask(asked.context.scorer, [first, second], asked.people.columns)
+    witness = described(first, second, said, asked.context.scorer.classes)
+    evidence = dict(finding.evidence) | {"witness": [witness] if of_somebody(asked, witness) else witness}
+    if kind == FLIP:
+        evidence = {
+            key: told for key, told in evidence.items() if key not in ("proof", "proved", "problem_sha256")
+        }
+    evidence["decided"] = high - value <= meet(problem, kind, value)
+    stale = state_of(asked, decided=False)
+    notes = tuple(note for note in finding.notes if not evidence["decided"] or note not in stale)
+    interval = (value, max(value, high))
+    return replace(
+        finding,
+        value=value,
+        interval=interval,
+        evidence=evidence,
+        notes=notes,
+        interval_at=lambda _: interval,
+    )
+
+
+def _exact(
+    asked: AuditScope, problem: AnyProblem, kind: int, first: Mapping[str, Any], second: Mapping[str, Any]
+) -> tuple[float, Mapping[str, Any], Mapping[str, Any]]:
+    """Return the change between two inputs, the larger sum first; none of an input outside the domain's values."""
+    rows = cells_of([first, second], {name: asked.people.columns[name] for name in first})
+    points = np.stack([block.cells_of(rows) for block in problem.blocks], axis=1)
+    if (points < 0).any() or isinstance(problem, ClassProblem):
+        return -np.inf, first, second
+    f, g = (float(one) for one in problem.sums_of(rows, points))
+    if f < g:
+        first, second, f, g = second, first, g, f
+    change = f - g if kind == SCORE else 0.5 * (np.tanh(0.5 * f) - np.tanh(0.5 * g))
+    return float(change), first, second
+
+
+def inside_of(problem: AnyProblem, columns: Columns) -> dict[str, NDArray[np.bool_]]:
+    """Tell by block that stays which rows have a cell of it, shape [n]; under the empty name, which have all."""
+    rows = len(next(iter(columns.values())))
+    found = {"": np.ones(rows, dtype=np.bool_)}
+    for place, block in enumerate(problem.blocks):
+        if place != problem.changing:
+            found[block.name] = block.cells_of(columns) >= 0
+            found[""] &= found[block.name]
+    return found
+
+
+def _rows(asked: AuditScope, names: Sequence[str]) -> Iterator[dict[str, NDArray[Any]]]:
+    if asked.told.near is not None:
+        yield {name: asked.people.columns[name] for name in names}
+        return
+    for batch in asked.context.dataset.batches(names, partial=True):
+        yield batch.columns(names)
+
+
+def _run(asked: AuditScope, problem: AnyProblem, columns: Columns, sums: _Sums, found: Replay) -> None:
+    """Run inputs at every value, and remember the largest changes."""
+    rows = len(next(iter(columns.values())))
+    if not rows:
+        return
+    block = problem.blocks[problem.changing]
+    said, summed, fed = [], [], []
+    for choice in block.choices:
+        changed = dict(columns)
+        for name, value in zip(block.columns, choice, strict=True):
+            changed[name] = _repeated(value, columns[name], rows)
+        fed.append(changed)
+        said.append(asked.context.scorer.predict(changed))
+        summed.append(sums(changed, said[-1]))
+    decisions = [decided(one) for one in said]
+    scores = [one.score for one in said]
+    for kind, values in ((FLIP, decisions), (SCORE, summed), (CHANCE, scores)):
+        if any(one is None for one in values):
+            continue
+        table = np.stack([np.asarray(one, dtype=np.float64) for one in values])
+        if kind == FLIP:
+            change = (table != table[:1]).any(axis=0).astype(np.float64)
+        else:
+            change = np.nan_to_num(table.max(axis=0) - table.min(axis=0))
+        at = int(change.argmax())
+        if change[at] > found.most.get(kind, (0.0,))[0]:
+            ends = [int(table[:, at].argmax()), int(table[:, at].argmin())]
+            if kind == FLIP and len(set(table[:, at].tolist())) > 1 and ends[0] == ends[1]:
+                continue
+            pair = [{name: plain(fed[end][name][at]) for name in columns} for end in ends]
+            found.most[kind] = (float(change[at]), pair[0], pair[1])
+
+
+def _repeated(value: Any, like: NDArray[Any], rows: int) -> NDArray[Any]:
+    if like.dtype.kind == "O" or isinstance(value, str) or value is None:
+        return np.full(rows, value, dtype=object)
+    found = np.full(rows, value)
+    return found.astype(like.dtype) if like.dtype.kind in "iub" and found[0] == int(found[0]) else found
+
+
+class _Sums:
+    """The runtime's own sums, as far as the file shows them: a tensor, the score itself, or the logit of a score.
+
+    Attributes
+    ----------
+    slack
+        By how much two of them may be closer than they are shown.
+    """
+
+    def __init__(self, model: Encoded, problem: AnyProblem) -> None:
+        self.logistic = bool(getattr(problem, "logistic", False))
+        cut = model.tail.cut
+        self._run = model.tensor(cut) if isinstance(cut, str) else None
+        self._problem = problem if isinstance(problem, Problem) else None
+        self._same: bool | None = None
+        self.slack = _LOGIT if self._run is None and self.logistic else 0.0
+
+    def __call__(self, columns: Columns, said: Predictions) -> NDArray[np.float64] | None:
+        """Return the sums of some rows, shape [n]; None where they are not shown."""
+        if self._run is not None:
+            values = self._run(columns).astype(np.float64)
+            return values[:, 1] - values[:, 0] if values.shape[1] == 2 else values[:, 0]
+        if said.score is None or said.predicted is not None or self._problem is None:
+            return None
+        if self.logistic:
+            chance = np.clip(said.score, 0.01, 0.99)  # beyond, float32 says too little
+            return np.asarray(np.log(chance) - np.log1p(-chance))
+        if self._same is None:
+            some = {name: values[:_FEW] for name, values in columns.items()}
+            points = np.stack([block.cells_of(some) for block in self._problem.blocks], axis=1)
+            sums = self._problem.sums(points[(points >= 0).all(axis=1)])
+            shown = said.score[: len(points)][(points >= 0).all(axis=1)]
+            near = self._problem.rounding + 1e-6
+            self._same = any(bool((np.abs(sign * sums - shown) <= near).all()) for sign in (1.0, -1.0))
+        return np.asarray(said.score) if self._same else None
+
+
+def _random(problem: AnyProblem, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
+    """Return random inputs of the domain, by column: half of them from cells, half from the whole of each column."""
+    found: dict[str, NDArray[Any]] = {}
+    for block in problem.blocks:
+        if block.ends is None:
+            at = rng.integers(0, len(block.choices), RANDOM)
+            for place, name in enumerate(block.columns):
+                values = [choice[place] for choice in block.choices]
+                text = any(isinstance(value, str) or value is None for value in values)
+                found[name] = np.array(values, dtype=object if text else None)[at]
+        else:
+            found[block.columns[0]] = _random_numbers(block, rng)
+    return found
+
+
+def _random_numbers(block: Block, rng: np.random.Generator) -> NDArray[np.float64]:
+    starts, ends = block.intervals
+    cell = rng.integers(0, len(ends), RANDOM)
+    low, high = starts[cell], ends[cell]
+    low[::2], high[::2] = block.low, ends[-1]
+    share = np.where(rng.random(RANDOM) < 0.2, rng.integers(0, 2, RANDOM), rng.random(RANDOM))  # ends, too
+    values = low + share * (high - low)
+    if block.whole:
+        values = np.floor(values)
+    if block.single:
+        values = values.astype(np.float32).astype(np.float64)
+    values = np.clip(values, block.low, ends[-1])
+    if block.size > len(ends):
+        values[rng.random(RANDOM) < 0.1] = np.nan
+    return np.asarray(values)

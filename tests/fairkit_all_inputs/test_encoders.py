@@ -1,0 +1,269 @@
+"""Encoders that break the order of a column: what lies between two ends that answer alike is never lost."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+import fairkit
+from fairkit.errors import FairkitError, ModelError
+
+from .test_all_inputs import CHANCE, FLIP, SCORE, trusted
+
+helper, numpy_helper = onnx.helper, onnx.numpy_helper
+ML = "ai.onnx.ml"
+
+
+def node(kind, inputs, outputs, **told):
+    domain = ML if kind in {"Imputer", "Scaler", "Binarizer"} else ""
+    return helper.make_node(kind, inputs, outputs, domain=domain, **told)
+
+
+def constant(name, *values, kind=np.float32):
+    return numpy_helper.from_array(np.array(values, dtype=kind), name)
+
+
+def built(path, encoders, constants=(), *, threshold=0.5, mode="BRANCH_LEQ", inner=0, kind="FLOAT"):
+    """Write ``f = (e(x) <= threshold ? 4 (sex - 1/2) : 2)``, e made of the encoders' tensor ``e``, shape [n, 1]."""
+    nodes = [
+        *encoders,
+        helper.make_node("Concat", ["e", "sex"], ["matrix"], axis=1),
+        helper.make_node(
+            "TreeEnsembleRegressor", ["matrix"], ["sum"], domain=ML, n_targets=1, nodes_treeids=[0] * 5,
+            nodes_nodeids=list(range(5)), nodes_featureids=[inner, 1, 0, 0, 0], nodes_values=[threshold, 0.5, 0, 0, 0],
+            nodes_modes=[mode, "BRANCH_LEQ", "LEAF", "LEAF", "LEAF"], nodes_truenodeids=[1, 3, 0, 0, 0],
+            nodes_falsenodeids=[2, 4, 0, 0, 0], target_treeids=[0] * 3, target_nodeids=[2, 3, 4], target_ids=[0] * 3,
+            target_weights=[2.0, -2.0, 2.0],
+        ),
+        helper.make_node("Sigmoid", ["sum"], ["score"]),
+    ]  # fmt: skip
+    inputs = [
+        helper.make_tensor_value_info("x", getattr(onnx.TensorProto, kind), [None, 1]),
+        helper.make_tensor_value_info("sex", onnx.TensorProto.FLOAT, [None, 1]),
+    ]
+    output = helper.make_tensor_value_info("score", onnx.TensorProto.FLOAT, [None, 1])
+    graph = helper.make_graph(nodes, "g", inputs, [output], list(constants))
+    opsets = [helper.make_opsetid("", 15), helper.make_opsetid(ML, 3)]
+    proto = helper.make_model(graph, opset_imports=opsets)
+    proto.ir_version = 8
+    onnx.save(proto, path)
+    return path
+
+
+def audit(path, x, **settings):
+    import pandas as pd
+
+    x = np.asarray(x)
+    table = pd.DataFrame({"x": x, "sex": np.arange(len(x)) % 2, "y": np.arange(len(x)) // 2 % 2})
+    data = fairkit.load_data(table, label="y", favorable=1, sensitive=["sex"], features=["x", "sex"])
+    report = fairkit.audit(
+        trusted(path),
+        data,
+        auditors=["all-inputs"],
+        parameters={"all-inputs": {"columns": "sex", **settings}},
+    )
+    return {finding.metric: finding for finding in report.findings}
+
+
+def flips(path, x):
+    """Whether the file itself flips, at each x."""
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    x = np.asarray(x, dtype=np.float32).reshape(-1, 1)
+    said = [session.run(None, {"x": x, "sex": np.full_like(x, s)})[0] >= 0.5 for s in (0, 1)]
+    return (said[0] != said[1]).reshape(-1)
+
+
+RANGE = [-2.0, 3.0]
+BOOL, FLOAT, INT8 = onnx.TensorProto.BOOL, onnx.TensorProto.FLOAT, onnx.TensorProto.INT8
+CASES = {
+    # an encoder, its constants, threshold and mode: equal answers at -2 and 3, another one in between
+    "sentinel": ([node("Imputer", ["x"], ["e"], imputed_value_floats=[50.0], replaced_value_float=-1.0)], [], 40.0,
+                 "BRANCH_GT"),
+    "sentinel after a scaler": (
+        [node("Scaler", ["x"], ["z"], offset=[1.0], scale=[2.0]),
+         node("Imputer", ["z"], ["e"], imputed_value_floats=[50.0], replaced_value_float=-3.0)], [], 40.0, "BRANCH_GT"),
+    "bool": ([node("Cast", ["x"], ["b"], to=BOOL), node("Cast", ["b"], ["e"], to=FLOAT)], [], 0.5, "BRANCH_LEQ"),
+    "absolute": ([node("Abs", ["x"], ["e"])], [], 0.5, "BRANCH_LEQ"),
+    "square root": ([node("Sqrt", ["x"], ["e"])], [], 1.0, "BRANCH_LEQ"),
+    "where of a comparison": (
+        [node("Less", ["x", "zero"], ["low"]), node("Where", ["low", "big", "x"], ["e"])],
+        [constant("zero", 0.0), constant("big", 9.0)], 1.0, "BRANCH_LEQ"),
+    "where of another node's NaN": (
+        [node("Sqrt", ["x"], ["r"]), node("IsNaN", ["r"], ["no"]), node("Where", ["no", "big", "x"], ["e"])],
+        [constant("big", 9.0)], 1.0, "BRANCH_LEQ"),
+    "two of one column": ([node("Neg", ["x"], ["m"]), node("Max", ["x", "m"], ["e"])], [], 0.5, "BRANCH_LEQ"),
+    "a power": ([node("Pow", ["x", "two"], ["e"])], [constant("two", 2.0)], 0.5, "BRANCH_LEQ"),
+    "equality": ([node("Equal", ["x", "one"], ["b"]), node("Cast", ["b"], ["e"], to=FLOAT)], [constant("one", 1.0)],
+                 0.5, "BRANCH_GT"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_inside_that_differs_from_equal_ends_is_found(tmp_path, name):
+    nodes, constants, threshold, mode = CASES[name]
+    path = built(tmp_path / "m.onnx", nodes, constants, threshold=threshold, mode=mode)
+    x = np.round(np.linspace(*RANGE, 501), 2)
+    inside = flips(path, x)
+    assert inside.any()
+    assert inside[0] == inside[-1]
+    assert not inside[0]
+    found = audit(path, x)
+    assert found[FLIP].interval == (1.0, 1.0)
+    assert found[SCORE].interval[1] >= 4.0
+    assert found[CHANCE].interval[1] >= 0.76
+
+
+MORE = {
+    # the same with other ranges: an inside that is not there must be proved not to be
+    "no sentinel in the range": (CASES["sentinel"], (0.0, 3.0), False),
+    "positive logarithm": (([node("Log", ["x"], ["e"])], [], 0.0, "BRANCH_LEQ"), (0.5, 3.0), True),
+    "negative logarithm": (([node("Log", ["x"], ["e"])], [], 0.0, "BRANCH_LEQ"), (-2.0, 3.0), True),
+    "exponential": (([node("Exp", ["x"], ["e"])], [], 1.0, "BRANCH_LEQ"), (-2.0, 3.0), True),
+    "positive bool": (CASES["bool"], (0.5, 3.0), False),
+    "reciprocal of positives": (
+        ([node("Div", ["one", "x"], ["e"])], [constant("one", 1.0)], 1.0, "BRANCH_LEQ"), (0.5, 3.0), True),
+    "whole part": (
+        ([node("Cast", ["x"], ["i"], to=INT8), node("Cast", ["i"], ["e"], to=FLOAT)], [], 0.0, "BRANCH_LEQ"),
+        (-2.0, 3.0), True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_what_the_file_does_is_what_is_said(tmp_path, name):
+    (nodes, constants, threshold, mode), ends, flip = MORE[name]
+    path = built(tmp_path / "m.onnx", nodes, constants, threshold=threshold, mode=mode)
+    x = np.round(np.linspace(*ends, 251), 2)
+    assert flips(path, x).any() == flip
+    assert audit(path, x)[FLIP].interval == (float(flip),) * 2
+
+
+REFUSED = {
+    "a division by zero": (([node("Div", ["one", "x"], ["e"])], [constant("one", 1.0)], 1.0, "BRANCH_LEQ"), "Div"),
+    "a whole number that overflows": (
+        ([node("Mul", ["x", "k"], ["y"]), node("Cast", ["y"], ["i"], to=INT8), node("Cast", ["i"], ["e"], to=FLOAT)],
+         [constant("k", 100.0)], 0.0, "BRANCH_LEQ"), "Cast"),
+    "infinity less itself": (
+        ([node("Mul", ["x", "k"], ["y"]), node("Mul", ["y", "k"], ["z"]), node("Mul", ["z", "none"], ["e"])],
+         [constant("k", 3e38), constant("none", 0.0)], 0.5, "BRANCH_GT"), "Mul"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_shown_to_keep_an_order_is_refused_by_name(tmp_path, name):
+    (nodes, constants, threshold, mode), kind = REFUSED[name]
+    path = built(tmp_path / "m.onnx", nodes, constants, threshold=threshold, mode=mode)
+    with pytest.raises(FairkitError, match=rf"the node {kind} .*x"):
+        audit(path, np.round(np.linspace(-2, 3, 101), 2))
+
+
+def linear(path, encoders, weights, constants=()):
+    """Write a linear model of the features ``e`` and sex."""
+    nodes = [
+        *encoders,
+        helper.make_node("Concat", ["e", "sex"], ["matrix"], axis=1),
+        helper.make_node(
+            "LinearRegressor", ["matrix"], ["sum"], domain=ML, coefficients=weights, intercepts=[0.0]
+        ),
+        helper.make_node("Sigmoid", ["sum"], ["score"]),
+    ]
+    inputs = [helper.make_tensor_value_info(name, FLOAT, [None, 1]) for name in ("x", "sex")]
+    output = helper.make_tensor_value_info("score", FLOAT, [None, 1])
+    graph = helper.make_graph(nodes, "g", inputs, [output], list(constants))
+    opsets = [helper.make_opsetid("", 15), helper.make_opsetid(ML, 3)]
+    proto = helper.make_model(graph, opset_imports=opsets)
+    proto.ir_version = 8
+    onnx.save(proto, path)
+    return path
+
+
+def test_a_linear_model_reads_a_sentinel_at_its_own_number(tmp_path):
+    shift = node("Sub", ["e0", "c"], ["e"])
+    imputer = node("Imputer", ["x"], ["e0"], imputed_value_floats=[50.0], replaced_value_float=-1.2345678)
+    path = linear(tmp_path / "m.onnx", [imputer, shift], [1.0, 1.0], [constant("c", 50.5)])
+    x = np.append(np.linspace(-2, 3, 40), -1.2345678)
+    assert flips(path, x).tolist() == [False] * 40 + [True]
+    assert audit(path, x)[FLIP].interval == (1.0, 1.0)
+
+
+def test_a_linear_model_with_features_that_pull_against_each_other_inside_is_refused(tmp_path):
+    """x - 2 max(x, 1/2): the largest sum is in the middle of the range, where no end shows it."""
+    nodes = [
+        node("Max", ["x", "half"], ["m"]),
+        helper.make_node("Concat", ["x", "m"], ["e"], axis=1),
+    ]
+    path = linear(tmp_path / "m.onnx", nodes, [1.0, -2.0, 0.5], [constant("half", 0.4999)])
+    x = np.linspace(-2, 3, 41)
+    with pytest.raises(ModelError, match=r"'x'.*pull"):
+        audit(path, x)
+
+
+def test_a_network_reads_a_sentinel_at_its_own_number(tmp_path):
+    nodes = [
+        node("Imputer", ["x"], ["e"], imputed_value_floats=[5.0], replaced_value_float=-1.2345678),
+        helper.make_node("Concat", ["e", "sex"], ["matrix"], axis=1),
+        helper.make_node("Gemm", ["matrix", "w"], ["h"]),
+        helper.make_node("Add", ["h", "b"], ["hb"]),
+        helper.make_node("Relu", ["hb"], ["r"]),
+        helper.make_node("MatMul", ["r", "v"], ["s"]),
+        helper.make_node("Sub", ["s", "t"], ["sum"]),
+        helper.make_node("Sigmoid", ["sum"], ["score"]),
+    ]
+    constants = [
+        constant("w", [1.0, 0.0], [0.5, 0.0]), constant("b", -4.0, 0.0), constant("v", [1.0], [0.0]),
+        constant("t", 1.25),
+    ]  # fmt: skip
+    inputs = [helper.make_tensor_value_info(name, FLOAT, [None, 1]) for name in ("x", "sex")]
+    output = helper.make_tensor_value_info("score", FLOAT, [None, 1])
+    graph = helper.make_graph(nodes, "g", inputs, [output], constants)
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 15), helper.make_opsetid(ML, 3)])
+    proto.ir_version = 8
+    path = tmp_path / "m.onnx"
+    onnx.save(proto, path)
+    x = np.append(np.linspace(-2, 3, 40), -1.2345678)
+    assert flips(path, x).tolist() == [False] * 40 + [True]
+    assert audit(path, x)[FLIP].interval == (1.0, 1.0)
+    assert audit(path, x)[SCORE].interval[1] >= 0.5
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_scikit_learn_pipeline_with_a_sentinel_is_what_its_rows_say(tmp_path, seed):
+    """`SimpleImputer(missing_values=-1)`: no row changes more than the bound."""
+    import pandas as pd
+    from skl2onnx import to_onnx
+    from skl2onnx.common.data_types import FloatTensorType
+    from sklearn.impute import SimpleImputer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.tree import DecisionTreeClassifier
+
+    rng = np.random.default_rng(seed)
+    table = np.stack([rng.integers(0, 2, 600), *rng.normal(0, 2, (2, 600)).round(2)], axis=1)
+    for place in (1, 2):
+        table[rng.random(600) < 0.2, place] = -1.0
+    y = ((table[:, 1] == -1.0) * (2 * table[:, 0] - 1) + rng.normal(0, 0.3, 600) > 0).astype(int)
+    filled = SimpleImputer(missing_values=-1.0, strategy="median")
+    model = make_pipeline(filled, DecisionTreeClassifier(max_depth=5, random_state=0))
+    model.fit(table.astype(np.float32), y)
+    proto = to_onnx(
+        model, initial_types=[("x", FloatTensorType([None, 3]))], target_opset={"": 15, "ai.onnx.ml": 3},
+        options={"zipmap": False},
+    )  # fmt: skip
+    path = tmp_path / "m.onnx"
+    onnx.save(proto, path)
+    names = ["sex", "a", "b"]
+    data = fairkit.load_data(pd.DataFrame(table, columns=names).assign(sex=table[:, 0].astype(int), y=y), label="y",
+                             favorable=1, sensitive=["sex"], features=names)  # fmt: skip
+    report = fairkit.audit(
+        trusted(path), data, auditors=["all-inputs"], parameters={"all-inputs": {"columns": "sex"}}
+    )
+    found = {finding.metric: finding for finding in report.findings}
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    said = []
+    for sex in (0, 1):
+        rows = table.astype(np.float32).copy()
+        rows[:, 0] = sex
+        said.append(session.run(None, {"x": rows}))
+    assert np.abs(said[0][1] - said[1][1]).max() <= found[SCORE].interval[1] + 1e-6
+    if (said[0][0] != said[1][0]).any():
+        assert found[FLIP].interval == (1.0, 1.0)
