@@ -9,6 +9,7 @@ from fairkit.settings import declared
 
 OPTIONS = {each.name: each.option for each in declared()} | {
     "about": "--about",
+    "accept_status": "--accept-status",
     "anyway": "--anyway",
     "assume": "--assume",
     "base": "--base",
@@ -41,6 +42,7 @@ OPTIONS = {each.name: each.option for each in declared()} | {
     "model_name": "--model-name",
     "model_version": "--model-version",
     "on": "--on",
+    "pack": "--pack",
     "plugin": "--plugin",
     "predictions": "--predictions",
     "query": "--query",

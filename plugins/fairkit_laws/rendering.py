@@ -72,11 +72,11 @@ def render(
         base = pack.name.partition("@")[0]
         when = "nobody has signed" if audited is None else f"is of {audited}"
         raise RefusedError(
-            f"the edition {pack.name!r} is for audits until {until}, and this one {when}: use --pack {base}"
+            f"the edition {pack.name!r} is for audits until {until}, and this one {when}: use `pack={base}`"
         )
     accepted = accepted or {}
     if unknown := sorted(set(accepted) - {*AMBER, "unread"}):
-        raise PackError(f"--accept-status takes {', '.join(AMBER)}, not {unknown[0]!r}")
+        raise PackError(f"`accept_status` takes {', '.join(AMBER)}, not {unknown[0]!r}")
     items = tuple(
         _answer(item, known, context, audited, today, accepted, kept=until is not None) for item in pack.items
     )
@@ -153,7 +153,7 @@ def _acceptances(accepted: Mapping[str, str], items: Sequence[Answered]) -> Sequ
     amber = sum(flag.severity == "amber" for flag in flags)
     states = ",".join(sorted(set(accepted) - {"unread"}))
     if amber:
-        said.append(f"Accepted with --accept-status {states}: {amber} clauses that do not apply yet.")
+        said.append(f"Accepted although {states}: {amber} clauses that do not apply yet.")
     grey = sum(flag.severity == "grey" for flag in flags)
     if grey:
         said.append(

@@ -221,12 +221,14 @@ def test_the_metric_is_stored_beside_the_model_and_named_by_digest(tmp_path):
 
 def test_a_target_ends_the_training():
     rows = table()
-    free = fit(rows, n_estimators=40, learning_rate=0.3, target_gap=5.0)
+    free = fit(rows, n_estimators=40, learning_rate=0.3, epsilon=0.4, strength=0.1, target_gap=5.0)
     seen = free.details["validation"]
     assert seen["rounds"] == list(range(1, 42, 5))
     assert free.details["trees"] == 41
     target = seen["upper_confidence_bound"][2]
-    kept = fit(rows, n_estimators=40, learning_rate=0.3, target_gap=target * 1.0001)
+    kept = fit(
+        rows, n_estimators=40, learning_rate=0.3, epsilon=0.4, strength=0.1, target_gap=target * 1.0001
+    )
     told = dict(
         zip(*(kept.details["validation"][k] for k in ("rounds", "upper_confidence_bound")), strict=True)
     )
@@ -235,7 +237,7 @@ def test_a_target_ends_the_training():
     assert told[trees] <= target * 1.0001
     assert told[trees + 1] > target * 1.0001
     assert len(kept.details["path"]["value"]) == trees - 1
-    none = fit(rows, n_estimators=10, learning_rate=0.3, target_gap=1e-9)
+    none = fit(rows, n_estimators=10, learning_rate=0.3, epsilon=0.4, strength=0.1, target_gap=1e-9)
     assert none.details["trees"] == 1
     assert "after one round already" in none.notes[0]
 

@@ -83,7 +83,7 @@ def test_compare(run, decided):
         (("--predictions", "score=p", "--predictions", "score=q"), "--predictions says score twice"),
         (("--predictions", "score=x"), "no prediction column 'x'"),
         (("--predictions", "score=p", "--score-output", "s"), "score_output='s' means nothing here"),
-        (("--predictions", "score=p", "--score-kind", "value"), "probability or logit"),
+        (("--predictions", "score=p", "--score-kind", "value"), "is a score of its own scale"),
         (("--predictions", "decision=approved", "--auditor", "consistency"), "no model was given"),
     ],
 )

@@ -29,8 +29,12 @@ OTHERS = re.compile(r"pip install --\w+|fairkit [a-z-]+ [^`]*`")
 """Options of other programs, and whole commands of ours between backticks."""
 
 
-DECLARING = {ROOT / "core" / "fairkit" / "settings.py", *(ROOT / "plugins" / "fairkit_mlflow").rglob("*.py")}
-"""Where the options of settings are declared, and a plugin that has a command."""
+COMMANDS = ("fairkit_mlflow", "fairkit_correspondence")
+DECLARING = {
+    ROOT / "core" / "fairkit" / "settings.py",
+    *(path for name in COMMANDS for path in (ROOT / "plugins" / name).rglob("*.py")),
+}
+"""Where the options of settings are declared, and plugins that have commands."""
 
 
 @functools.cache

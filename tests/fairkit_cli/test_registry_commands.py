@@ -429,6 +429,7 @@ def _other(made):
 
 def test_where_the_registry_is(run, made, tmp_path, monkeypatch):
     """The option wins over the environment, which wins over the configuration."""
+    (tmp_path / ".git").mkdir()  # a repository: its file holds in the folders below
     (tmp_path / "fairkit.toml").write_text('[registry]\npath = "configured"\n')
     add = ("registry", "add", "credit", made / "model.onnx")
     ok(run(*add))

@@ -124,7 +124,7 @@ def test_terminals_and_pipes(files, monkeypatch):
     pipe = table(report, terminal=False)
     assert "├" in pipe
     assert all(group in pipe for group in groups)  # whole, on one line
-    monkeypatch.setattr(shutil, "get_terminal_size", lambda _=None: terminal_size((80, 24)))
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda *_, **__: terminal_size((80, 24)))
     shown = re.sub(r"\x1b\[[0-9;]*m", "", table(report, terminal=True))
     assert max(map(len, shown.splitlines())) <= 80
     assert "├" not in shown

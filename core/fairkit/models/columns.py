@@ -223,10 +223,11 @@ def _form(
         check_chance(said, "probabilities")
         return _Form(kind=kind, turned=turned, below=turned and said is None, notes=tuple(notes))
     if cut is not None and said is None:
+        beyond = f"leaves [0, 1] (it reaches {low:.4g} and {high:.4g}), so it"
         raise ModelError(
-            f"the column {roles.score!r} leaves [0, 1] (it reaches {low:.4g} and {high:.4g}), so it is not a "
-            "probability and has no usual threshold: give the `threshold` in the score's own unit, or say what it is "
-            "with `score_kind`: logit or percent"
+            f"the column {roles.score!r} {beyond if low < 0 or high > 1 else 'is a score of its own scale: it'} is not "
+            "a probability and has no usual threshold: give the `threshold` in the score's own unit, or say what it is "
+            "with `score_kind`: probability, logit or percent"
         )
     told = told_scale(roles.score, low, high, turned=turned)
     return _Form(kind=kind, scale=Scale.of(numbers), turned=turned, below=turned, notes=(told, *notes))
