@@ -92,7 +92,7 @@ def test_a_kept_edition_renders_an_old_audit_as_then_and_refuses_a_new_one(repor
         assert not convention(one)
     assert states(made, clause).endswith("repealed 2026-07-21.")
     with pytest.raises(
-        RefusedError, match="is for audits until 2026-07-20, and this one is of 2026-07-21: use --pack ecoa"
+        RefusedError, match="is for audits until 2026-07-20, and this one is of 2026-07-21: use `pack=ecoa`"
     ):
         rendered(pack, report, "2026-07-21", "2026-11-23")
     with pytest.raises(RefusedError, match="nobody has signed"):
@@ -202,7 +202,7 @@ def test_the_page_names_what_was_accepted(report: fairkit.Report):
     )  # fmt: skip
     assert all(flag.accepted for flag in flags_of(made))
     assert made.notes == (
-        "Accepted with --accept-status later: 27 clauses that do not apply yet.",
+        "Accepted although later: 27 clauses that do not apply yet.",
         "Accepted by J. Doe: 1 clauses that were not compared with the official text.",
     )
 
