@@ -149,7 +149,8 @@ def _metrics(rows: Rows, context: AuditContext) -> list[Metric]:
     if task == "multiclass" and rows.score is None and bool((rows.outcome == 1).all()):
         return [metric() for metric in context.metrics if metric.name == "accuracy"]
     kind = "binary" if task == "multiclass" else task
-    ranks = is_own(context.scorer.info.outputs)
+    info = context.scorer.info  # a search for a repair scores without a model
+    ranks = info is not None and is_own(info.outputs)
     has = {"decision": rows.decision is not None, "score": rows.score is not None}
     return [
         metric()

@@ -76,8 +76,6 @@ def test_a_repaired_file_comes_out(folder, plugin):
     [
         ((), {"model": None}, "name it with --model"),
         ((), {"model": "label.onnx"}, "labels are -1 and 1"),
-        (("--set", "favorable_class=1"), {"model": "label.onnx"}, "gives labels only"),
-        ((), {"model": "logit.onnx"}, "--set score_kind=logit"),
         ((), {"model": "none.onnx"}, "no model file"),
         ((), {"data": "small.parquet"}, "fewer than min_group=30"),
         ((), {"data": "gaps.parquet"}, "NaN or infinite scores for 1"),

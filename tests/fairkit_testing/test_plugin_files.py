@@ -94,7 +94,7 @@ def test_no_file_is_run_that_is_not_named(tmp_path, monkeypatch):
         (
             "odd_tasks.py",
             TEXT.replace("    needs", '    tasks = {"binary", "sorting"}\n    needs'),
-            "it is a set of binary, multiclass, ranking, regression",
+            "it is a set of answers, binary, multiclass, ranking, regression",
         ),
         ("needs_more.py", "import no_such_library\n", "it needs no_such_library, which is not installed"),
         ("later.py", TEXT + "\nFAIRKIT_INTERFACE = 2\n", "is written for version 2 of the plugin interface"),

@@ -214,11 +214,15 @@ def _form(
     """Find what the column of scores holds and which way it points, from the first rows where nothing is said."""
     if task != "binary" or roles.score is None:
         return _Form()
-    batch = next(dataset.batches([roles.score], rows=_FIRST_ROWS))
+    decided = roles.decision or roles.probability
+    batch = next(dataset.batches([roles.score, *([decided] if decided else [])], rows=_FIRST_ROWS))
     numbers = _numbers(batch.column(roles.score), roles.score)
     low, high = float(numbers.min()), float(numbers.max())
     kind = options.score_kind or ("probability" if low >= 0 and high <= 1 else "value")
-    turned, notes = _points_down(roles, dataset, numbers, batch.favorable, kind)
+    if decided is not None and _agrees(roles, dataset, numbers, batch.column(decided)):
+        turned, notes = False, list[str]()
+    else:
+        turned, notes = _points_down(roles, dataset, numbers, batch.favorable, kind)
     if kind != "value":
         check_chance(said, "probabilities")
         return _Form(kind=kind, turned=turned, below=turned and said is None, notes=tuple(notes))
@@ -231,6 +235,16 @@ def _form(
         )
     told = told_scale(roles.score, low, high, turned=turned)
     return _Form(kind=kind, scale=Scale.of(numbers), turned=turned, below=turned, notes=(told, *notes))
+
+
+def _agrees(roles: PredictionRoles, dataset: Dataset, numbers: Array, decided: NDArray[Any]) -> bool:
+    """Return whether scores are surely higher where the decisions beside them are favorable: then none is turned."""
+    if roles.decision is None:
+        favorable = _numbers(decided, str(roles.probability)) > 0.5
+    else:
+        known, _ = favorable_values(dataset, roles.decision, roles.favorable)
+        favorable = np.array([known.get(value, False) for value in decided.tolist()])
+    return ranks_higher(numbers, favorable) is True
 
 
 def _points_down(
