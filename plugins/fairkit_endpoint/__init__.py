@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import fairkit
+from fairkit.errors import ParameterError
 from fairkit.models.sources import ModelSource
 
 if TYPE_CHECKING:
@@ -24,7 +25,11 @@ class Endpoint(ModelSource):
         from fairkit_endpoint.client import EndpointSettings
         from fairkit_endpoint.model import EndpointModel
 
-        return EndpointModel(EndpointSettings(**record))
+        try:
+            settings = EndpointSettings(**record)
+        except TypeError as error:
+            raise ParameterError(f"a model on a server is named by `url` and `model`: {error}") from None
+        return EndpointModel(settings)
 
 
 @fairkit.hookimpl

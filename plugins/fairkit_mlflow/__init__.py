@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import fairkit
+from fairkit.errors import ParameterError
 from fairkit.models.sources import ModelSource
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ class TrackedModels(ModelSource):
         """Download a model, to be added to a registry; see `fairkit_mlflow.tracked.fetched`."""
         from fairkit_mlflow.tracked import fetched
 
+        if not {"uri", "folder"} <= set(record):
+            raise ParameterError("a model of MLflow is named by `uri`, and fetched into `folder`")
         return fetched(record["uri"], Path(record["folder"]), server=record.get("server"))
 
 

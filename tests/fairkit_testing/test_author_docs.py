@@ -21,6 +21,7 @@ from fairkit.charts import EvidenceChart
 from fairkit.learners import Learner
 from fairkit.metrics import Mean, Metric, Rate
 from fairkit.mitigators import FittedModel, Mitigator
+from fairkit.models.sources import ModelSource
 from fairkit.packs import Pack
 from fairkit.promotions import PromotionCheck
 from fairkit.signers import Signer
@@ -34,6 +35,7 @@ from fairkit_testing import (
     learner_checks,
     metric_checks,
     mitigator_checks,
+    model_source_checks,
     pack_checks,
     parameter_checks,
     plugin_checks,
@@ -72,6 +74,7 @@ INTERFACES = (
     Learner,
     EvidenceChart,
     DataSource,
+    ModelSource,
     PromotionCheck,
     Signer,
     Pack,
@@ -174,6 +177,7 @@ def test_every_check_is_documented():
         chart_checks,
         source_checks,
         promotion_checks,
+        model_source_checks,
         signer_checks,
         pack_checks,
     )

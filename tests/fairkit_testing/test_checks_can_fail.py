@@ -15,6 +15,7 @@ import pytest
 
 import fairkit
 from fairkit.mitigators import Capability, FittedModel, Prediction
+from fairkit.models.sources import ModelSource
 from fairkit.plugins.records import Plugin, PluginInfo
 from fairkit.signers import Signer
 from fairkit_repair.learners import fit_learner
@@ -26,6 +27,7 @@ from fairkit_testing import (
     contract,
     metric_checks,
     mitigator_checks,
+    model_source_checks,
     parameter_checks,
     plugin_checks,
     promotion_checks,
@@ -607,6 +609,44 @@ class Choosy(Willing):
     @classmethod
     def open(cls, address, *, passphrase):
         raise fairkit.ParameterError(f"there is no key {address}")
+
+
+class Anything(ModelSource):
+    """Opens whatever it is asked for."""
+
+    name = "Any thing"
+
+    @classmethod
+    def open(cls, record):
+        return record["url"] if record else cls()
+
+
+class Careless(Anything):
+    """Lets Python say what is missing."""
+
+    @classmethod
+    def open(cls, record):
+        return record["url"]
+
+
+class Careful(Anything):
+    """Says what is missing."""
+
+    name = "careful"
+
+    @classmethod
+    def open(cls, record):
+        raise fairkit.ModelError("a model is named by its url")
+
+
+def test_model_source_checks():
+    for check in model_source_checks.CHECKS:
+        check(Careful)
+    with pytest.raises(ContractError, match="small letters"):
+        model_source_checks.check_model_source_name(Anything)
+    for cls, said in ((Anything, "takes an empty record"), (Careless, "raises KeyError")):
+        with pytest.raises(ContractError, match=said):
+            model_source_checks.check_model_source_refuses_an_empty_record(cls)
 
 
 def test_signer_checks():
