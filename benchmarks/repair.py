@@ -17,7 +17,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import fairkit.datasets
 import numpy as np
 
 import fairkit

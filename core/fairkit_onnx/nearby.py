@@ -20,7 +20,6 @@ from fairkit.metrics import Rate
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.data.batch import Batch
     from fairkit.data.dataset import Dataset
     from fairkit.metrics import Metric
     from fairkit.models.scorer import Scorer
@@ -63,11 +62,10 @@ def with_nearby(
         return list(findings)
     # the model's own digest: who wrote these neighbours into the file would have other ones
     rng = np.random.default_rng([int(text[:32], 16) for text in (str(scorer.info.sha256), dataset.sha256)])
-    batch = next(dataset.batches(scorer.columns, rows=ROWS), None)
-    if batch is None or len(batch) < FEWEST:
+    cells, groups, favorable = _first_rows(dataset, scorer.columns)
+    if len(next(iter(cells.values()), ())) < FEWEST:
         return list(findings)
-    cells = batch.columns(scorer.columns)
-    sensitive = {part for name in batch.groups for part in name.split("+")}
+    sensitive = {part for name in groups for part in name.split("+")}
     changed, moved = neighbours(cells, sensitive, rng)
     if moved.sum() < FEWEST:
         return list(findings)
@@ -82,10 +80,35 @@ def with_nearby(
         cls.alias: cls() for cls in metrics if issubclass(cls, Rate) and cls.alias
     }
     drawn = {
-        name: _Pairs(batch, moved, codes, here >= 0.5, there >= 0.5, rng)
-        for name, codes in batch.groups.items()
+        name: _Pairs(favorable, moved, codes, here >= 0.5, there >= 0.5, rng)
+        for name, codes in groups.items()
     }
     return [_with_evidence(finding, drawn, rates, confidence) for finding in findings]
+
+
+def _first_rows(
+    dataset: Dataset, columns: Sequence[str]
+) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[np.int64]], NDArray[np.bool_] | None]:
+    """Return the table's first rows, their groups and outcomes: the same ones however the table lies in parts."""
+    batches, count = [], 0
+    for batch in dataset.batches(columns, rows=ROWS):
+        batches.append(batch)
+        count += len(batch)
+        if count >= ROWS:
+            break
+
+    def first(values: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        return np.concatenate(values)[:ROWS]
+
+    if not batches:
+        return {}, {}, None
+    cells = [batch.columns(columns) for batch in batches]
+    outcomes = [batch.favorable for batch in batches if batch.favorable is not None]
+    return (
+        {name: first([some[name] for some in cells]) for name in columns},
+        {name: first([batch.groups[name] for batch in batches]) for name in batches[0].groups},
+        first(outcomes) if outcomes else None,
+    )
 
 
 def neighbours(
@@ -158,14 +181,14 @@ class _Pairs:
 
     def __init__(
         self,
-        batch: Batch,
+        favorable: NDArray[np.bool_] | None,
         moved: NDArray[np.bool_],
         codes: NDArray[np.int64],
         here: NDArray[np.bool_],
         there: NDArray[np.bool_],
         rng: np.random.Generator,
     ) -> None:
-        good = np.zeros(len(batch)) if batch.favorable is None else batch.favorable
+        good = np.zeros(len(moved)) if favorable is None else favorable
         group, known = codes[moved], codes[moved] >= 0
         outcome = np.asarray(good, dtype=np.int64)[moved]
         cell = ((group * 2 + outcome) * 2 + here) * 2 + there

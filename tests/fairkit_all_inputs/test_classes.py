@@ -225,3 +225,15 @@ def test_a_column_that_is_not_used_an_infinite_domain_and_time_that_is_over(tmp_
         ).findings
         assert flip.interval in ((0.0, 1.0), (1.0, 1.0)), "never a proof that there is none"
         assert all(one.interval[0] <= one.interval[1] for one in scores)
+
+
+def test_a_tree_of_the_changing_column_alone_flips_a_class():
+    """Its leaves are numbers at each value, and no tree that differs in a box: the search must see them too."""
+    from fairkit_testing.samples import sample_data, sample_model
+
+    report = fairkit.audit(
+        sample_model("multiclass", trees=True), sample_data("multiclass", rows=1200), auditors=["all-inputs"]
+    )
+    flip = next(finding for finding in report.findings if finding.metric == "all_inputs_flip")
+    assert flip.value == 1.0
+    assert flip.interval == (1.0, 1.0)

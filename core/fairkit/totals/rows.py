@@ -44,7 +44,7 @@ class Rows:
     origin: float = 0.0
     members: NDArray[np.float64] | None = None
     shares: NDArray[np.float64] | None = None
-    undetermined: NDArray[np.bool_] | None = None
+    undetermined: NDArray[np.bool] | None = None
 
     def expected(self, function: Callable[[Rows], NDArray[np.float64]]) -> NDArray[np.float64]:
         """Return a function of the rows, shape [n] or [n, m], as its expectation over the draw of a member."""

@@ -99,8 +99,8 @@ def rounding_of(
         slope = SIGMOID if settled.kind == "logit" else 1.0
         return Rounding(bound=float(moved * slope), proved=True, cut=cut)
     vary = getattr(runner.model, "run_variant", None)
-    if vary is None or settled.label is not None:
-        return None
+    if vary is None or settled.label is not None or getattr(runner.model, "batch", None) is not None:
+        return None  # rows of a fixed number go through the graph one batch after the other
     few = {name: array[:ROWS] for name, array in arrays.items()}
     rows = len(next(iter(few.values())))
     far = 0.0

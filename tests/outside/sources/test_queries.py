@@ -105,6 +105,7 @@ def test_a_file_that_is_no_database(tmp_path):
 def test_a_path_in_the_configuration_is_relative_to_it(
     database, fairkit_command, tmp_path, monkeypatch, loans_model
 ):
+    (tmp_path / ".git").mkdir()  # a repository: its file holds in the folders below
     (tmp_path / "fairkit.toml").write_text(
         f"[data]\npath = '''duckdb:{database.name}?query={ORDERED}'''\n"
         'label = "decision"\nfavorable = "approved"\nsensitive = ["sex"]\n'

@@ -36,7 +36,8 @@ def least_bound(
 
     Minus infinity where the two classes' sums are the same on both sides.
     """
-    if still(gap, back, box, place, words, stack):
+    # a tree of the changing columns alone is a number in the bases, and no tree of the gap: the last is half of it
+    if bases[-1] == 0.0 and still(gap, back, box, place, words, stack):
         return -np.inf
     least = np.inf
     for g in range(len(bases)):

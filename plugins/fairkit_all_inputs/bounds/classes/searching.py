@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 
+TINY = 1e-300
+"""Less than any rounding: a bound to which it is added stays an upper one."""
+
+
 def joined(forests: Sequence[Forest], layout: Layout) -> tuple[tuple[Any, ...], Ints, Floats]:
     """Return the arrays of several forests as one, where the trees of each begin, and their bases."""
     starts = np.concatenate([[0], np.cumsum([len(one.block) for one in forests])])
@@ -93,9 +97,11 @@ class _Asked:
         forests = [problem.margin(k, other).at(s) for other in classes if other != k]
         forests += [problem.margin(m, other).at(t) for other in classes if other != m]
         gap = problem.margin(k, m).gap(s, t)
+        # numbers of the changing columns alone are no trees of the gap; where they cancel the leaves still differ
+        base = gap.base / 2.0 or (TINY if gap.moved else 0.0)
         half = Forest(
             gap.roots, gap.block, gap.cut, gap.yes, gap.no, gap.parent, gap.value / 2.0, gap.high / 2.0, gap.low / 2.0,
-            gap.masks, gap.base / 2.0,
+            gap.masks, base,
         )  # fmt: skip
         self.forest, self.group, self.bases = joined([*forests, half], layout)
         self.gaps = gap.arrays, gap.negative.arrays
