@@ -311,7 +311,7 @@ def _until_scoring(process):
     deadline = time.monotonic() + 30.0
     while children.exists() and time.monotonic() < deadline and not _any_has_the_runtime(children):
         time.sleep(0.05)
-    time.sleep(0.3 if children.exists() else 2.0)
+    time.sleep(0.1 if children.exists() else 2.0)
 
 
 def _any_has_the_runtime(children):
@@ -320,7 +320,7 @@ def _any_has_the_runtime(children):
 
 
 def test_ctrl_c_ends_with_one_line_and_leaves_nothing(loans_model, tmp_path):
-    many = pa.concat_tables([pq.read_table(loans_model.data)] * 300)
+    many = pa.concat_tables([pq.read_table(loans_model.data)] * 600)
     pq.write_table(many, tmp_path / "many.parquet")
     command = [
         sys.executable, "-c", "from fairkit_cli.main import run; run()", "audit", str(loans_model.path),
