@@ -33,7 +33,7 @@ API = {
     ),
     "results": ("Results", ["Report", "Finding", "GroupValue", "MitigationResult", "Plan", "Rule"]),
     "repair": ("Repair", ["mitigate", "repair", "frontier", "Sweep", "Choice", "mitigator", "to_onnx"]),
-    "models": ("Models", ["OnnxModel", "ModelOptions", "FairMetric"]),
+    "models": ("Models", ["OnnxModel", "ModelOptions", "AuditSettings", "FairMetric"]),
     "extend": (
         "For authors of plugins",
         [
