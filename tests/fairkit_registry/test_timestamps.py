@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import subprocess
 import threading
+import time
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
@@ -213,6 +215,30 @@ def test_an_authority_that_answers_something_else(tsa, answer, said):
     tsa.answer = timestamps.ask(tsa.url, b"other") if answer == "replayed" else answer
     with pytest.raises(CertificateError, match=said):
         timestamps.ask(tsa.url, b"mine")
+
+
+@pytest.mark.parametrize(("piece", "said"), [(b" " * 65536, "without end"), (b" ", "takes too long")])
+def test_an_authority_that_answers_without_end_or_byte_by_byte(piece, said, monkeypatch):
+    class Endless(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            with contextlib.suppress(OSError):
+                for _ in range(400):
+                    self.wfile.write(piece)
+                    time.sleep(0.0 if len(piece) > 1 else 0.01)
+
+        def log_message(self, *_) -> None:
+            pass
+
+    monkeypatch.setattr(timestamps, "_SECONDS", 0.4 if len(piece) == 1 else 20.0)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Endless)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    with pytest.raises(CertificateError, match=said):
+        timestamps.ask(f"http://127.0.0.1:{server.server_address[1]}/", b"mine")
+    server.shutdown()
+    server.server_close()
 
 
 @pytest.mark.long
