@@ -129,7 +129,16 @@ class OnnxFile:
     @property
     def held(self) -> tuple[str, ...]:
         """What kept the model from doing harm, in words: a process of its own, limits; empty without a sandbox."""
-        return tuple(self._session.held) if self.sandbox is not None and self._session is not None else ()
+        return tuple(getattr(self._session, "held", ()))
+
+    @property
+    def unheld(self) -> str | None:
+        """A sentence where a process of its own was asked for, and the system gives none."""
+        if self.sandbox is None or self._session is None or self.held:
+            return None
+        return (
+            "The model ran inside fairkit: this system gives it no process of its own, and no limit held it."
+        )
 
     @property
     def machine(self) -> dict[str, Any]:
