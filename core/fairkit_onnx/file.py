@@ -132,12 +132,12 @@ class OnnxFile:
         return tuple(getattr(self._session, "held", ()))
 
     @property
-    def unheld(self) -> str | None:
-        """A sentence where a process of its own was asked for, and the system gives none."""
+    def unheld(self) -> tuple[str, ...]:
+        """A note where a process of its own was asked for, and the system gives none."""
         if self.sandbox is None or self._session is None or self.held:
-            return None
+            return ()
         return (
-            "The model ran inside fairkit: this system gives it no process of its own, and no limit held it."
+            "The model ran inside fairkit: this system gives it no process of its own, and no limit held it.",
         )
 
     @property

@@ -1,4 +1,4 @@
-"""What Linux alone has is missed elsewhere: the fallback works, and says so; systems are simulated by what they lack."""
+"""What Linux alone has is missed elsewhere; the fallback works and says so. Systems are simulated by what they lack."""
 
 from __future__ import annotations
 

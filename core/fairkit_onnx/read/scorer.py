@@ -75,8 +75,6 @@ def bind(model: Graph, dataset: Dataset, options: ModelOptions, *, only_scores: 
     )
     scorer.told = options.favorable_class is not None or options.classes is not None
     understood = scorer.understand(first)
-    if model.unheld is not None:
-        told.append(model.unheld)
     serving: dict[str, Any] = {"inputs": _never_fed(model.proto, arrays)}
     if serving["inputs"]:
         told.append(
