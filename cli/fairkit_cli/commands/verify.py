@@ -74,12 +74,14 @@ def verify(
     revocations: opt.RevocationLists = None,
     revoker: opt.Revokers = None,
     timestamp_root: opt.TimestampRoots = None,
+    max_age: opt.MaxAge = None,
     sandbox: opt.SandboxOptions,
     output_format: opt.TableFormat = "table",
 ) -> None:
     """Check a certificate: signature, revocation, model, data and, with --recompute, every number in it.
 
-    A certificate that holds and says that the policy failed gives exit code 1, as an audit does.
+    A certificate that holds and says that the policy failed gives exit code 1, as an audit does. With --max-age every
+    key that signed must have a revocation list of that age at most, else exit code 3.
     """
     from fairkit_registry.evidence.certificate import read_file
     from fairkit_registry.evidence.keys import load_public
@@ -87,7 +89,17 @@ def verify(
     from fairkit_registry.oci.address import is_address
 
     if is_address(certificate):
-        others = (model, data, join, endpoint, revocations, revoker, timestamp_root, recompute or None)
+        others = (
+            model,
+            data,
+            join,
+            endpoint,
+            revocations,
+            revoker,
+            timestamp_root,
+            max_age,
+            recompute or None,
+        )
         _verify_remote(certificate, keys, others, output_format)
     if recompute and data is None:
         raise FairkitError(
@@ -95,6 +107,7 @@ def verify(
         )
     if endpoint is not None and not recompute:
         raise FairkitError("--endpoint is asked by --recompute only; add it, or leave --endpoint out")
+    age = None if max_age is None else opt.read_age(max_age)
     raw = read_file(Path(certificate))
     trusted = [load_public(path) for path in keys]
     known = opt.known_revocations(revocations, trusted, [load_public(path) for path in revoker or ()])
@@ -102,6 +115,8 @@ def verify(
     checked = _check(
         raw, trusted, model, data, known, roots=roots, recompute=recompute, endpoint=endpoint, join=join
     )
+    if age is not None and not isinstance(known, str) and checked.certificate is not None:
+        checked.doubts += tuple(known.stale(checked.certificate.keyids, datetime.now(UTC), age))
     if output_format == "json":
         print_json(checked.to_dict())
     else:

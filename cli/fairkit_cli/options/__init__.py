@@ -21,7 +21,14 @@ from fairkit_cli.options.data import (
 from fairkit_cli.options.declare import DATA, ENGINE, MODEL, OUTPUT, POLICY, SANDBOX, formats, option
 from fairkit_cli.options.endpoints import AskingOptions, EndpointOptions
 from fairkit_cli.options.expand import expanded
-from fairkit_cli.options.revoking import RevocationLists, Revokers, TimestampRoots, known_revocations
+from fairkit_cli.options.revoking import (
+    MaxAge,
+    RevocationLists,
+    Revokers,
+    TimestampRoots,
+    known_revocations,
+    read_age,
+)
 from fairkit_cli.options.running import EngineOptions, SandboxOptions
 from fairkit_cli.options.search import SearchOptions
 from fairkit_cli.options.shared import (
@@ -61,6 +68,7 @@ __all__ = [
     "EndpointOptions",
     "EngineOptions",
     "InsecureKey",
+    "MaxAge",
     "MaxRules",
     "MinRules",
     "Output",
@@ -86,6 +94,7 @@ __all__ = [
     "known_revocations",
     "load_dataset",
     "option",
+    "read_age",
     "split_names",
     "stated_facts",
 ]

@@ -158,7 +158,7 @@ def proven(envelope: Envelope, keys: Sequence[PublicKey], roots: Sequence[str]) 
     times, refused = [], []
     for sig, token in [(one.sig, token) for one in stamped for token in one.timestamps]:
         try:
-            times.append(_time(token, sig, roots))
+            times.append(time_of(token, sig, roots))
         except VerificationError as error:
             refused.append(str(error))
     if not times:
@@ -177,7 +177,14 @@ def proven_each(envelope: Envelope, keys: Sequence[PublicKey], roots: Sequence[s
     return found
 
 
-def _time(token: bytes, signature: bytes, roots: Sequence[str]) -> datetime:
+def time_of(token: bytes, signature: bytes, roots: Sequence[str]) -> datetime:
+    """Return since when some bytes are proven to exist, by a token of one of the authorities.
+
+    Raises
+    ------
+    VerificationError
+        It is by another authority, or about other bytes.
+    """
     from cryptography.x509 import load_pem_x509_certificate
 
     library = _library()
