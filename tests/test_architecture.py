@@ -80,7 +80,7 @@ LAYERS: dict[str, list[set[str]]] = {
     ],
     "fairkit_cli": [
         {"", "fields"},
-        {"terminal"},
+        {"terminal", "trust"},
         {"config", "drift", "junit", "lazy", "report_changes", "surroundings", "text"},
         {"evidence"},
         {"html", "names", "options", "precommit", "progress"},

@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from fairkit.errors import MissingExtraError, ModelError, ParameterError
 from fairkit.support.escaping import visible
+from fairkit.support.http import keeps_secrets
 
 if TYPE_CHECKING:
     import httpx
@@ -115,6 +116,11 @@ class Client:
         self._token = os.environ.get(TOKEN, "").strip()
         if not self._token.isascii() or any(ord(sign) < 33 for sign in self._token):
             raise ParameterError(f"the token in {TOKEN} holds signs that no header can carry")
+        if self._token and not keeps_secrets(server.url):
+            raise ParameterError(
+                f"the token in {TOKEN} is not sent to {visible(server.url)} without encryption; name an https:// "
+                "address"
+            )
         host = urlsplit(server.url).hostname or ""
         azure = host.endswith((".azure.com", ".azure-api.net"))
         headers = {"api-key": self._token} if azure else {"Authorization": f"Bearer {self._token}"}
