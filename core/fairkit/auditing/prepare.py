@@ -10,6 +10,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Self
 
 from fairkit import plugins
+from fairkit.auditing.copied import copies_told, with_copies
 from fairkit.auditing.sense import Sense, judged, ranks_backwards, tied
 from fairkit.auditors import AuditContext, Auditor, measured
 from fairkit.engines.local import LocalEngine
@@ -184,6 +185,9 @@ class Audit:
         sense = judged(self.sense, seen, self.scorer, context.dataset)
         if sense.doubt is not None:
             findings = [dataclasses.replace(f, inconclusive=f.inconclusive or sense.doubt) for f in findings]
+        copied = context.dataset.profile.copied
+        if copied is not None and settings.copies is None:
+            findings = [with_copies(one, copied) for one in findings]
         results, verdict = judge(
             settings.policy,
             findings,
@@ -220,6 +224,7 @@ class Audit:
                 *sense.warnings,
                 *getattr(self.scorer, "warnings", ()),
                 *ranks_backwards(findings),
+                *([] if copied is None else [copies_told(copied, settings.copies)]),
                 *context.dataset.profile.warnings,
             ),
         )
