@@ -270,7 +270,7 @@ def signed_audit(model, certify):
 @given(data=st.data())
 def test_a_statement_of_any_form_is_refused_or_can_be_shown(signed_audit, make, data):
     """What is taken into a registry can be shown, compared and turned into cards, whoever made it."""
-    from fairkit_cli.text.registry import certificate as describe
+    from fairkit_cli.text.verified import certificate as describe
     from fairkit_registry import onnxfile
     from fairkit_registry.evidence import recompute
     from fairkit_registry.exchange import bom, cards

@@ -131,14 +131,34 @@ def studentised_range(groups: int, confidence: float) -> float:
     """Return the quantile of the range of `groups` standard normals: k ∫ φ(x) [Φ(x) - Φ(x - q)]^(k-1) dx."""
     points = [-9 + 0.01 * place for place in range(1_801)]
     phi, cdf = [_density(x) for x in points], [_NORMAL.cdf(x) for x in points]
-    low, high = 0.0, 50.0
-    for _ in range(60):
-        q = (low + high) / 2
+
+    def excess(q: float) -> float:
         heights = [
             density * max(own - _interpolated(x - q, -9.0, 9.0, 7_201), 0.0) ** (groups - 1)
             for x, density, own in zip(points, phi, cdf, strict=True)
         ]
-        low, high = (q, high) if groups * _trapezoid(heights, 0.01) < confidence else (low, q)
+        return groups * _trapezoid(heights, 0.01) - confidence
+
+    return _root(excess, two_sided(confidence), 50.0)
+
+
+def _root(function: Callable[[float], float], low: float, high: float) -> float:
+    """Return where an increasing function is 0: the Illinois form of false position, which ends in about ten steps."""
+    below, above = function(low), function(high)
+    kept = 0
+    for _ in range(200):
+        middle = (low * above - high * below) / (above - below)
+        value = function(middle)
+        if value == 0 or high - low <= 1e-13 * high:
+            return middle
+        if value < 0:
+            above = above / 2 if kept < 0 else above
+            low, below, kept = middle, value, -1
+        else:
+            below = below / 2 if kept > 0 else below
+            high, above, kept = middle, value, 1
+        if abs(value) < 1e-15:
+            return middle
     return (low + high) / 2
 
 
