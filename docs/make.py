@@ -17,8 +17,11 @@ from fairkit import plugins
 from fairkit_cli import config
 from fairkit_cli.main import app
 from fairkit_cli.plugins import capabilities_told, describe
+from fairkit_registry.evidence import declared
 
 REFERENCE = Path(__file__).parent / "reference"
+DECLARED = Path(declared.__file__).with_name(declared.FILE)
+"""What verifiers know about metrics and auditors without loading plugins."""
 GENERATED = "<!-- Written by docs/make.py from the code; run `make docs` after a change. -->\n\n"
 
 
@@ -256,6 +259,7 @@ max = 0.1
 """
 
 if __name__ == "__main__":
+    DECLARED.write_text(declared.written(), encoding="utf-8")
     REFERENCE.mkdir(exist_ok=True)
     for file, text in pages().items():
         (REFERENCE / file).write_text(text, encoding="utf-8")
