@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from fairkit.errors import FairkitError
-from fairkit_cli.terminal.output import BUG, FAILED, INTERRUPTED, USAGE, echo, print_json
+from fairkit_cli.terminal.output import BUG, FAILED, INTERRUPTED, PASSED, USAGE, echo, print_json, put
 from fairkit_cli.text.verified import code_of, lines, record
 
 if TYPE_CHECKING:
@@ -79,12 +79,20 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--format", choices=("table", "json"), default="table", help="for people, or for programs"
     )
+    parser.add_argument(
+        "--cases",
+        action="store_true",
+        help="answer the cases of the conformance suite on standard input; alone",
+    )
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Check a certificate, print what holds, and return the exit code."""
-    given = _parser().parse_args(arguments)
+    named = list(sys.argv[1:] if arguments is None else arguments)
+    if named == ["--cases"]:
+        return _answer_cases()
+    given = _parser().parse_args(named)
     try:
         outcome = _verification(given)
     except FairkitError as error:
@@ -95,6 +103,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         echo(*lines(str(given.certificate), outcome))
     return code_of(outcome)
+
+
+def _answer_cases() -> int:
+    """Answer the cases of the conformance suite, which come as lines of standard input."""
+    from fairkit_registry.evidence.answering import answers
+
+    for line in answers(sys.stdin):
+        put(line + "\n")
+    return PASSED
 
 
 def _verification(given: argparse.Namespace) -> Verification:

@@ -26,6 +26,7 @@ STARTS = (
     "fairkit.results.policy",
     "fairkit.results.schema",
     "fairkit_cli.text.verified",
+    "fairkit_registry.evidence.answering",
     "fairkit_registry.evidence.consistency",
     "fairkit_registry.evidence.keys",
     "fairkit_registry.evidence.pins",
