@@ -73,7 +73,7 @@ LAYERS: dict[str, list[set[str]]] = {
     ],
     "fairkit_registry": [
         {"errors"},
-        {"blobs", "jsonform", "jsonio", "merkle", "names", "onnxfile", "policies"},
+        {"blobs", "conformance", "jsonform", "jsonio", "merkle", "names", "onnxfile", "policies"},
         {"evidence", "oci"},
         {"signing", "store"},
         {"promotion"},
