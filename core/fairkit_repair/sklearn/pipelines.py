@@ -40,8 +40,8 @@ def to_onnx(pipeline: Any, X: Any, path: str | Path | None = None, *, favorable:
     LightGBM, XGBoost or CatBoost model, or a scikit-learn one; HistGradientBoosting may read text columns itself. X may
     be a series or a list of texts, for a step such as TfidfVectorizer; words are cut by an operator of onnxruntime
     (domain ``com.microsoft``), which an audit has to allow (`fairkit_onnx.sandbox.limits.Limits`). The outputs are
-    those of fairkit's own files: ``score``, ``decision_probability`` and ``decision``; ``probabilities`` with more classes
-    than two; ``score`` alone in regression.
+    those of fairkit's own files: ``score``, ``decision_probability`` and ``decision``; ``probabilities`` with more
+    classes than two; ``score`` alone in regression.
 
     Parameters
     ----------
