@@ -10,12 +10,14 @@ from fairkit.metrics import Headline
 from fairkit_all_inputs.collect import People
 from fairkit_all_inputs.metrics import check_metric
 from fairkit_all_inputs.parameters import Parameters
+from fairkit_all_inputs.terms import QUESTIONS, SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from fairkit.data.batch import Batch
     from fairkit.data.task import Task
+    from fairkit.metrics import Metric
     from fairkit.models.scorer import Predictions
     from fairkit.results.findings import Finding
 
@@ -51,6 +53,11 @@ class AllInputsAuditor(Auditor):
         "all_inputs_score_change": Headline(disparity=False),
     }
     Parameters = Parameters
+
+    @classmethod
+    def measures(cls, metrics: Sequence[type[Metric]]) -> frozenset[str]:
+        """Return the names of its findings."""
+        return frozenset({*QUESTIONS.values(), SHARE})
 
     def columns(self, context: AuditContext) -> Sequence[str]:
         """Name the columns that change."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data.batch import Batch
+    from fairkit.metrics import Metric
     from fairkit.models.scorer import Predictions
 
     Array = NDArray[np.float64]
@@ -99,6 +100,11 @@ class CounterfactualsAuditor(Auditor):
     def __init__(self, parameters: Any = None) -> None:
         super().__init__(parameters)
         self._given = CounterfactualTable({}, {})
+
+    @classmethod
+    def measures(cls, metrics: Sequence[type[Metric]]) -> frozenset[str]:
+        """Return the names of its findings."""
+        return frozenset({"prediction_consistency", "counterfactual_token_fairness_gap"})
 
     def columns(self, context: AuditContext) -> Sequence[str]:
         """The key."""
