@@ -91,6 +91,18 @@ class LoadedAuditors:
             failures=(*failures, *clashes),
         )
 
+    def check(self, data: Dataset) -> None:
+        """Refuse rules about columns that the data does not name as sensitive.
+
+        Raises
+        ------
+        PolicyError
+            There is one.
+        """
+        for auditor in self.auditors:
+            if auditor.name == "group":
+                check_columns(self.settings.policy, data, auditor, self.metrics)
+
     def about(
         self,
         scorer: Scorer,
@@ -112,9 +124,6 @@ class LoadedAuditors:
             engine=engine,
             signed=signed,
         )
-        for auditor in self.auditors:
-            if auditor.name == "group":
-                check_columns(self.settings.policy, data, auditor, self.metrics)
         _check_tasks(self.auditors, scorer)
         _check_rows(self.auditors, data)
         auditors = [type(auditor)(auditor.parameters) for auditor in self.auditors]

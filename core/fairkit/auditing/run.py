@@ -12,6 +12,7 @@ from fairkit.auditing.prepare import LoadedAuditors
 from fairkit.auditing.subject import prepared
 from fairkit.data.loading import as_dataset
 from fairkit.engines.opening import opened
+from fairkit.errors import ParameterError
 from fairkit.models.ranking import bound
 from fairkit.progress import Progress, no_progress
 from fairkit.results.about import facts_of
@@ -110,7 +111,10 @@ def audit(
         settings,
     )
     loaded = LoadedAuditors.of(chosen, metrics or {})
+    loaded.check(data)
     with opened(engine, scheduler) as running:
+        if metrics and not running.here:
+            raise ParameterError("functions are metrics of rows in memory; leave out `engine`, or `metrics`")
         running.check(*plugins.needs_of(loaded.used))
         (subject,) = prepared([model], data, running.total)
         one = loaded.about(bound(subject, data, chosen.options), data, running, progress, signed=signed)
