@@ -15,6 +15,7 @@ from fairkit.data.roles import same_value, value_text
 from fairkit.errors import DataError, ParameterError
 from fairkit.hookspecs import hookimpl
 from fairkit.intervals import student, two_sided, wilson
+from fairkit.metrics import Words
 from fairkit.parameters.declare import parameter
 from fairkit.results.findings import Finding
 
@@ -111,6 +112,16 @@ class ConsistencyAuditor(Auditor):
     name: ClassVar[str] = "consistency"
     asks: ClassVar[bool] = True
     summary: ClassVar[str] = "Counterfactual flips: rows whose decision stays the same under other values."
+    words: ClassVar[Mapping[str, Words]] = {
+        "consistency": Words(
+            "decisions that stay when the group changes",
+            "The share of decisions that stay the same when a person's sensitive values are changed.",
+        ),
+        "counterfactual_score_change": Words(
+            "change of the score when the group changes",
+            "How much a person's score changes, on average, when the sensitive values alone are set to others.",
+        ),
+    }
     citation: ClassVar[str] = "Yurochkin, Bower & Sun (2020), Training individually fair ML models, ICLR"
 
     @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +145,7 @@ class ConsistencyAuditor(Auditor):
     @classmethod
     def measures(cls, metrics: Sequence[type[Metric]]) -> frozenset[str]:
         """Return the names of its findings."""
-        return frozenset({"consistency", "counterfactual_score_change"})
+        return frozenset(cls.words)
 
     def columns(self, context: AuditContext) -> Sequence[str]:
         """Every flipped column."""

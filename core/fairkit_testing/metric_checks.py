@@ -33,6 +33,13 @@ def check_metric_declares(cls: type[Metric]) -> None:
     ):
         given = set(getattr(cls, name))
         require(given <= known, f"{name} holds {sorted(given - known)}; known are {sorted(known)}")
+    for words in filter(None, (cls.words, *cls.words_between.values())):
+        told = bool(words.plain) and words.meaning.endswith(".")
+        require(told, f"words={words}: a name, and a sentence that ends with a full stop")
+    kinds = set(cls.words_between)
+    require(
+        kinds <= {"difference", "ratio"}, f"words_between has {sorted(kinds)}; known are difference and ratio"
+    )
     require(cls.tasks, "tasks is empty: the metric would never be measured")
 
 

@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from fairkit.auditing.views import views
 from fairkit.auditors import AuditContext, Auditor
-from fairkit.metrics import Headline, Metric
 from fairkit.models.scale import is_own
 from fairkit.parameters.declare import parameter
 from fairkit.rankings.items import Items, items_of
 from fairkit.rankings.queries import TOP
 from fairkit.statistics import EXACT_SCORES, Rows, Scores, Statistic
 from fairkit_group.collecting import Collecting
+from fairkit_group.headlines import HEADLINES, WORDS
 from fairkit_group.misclassified import told
-from fairkit_group.over_classes import NAMES as OVER_CLASSES
 from fairkit_group.over_classes import over_classes
 from fairkit_group.proxies import by_proxies
 from fairkit_group.ranking import SCORES
 from fairkit_group.rankings import check_ranking, of_rankings
-from fairkit_group.references import IMPACT_RATIO, ODDS_RATIO, STANDARDISED, against_reference
+from fairkit_group.references import against_reference
 from fairkit_group.section import Section
 from fairkit_group.simultaneous import Family, joint_confidence, marked
 from fairkit_group.unknowns import MISSING_SHARE
@@ -30,6 +29,7 @@ from fairkit_group.within import inside_strata
 if TYPE_CHECKING:
     from fairkit.data.batch import Batch
     from fairkit.data.task import Task
+    from fairkit.metrics import Headline, Metric, Words
     from fairkit.models.scorer import Predictions
     from fairkit.results.findings import Finding
     from fairkit_group.totals import GroupTotals
@@ -49,14 +49,8 @@ class GroupAuditor(Auditor):
     summary: ClassVar[str] = "Rates, scores and errors per group, and the disparities between groups."
     partial: ClassVar[bool] = True
     tasks: ClassVar[frozenset[Task]] = frozenset({"binary", "multiclass", "regression", "ranking"})
-    headlines: ClassVar[Mapping[str, Headline]] = {
-        "equalized_odds_difference": Headline(between=4, disparity=False),  # the larger of two that are shown
-        "gap_max": Headline(disparity=False),
-        "gap_rms": Headline(disparity=False),
-        "statistical_parity_ks": Headline(between=8),
-        "worst_group_loss": Headline(between=9, disparity=False),
-        **dict.fromkeys(OVER_CLASSES, Headline(disparity=False)),
-    }
+    headlines: ClassVar[Mapping[str, Headline]] = HEADLINES
+    words: ClassVar[Mapping[str, Words]] = WORDS
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Parameters:
@@ -104,9 +98,6 @@ class GroupAuditor(Auditor):
                 *stems,
                 *(f"{stem}_{between}" for stem in (*stems, "equalized_odds") for between in _BETWEEN),
                 *cls.headlines,
-                IMPACT_RATIO,
-                ODDS_RATIO,
-                STANDARDISED,
                 MISSING_SHARE,
             }
         )
