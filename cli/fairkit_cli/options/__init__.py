@@ -10,6 +10,7 @@ from fairkit_cli.options.audit import (
     ScoringOptions,
     TaskName,
     audit_settings,
+    rules_of,
 )
 from fairkit_cli.options.data import (
     ConditionOptions,
@@ -88,6 +89,7 @@ __all__ = [
     "known_revocations",
     "load_dataset",
     "option",
+    "rules_of",
     "split_names",
     "stated_facts",
 ]
