@@ -77,7 +77,7 @@ def _group(name: str, about: str, options: Mapping[str, Any]) -> Any:
 
 
 _MODEL = {each.name for each in fields(ModelOptions)}
-_OUTPUTS = _MODEL - {"task", "classes"}
+_OUTPUTS = _MODEL - {"task"}
 _SCORING = {*_MODEL, "auditors", "assignments", "confidence"}
 
 if TYPE_CHECKING:
