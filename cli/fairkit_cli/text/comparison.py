@@ -76,8 +76,8 @@ def first_words(result: MitigationResult) -> list[RenderableType]:
     return [*parts, plain(worse_told(result), "bold red" if worsened(result.changes) else "")]
 
 
-def worse_told(result: MitigationResult) -> str:
-    """Say which disparities between groups got significantly worse."""
+def worse_told(result: MitigationResult, most: int = MOST_WORSE) -> str:
+    """Say which disparities between groups got significantly worse, `most` of them by name."""
     worse = worsened(result.changes)
     if not worse:
         return f"No disparity got significantly worse (at {result.after.confidence:.0%} confidence)."
@@ -86,9 +86,9 @@ def worse_told(result: MitigationResult) -> str:
     worse = [*first, *(one for one in worse if one not in first)]
     shown = [
         f"{change_name(one)} ({one.sensitive}) from {number(one.before)} to {number(one.after)}"
-        for one in worse[:MOST_WORSE]
+        for one in worse[:most]
     ]
-    rest = f"; and {len(worse) - MOST_WORSE} more" if len(worse) > MOST_WORSE else ""
+    rest = f"; and {len(worse) - most} more" if len(worse) > most else ""
     return f"WORSE (significant): {'; '.join(shown)}{rest}."
 
 
