@@ -15,7 +15,7 @@ from fairkit.data.roles import same_value, value_text
 from fairkit.errors import DataError, ParameterError
 from fairkit.hookspecs import hookimpl
 from fairkit.intervals import student, two_sided, wilson
-from fairkit.metrics import Words
+from fairkit.metrics import Term
 from fairkit.parameters.declare import parameter
 from fairkit.results.findings import Finding
 
@@ -112,12 +112,12 @@ class ConsistencyAuditor(Auditor):
     name: ClassVar[str] = "consistency"
     asks: ClassVar[bool] = True
     summary: ClassVar[str] = "Counterfactual flips: rows whose decision stays the same under other values."
-    words: ClassVar[Mapping[str, Words]] = {
-        "consistency": Words(
+    terms: ClassVar[Mapping[str, Term]] = {
+        "consistency": Term(
             "decisions that stay when the group changes",
             "The share of decisions that stay the same when a person's sensitive values are changed.",
         ),
-        "counterfactual_score_change": Words(
+        "counterfactual_score_change": Term(
             "change of the score when the group changes",
             "How much a person's score changes, on average, when the sensitive values alone are set to others.",
         ),
@@ -145,7 +145,7 @@ class ConsistencyAuditor(Auditor):
     @classmethod
     def measures(cls, metrics: Sequence[type[Metric]]) -> frozenset[str]:
         """Return the names of its findings."""
-        return frozenset(cls.words)
+        return frozenset(cls.terms)
 
     def columns(self, context: AuditContext) -> Sequence[str]:
         """Every flipped column."""

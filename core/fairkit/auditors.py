@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fairkit.data.source import Source
     from fairkit.data.task import Task
     from fairkit.engines.base import Engine
-    from fairkit.metrics import Headline, Metric, Words
+    from fairkit.metrics import Headline, Metric, Term
     from fairkit.models.scorer import Predictions, Scorer
     from fairkit.results.comparisons import Change
     from fairkit.results.findings import Finding
@@ -148,8 +148,8 @@ class Auditor(ABC):
         Where the method is published.
     headlines
         Where views show findings of its own that are no single metric's, by name (see `fairkit.metrics.Headline`).
-    words
-        What such findings are called in plain words, by name (see `fairkit.metrics.Words`).
+    terms
+        What such findings are called in plain words, by name (see `fairkit.metrics.Term`).
     partial
         Whether `measure` copes with rows whose group is not known: their index in ``batch.groups`` is -1. By
         default it is given only rows that have a group in every sensitive column.
@@ -163,7 +163,7 @@ class Auditor(ABC):
     name: ClassVar[str]
     summary: ClassVar[str] = ""
     headlines: ClassVar[Mapping[str, Headline]] = {}
-    words: ClassVar[Mapping[str, Words]] = {}
+    terms: ClassVar[Mapping[str, Term]] = {}
     Parameters: ClassVar[type] = NoParameters
     tasks: ClassVar[frozenset[Task]] = frozenset({"binary", "multiclass", "regression"})
     citation: ClassVar[str] = ""

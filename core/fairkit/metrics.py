@@ -80,7 +80,7 @@ class Estimate:
         object.__setattr__(self, "limits", functools.cache(self.limits))
 
 
-class Words(NamedTuple):
+class Term(NamedTuple):
     """A number in the words of people who are no statisticians.
 
     Attributes
@@ -193,9 +193,9 @@ class Metric(ABC):
         difference and the ratio are reported under it, too.
     headline
         Where views show it (see `Headline`).
-    words
-        What it is called in plain words (see `Words`); None: its name, and the first sentence of its documentation.
-    words_between
+    term
+        What it is called in plain words (see `Term`); None: its name, and the first sentence of its documentation.
+    terms_between
         The same of its ``difference`` and ``ratio`` between groups, where they have words of their own.
     ranks
         Whether of scores only their order counts, so that scores that are no probabilities can be measured, too.
@@ -212,8 +212,8 @@ class Metric(ABC):
     citation: ClassVar[str] = ""
     alias: ClassVar[str] = ""
     headline: ClassVar[Headline] = Headline()
-    words: ClassVar[Words | None] = None
-    words_between: ClassVar[Mapping[str, Words]] = {}
+    term: ClassVar[Term | None] = None
+    terms_between: ClassVar[Mapping[str, Term]] = {}
     ranks: ClassVar[bool] = False
 
     def contributions(self, rows: Rows) -> Array:
@@ -295,13 +295,13 @@ def shown_of(metric: type[Metric]) -> dict[str, Any]:
         for name in (one.name for one in fields(Headline))
         if (value := getattr(metric.headline, name)) != getattr(Headline(), name)
     }
-    words = metric.words or Words(metric.name.replace("_", " "), first_sentence(metric))
+    term = metric.term or Term(metric.name.replace("_", " "), first_sentence(metric))
     return {
         "alias": metric.alias,
         "outcome": metric.outcome,
         "tasks": sorted(metric.tasks),
         "headline": headline,
-        "words": list(words[:2]),
+        "term": list(term[:2]),
     }
 
 
@@ -324,7 +324,7 @@ def recorded(name: str, shown: Mapping[str, Any]) -> type[Metric]:
             "outcome": bool(shown["outcome"]),
             "tasks": frozenset(shown["tasks"]),
             "headline": Headline(**headline),
-            "words": Words(visible(shown["words"][0]), visible(shown["words"][1])),
+            "term": Term(visible(shown["term"][0]), visible(shown["term"][1])),
         },
     )
 

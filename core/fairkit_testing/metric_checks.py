@@ -33,12 +33,12 @@ def check_metric_declares(cls: type[Metric]) -> None:
     ):
         given = set(getattr(cls, name))
         require(given <= known, f"{name} holds {sorted(given - known)}; known are {sorted(known)}")
-    for words in filter(None, (cls.words, *cls.words_between.values())):
-        told = bool(words.plain) and words.meaning.endswith(".")
-        require(told, f"words={words}: a name, and a sentence that ends with a full stop")
-    kinds = set(cls.words_between)
+    for term in filter(None, (cls.term, *cls.terms_between.values())):
+        complete = bool(term.plain) and term.meaning.endswith(".")
+        require(complete, f"term={term}: a name, and a sentence that ends with a full stop")
+    kinds = set(cls.terms_between)
     require(
-        kinds <= {"difference", "ratio"}, f"words_between has {sorted(kinds)}; known are difference and ratio"
+        kinds <= {"difference", "ratio"}, f"terms_between has {sorted(kinds)}; known are difference and ratio"
     )
     require(cls.tasks, "tasks is empty: the metric would never be measured")
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from fairkit.auditors import AuditContext, Auditor
 from fairkit.errors import ParameterError, did_you_mean
-from fairkit.metrics import Headline, Words
+from fairkit.metrics import Headline, Term
 from fairkit_all_inputs.collect import People
 from fairkit_all_inputs.metrics import check_metric
 from fairkit_all_inputs.parameters import Parameters
@@ -42,20 +42,20 @@ class AllInputsAuditor(Auditor):
     summary: ClassVar[str] = (
         "Whether any input at all changes its answer with a column: a witness, or a proof."
     )
-    words: ClassVar[Mapping[str, Words]] = {
-        "all_inputs_flip": Words(
+    terms: ClassVar[Mapping[str, Term]] = {
+        "all_inputs_flip": Term(
             "a decision that depends on the group",
             "1: there is an input whose decision changes with these columns alone; 0: it is proved that there is none.",
         ),
-        "all_inputs_score_change": Words(
+        "all_inputs_score_change": Term(
             "largest change of the raw score",
             "The most that the sum behind the score can change, for any input, when these columns alone change.",
         ),
-        "all_inputs_probability_change": Words(
+        "all_inputs_probability_change": Term(
             "largest change of the probability",
             "The most that the predicted probability can change, for any input, when these columns alone change.",
         ),
-        "all_inputs_flippable": Words(
+        "all_inputs_flippable": Term(
             "people whose decision could depend on the group",
             "The share of people for whom an input that is near enough flips when these columns alone change.",
         ),
@@ -74,7 +74,7 @@ class AllInputsAuditor(Auditor):
     @classmethod
     def measures(cls, metrics: Sequence[type[Metric]]) -> frozenset[str]:
         """Return the names of its findings."""
-        return frozenset(cls.words)
+        return frozenset(cls.terms)
 
     def columns(self, context: AuditContext) -> Sequence[str]:
         """Name the columns that change."""

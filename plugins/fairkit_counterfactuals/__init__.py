@@ -14,7 +14,7 @@ from fairkit.auditors import AuditContext, Auditor
 from fairkit.errors import DataError, ParameterError, did_you_mean
 from fairkit.hookspecs import hookimpl
 from fairkit.intervals import student, two_sided, wilson
-from fairkit.metrics import Words
+from fairkit.metrics import Term
 from fairkit.parameters.declare import parameter
 from fairkit.results.findings import Finding
 from fairkit_similarity.versions import CounterfactualTable, read_given
@@ -80,12 +80,12 @@ class CounterfactualsAuditor(Auditor):
     summary: ClassVar[str] = (
         "Given counterfactual rows: predictions that stay the same, and how far scores move."
     )
-    words: ClassVar[Mapping[str, Words]] = {
-        "prediction_consistency": Words(
+    terms: ClassVar[Mapping[str, Term]] = {
+        "prediction_consistency": Term(
             "decisions that stay in other versions",
             "The share of rows whose decision is the same in all versions of the row that were given.",
         ),
-        "counterfactual_token_fairness_gap": Words(
+        "counterfactual_token_fairness_gap": Term(
             "change of the score in other versions",
             "How far the score moves, on average, between a row and the versions of it that were given.",
         ),
@@ -115,7 +115,7 @@ class CounterfactualsAuditor(Auditor):
     @classmethod
     def measures(cls, metrics: Sequence[type[Metric]]) -> frozenset[str]:
         """Return the names of its findings."""
-        return frozenset(cls.words)
+        return frozenset(cls.terms)
 
     def columns(self, context: AuditContext) -> Sequence[str]:
         """The key."""

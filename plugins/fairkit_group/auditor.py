@@ -14,7 +14,7 @@ from fairkit.rankings.items import Items, items_of
 from fairkit.rankings.queries import TOP
 from fairkit.statistics import EXACT_SCORES, Rows, Scores, Statistic
 from fairkit_group.collecting import Collecting
-from fairkit_group.headlines import HEADLINES, WORDS
+from fairkit_group.headlines import HEADLINES, TERMS
 from fairkit_group.misclassified import told
 from fairkit_group.over_classes import over_classes
 from fairkit_group.proxies import by_proxies
@@ -29,7 +29,7 @@ from fairkit_group.within import inside_strata
 if TYPE_CHECKING:
     from fairkit.data.batch import Batch
     from fairkit.data.task import Task
-    from fairkit.metrics import Headline, Metric, Words
+    from fairkit.metrics import Headline, Metric, Term
     from fairkit.models.scorer import Predictions
     from fairkit.results.findings import Finding
     from fairkit_group.totals import GroupTotals
@@ -50,7 +50,7 @@ class GroupAuditor(Auditor):
     partial: ClassVar[bool] = True
     tasks: ClassVar[frozenset[Task]] = frozenset({"binary", "multiclass", "regression", "ranking"})
     headlines: ClassVar[Mapping[str, Headline]] = HEADLINES
-    words: ClassVar[Mapping[str, Words]] = WORDS
+    terms: ClassVar[Mapping[str, Term]] = TERMS
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Parameters:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from fairkit.metrics import Estimate, Headline, Mean, Metric, Words
+from fairkit.metrics import Estimate, Headline, Mean, Metric, Term
 from fairkit_group.ranking import SCORES
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class CalibrationInTheLarge(Mean):
     """The mean score minus the share of favorable outcomes."""
 
     name: ClassVar[str] = "calibration_in_the_large"
-    words: ClassVar[Words | None] = Words(
+    term: ClassVar[Term | None] = Term(
         "scores too high or too low",
         "The mean score minus the share of favorable outcomes: above 0 scores promise too much.",
     )
@@ -47,7 +47,7 @@ class Ecce(Metric):
     """The largest gap of cumulative differences of scores and outcomes (ECCE-MAD)."""
 
     name: ClassVar[str] = "ecce"
-    words: ClassVar[Words | None] = Words(
+    term: ClassVar[Term | None] = Term(
         "calibration error",
         "The largest range of scores by which scores and outcomes disagree.",
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from fairkit.limits.shares import clopper_pearson
-from fairkit.metrics import Headline, Mean, Metric, Words
+from fairkit.metrics import Headline, Mean, Metric, Term
 from fairkit_group.determination import R2Score
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class LogLoss(Mean):
     """
 
     name: ClassVar[str] = "log_loss"
-    words: ClassVar[Words | None] = Words(
+    term: ClassVar[Term | None] = Term(
         "error of the probabilities (log loss)",
         "How far the predicted probabilities are from the outcomes; confident errors weigh most, and 0 is perfect.",
     )
@@ -108,7 +108,7 @@ class BrierScore(Mean):
     """The mean squared difference of probability and outcome."""
 
     name: ClassVar[str] = "brier_score"
-    words: ClassVar[Words | None] = Words(
+    term: ClassVar[Term | None] = Term(
         "error of the probabilities (Brier)",
         "The mean squared distance of predicted probability and outcome; 0 is perfect.",
     )
@@ -127,7 +127,7 @@ class MeanPrediction(Mean):
     """The mean score or predicted value."""
 
     name: ClassVar[str] = "mean_prediction"
-    words: ClassVar[Words | None] = Words(
+    term: ClassVar[Term | None] = Term(
         "mean score",
         "The mean of the scores, or of the predicted values.",
     )
@@ -147,7 +147,7 @@ class MeanAbsoluteError(Mean):
     """The mean absolute difference of prediction and target."""
 
     name: ClassVar[str] = "mean_absolute_error"
-    words: ClassVar[Words | None] = Words(
+    term: ClassVar[Term | None] = Term(
         "mean error",
         "How far a prediction is from the outcome on average, in the outcome's unit.",
     )
@@ -167,7 +167,7 @@ class MeanSquaredError(Mean):
     """The mean squared difference of prediction and target."""
 
     name: ClassVar[str] = "mean_squared_error"
-    words: ClassVar[Words | None] = Words(
+    term: ClassVar[Term | None] = Term(
         "mean squared error",
         "The mean of the squared errors: large errors weigh more than small ones.",
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from fairkit.metrics import Headline, Words
+from fairkit.metrics import Headline, Term
 from fairkit.rankings.metric import QueryMetric
 from fairkit.rankings.numbers import adjusted, mean_of, per_relevance, ratio_of
 
@@ -26,7 +26,7 @@ class Exposure(QueryMetric):
     """The mean exposure of a group's items (demographic parity of exposure)."""
 
     name = "exposure"
-    words: ClassVar[Words | None] = Words(
+    term: ClassVar[Term | None] = Term(
         "exposure",
         "How much of the attention that a ranking gives out an item gets; the first place has 1.",
     )
@@ -47,7 +47,7 @@ class TopRate(QueryMetric):
     """The share of a group's items that is among the first k of its query."""
 
     name = "top_k_rate"
-    words: ClassVar[Words | None] = Words(
+    term: ClassVar[Term | None] = Term(
         "items among the first k",
         "The share of a group's items that is among the first k of its ranking.",
     )
@@ -67,7 +67,7 @@ class TopShare(QueryMetric):
     """The share of the first k places that a group's items have, over all queries."""
 
     name = "top_k_share"
-    words: ClassVar[Words | None] = Words(
+    term: ClassVar[Term | None] = Term(
         "share of the first k places",
         "The share of the first k places of all rankings that a group has.",
     )
@@ -90,7 +90,7 @@ class ExposureOfMerit(QueryMetric):
 
     name = "exposure_per_relevance"
     alias = "disparate_treatment"
-    words: ClassVar[Words | None] = Words(
+    term: ClassVar[Term | None] = Term(
         "exposure for relevance",
         "Exposure that one unit of relevance gets.",
     )
@@ -111,7 +111,7 @@ class ClicksOfMerit(QueryMetric):
 
     name = "clicks_per_relevance"
     alias = "disparate_impact"
-    words: ClassVar[Words | None] = Words(
+    term: ClassVar[Term | None] = Term(
         "clicks for relevance",
         "Expected clicks that one unit of relevance gets.",
     )
@@ -131,7 +131,7 @@ class PairwiseAccuracy(QueryMetric):
     """The share of pairs in the right order, of a group's items with less relevant ones of their query."""
 
     name = "pairwise_accuracy"
-    words: ClassVar[Words | None] = Words(
+    term: ClassVar[Term | None] = Term(
         "pairs in the right order",
         "The share of pairs of which the more relevant item stands above the other.",
     )
@@ -155,7 +155,7 @@ class Ndcg(QueryMetric):
     """NDCG at k, averaged over the queries with a relevant item."""
 
     name = "ndcg"
-    words: ClassVar[Words | None] = Words(
+    term: ClassVar[Term | None] = Term(
         "quality of the first k places",
         "How near the first k places are to the best order; 1 is the best.",
     )

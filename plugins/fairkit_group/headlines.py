@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fairkit.metrics import Headline, Words
+from fairkit.metrics import Headline, Term
 from fairkit_group.over_classes import NAMES as OVER_CLASSES
 
 _AGAINST = "against a group that `reference` names"
@@ -30,56 +30,56 @@ HEADLINES: Mapping[str, Headline] = {
     "odds_ratio": Headline(condition="inside the strata of a column that `within` names"),
 }
 
-WORDS: Mapping[str, Words] = {
-    "equalized_odds_difference": Words(
+TERMS: Mapping[str, Term] = {
+    "equalized_odds_difference": Term(
         "difference in favorable decisions, qualified and unqualified apart",
         "The larger of two differences between groups: among the qualified, and among the unqualified; 0 is equal.",
     ),
-    "equalized_odds_ratio": Words(
+    "equalized_odds_ratio": Term(
         "ratio of favorable decisions, qualified and unqualified apart",
         "The smaller of two ratios between groups: among the qualified, and among the unqualified; 1 is equal.",
     ),
-    "gap_max": Words(
+    "gap_max": Term(
         "largest difference in right decisions",
         "The larger difference between groups in right decisions, among the qualified or among the unqualified.",
     ),
-    "gap_rms": Words(
+    "gap_rms": Term(
         "typical difference in right decisions",
         "The root mean square of the differences between groups in right decisions of the two outcomes.",
     ),
-    "class_gap_rms": Words(
+    "class_gap_rms": Term(
         "typical difference in right decisions over all classes",
         "The root mean square over the classes of the differences between groups in right decisions.",
     ),
-    "class_gap_mean": Words(
+    "class_gap_mean": Term(
         "mean difference in right decisions over all classes",
         "The mean over the classes of the differences between groups in right decisions.",
     ),
-    "class_gap_max": Words(
+    "class_gap_max": Term(
         "largest difference in right decisions of any class",
         "The largest difference between groups in right decisions over the classes.",
     ),
-    "statistical_parity_ks": Words(
+    "statistical_parity_ks": Term(
         "difference of the score distributions",
         "The largest distance between the share of a group and of everybody with a score up to any threshold.",
     ),
-    "worst_group_loss": Words(
+    "worst_group_loss": Term(
         "mean loss of the worst group",
         "The largest mean loss of any group.",
     ),
-    "impact_ratio": Words(
+    "impact_ratio": Term(
         "impact ratio",
         "A group's share of favorable decisions over that of the reference group.",
     ),
-    "standardized_mean_difference": Words(
+    "standardized_mean_difference": Term(
         "difference of mean scores in standard deviations",
         "A group's mean score minus the reference group's, over the standard deviation of all scores.",
     ),
-    "odds_ratio": Words(
+    "odds_ratio": Term(
         "odds ratio",
         "The odds of a favorable decision in one group over those in the other; 1 is equal.",
     ),
-    "missing_group_share": Words(
+    "missing_group_share": Term(
         "people of unknown group",
         "The share of people whose group is not known.",
     ),

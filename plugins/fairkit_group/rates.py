@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from fairkit.metrics import CONFUSION, Estimate, Headline, Metric, Rate, Words
+from fairkit.metrics import CONFUSION, Estimate, Headline, Metric, Rate, Term
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +26,7 @@ class Accuracy(Rate):
     """The share of rows whose decision equals the outcome."""
 
     name: ClassVar[str] = "accuracy"
-    words: ClassVar[Words | None] = Words(
+    term: ClassVar[Term | None] = Term(
         "right decisions",
         "The share of people whose decision agrees with the outcome.",
         share=("people", "get the right decision"),
@@ -45,18 +45,18 @@ class SelectionRate(Rate):
 
     name: ClassVar[str] = "selection_rate"
     alias: ClassVar[str] = "demographic_parity"
-    words: ClassVar[Words | None] = Words(
+    term: ClassVar[Term | None] = Term(
         "favorable decisions",
         "The share of people who get the favorable decision.",
         share=("people", "get a favorable decision"),
         share_of_class=("people", "are put in class {0}"),
     )
-    words_between: ClassVar[Mapping[str, Words]] = {
-        "difference": Words(
+    terms_between: ClassVar[Mapping[str, Term]] = {
+        "difference": Term(
             "difference in favorable decisions",
             "The largest minus the smallest share of people with a favorable decision, between groups; 0 is equal.",
         ),
-        "ratio": Words(
+        "ratio": Term(
             "ratio of favorable decisions",
             "The smallest over the largest share of people with a favorable decision, between groups; 1 is equal.",
         ),
@@ -73,18 +73,18 @@ class TruePositiveRate(Rate):
 
     name: ClassVar[str] = "true_positive_rate"
     alias: ClassVar[str] = "equal_opportunity"
-    words: ClassVar[Words | None] = Words(
+    term: ClassVar[Term | None] = Term(
         "favorable decisions among the qualified",
         "The share of qualified people who get the favorable decision.",
         share=("qualified people", "get a favorable decision"),
         share_of_class=("people whose class is {0}", "are put in it"),
     )
-    words_between: ClassVar[Mapping[str, Words]] = {
-        "difference": Words(
+    terms_between: ClassVar[Mapping[str, Term]] = {
+        "difference": Term(
             "difference in favorable decisions among the qualified",
             "The largest minus the smallest share of qualified people who get the favorable decision; 0 is equal.",
         ),
-        "ratio": Words(
+        "ratio": Term(
             "ratio of favorable decisions among the qualified",
             "The smallest over the largest share of qualified people who get the favorable decision; 1 is equal.",
         ),
@@ -100,7 +100,7 @@ class FalseNegativeRate(Rate):
     """The share of favorable outcomes that get the unfavorable decision."""
 
     name: ClassVar[str] = "false_negative_rate"
-    words: ClassVar[Words | None] = Words(
+    term: ClassVar[Term | None] = Term(
         "qualified people turned down",
         "The share of qualified people who get the unfavorable decision.",
         share=("qualified people", "get an unfavorable decision"),
@@ -117,7 +117,7 @@ class FalsePositiveRate(Rate):
     """The share of unfavorable outcomes that get the favorable decision."""
 
     name: ClassVar[str] = "false_positive_rate"
-    words: ClassVar[Words | None] = Words(
+    term: ClassVar[Term | None] = Term(
         "favorable decisions among the unqualified",
         "The share of unqualified people who get the favorable decision all the same.",
         share=("unqualified people", "get a favorable decision"),
@@ -134,7 +134,7 @@ class TrueNegativeRate(Rate):
     """The share of unfavorable outcomes that get the unfavorable decision."""
 
     name: ClassVar[str] = "true_negative_rate"
-    words: ClassVar[Words | None] = Words(
+    term: ClassVar[Term | None] = Term(
         "unfavorable decisions among the unqualified",
         "The share of unqualified people who get the unfavorable decision.",
         share=("unqualified people", "get an unfavorable decision"),
@@ -151,7 +151,7 @@ class Precision(Rate):
     """The share of favorable outcomes among the favorable decisions."""
 
     name: ClassVar[str] = "precision"
-    words: ClassVar[Words | None] = Words(
+    term: ClassVar[Term | None] = Term(
         "qualified among those with a favorable decision",
         "The share of people with a favorable decision who are qualified.",
         share=("people with a favorable decision", "are qualified"),
@@ -168,7 +168,7 @@ class BalancedAccuracy(Metric):
     """The mean of true positive rate and true negative rate."""
 
     name: ClassVar[str] = "balanced_accuracy"
-    words: ClassVar[Words | None] = Words(
+    term: ClassVar[Term | None] = Term(
         "right decisions, both outcomes weighing the same",
         "The mean of the share of right decisions among qualified people and among unqualified people.",
     )
@@ -214,7 +214,7 @@ class F1Score(Metric):
     """The harmonic mean of precision and true positive rate."""
 
     name: ClassVar[str] = "f1_score"
-    words: ClassVar[Words | None] = Words(
+    term: ClassVar[Term | None] = Term(
         "F1 score",
         "One number for precision and true positive rate: their harmonic mean, from 0 to 1.",
     )

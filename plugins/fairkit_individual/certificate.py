@@ -79,7 +79,7 @@ class CertificateAuditor(Auditor):
     @classmethod
     def measures(cls, metrics: Sequence[type[Metric]]) -> frozenset[str]:
         """Return the names of its findings."""
-        return frozenset(cls.words)
+        return frozenset(cls.terms)
 
     def columns(self, context: AuditContext) -> Sequence[str]:
         """The metric's columns, and those that pairs are shown with."""

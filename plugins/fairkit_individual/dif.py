@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from fairkit.metrics import Words
+from fairkit.metrics import Term
 from fairkit.parameters.declare import parameter
 from fairkit_individual.certificate import CertificateAuditor, Prepared
 from fairkit_individual.outside import ASKED, OutsideSearch
@@ -44,8 +44,8 @@ class DifAuditor(CertificateAuditor):
 
     name: ClassVar[str] = "dif"
     summary: ClassVar[str] = "How differently the model treats similar people, labels aside (exact)."
-    words: ClassVar[Mapping[str, Words]] = {
-        "dif": Words(
+    terms: ClassVar[Mapping[str, Term]] = {
+        "dif": Term(
             "unequal treatment of like people",
             "How much scores differ between people who are alike.",
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from fairkit.metrics import Words
+from fairkit.metrics import Term
 from fairkit.parameters.declare import parameter
 from fairkit_individual.certificate import CertificateAuditor
 from fairkit_individual.parameters import TransportParameters
@@ -33,8 +33,8 @@ class RestrictedDroAuditor(CertificateAuditor):
 
     name: ClassVar[str] = "restricted-dro"
     summary: ClassVar[str] = "How much worse the model does when people are replaced by similar ones (exact)."
-    words: ClassVar[Mapping[str, Words]] = {
-        "performance_gap": Words(
+    terms: ClassVar[Mapping[str, Term]] = {
+        "performance_gap": Term(
             "loss of the worst like-for-like change",
             "How much worse the model does when each person may be replaced by one who is alike in all that matters.",
         ),

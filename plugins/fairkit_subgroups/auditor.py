@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fairkit.auditors import AuditContext, Auditor
-from fairkit.metrics import Headline, Words
+from fairkit.metrics import Headline, Term
 from fairkit_subgroups.parameters import Parameters, chosen_columns, chosen_measures
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ class SubgroupAuditor(Auditor):
     summary: ClassVar[str] = (
         "The worst-treated group of up to three conditions, with one bound for all groups."
     )
-    words: ClassVar[Mapping[str, Words]] = {
-        "worst_subgroup_gap": Words(
+    terms: ClassVar[Mapping[str, Term]] = {
+        "worst_subgroup_gap": Term(
             "largest difference of any subgroup",
             "A bound on how far any subgroup, of all that were searched, may differ from everybody else.",
         ),

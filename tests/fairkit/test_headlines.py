@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import fairkit
-from fairkit.metrics import Headline, Words, shown_of
+from fairkit.metrics import Headline, Term, shown_of
 from fairkit.plugins import installed_metrics
 from fairkit.plugins.headlines import as_recorded, headlines
 from fairkit.results.schema import validate_report
@@ -47,7 +47,7 @@ def test_what_is_not_installed_is_shown_as_it_was_declared(report):
     with as_recorded(elsewhere(report, shown_of(Recall))):
         shown = headlines()
         assert shown.metrics["recall"].headline == Recall.headline
-        assert shown.words["recall"] == Words("recall", "The share of favorable outcomes that are found.")
+        assert shown.terms["recall"] == Term("recall", "The share of favorable outcomes that are found.")
         assert "recall_difference" in shown.between("binary")
         assert "recall_difference" not in shown.between("regression")
     assert "recall" not in headlines().metrics
@@ -58,13 +58,13 @@ def test_what_is_installed_keeps_its_own_words(report):
     environment = {"metrics": {"accuracy": shown_of(Recall)}}
     with as_recorded(dataclasses.replace(report, environment=environment)):
         assert headlines().metrics["accuracy"] is own
-        assert headlines().words["accuracy"].plain == "right decisions"
+        assert headlines().terms["accuracy"].plain == "right decisions"
 
 
 def test_no_record_writes_to_the_terminal(report):
-    shown = {**shown_of(Recall), "words": ["re\x1b[31mcall", "A \x07sentence."]}
+    shown = {**shown_of(Recall), "term": ["re\x1b[31mcall", "A \x07sentence."]}
     with as_recorded(elsewhere(report, shown)):
-        assert not {"\x1b", "\x07"} & set("".join(headlines().words["recall"][:2]))
+        assert not {"\x1b", "\x07"} & set("".join(headlines().terms["recall"][:2]))
 
 
 def test_fairkits_own_metrics_are_not_repeated_in_a_report(report):

@@ -117,10 +117,10 @@ def share_of(report: Report, finding: Finding) -> Share | None:
 
 def _share(report: Report, finding: Finding) -> Share | None:
     metric = headlines().base(finding.metric)
-    if metric is None or metric.words is None:
+    if metric is None or metric.term is None:
         return None
     several = report.model.task == "multiclass" or "class" in finding.parameters
-    said = metric.words.share_of_class if several else metric.words.share
+    said = metric.term.share_of_class if several else metric.term.share
     if said is None or ("class" not in finding.parameters and "{0}" in "".join(said)):
         return None
     label = finding.parameters.get("class")

@@ -5,39 +5,39 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cache
 
-from fairkit.metrics import Words
-from fairkit.plugins.headlines import all_words, headlines
+from fairkit.metrics import Term
+from fairkit.plugins.headlines import all_terms, headlines
 
-TERMS: Mapping[str, Words] = {
-    "favorable": Words(
+TERMS: Mapping[str, Term] = {
+    "favorable": Term(
         "favorable decision", "The decision that is good for the person, as approved or hired."
     ),
-    "qualified": Words("qualified", "A person whose outcome in the table is the favorable one."),
-    "unqualified": Words("unqualified", "A person whose outcome in the table is the other one."),
-    "interval": Words(
+    "qualified": Term("qualified", "A person whose outcome in the table is the favorable one."),
+    "unqualified": Term("unqualified", "A person whose outcome in the table is the other one."),
+    "interval": Term(
         "interval",
         "The range in which the true number lies with the stated confidence, if other people of the same kind "
         "were drawn; errors in the table are not in it.",
     ),
-    "confidence": Words(
+    "confidence": Term(
         "confidence", "How often such an interval holds the true number: at 95%, in 19 of 20 audits."
     ),
-    "sensitive": Words("sensitive column", "A column by which people are split into groups, as sex or age."),
-    "group": Words("group", "The people with one value in a sensitive column."),
-    "policy": Words("policy", "The limits that were set before the audit, each on one number."),
-    "pass": Words("pass", "The whole interval keeps the limit."),
-    "fail": Words("fail", "The whole interval is beyond the limit."),
-    "inconclusive": Words(
+    "sensitive": Term("sensitive column", "A column by which people are split into groups, as sex or age."),
+    "group": Term("group", "The people with one value in a sensitive column."),
+    "policy": Term("policy", "The limits that were set before the audit, each on one number."),
+    "pass": Term("pass", "The whole interval keeps the limit."),
+    "fail": Term("fail", "The whole interval is beyond the limit."),
+    "inconclusive": Term(
         "inconclusive", "The interval contains the limit, or a group is too small: these rows do not decide."
     ),
-    "digest": Words(
+    "digest": Term(
         "SHA-256", "A fingerprint of a file or a table: whoever changes one character gets another one."
     ),
 }
 """The words of a page that are no metrics."""
 
 
-def metric_term(metric: str) -> Words:
+def metric_term(metric: str) -> Term:
     """Return the plain name and meaning of a metric, as the plugin that measures it declares them."""
     own = _declared().get(metric)
     if own is not None:
@@ -46,8 +46,8 @@ def metric_term(metric: str) -> Words:
         base = metric.removesuffix(ending)
         if base != metric:
             of = metric_term(base)
-            return Words(name.format(of.plain), meaning.format(of.plain))
-    return headlines().words.get(metric) or Words(
+            return Term(name.format(of.plain), meaning.format(of.plain))
+    return headlines().terms.get(metric) or Term(
         metric.replace("_", " "), f"The number that its auditor calls {metric}."
     )
 
@@ -61,12 +61,12 @@ _ENDINGS = (
 
 
 @cache
-def _declared() -> Mapping[str, Words]:
+def _declared() -> Mapping[str, Term]:
     """The plain words of all installed metrics and auditors; a metric's are at least its docstring's."""
-    return all_words()
+    return all_terms()
 
 
-def used_terms(metrics: Iterable[str]) -> list[tuple[str, Words]]:
+def used_terms(metrics: Iterable[str]) -> list[tuple[str, Term]]:
     """Return the metrics that a page shows and the words that every page uses, by key, in alphabetical order."""
     found = {metric: metric_term(metric) for metric in metrics}
     return sorted((found | dict(TERMS)).items(), key=lambda pair: pair[1].plain.lower())

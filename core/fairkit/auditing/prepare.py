@@ -227,7 +227,12 @@ class Audit:
             )
         return Report(
             model=dataclasses.replace(
-                context.scorer.info, notes=(*context.scorer.info.notes, *tied(self.sense, seen))
+                context.scorer.info,
+                notes=(
+                    *context.scorer.info.notes,
+                    *tied(self.sense, seen),
+                    *getattr(getattr(self.scorer, "model", None), "unheld", ()),
+                ),
             ),
             data=_with_notes(context.dataset.info(), _left_out(context)),
             findings=tuple(findings),

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from fairkit.errors import PluginError
-from fairkit.metrics import Words, first_sentence, recorded
+from fairkit.metrics import Term, first_sentence, recorded
 from fairkit.plugins.finding import find, installed_metrics, load
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Headlines:
 
     metrics: Mapping[str, type[Metric]]
     joint: Mapping[str, Headline]
-    words: Mapping[str, Words] = field(default_factory=dict)
+    terms: Mapping[str, Term] = field(default_factory=dict)
 
     def performance(self) -> list[str]:
         """The numbers over all rows that a comparison begins with, in order."""
@@ -95,16 +95,16 @@ def headlines() -> Headlines:
     installed = {cls.name for cls in metrics}
     metrics = [*metrics, *(cls for name, cls in _REPORTED.get().items() if name not in installed)]
     joint = {name: one for plugin in used for cls in plugin.auditors for name, one in cls.headlines.items()}
-    words = {name: one for plugin in used for cls in plugin.auditors for name, one in cls.words.items()}
+    terms = {name: one for plugin in used for cls in plugin.auditors for name, one in cls.terms.items()}
     for metric in metrics:
-        words[metric.name] = metric.words or Words(metric.name.replace("_", " "), first_sentence(metric))
-        words |= {f"{metric.alias or metric.name}_{kind}": one for kind, one in metric.words_between.items()}
-    return Headlines({cls.name: cls for cls in metrics}, joint, words)
+        terms[metric.name] = metric.term or Term(metric.name.replace("_", " "), first_sentence(metric))
+        terms |= {f"{metric.alias or metric.name}_{kind}": one for kind, one in metric.terms_between.items()}
+    return Headlines({cls.name: cls for cls in metrics}, joint, terms)
 
 
-def all_words() -> dict[str, Words]:
+def all_terms() -> dict[str, Term]:
     """Return what findings are called in plain words, by name, for the auditors of all plugins."""
-    return {name: one for cls in _auditors() for name, one in cls.words.items()} | dict(headlines().words)
+    return {name: one for cls in _auditors() for name, one in cls.terms.items()} | dict(headlines().terms)
 
 
 def auditor_of(finding: str) -> str | None:
