@@ -52,7 +52,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"engines", "models", "totals"},
         {"fitted", "intervals", "packs", "statistics"},
         {"metrics"},
-        {"auditors", "charts", "dependent", "learners", "promotions", "signers"},
+        {"auditors", "charts", "dependent", "functions", "learners", "promotions", "signers"},
         {"rankings"},
         {"mitigators"},
         {"hookspecs"},
