@@ -79,7 +79,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {""},
     ],
     "fairkit_cli": [
-        {"", "fields"},
+        {"", "fields", "helping"},
         {"terminal"},
         {"config", "drift", "junit", "lazy", "report_changes", "surroundings", "text"},
         {"evidence"},
