@@ -5,16 +5,10 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from fairkit.errors import ParameterError
 from fairkit_cli.options.declare import option
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fairkit_registry.evidence.keys import PublicKey
-    from fairkit_registry.evidence.revoked import Revocations
 
 RevocationLists = Annotated[
     list[Path] | None,
@@ -67,17 +61,3 @@ def read_age(text: str) -> timedelta:
     if match is None or not int(match[1]):
         raise ParameterError(f"{text!r} is no time: write hours or days, as 12h or 7d")
     return timedelta(hours=int(match[1]) * (24 if match[2] == "d" else 1))
-
-
-def known_revocations(
-    lists: Sequence[Path] | None, trusted: Sequence[PublicKey], revokers: Sequence[PublicKey]
-) -> Revocations | str:
-    """Return what counts no longer, by the lists given and those seen before; a sentence where a list does not hold."""
-    from fairkit_registry.errors import VerificationError
-    from fairkit_registry.evidence.revocations import read_files
-    from fairkit_registry.evidence.revoked import seen
-
-    try:
-        return seen(read_files(lists or ()), trusted, revokers)
-    except VerificationError as error:
-        return str(error)
