@@ -280,7 +280,7 @@ def test_no_command_takes_a_module_from_the_working_folder(trap, tmp_path, loans
         "revoke": ["--key", "k", "--certificate", "c.json", "--output", "l.json"],
         "sign-data": [data, "--key", "k", "--output", "s.json"],
         "why": ["m.onnx", "--data", data, *roles],
-        "plugins check": ["group"],
+        "plugins check": ["no-such-plugin"],
         "demo": [],
         "policy lock": ["--data", data, *roles, *rule, "--key", "k", "--output", "lock.json"],
         "attest": ["http://127.0.0.1:9", "--model", "m.onnx", "--data", data],
