@@ -1,4 +1,4 @@
-"""The audit's arithmetic against that of the verifying page, in node, on random tables: `second_arithmetic.py [TABLES]`.
+"""The audit's arithmetic against that of the verifying page, in node: `second_arithmetic.py [TABLES]`.
 
 Ends with an error where a number differs by more than 1e-9. The tests do the same on fewer tables.
 """
