@@ -54,7 +54,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"engines", "models", "totals"},
         {"fitted", "intervals", "packs", "statistics"},
         {"metrics"},
-        {"auditors", "charts", "dependent", "learners", "promotions", "signers"},
+        {"auditors", "charts", "dependent", "functions", "learners", "promotions", "signers"},
         {"rankings"},
         {"mitigators"},
         {"hookspecs"},
@@ -81,7 +81,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {""},
     ],
     "fairkit_cli": [
-        {"", "fields"},
+        {"", "fields", "helping"},
         {"terminal"},
         {"config", "drift", "junit", "lazy", "report_changes", "surroundings", "text"},
         {"evidence"},

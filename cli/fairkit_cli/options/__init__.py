@@ -10,6 +10,7 @@ from fairkit_cli.options.audit import (
     ScoringOptions,
     TaskName,
     audit_settings,
+    rules_of,
 )
 from fairkit_cli.options.data import (
     ConditionOptions,
@@ -29,6 +30,7 @@ from fairkit_cli.options.shared import (
     Confidence,
     ConfigFile,
     Copies,
+    Functions,
     InsecureKey,
     Output,
     PageFormat,
@@ -60,6 +62,7 @@ __all__ = [
     "DataOptions",
     "EndpointOptions",
     "EngineOptions",
+    "Functions",
     "InsecureKey",
     "MaxRules",
     "MinRules",
@@ -85,6 +88,7 @@ __all__ = [
     "formats",
     "load_dataset",
     "option",
+    "rules_of",
     "split_names",
     "stated_facts",
 ]
