@@ -67,8 +67,7 @@ class Why:
     @cached_property
     def exact(self) -> tuple[ExactScore, Any] | str:
         """The score whose attribution is exact, and all rows as it wants them; else why there is none."""
-        few = {name: values[:3] for name, values in self.columns.items()}
-        score = read_exact(self.context.scorer, few, self.players)
+        score = read_exact(self.context.scorer, self.columns, self.players)
         return score if isinstance(score, str) else (score, score.prepare(self.columns))
 
     def pairs(self, as_in: Sequence[Pair] = ()) -> list[Pair]:
