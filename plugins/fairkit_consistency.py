@@ -15,6 +15,7 @@ from fairkit.data.roles import same_value, value_text
 from fairkit.errors import DataError, ParameterError
 from fairkit.hookspecs import hookimpl
 from fairkit.intervals import student, two_sided, wilson
+from fairkit.metrics import Term
 from fairkit.parameters.declare import parameter
 from fairkit.results.findings import Finding
 
@@ -110,6 +111,16 @@ class ConsistencyAuditor(Auditor):
     name: ClassVar[str] = "consistency"
     asks: ClassVar[bool] = True
     summary: ClassVar[str] = "Counterfactual flips: rows whose decision stays the same under other values."
+    terms: ClassVar[Mapping[str, Term]] = {
+        "consistency": Term(
+            "decisions that stay when the group changes",
+            "The share of decisions that stay the same when a person's sensitive values are changed.",
+        ),
+        "counterfactual_score_change": Term(
+            "change of the score when the group changes",
+            "How much a person's score changes, on average, when the sensitive values alone are set to others.",
+        ),
+    }
     citation: ClassVar[str] = "Yurochkin, Bower & Sun (2020), Training individually fair ML models, ICLR"
 
     @dataclass(frozen=True, slots=True, kw_only=True)

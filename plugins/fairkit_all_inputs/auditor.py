@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from fairkit.auditors import AuditContext, Auditor
 from fairkit.errors import ParameterError, did_you_mean
-from fairkit.metrics import Headline
+from fairkit.metrics import Headline, Term
 from fairkit_all_inputs.collect import People
 from fairkit_all_inputs.metrics import check_metric
 from fairkit_all_inputs.parameters import Parameters
@@ -41,6 +41,24 @@ class AllInputsAuditor(Auditor):
     summary: ClassVar[str] = (
         "Whether any input at all changes its answer with a column: a witness, or a proof."
     )
+    terms: ClassVar[Mapping[str, Term]] = {
+        "all_inputs_flip": Term(
+            "a decision that depends on the group",
+            "1: there is an input whose decision changes with these columns alone; 0: it is proved that there is none.",
+        ),
+        "all_inputs_score_change": Term(
+            "largest change of the raw score",
+            "The most that the sum behind the score can change, for any input, when these columns alone change.",
+        ),
+        "all_inputs_probability_change": Term(
+            "largest change of the probability",
+            "The most that the predicted probability can change, for any input, when these columns alone change.",
+        ),
+        "all_inputs_flippable": Term(
+            "people whose decision could depend on the group",
+            "The share of people for whom an input that is near enough flips when these columns alone change.",
+        ),
+    }
     citation: ClassVar[str] = (
         "Chen et al. (2019), Robustness verification of tree-based models, NeurIPS; Devos, Meert & Davis (2021), "
         "Versatile verification of tree ensembles, ICML; Zhang et al. (2018), CROWN, NeurIPS"

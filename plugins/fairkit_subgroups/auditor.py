@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fairkit.auditors import AuditContext, Auditor
-from fairkit.metrics import Headline
+from fairkit.metrics import Headline, Term
 from fairkit_subgroups.parameters import Parameters, chosen_columns, chosen_measures
 
 if TYPE_CHECKING:
@@ -34,6 +34,12 @@ class SubgroupAuditor(Auditor):
     summary: ClassVar[str] = (
         "The worst-treated group of up to three conditions, with one bound for all groups."
     )
+    terms: ClassVar[Mapping[str, Term]] = {
+        "worst_subgroup_gap": Term(
+            "largest difference of any subgroup",
+            "A bound on how far any subgroup, of all that were searched, may differ from everybody else.",
+        ),
+    }
     citation: ClassVar[str] = (
         "Kearns, Neel, Roth & Wu (2018), Preventing fairness gerrymandering, ICML; Cherian & Candès (2024), JMLR"
     )

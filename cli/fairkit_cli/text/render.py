@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fairkit.plugins.headlines import as_recorded
 from fairkit.support.escaping import visible
 from fairkit_cli.fields import as_options
 from fairkit_cli.text.numbers import interval, number
@@ -36,7 +37,8 @@ _MARKS = {"pass": "✓", "fail": "✗", "inconclusive": "?"}
 
 def table(report: Report, *, terminal: bool) -> str:
     """Return the report as text, with colours on a terminal."""
-    return to_text(_parts(report), terminal=terminal)
+    with as_recorded(report):
+        return to_text(_parts(report), terminal=terminal)
 
 
 def _parts(report: Report) -> list[RenderableType]:

@@ -243,15 +243,12 @@ class Stratified:
     how: str
 
 
-_REFERRED = ("impact_ratio", "standardized_mean_difference", "odds_ratio")
-
-
 def against(report: Report) -> dict[tuple[str, str], list[Finding]]:
     """Return the findings against a reference group that are shown, by column and reference."""
     shown = headlines()
     found: dict[tuple[str, str], list[Finding]] = {}
     for one in report.findings:
-        listed = one.metric in _REFERRED or shown.lists(one.metric, report.model.task)
+        listed = shown.lists(one.metric, report.model.task)
         if (
             one.reference is not None
             and not one.within
@@ -268,7 +265,7 @@ def inside(report: Report) -> list[Stratified]:
     shown, task = headlines(), report.model.task
     found: dict[tuple[str, str], list[Finding]] = {}
     for one in report.findings:
-        listed = one.metric == "odds_ratio" or shown.lists(one.metric, task)
+        listed = shown.lists(one.metric, task)
         if one.within and one.reference is None and listed and "class" not in one.parameters:
             found.setdefault((str(one.sensitive), "+".join(one.within)), []).append(one)
     whole = {
@@ -303,7 +300,6 @@ def _shown_by_stratum(report: Report, findings: Sequence[Finding]) -> Finding | 
         for one in having
         if any(rule.metric == one.metric and rule.within == one.within for rule in report.policy)
     ]
-    first = [
-        one for one in having if one.metric in ("demographic_parity_difference", "mean_prediction_difference")
-    ]
+    order = headlines().between(report.model.task)
+    first = sorted((one for one in having if one.metric in order), key=lambda one: order.index(one.metric))
     return next(iter([*ruled, *first, *having]), None)

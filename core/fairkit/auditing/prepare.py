@@ -14,6 +14,7 @@ from fairkit.auditing.sense import Sense, judged, ranks_backwards, tied
 from fairkit.auditors import AuditContext, Auditor, measured
 from fairkit.engines.local import LocalEngine
 from fairkit.errors import DataError, ParameterError
+from fairkit.metrics import shown_of
 from fairkit.models.scale import is_own
 from fairkit.models.scorer import Recorded
 from fairkit.parameters.declare import parse_parameters
@@ -76,6 +77,11 @@ class LoadedAuditors:
             used=tuple(used),
             failures=(*notes, *clashes),
         )
+
+    def conditions(self) -> dict[str, str]:
+        """What must be asked for some numbers to be measured, by name, as the auditors declare it."""
+        every = {name: one for auditor in self.auditors for name, one in auditor.headlines.items()}
+        return {name: one.condition for name, one in every.items() if one.condition}
 
     def about(
         self,
@@ -179,7 +185,11 @@ class Audit:
         if sense.doubt is not None:
             findings = [dataclasses.replace(f, inconclusive=f.inconclusive or sense.doubt) for f in findings]
         results, verdict = judge(
-            settings.policy, findings, confidence=settings.confidence, adjustment=settings.adjustment
+            settings.policy,
+            findings,
+            confidence=settings.confidence,
+            adjustment=settings.adjustment,
+            conditions=self.loaded.conditions(),
         )
         if settings.policy and context.dataset.profile.clusters is None:  # more rows are not more clusters
             from fairkit.planning.advice import advised
@@ -324,6 +334,9 @@ def _environment(used: Sequence[plugins.Plugin], failures: Sequence[str], scorer
     ):
         if value:
             environment[name] = value
+    others = [cls for plugin in used if not plugin.found.built_in for cls in plugin.metrics]
+    if others:
+        environment["metrics"] = {cls.name: shown_of(cls) for cls in others}
     if failures:
         environment["plugins_not_loaded"] = list(failures)
     return environment
