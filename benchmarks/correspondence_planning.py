@@ -34,7 +34,7 @@ def main() -> None:
     audits = options.parse_args().audits
     gaps = []
     pilot = np.random.default_rng(1)
-    spreads = {p.label: Spread.of_pilot(p.audit(pilot, 2_000, 60, 10)) for p in POPULATIONS}
+    spreads = {p.label: Spread.of_pilot(p.audit(pilot, 4_000, 400, 10)) for p in POPULATIONS}
     for population, (limit, each, names) in product(POPULATIONS, SIZES):
         spread = spreads[population.label]
         size = documents_needed(spread, Size(names=names, each=each, limit=limit))

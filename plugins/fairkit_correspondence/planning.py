@@ -104,7 +104,7 @@ class Spread:
     def odds(self) -> tuple[float, float, float, float, float]:
         """Middle and deviations of yes and no in log-odds: documents, document x group, names; and a unit's slope."""
         base = min(max(self.base, 0.01), 0.99)
-        # σ²/2 = E p(1 - p): documents differ by what it lacks to base (1 - base)
+        # σ²/2 = E p(1 - p): what it lacks to base (1 - base) is the spread of all effects together
         low, high = 0.0, 5.0
         for _ in range(30):
             deviation = (low + high) / 2
@@ -112,13 +112,8 @@ class Spread:
             p = _expit(middle + deviation * _GRID)
             low, high = (deviation, high) if _WEIGHT @ (p * (1 - p)) > self.answer / 2 else (low, deviation)
         slope, square = float(_WEIGHT @ (p * (1 - p))), float(_WEIGHT @ (p * (1 - p)) ** 2)
-        return (
-            middle,
-            deviation,
-            math.sqrt(self.interaction / 2 / square),
-            math.sqrt(self.name / 2) / slope,
-            slope,
-        )
+        both, names = math.sqrt(self.interaction / 2 / square), math.sqrt(self.name / 2) / slope
+        return middle, math.sqrt(max(deviation**2 - both**2 - names**2, 0.0)), both, names, slope
 
     def error(self, documents: int, names: int, each: int, *, fixed: bool) -> float:
         """Return the standard error of an audit."""

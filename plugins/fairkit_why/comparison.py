@@ -47,6 +47,8 @@ class Divided:
         Names.
     sampled
         For walks: how many, the model's calls, the sampling's share of the variance; None where exact.
+    rows
+        Where exact, what each row of either group has of every value, shapes [n, P] and [m, P].
     """
 
     of: str
@@ -57,6 +59,7 @@ class Divided:
     sure: Noise
     players: tuple[str, ...]
     sampled: dict[str, float] | None
+    rows: tuple[Array, Array] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,6 +177,7 @@ class Pair:
             sure=Noise(variance, degrees, reach, self.units),
             players=names,
             sampled=None,
+            rows=(rows[0], rows[1]),
         )
 
     def by_walks(

@@ -15,8 +15,8 @@ from fairkit.errors import ModelError, ParameterError
 from fairkit_onnx.read.scorer import OnnxScorer
 from fairkit_onnx.structure.linear import read_linear
 from fairkit_onnx.structure.trees import TreeModel, read_trees
-from fairkit_why.asks import sources_of
 from fairkit_why import kernels
+from fairkit_why.asks import sources_of
 from fairkit_why.fringes import MOST_COLUMNS, MOST_STEPS, cut_trees
 
 if TYPE_CHECKING:

@@ -60,6 +60,14 @@ Repeats = Annotated[
         min=1,
     ),
 ]
+Explained = Annotated[
+    list[str] | None,
+    opt.option(
+        "--auditor",
+        "NAME",
+        "An auditor that compares models, too: why says which columns' parts of a gap the repair moved. Repeatable.",
+    ),
+]
 Threads = Annotated[int | None, opt.option("--threads", "N", "Threads; default: all cores.")]
 
 
@@ -84,6 +92,7 @@ def mitigate(
     seed: opt.Seed = None,
     threads: Threads = None,
     repeats: Repeats = None,
+    auditor: Explained = None,
     output: Target = None,
     register: RegisterName = None,
     registry: RegistryFolder = None,
@@ -129,6 +138,7 @@ def mitigate(
         "threads": threads,
         "policy": audited.policy,
         "confidence": audited.confidence,
+        "auditors": tuple(auditor or ()),
         "output": target,
     }
     again = _first(repeats, settings.mitigate.get("repeats"), 1)

@@ -192,7 +192,10 @@ def _others(report: Report) -> list[RenderableType]:
     found = [
         one
         for one in report.findings
-        if one.auditor not in ("group", WHY) and not listed_apart(one) and one.key not in above and not one.strata
+        if one.auditor not in ("group", WHY)
+        and not listed_apart(one)
+        and one.key not in above
+        and not one.strata
     ]
     if not found:
         return []

@@ -176,7 +176,10 @@ def _summed(scorer: OnnxScorer, trees: Sequence[onnx.NodeProto]) -> TreeModel:
         raise ModelError(f"the shares of two classes in {cut!r} are not of one ensemble alone")
     check_monotone(graph, tail_nodes(graph, wanted, [cut]), {cut: (-1, 1) if shares else (1,)}, wanted)
     joined = _joined([parts[node.output[0]] for node in owners[cut]], offset[cut])
-    double = any(node.op_type == NEWER and "nodes_values_as_tensor" in one for node, one in zip(trees, told, strict=True))
+    double = any(
+        node.op_type == NEWER and "nodes_values_as_tensor" in one
+        for node, one in zip(trees, told, strict=True)
+    )
     tail = Tail(scorer=scorer, cut=cut, columns=1 + shares, shares=shares, double=double)
     return TreeModel(scorer, trees[0].input[0], tail, joined, tuple(node.output[0] for node in owners[cut]))
 

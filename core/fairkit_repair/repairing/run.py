@@ -78,6 +78,7 @@ def repair(
     seed: int = 0,
     threads: int | None = None,
     confidence: float = 0.95,
+    auditors: Sequence[str] = (),
     output: str | Path | None = None,
     progress: Progress = no_progress,
 ) -> MitigationResult:
@@ -127,6 +128,8 @@ def repair(
         Default: one below 50,000 rows, else left to the libraries.
     confidence
         Of the intervals.
+    auditors
+        Those that compare the models before and after besides, as in `mitigate`.
     output
         Where the result will be saved: checked before training, written at the end.
     progress
@@ -162,7 +165,7 @@ def repair(
     fixed = parameters or {}
     _check_methods(candidates(limits, methods, fixed, 0.5, task)[0], policy, data, task)
     begun = time.monotonic()
-    run = Run(seed=seed, threads=threads, learner=learner, progress=progress)
+    run = Run(seed=seed, threads=threads, learner=learner, progress=progress, auditors=tuple(auditors))
     learner_of(run)
     with opened(None, None) as engine:
         ready = prepare(engine, data, test, holdout, seed, limits, policy, confidence, blind=blind)
