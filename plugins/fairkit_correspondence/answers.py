@@ -194,7 +194,8 @@ def answers_of(
         low = high = np.where(is_open, fixed, y + fixed * unresolved)
     size = len(documents)
     left = np.bincount(document, outcome == len(OUTCOMES) - 1, minlength=size) > 0
-    keep, block, look, looks = ~left[document], none, 1, 1
+    keep, look, looks = ~left[document], 1, 1
+    block: Array = none.astype(np.float64)
     if "look" in roles:
         block = _numbers(table, roles["look"])
         looks = int(np.nanmax(block, initial=1))

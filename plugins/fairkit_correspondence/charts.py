@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fairkit.charts import ChartTable, EvidenceChart
+from fairkit.charts import Cell, ChartTable, EvidenceChart
 
 
 class ForestChart(EvidenceChart):
@@ -52,7 +52,7 @@ class RefusalChart(EvidenceChart):
         """Return a row for each group."""
         rows = by_name(value)
         kinds = list(next(iter(rows.values()), {}))
-        counts = [(name, *(int(row[kind]) for kind in kinds)) for name, row in rows.items()]
+        counts: list[list[Cell]] = [[name, *(int(row[k]) for k in kinds)] for name, row in rows.items()]
         return ChartTable(columns=("group", *kinds), rows=counts)
 
     @classmethod
@@ -70,11 +70,10 @@ class ChangedChart(EvidenceChart):
 
     def table(self, value: Any) -> ChartTable:
         """Return a row for each document."""
-        told = [
-            (one["document"], one["context"], *map(str, one["groups"]), *map(float, one["answers"]))
+        rows: list[list[Cell]] = [
+            [one["document"], one["context"], " - ".join(one["groups"]), *map(float, one["answers"])]
             for one in value
         ]
-        rows = [(document, place, f"{a} - {b}", *answers) for document, place, a, b, *answers in told]
         return ChartTable(columns=("document", "context", "groups", "first", "second"), rows=rows)
 
     @classmethod

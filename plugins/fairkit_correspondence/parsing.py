@@ -50,7 +50,7 @@ def read_reply(reply: Mapping[str, Any], question: Question, size: int, *, logpr
     """Read the first choice of a chat completion; `size` is the number of entries that were shown."""
     choices = reply.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
-    message = choice.get("message") if isinstance(choice.get("message"), dict) else {}
+    message = found if isinstance(found := choice.get("message"), dict) else {}
     content, refusal = message.get("content"), message.get("refusal")
     whole = content if isinstance(content, str) else ""
     text, nothing = whole[:KEPT_TEXT], (None,) * size

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -101,13 +101,17 @@ def _paired(pairs: tuple[Pair, Pair], of: str, confidence: float) -> float | Non
 
 
 def _change(pair: Pair, of: str, column: str | None, before: float, after: float, half: float) -> Change:
+    return change_of(pair, before, after, half, of=of, **({} if column is None else {"column": column}))
+
+
+def change_of(pair: Pair, before: float, after: float, half: float, **told: Any) -> Change:
+    """Return how a gap, or a part of it, changed; `told` says which."""
     ends = after - before - half, after - before + half
-    told = parameters_of(pair, of=of) | ({} if column is None else {"column": column})
     return Change(
         metric="attribution",
         sensitive=pair.sensitive,
         reference=pair.reference,
-        parameters=told,
+        parameters=parameters_of(pair, **told),
         before=before,
         after=after,
         interval=ends,

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 OUTCOME = "outcome"
 """The player of a residual that is no column of the model."""
+FEWEST = 50
+"""Rows of a group below which a gap is not divided."""
 VARIANCE_ROWS = 50_000
 """Rows of a group whose own attributions are computed, for the variance."""
 

@@ -304,7 +304,9 @@ def test_exact_parts_of_two_models_are_paired_by_rows(frame, train, model):
         both = sum(np.ptp(one[name]["interval"]) for one in alone)
         assert moved[name].difference == pytest.approx(part["value"] - alone[0][name]["value"], abs=1e-9)
         assert np.ptp(moved[name].interval) <= both + 1e-9
-    narrower = [np.ptp(moved[n].interval) / sum(np.ptp(one[n]["interval"]) for one in alone) for n in alone[1]]
+    narrower = [
+        np.ptp(moved[n].interval) / sum(np.ptp(one[n]["interval"]) for one in alone) for n in alone[1]
+    ]
     assert np.median(narrower) < 0.5
     assert moved[None].interval[0] < moved[None].difference < moved[None].interval[1]
 

@@ -168,9 +168,9 @@ def _models():
 
 
 PIPELINES = (
-    "boosting|boosting of bins|forest of two targets|forest of doubles|boosting scaled|boosting min-max|boosting imputed|boosting ordinal|forest|forest scaled|"
-    "forest of numbers|extra trees|tree|tree of numbers|boosting of numbers|logistic|logistic imputed|linear|"
-    "linear min-max"
+    "boosting|boosting of bins|forest of two targets|forest of doubles|boosting scaled|boosting min-max|"
+    "boosting imputed|boosting ordinal|forest|forest scaled|forest of numbers|extra trees|tree|tree of numbers|"
+    "boosting of numbers|logistic|logistic imputed|linear|linear min-max"
 )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fairkit.errors import ParameterError
 from fairkit_cli import options as opt
 from fairkit_cli.commands.audit import run_audit, text_of
 from fairkit_cli.options.declare import option
@@ -35,6 +36,21 @@ Divide = Annotated[
 Together = Annotated[
     list[str] | None,
     option("--together", "A+B", "Columns that belong together, joined by +. Repeatable.", _PANEL),
+]
+People = Annotated[
+    list[str] | None,
+    option(
+        "--people", "COND", "A group to compare with everybody else: COLUMN=VALUE or COLUMN=LOW:HIGH. Repeatable.",
+        _PANEL,
+    ),
+]  # fmt: skip
+Subgroup = Annotated[
+    bool,
+    typer.Option(
+        "--subgroup",
+        help="Search the worst-treated group first (the auditor subgroups), and divide its gap.",
+        rich_help_panel=_PANEL,
+    ),
 ]
 Calls = Annotated[
     int | None,
@@ -73,6 +89,8 @@ def why(
     allow: Allow = None,
     metric: Divide = None,
     together: Together = None,
+    people: People = None,
+    subgroup: Subgroup = False,
     calls: Calls = None,
     refit: Refit = None,
     without: Without = None,
@@ -85,7 +103,11 @@ def why(
     config: opt.ConfigFile = None,
 ) -> None:
     """Divide the gap between groups: among columns, among rates, and into what allowed columns explain and leave."""
-    told = {"allowed": allow, "metric": metric, "together": together, "without": without,
+    if subgroup:
+        searched = replace(typed, auditors=["subgroups"])  # type: ignore[type-var]
+        first = run_audit(model, columns, searched, config, where, predictions, served, conditions)
+        people = [*(people or ()), *_conditions(first)]
+    told = {"allowed": allow, "people": people, "metric": metric, "together": together, "without": without,
             "calls": calls, "refit": refit, "refits": refits}  # fmt: skip
     given = [
         f"why.{key}={','.join(value) if isinstance(value, list) else value}"
@@ -96,6 +118,17 @@ def why(
     report = run_audit(model, columns, typed, config, where, predictions, served, conditions)
     write(lambda terminal: _text(report, output_format, terminal), output, verdict=report.verdict)
     raise typer.Exit(exit_code(report.verdict))
+
+
+def _conditions(report: Report) -> list[str]:
+    """Return what describes the group that was found."""
+    from fairkit.results.conditions import texts_of
+
+    found = next((f for f in report.findings if f.metric == "worst_subgroup_gap"), None)
+    conditions = None if found is None else found.evidence.get("conditions")
+    if not conditions:
+        raise ParameterError("no subgroup was found; name its conditions with --people")
+    return texts_of(conditions)
 
 
 def _text(report: Report, output_format: str, terminal: bool) -> str:

@@ -126,7 +126,7 @@ class ReportPlots:
         return layered("calibration", self._report, sensitive, groups=groups, label=label)
 
     def evidence(self, name: str, sensitive: str | None = None) -> alt.LayerChart:
-        """Return what an auditor puts on a report's page, a panel for each finding: ``columns`` is the waterfall of `why`.
+        """Return what an auditor puts on a page, a panel for each finding: ``columns`` is the waterfall of `why`.
 
         Parameters
         ----------

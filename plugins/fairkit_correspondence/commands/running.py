@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,6 +16,7 @@ from fairkit_cli.terminal.output import exit_code, print_json, say, write
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from fairkit.results.findings import Finding
     from fairkit_correspondence.asking import Asker, Outcome
     from fairkit_correspondence.plan import Plan
 
@@ -121,8 +122,9 @@ def run(
         outcome = asker.run()
     _write_table(outcome.table, output)
     report = outcome.report
-    for path, form in copies.items() if report is not None else ():
-        write_copy(report, form, path)
+    for path, form in copies.items():
+        if report is not None:
+            write_copy(report, form, path)
     if output_format == "json":
         record = None if report is None else report.to_dict()
         print_json(
@@ -211,12 +213,15 @@ def outcome_text(plan: Plan, outcome: Outcome, output: Path) -> str:
     lines: list[str] = []
     if outcome.report is not None:
         found = {(f.metric, bool(f.within)): f for f in outcome.report.findings}
-        main, worst = (found.get(("correspondence_difference", inside)) for inside in (False, True))
+        main, worst = (
+            found["correspondence_difference", False],
+            found.get(("correspondence_difference", True)),
+        )
         changed, refused = found["changed_documents", False], found["refusal_rate_difference", False]
         lines += [f"{rule.verdict.upper()}: {rule.reason}" for rule in outcome.report.policy]
         lines += _pairs(main)
         if worst is not None:
-            lines.append(f"worst context: {_people(worst.value, *worst.interval)}")
+            lines.append(f"worst context: {_people(worst.value, worst.interval)}")
         rates = ", ".join(f"{one.group} {one.value or 0:.1%}" for one in refused.groups)
         lines += [
             f"documents whose answers differ: {changed.value or 0:.0%} (largest difference "
@@ -236,7 +241,7 @@ def outcome_text(plan: Plan, outcome: Outcome, output: Path) -> str:
     return "".join(f"{visible(line)}\n" for line in lines)
 
 
-def _pairs(finding: Any) -> list[str]:
+def _pairs(finding: Finding) -> list[str]:
     from fairkit_correspondence.charts import by_name
 
     rows = by_name(finding.evidence["correspondence_pairs"]).items()
@@ -244,9 +249,10 @@ def _pairs(finding: Any) -> list[str]:
         (name.removesuffix(", all contexts"), row) for name, row in rows if name.endswith(", all contexts")
     ]
     pairs.sort(key=lambda pair: -abs(pair[1]["value"]))
-    return [f"{name}: {_people(row['value'], row['low'], row['high'])}" for name, row in pairs]
+    return [f"{name}: {_people(row['value'], (row['low'], row['high']))}" for name, row in pairs]
 
 
-def _people(value: float, low: float, high: float) -> str:
+def _people(value: float | None, interval: tuple[float, float] | None) -> str:
     """Write a difference in people of 100."""
-    return f"{100 * value:.1f} of 100 [{100 * low:.1f}, {100 * high:.1f}]"
+    low, high = interval or (-1.0, 1.0)
+    return f"{100 * (value or 0):.1f} of 100 [{100 * low:.1f}, {100 * high:.1f}]"
