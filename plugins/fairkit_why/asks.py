@@ -96,11 +96,7 @@ class FeatureAsks(RowAsks):
 
 
 def asks_of(
-    scorer: Scorer,
-    of: str,
-    columns: Columns,
-    players: Sequence[Sequence[str]],
-    known: Array,
+    scorer: Scorer, of: str, columns: Columns, players: Sequence[Sequence[str]], known: Array
 ) -> RowAsks:
     """Return the fastest way to ask a model about hybrid rows.
 

@@ -78,8 +78,7 @@ Refits = Annotated[
 @opt.expanded
 def why(
     model: Annotated[
-        str | None,
-        typer.Argument(metavar="[MODEL.onnx]", help="The model file, or a name in the registry."),
+        str | None, typer.Argument(metavar="[MODEL.onnx]", help="The model file, or a name in the registry.")
     ] = None,
     *,
     columns: opt.DataOptions,
