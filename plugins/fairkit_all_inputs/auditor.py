@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, ClassVar
 
 from fairkit.auditors import AuditContext, Auditor
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from fairkit.data.batch import Batch
     from fairkit.data.task import Task
+    from fairkit.metrics import Metric
     from fairkit.models.scorer import Predictions
     from fairkit.results.findings import Finding
 
@@ -70,6 +72,11 @@ class AllInputsAuditor(Auditor):
     }
     Parameters = Parameters
 
+    @classmethod
+    def measures(cls, metrics: Sequence[type[Metric]]) -> frozenset[str]:
+        """Return the names of its findings."""
+        return frozenset(cls.terms)
+
     def columns(self, context: AuditContext) -> Sequence[str]:
         """Name the columns that change."""
         return self._changing(context)
@@ -78,6 +85,7 @@ class AllInputsAuditor(Auditor):
         """Look at the model before the rows are read: a graph that is not understood is refused at once."""
         from fairkit_all_inputs.bounded_models import opened
 
+        self._began = time.monotonic()
         check_metric(self.parameters)
         self._changing(context)
         if any(column in context.scorer.columns for column in self._changing(context)):
@@ -94,7 +102,7 @@ class AllInputsAuditor(Auditor):
         """Answer the questions."""
         from fairkit_all_inputs.findings import findings
 
-        return findings(self.parameters, self._changing(context), total.in_order(), context)
+        return findings(self.parameters, self._changing(context), total.in_order(), context, self._began)
 
     def _changing(self, context: AuditContext) -> list[str]:
         """The columns that change: as asked, else the sensitive ones that the model reads."""
