@@ -44,9 +44,9 @@ class CorrespondenceAuditor(Auditor):
     @classmethod
     def measures(cls, metrics: Sequence[type[Metric]]) -> frozenset[str]:
         """Return the names of its findings."""
-        from fairkit_correspondence.findings import CHANGED, DIFFERENCE, PLACEBO, REFUSALS
+        from fairkit_correspondence.findings import MEASURES
 
-        return frozenset({DIFFERENCE, CHANGED, REFUSALS, PLACEBO})
+        return frozenset(MEASURES)
 
     def columns(self, context: AuditContext) -> Sequence[str]:
         """The columns of documents, names, contexts and outcomes; all of them where the table is of `fairkit ask`."""

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from fairkit.auditors import AuditContext
     from fairkit.results.values import Interval
 
+DIFFERENCE, CHANGED, REFUSALS, PLACEBO = MEASURES = (
+    "correspondence_difference", "changed_documents", "refusal_rate_difference", "placebo_difference",
+)  # fmt: skip
 _PLANNED_DOCUMENTS = 50
 
 
@@ -202,7 +205,7 @@ def findings(statement: Statement) -> list[Finding]:
     """Return the findings of one way to split people."""
     worst = statement.parameters.worst == "context"
     headline = statement.largest(
-        "correspondence_difference",
+        DIFFERENCE,
         statement.by_context if worst else statement.averaged,
         groups=statement.group_values(np.nanmean(np.nanmean(statement.means, axis=1), axis=0)),
         parameters={"worst": "context"} if worst else {},
@@ -227,7 +230,7 @@ def _per_context(statement: Statement) -> Finding:
             StratumValue(stratum=name, rows=int(rows.sum()), value=here.value, interval=ends, groups=groups)
         )
     return statement.largest(
-        "correspondence_difference",
+        DIFFERENCE,
         comparisons,
         parameters={"strata": "context"},
         within=("context",),
@@ -256,9 +259,7 @@ def _changed(statement: Statement) -> Finding:
         "The share of documents whose answers differ between groups, draws and names included; two wordings of one "
         "group differ as well (see the placebo)."
     )
-    return statement.finding(
-        "changed_documents", share, at, evidence=beside, notes=(note,), inconclusive=None
-    )
+    return statement.finding(CHANGED, share, at, evidence=beside, notes=(note,), inconclusive=None)
 
 
 def _refusals(statement: Statement) -> Finding:
@@ -270,7 +271,7 @@ def _refusals(statement: Statement) -> Finding:
         for place, kind in enumerate(OUTCOMES[:-1])
     }
     return statement.largest(
-        "refusal_rate_difference",
+        REFUSALS,
         [statement.compare(pair, open_only=True) for pair in statement.pairs],
         groups=statement.group_values(
             [answers.open[answers.group == g].mean() for g in range(len(answers.groups))]
@@ -286,7 +287,7 @@ def _placebo(statement: Statement) -> list[Finding]:
     arm, group = (statement.answers.groups[g] for g in statement.placebo)
     notes = (f"{arm!r} is a neutral edit of {group!r}: models react to those as well.",)
     pairs = [statement.compare(statement.placebo)]
-    return [statement.largest("placebo_difference", pairs, better="none", notes=notes)]
+    return [statement.largest(PLACEBO, pairs, better="none", notes=notes)]
 
 
 def _evidence(statement: Statement) -> dict[str, Any]:
