@@ -18,60 +18,41 @@ if TYPE_CHECKING:
     from fairkit.results.report import Report
 
 _PANEL = "What is divided"
+Names = list[str] | None
 Allow = Annotated[
-    list[str] | None,
-    option(
-        "--allow", "A,B", "Columns in which a difference is allowed: say what is left between people who are alike.",
-        _PANEL,
-    ),
-]  # fmt: skip
-Divide = Annotated[
-    list[str] | None,
-    option(
-        "--metric", "NAME", "selection_rate, true_positive_rate, false_positive_rate, score, mean_prediction or "
-        "mean_residual; repeatable. Default: the selection rate and, where it is exact, the score.",
-        _PANEL,
-    ),
-]  # fmt: skip
-Together = Annotated[
-    list[str] | None,
-    option("--together", "A+B", "Columns that belong together, joined by +. Repeatable.", _PANEL),
+    Names,
+    option("--allow", "A,B", "Columns in which a difference is allowed: say what is left of it.", _PANEL),
 ]
-People = Annotated[
-    list[str] | None,
+Divide = Annotated[
+    Names,
     option(
-        "--people", "COND", "A group to compare with everybody else: COLUMN=VALUE or COLUMN=LOW:HIGH. Repeatable.",
+        "--metric",
+        "NAME",
+        "What to divide (repeatable). Default: the selection rate and an exact score.",
         _PANEL,
     ),
-]  # fmt: skip
+]
+Together = Annotated[Names, option("--together", "A+B", "Columns that belong together. Repeatable.", _PANEL)]
+People = Annotated[
+    Names,
+    option("--people", "COND", "A group of COLUMN=VALUE or COLUMN=LOW:HIGH against all others.", _PANEL),
+]
 Subgroup = Annotated[
     bool,
     typer.Option(
-        "--subgroup",
-        help="Search the worst-treated group first (the auditor subgroups), and divide its gap.",
-        rich_help_panel=_PANEL,
+        "--subgroup", help="Search the worst-treated group, and divide its gap.", rich_help_panel=_PANEL
     ),
 ]
 Calls = Annotated[
     int | None,
-    option("--calls", "N", "The most rows that the model is asked about for each division (400000).", _PANEL),
+    option("--calls", "N", "The most rows that the model is asked about each time (400000).", _PANEL),
 ]
 Refit = Annotated[
-    Path | None,
-    option("--refit", "FILE", "Train again on this table, with and without a column, and compare.", _PANEL),
+    Path | None, option("--refit", "FILE", "Train again on this table, with and without a column.", _PANEL)
 ]
-Without = Annotated[
-    list[str] | None,
-    option(
-        "--without",
-        "A,B",
-        "The columns to leave out with --refit. Default: the one that carries most.",
-        _PANEL,
-    ),
-]
+Without = Annotated[Names, option("--without", "A,B", "The columns that --refit leaves out.", _PANEL)]
 Refits = Annotated[
-    int | None,
-    option("--refits", "N", "How often to train; beyond 1 on resampled rows, for the interval (1).", _PANEL),
+    int | None, option("--refits", "N", "How often to train; beyond 1 on resampled rows (1).", _PANEL)
 ]
 
 
