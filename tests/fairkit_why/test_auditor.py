@@ -324,6 +324,12 @@ def test_a_repair_says_which_columns_it_moved():
     assert [c.to_dict() for c in rest] == [c.to_dict() for c in plain.changes]
 
 
+def test_an_auditor_that_compares_no_models_is_refused_before_training():
+    data = fairkit.datasets.loans(300, seed=1)
+    with pytest.raises(ParameterError, match="'consistency' does not compare models"):
+        fairkit.mitigate("fairgbm", data, auditors=["consistency"])
+
+
 def test_the_waterfall_is_an_altair_chart(model, frame):
     pytest.importorskip("altair", reason="Altair is not installed (pip install 'fairkit[charts]')")
     told = {"why": {**QUICK, "allowed": ["income"]}}

@@ -22,6 +22,7 @@ from fairkit.results.plots import layered
 from fairkit.results.rendering import Shown
 from fairkit.settings import DEFAULT_AUDITORS, AuditSettings, ModelOptions
 from fairkit.support.files import check_writable, write_atomic
+from fairkit_comparing.audits import check_auditors
 from fairkit_comparing.run import compare
 from fairkit_onnx.model import OnnxModel
 from fairkit_onnx.read.safety import digest
@@ -279,6 +280,7 @@ def mitigate(
     check_policy(policy, data)
     method = as_mitigator(plugin, parameters)
     base = base_model(method, model, options)
+    check_auditors(auditors)
     run = Run(seed=seed, threads=threads, learner=learner, progress=progress, auditors=tuple(auditors))
     with opened(engine, scheduler) as running:
         check_repeats(repeats, here=running.here)

@@ -18,6 +18,7 @@ from fairkit.fitted import Run
 from fairkit.parameters.declare import parameters_to_dict
 from fairkit.progress import no_progress
 from fairkit.support.files import check_writable
+from fairkit_comparing.audits import check_auditors
 from fairkit_onnx.model import OnnxModel
 from fairkit_onnx.write.export import export_bytes
 from fairkit_repair.mitigation.choose import loaded_base
@@ -166,6 +167,7 @@ def repair(
     fixed = parameters or {}
     _check_methods(candidates(limits, methods, fixed, 0.5, task)[0], policy, data, task)
     begun = time.monotonic()
+    check_auditors(auditors)
     run = Run(seed=seed, threads=threads, learner=learner, progress=progress, auditors=tuple(auditors))
     learner_of(run)
     with opened(None, None) as engine:
