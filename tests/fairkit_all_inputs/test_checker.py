@@ -245,7 +245,7 @@ def rounds_of_opset_five(folder, **told):
     "told",
     [
         {},
-        {"modes": [6], "most": 60},
+        {"modes": [0, 6], "most": 60},
         {"double": True, "most": 45},
         {"modes": range(6), "aggregate_function": 0},
     ],
