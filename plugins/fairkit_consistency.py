@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data.batch import Batch
+    from fairkit.metrics import Metric
     from fairkit.models.scorer import Columns, Predictions, Scorer
 
     Array = NDArray[np.float64]
@@ -140,6 +141,11 @@ class ConsistencyAuditor(Auditor):
     def __init__(self, parameters: Any = None) -> None:
         super().__init__(parameters)
         self._flips: dict[str, list[Combination]] = {}
+
+    @classmethod
+    def measures(cls, metrics: Sequence[type[Metric]]) -> frozenset[str]:
+        """Return the names of its findings."""
+        return frozenset(cls.terms)
 
     def columns(self, context: AuditContext) -> Sequence[str]:
         """Every flipped column."""

@@ -190,6 +190,20 @@ class Auditor(ABC):
         """Turn the sum of the partial results into findings."""
 
     @classmethod
+    def measures(cls, metrics: Sequence[type[Metric]]) -> frozenset[str] | None:
+        """Return the names that findings may have; None, the default: they are not known before an audit.
+
+        A policy's rule on one of them adds the auditor to an audit, and a rule that no auditor measures is refused
+        before any row is read.
+
+        Parameters
+        ----------
+        metrics
+            Those that the auditor would be given.
+        """
+        return None
+
+    @classmethod
     def contradictions(cls, finding: Finding) -> Iterator[str]:
         """Yield why a signed finding of this auditor cannot be true, from itself alone; nothing by default.
 

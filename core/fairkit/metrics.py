@@ -65,6 +65,8 @@ class Estimate:
         Why a group's interval is not to be trusted, by the group's place; no verdict is made from such a one.
     correlation
         Of the groups' numbers, shape [G, G], where rows of several groups depend on each other; None: independent.
+    notes
+        What is said wherever the numbers stand, such as how their interval was made.
     """
 
     values: Array
@@ -72,6 +74,7 @@ class Estimate:
     sizes: Array | None = None
     doubts: Mapping[int, str] = field(default_factory=dict)
     correlation: Array | None = None
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "limits", functools.cache(self.limits))

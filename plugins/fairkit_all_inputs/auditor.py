@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from fairkit.data.batch import Batch
     from fairkit.data.task import Task
+    from fairkit.metrics import Metric
     from fairkit.models.scorer import Predictions
     from fairkit.results.findings import Finding
 
@@ -70,6 +71,11 @@ class AllInputsAuditor(Auditor):
         "all_inputs_score_change": Headline(disparity=False),
     }
     Parameters = Parameters
+
+    @classmethod
+    def measures(cls, metrics: Sequence[type[Metric]]) -> frozenset[str]:
+        """Return the names of its findings."""
+        return frozenset(cls.terms)
 
     def columns(self, context: AuditContext) -> Sequence[str]:
         """Name the columns that change."""

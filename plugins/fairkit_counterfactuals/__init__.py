@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data.batch import Batch
+    from fairkit.metrics import Metric
     from fairkit.models.scorer import Predictions
 
     Array = NDArray[np.float64]
@@ -110,6 +111,11 @@ class CounterfactualsAuditor(Auditor):
     def __init__(self, parameters: Any = None) -> None:
         super().__init__(parameters)
         self._given = CounterfactualTable({}, {})
+
+    @classmethod
+    def measures(cls, metrics: Sequence[type[Metric]]) -> frozenset[str]:
+        """Return the names of its findings."""
+        return frozenset(cls.terms)
 
     def columns(self, context: AuditContext) -> Sequence[str]:
         """The key."""

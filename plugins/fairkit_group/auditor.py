@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -23,6 +23,7 @@ from fairkit_group.rankings import check_ranking, of_rankings
 from fairkit_group.references import against_reference
 from fairkit_group.section import Section
 from fairkit_group.simultaneous import Family, joint_confidence, marked
+from fairkit_group.unknowns import MISSING_SHARE
 from fairkit_group.within import inside_strata
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from fairkit.models.scorer import Predictions
     from fairkit.results.findings import Finding
     from fairkit_group.totals import GroupTotals
+
+_BETWEEN = ("difference", "ratio", "group_min", "group_max")
 
 
 class GroupAuditor(Auditor):
@@ -85,6 +88,19 @@ class GroupAuditor(Auditor):
         told(self.parameters.label_error, list(context.dataset.profile.groups), context.dataset.roles.label)
         if context.scorer.task == "ranking":
             check_ranking(self.parameters)
+
+    @classmethod
+    def measures(cls, metrics: Sequence[type[Metric]]) -> frozenset[str]:
+        """Return the names of its findings: metrics, disparities in them, and what it says over several of them."""
+        stems = [stem for metric in metrics for stem in (metric.name, metric.alias) if stem]
+        return frozenset(
+            {
+                *stems,
+                *(f"{stem}_{between}" for stem in (*stems, "equalized_odds") for between in _BETWEEN),
+                *cls.headlines,
+                MISSING_SHARE,
+            }
+        )
 
     def measure(self, batch: Batch, predictions: Predictions, context: AuditContext) -> GroupTotals | Items:
         """Total one batch."""

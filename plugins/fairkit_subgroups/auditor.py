@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from fairkit.data.batch import Batch
     from fairkit.data.task import Task
+    from fairkit.metrics import Metric
     from fairkit.models.scorer import Predictions
     from fairkit.results.comparisons import Change
     from fairkit.results.findings import Finding
@@ -51,6 +52,14 @@ class SubgroupAuditor(Auditor):
     def __init__(self, parameters: Any = None) -> None:
         super().__init__(parameters)
         self._searched: Searched | None = None
+
+    @classmethod
+    def measures(cls, metrics: Sequence[type[Metric]]) -> frozenset[str]:
+        """Return the names of its findings."""
+        from fairkit_subgroups.findings import DIFFERENCE, GAP, SINGLE
+        from fairkit_subgroups.searching.measures import MEASURES
+
+        return frozenset({DIFFERENCE, GAP, SINGLE, *(f"{name}_{DIFFERENCE}" for name in MEASURES)})
 
     def columns(self, context: AuditContext) -> Sequence[str]:
         """Every searched column, and those of the strata."""
