@@ -17,6 +17,7 @@ CORE = (
     "fairkit",
     "fairkit_onnx",
     "fairkit_similarity",
+    "fairkit_comparing",
     "fairkit_repair",
     "fairkit_watch",
     "fairkit_datasets",
@@ -28,7 +29,8 @@ PACKAGES: dict[str, set[str]] = {
     "fairkit_onnx": {"fairkit"},
     "fairkit_similarity": {"fairkit", "fairkit_onnx"},
     "fairkit_datasets": {"fairkit"},
-    "fairkit_repair": {"fairkit", "fairkit_onnx", "fairkit_similarity"},
+    "fairkit_comparing": {"fairkit"},
+    "fairkit_repair": {"fairkit", "fairkit_onnx", "fairkit_similarity", "fairkit_comparing"},
     "fairkit_watch": {"fairkit", "fairkit_onnx"},
     "fairkit_testing": {*CORE} - {"fairkit_testing"},
     "fairkit_registry": {*CORE},
@@ -57,7 +59,6 @@ LAYERS: dict[str, list[set[str]]] = {
         {"plugins"},
         {"planning"},
         {"auditing"},
-        {"comparing"},
         {""},  # `fairkit` itself: the public names
     ],
     "fairkit_repair": [
@@ -147,7 +148,7 @@ def test_packages_import_downward_only(root):
 def test_core_is_small():
     """What does not belong to everybody has a package of its own."""
     lines = sum(len(path.read_text("utf-8").splitlines()) for path in _modules("core/fairkit"))
-    assert lines <= 22_200
+    assert lines <= 21_500
 
 
 @functools.cache

@@ -55,7 +55,7 @@ _PUBLIC = {
     "Choice": "fairkit_repair.frontiers.choice",
     "Sweep": "fairkit_repair.frontiers.sweeps",
     "frontier": "fairkit_repair.frontiers.run",
-    "compare": "fairkit.comparing.run",
+    "compare": "fairkit_comparing.run",
     "AuditContext": "fairkit.auditors",
     "AuditSettings": "fairkit.settings",
     "ConfigError": "fairkit.errors",

@@ -3,7 +3,6 @@
 from fairkit.auditing.run import audit as audit
 from fairkit.auditors import AuditContext as AuditContext
 from fairkit.auditors import Auditor as Auditor
-from fairkit.comparing.run import compare as compare
 from fairkit.data.dataset import Dataset as Dataset
 from fairkit.data.loading import load_data as load_data
 from fairkit.errors import ConfigError as ConfigError
@@ -32,6 +31,7 @@ from fairkit.results.values import GroupValue as GroupValue
 from fairkit.settings import AuditSettings as AuditSettings
 from fairkit.settings import ModelOptions as ModelOptions
 from fairkit.statistics import Rows as Rows
+from fairkit_comparing.run import compare as compare
 from fairkit_onnx.model import OnnxModel as OnnxModel
 from fairkit_repair.frontiers.choice import Choice as Choice
 from fairkit_repair.frontiers.run import frontier as frontier

@@ -197,7 +197,7 @@ class Auditor(ABC):
 
 @runtime_checkable
 class ComparesModels(Protocol):
-    """An auditor that can say what differs between two models on the same rows, for `fairkit.comparing.run.compare`."""
+    """An auditor that can say what differs between two models on the same rows, for `fairkit_comparing.run.compare`."""
 
     def changes(self, totals: tuple[Any, Any], contexts: tuple[AuditContext, AuditContext]) -> list[Change]:
         """Return what differs.

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from fairkit import plugins
 from fairkit.auditing.measure import score_once
-from fairkit.comparing.run import comparison, paired_up
 from fairkit.models.ranking import bound
+from fairkit_comparing.run import comparison, paired_up
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

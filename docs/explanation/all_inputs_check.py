@@ -17,6 +17,11 @@ import pathlib
 import sys
 
 import numpy as np
+
+sys.path.insert(
+    0, str(pathlib.Path(__file__).resolve().parent)
+)  # also where Python's safe path leaves it out
+
 from all_inputs_read import Graph, RefusedError, claims_of, number, refuse, strict
 
 FLIP, SCORE, CHANCE = "all_inputs_flip", "all_inputs_score_change", "all_inputs_probability_change"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -56,6 +57,7 @@ def test_a_proof_a_model_and_a_report_hold_together_without_fairkit(loans, sure,
         result = subprocess.run(
             [sys.executable, str(DOCS / "all_inputs_check.py"), *map(str, files)],
             capture_output=True, text=True, check=False, cwd=tmp_path,
+            env={**os.environ, "PYTHONSAFEPATH": "1"},
         )  # fmt: skip
         assert (result.returncode, result.stdout.count("holds")) == (0, questions), (
             result.stdout + result.stderr

@@ -10,11 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 import fairkit
-from fairkit.comparing.run import compare
 from fairkit.models.columns import PredictedColumns
 from fairkit.results.report import Report
 from fairkit_cli.main import app
 from fairkit_cli.text.render import table as text_of
+from fairkit_comparing.run import compare
 from fairkit_repair.frontiers.choice import Choice
 from fairkit_repair.frontiers.run import frontier
 from fairkit_repair.frontiers.sweeps import Sweep

@@ -59,7 +59,6 @@ def compare(
     one model is compared on two tables. Each --predictions is one more to compare, after the models: columns of the
     data, as in `fairkit audit`.
     """
-    from fairkit.comparing.run import compare as run
     from fairkit.data.predictions import PredictionRoles
     from fairkit.models.columns import PredictedColumns
     from fairkit.support.files import check_writable
@@ -67,6 +66,7 @@ def compare(
     from fairkit_cli.config import load_config
     from fairkit_cli.progress import progress_bar
     from fairkit_cli.subject import load_model
+    from fairkit_comparing.run import compare as run
 
     if output is not None:
         check_writable(output)

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairkit.comparing.records import Paired
 from fairkit.data.clusters import BUCKETS
 from fairkit.intervals import student
 from fairkit.metrics import Rate
 from fairkit.statistics import Confusion, Sums
+from fairkit_comparing.records import Paired
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.comparing.records import DrawnScores
     from fairkit.metrics import Metric
     from fairkit.statistics import Rows
+    from fairkit_comparing.records import DrawnScores
 
     Array = NDArray[np.float64]
 

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairkit.comparing.records import Difference
 from fairkit.intervals import two_sided
+from fairkit_comparing.records import Difference
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.comparing.records import Paired
+    from fairkit_comparing.records import Paired
 
     Array = NDArray[np.float64]
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairkit.comparing.disparities import change, differences, levels, mirrored, ratios
-from fairkit.comparing.records import Difference, Paired
 from fairkit.metrics import field_names
 from fairkit.results.comparisons import Change, outcome_of
+from fairkit_comparing.disparities import change, differences, levels, mirrored, ratios
+from fairkit_comparing.records import Difference, Paired
 
 if TYPE_CHECKING:
     from fairkit.metrics import Metric

@@ -11,10 +11,6 @@ from fairkit.auditing.measure import score_once
 from fairkit.auditing.prepare import LoadedAuditors
 from fairkit.auditing.sense import Sense, judged
 from fairkit.auditing.subject import prepared
-from fairkit.comparing.audits import looking, with_changes
-from fairkit.comparing.changes import changes
-from fairkit.comparing.collect import AllPairs, Pairing
-from fairkit.comparing.rankings import changes_of_rankings
 from fairkit.data.loading import as_dataset
 from fairkit.engines.opening import opened
 from fairkit.errors import ModelError, ParameterError
@@ -23,6 +19,10 @@ from fairkit.progress import Progress, no_progress
 from fairkit.results.comparisons import Comparison
 from fairkit.settings import AuditSettings, ModelOptions
 from fairkit.support.timings import phase
+from fairkit_comparing.audits import looking, with_changes
+from fairkit_comparing.changes import changes
+from fairkit_comparing.collect import AllPairs, Pairing
+from fairkit_comparing.rankings import changes_of_rankings
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset

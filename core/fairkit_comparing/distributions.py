@@ -5,7 +5,7 @@ named by the share of everybody below them, so that they mean the same for both 
 θ_B, θ_B - θ_A ≤ x_{p*}(B) - x_{p*}(A), and ≤ x_{p*}(B) - x_q(A) for any q. So the upper limit is the largest, over
 the forms that may be B's largest, of the smaller of two limits: of the paired difference x_p(B) - x_p(A), whose noise
 cancels, and of x_p(B) less A's largest form, which allows for its having been picked as the largest of those that
-noise does not tell from it. The lower limit is the mirror image; compare `fairkit.comparing.disparities`.
+noise does not tell from it. The lower limit is the mirror image; compare `fairkit_comparing.disparities`.
 
 The noise is that of resampled rows, the same rows for both models: a Gaussian number for each row, drawn again and
 again (the multiplier bootstrap of empirical processes: van der Vaart & Wellner 1996, section 2.9). As limits of
@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairkit.comparing.records import Difference
+from fairkit_comparing.records import Difference
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.comparing.records import DrawnScores
+    from fairkit_comparing.records import DrawnScores
 
     Array = NDArray[np.float64]
 

@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairkit.comparing.collect import Class, PairTotals, RankedRows, inside
-from fairkit.comparing.disparities import (
+from fairkit.data.clusters import BUCKETS
+from fairkit.data.roles import HIGHEST, LARGEST, reference_of
+from fairkit.intervals import two_sided
+from fairkit.metrics import Rate, field_names
+from fairkit.statistics import Scores
+from fairkit_comparing.collect import Class, PairTotals, RankedRows, inside
+from fairkit_comparing.disparities import (
     against,
     change,
     differences_within,
@@ -20,15 +25,10 @@ from fairkit.comparing.disparities import (
     root_mean_squares,
     within_strata,
 )
-from fairkit.comparing.distributions import change_of_parity
-from fairkit.comparing.joint import dependent, paired, paired_areas
-from fairkit.comparing.levels import disparity_changes, level_changes, within_one, written
-from fairkit.comparing.records import Difference, Paired
-from fairkit.data.clusters import BUCKETS
-from fairkit.data.roles import HIGHEST, LARGEST, reference_of
-from fairkit.intervals import two_sided
-from fairkit.metrics import Rate, field_names
-from fairkit.statistics import Scores
+from fairkit_comparing.distributions import change_of_parity
+from fairkit_comparing.joint import dependent, paired, paired_areas
+from fairkit_comparing.levels import disparity_changes, level_changes, within_one, written
+from fairkit_comparing.records import Difference, Paired
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
