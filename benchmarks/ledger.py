@@ -85,7 +85,9 @@ def good_value(task: str, *, favorable: bool) -> Any:
     return names.get(task, (0.0, 1.0))[favorable]
 
 
-def changed(name: str, values: Callable[[Columns, str], Any], **roles: Any) -> Callable[[Columns, str], Table]:
+def changed(
+    name: str, values: Callable[[Columns, str], Any], **roles: Any
+) -> Callable[[Columns, str], Table]:
     """Return a builder that puts values into one column."""
 
     def build(columns: Columns, task: str) -> Table:
@@ -135,7 +137,9 @@ def outcome_of_women(value: bool) -> Callable[[Columns, str], Table]:
 
 def features(value: float | None) -> Callable[[Columns, str], Table]:
     def build(columns: Columns, task: str) -> Table:
-        constant = {name: np.full(len(columns["sex"]), math.nan if value is None else value) for name in NUMBERS}
+        constant = {
+            name: np.full(len(columns["sex"]), math.nan if value is None else value) for name in NUMBERS
+        }
         return Table({**columns, **constant, "job": np.full(len(columns["sex"]), "clerk", dtype=object)})
 
     return build
@@ -324,7 +328,9 @@ def broken(report: Report, task: str, table: Table, auditor: str) -> Iterator[st
             if not sentences:
                 yield f"{where}: no value and no sentence"
             continue
-        yield from _number(where, finding.value, finding.interval, bool(sentences), ranges.get(finding.metric))
+        yield from _number(
+            where, finding.value, finding.interval, bool(sentences), ranges.get(finding.metric)
+        )
         for one in finding.groups:
             if one.value is not None:
                 name = f"{where}, group {one.group}"
@@ -339,7 +345,11 @@ def broken(report: Report, task: str, table: Table, auditor: str) -> Iterator[st
             if not result.reason.strip():
                 yield f"rule {result.metric}: inconclusive without a reason"
             continue
-        named = [f for f in report.findings if f.metric == result.metric and f.sensitive == result.sensitive and f.plain]
+        named = [
+            f
+            for f in report.findings
+            if f.metric == result.metric and f.sensitive == result.sensitive and f.plain
+        ]
         barred = [f.value is None or f.inconclusive is not None or f.interval is None for f in named]
         if any(barred) if result.verdict == "pass" else all(barred):  # of several classes one may fail
             yield f"rule {result.metric}: {result.verdict} from a finding that allows no verdict"
@@ -409,7 +419,9 @@ def _counted_again(report: Report, task: str, table: Table) -> Iterator[str]:
 def _share(top: Callable[..., bool], over: Callable[..., bool]) -> Callable[..., float]:
     def rate(y: list[float], d: list[float], s: list[float], w: list[float]) -> float:
         rows = list(zip(y, d, w, strict=True))
-        return sum(u for a, b, u in rows if over(a, b) and top(a, b)) / sum(u for a, b, u in rows if over(a, b))
+        return sum(u for a, b, u in rows if over(a, b) and top(a, b)) / sum(
+            u for a, b, u in rows if over(a, b)
+        )
 
     return rate
 
@@ -487,7 +499,9 @@ def badly_written(report: Report, formats: Sequence[str]) -> Iterator[str]:
         if form in ("table", "markdown"):
             yield from _unsaid(report, form, shown)
         if form == "junit":
-            yield from (f"junit: rule {rule.metric} has no reason" for rule in report.policy if not rule.reason)
+            yield from (
+                f"junit: rule {rule.metric} has no reason" for rule in report.policy if not rule.reason
+            )
 
 
 def _refuse(name: str) -> float:
@@ -504,7 +518,9 @@ def _unsaid(report: Report, form: str, text: str) -> Iterator[str]:
         cells = line.strip(" |").replace("\\", "").split()
         if not cells or "none" not in cells and "–" not in cells:
             continue
-        named = [f for f in report.findings if f.metric == cells[0] and f.value is not None and f.interval is None]
+        named = [
+            f for f in report.findings if f.metric == cells[0] and f.value is not None and f.interval is None
+        ]
         for finding in named:
             if not any(_LINE.sub(" ", note)[:50] in flat for note in finding.notes):
                 yield f"{form}: {finding.metric} has no interval, and its sentence is not there"
@@ -586,16 +602,28 @@ def page(cells: Sequence[Cell]) -> str:
     ]
     for task in dict.fromkeys(task for _, task in columns):
         names = [auditor for auditor, other in columns if other == task]
-        lines += [f"## {task}", "", "| table | " + " | ".join(names) + " |", "| --- |" + " --- |" * len(names)]
+        lines += [
+            f"## {task}",
+            "",
+            "| table | " + " | ".join(names) + " |",
+            "| --- |" + " --- |" * len(names),
+        ]
         for table in dict.fromkeys(cell.table for cell in cells):
-            lines.append(f"| {table} | " + " | ".join(_told(by_place.get((table, n, task))) for n in names) + " |")
+            lines.append(
+                f"| {table} | " + " | ".join(_told(by_place.get((table, n, task))) for n in names) + " |"
+            )
         lines.append("")
     counts: dict[tuple[str, str], list[int]] = {}
     for cell in cells:
         for metric, (numbers, sentences) in cell.metrics.items():
             both = counts.setdefault((cell.auditor, metric), [0, 0])
             both[0], both[1] = both[0] + numbers, both[1] + sentences
-    lines += ["## Every metric", "", "| auditor | metric | numbers with an interval | sentences |", "| --- | --- | --- | --- |"]
+    lines += [
+        "## Every metric",
+        "",
+        "| auditor | metric | numbers with an interval | sentences |",
+        "| --- | --- | --- | --- |",
+    ]
     lines += [f"| {a} | {m} | {n} | {s} |" for (a, m), (n, s) in sorted(counts.items())]
     return "\n".join(lines) + "\n"
 
@@ -608,13 +636,21 @@ def _told(cell: Cell | None) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name, default in (("tables", ""), ("tasks", ",".join(TASKS)), ("auditors", ""), ("formats", ",".join(FORMATS))):
+    for name, default in (
+        ("tables", ""),
+        ("tasks", ",".join(TASKS)),
+        ("auditors", ""),
+        ("formats", ",".join(FORMATS)),
+    ):
         parser.add_argument(f"--{name}", default=default)
     parser.add_argument("--page", type=Path)
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
     start, cells = time.process_time(), []
-    chosen = [[one for one in getattr(options, n).split(",") if one] for n in ("tables", "tasks", "auditors", "formats")]
+    chosen = [
+        [one for one in getattr(options, n).split(",") if one]
+        for n in ("tables", "tasks", "auditors", "formats")
+    ]
     for cell in run(*chosen):
         cells.append(cell)
         if options.verbose and cell.refused:
@@ -623,7 +659,9 @@ def main() -> int:
             print(f"{cell.task} {cell.auditor} | {cell.table}: {violation}", flush=True)
     count = sum(len(cell.violations) for cell in cells)
     refused = sum(bool(cell.refused) for cell in cells)
-    print(f"{len(cells)} cells, {refused} refused, {count} violations, {time.process_time() - start:.0f} s of CPU time")
+    print(
+        f"{len(cells)} cells, {refused} refused, {count} violations, {time.process_time() - start:.0f} s of CPU time"
+    )
     if options.page is not None:
         options.page.write_text(page(cells), "utf-8")
     return int(count > 0)

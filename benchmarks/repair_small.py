@@ -30,7 +30,9 @@ def population() -> Any:
     return frame
 
 
-def search(frame: Any, rows: int, limit: float, seed: int, metric: str, sure: float) -> list[tuple[float, float, bool]]:
+def search(
+    frame: Any, rows: int, limit: float, seed: int, metric: str, sure: float, learner: str
+) -> list[tuple[float, float, bool]]:
     """Return (predicted chance, share of audits that pass, whether it is the pick) of every rule on scores."""
     rng = np.random.default_rng([seed, rows])
     order = rng.permutation(len(frame))
@@ -57,7 +59,7 @@ def search(frame: Any, rows: int, limit: float, seed: int, metric: str, sure: fl
             threads=1,
             sure=sure,
             methods=["threshold-optimizer", "rto"],
-            learner="logistic",
+            learner=learner,
         )
     except PowerError:
         return []
@@ -108,16 +110,22 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=0.2)
     parser.add_argument("--sure", type=float, default=0.9)
     parser.add_argument("--metric", default="demographic_parity_difference")
+    parser.add_argument("--learner", default="gradient_boosting")
     parser.add_argument("--first", type=int, default=0)
     options = parser.parse_args()
     frame, start = population(), time.process_time()
     pairs: list[tuple[float, float, bool]] = []
     searches: list[int] = []
     for seed in range(options.first, options.first + options.searches):
-        rows = search(frame, options.rows, options.limit, seed, options.metric, options.sure)
+        rows = search(frame, options.rows, options.limit, seed, options.metric, options.sure, options.learner)
         pairs += rows
         searches += [seed] * len(rows)
-        print(seed, [(round(p, 2), round(t, 2), pick) for p, t, pick in rows if pick], f"{time.process_time() - start:.0f} s", flush=True)
+        print(
+            seed,
+            [(round(p, 2), round(t, 2), pick) for p, t, pick in rows if pick],
+            f"{time.process_time() - start:.0f} s",
+            flush=True,
+        )
     if not pairs:
         print("every search was refused before training")
         return

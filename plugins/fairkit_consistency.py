@@ -311,7 +311,11 @@ def _findings(
             )
         )
     if flips.top or context.scorer.task == "regression":
-        most = 1.0 if context.scorer.task != "regression" else max((one.change for one in flips.top), default=0.0)
+        most = (
+            1.0
+            if context.scorer.task != "regression"
+            else max((one.change for one in flips.top), default=0.0)
+        )
         if not flips.sums[2] > 0 and context.scorer.task == "regression":
             notes.append("No row's score changes, so that nothing tells by how much others would.")
         found.append(

@@ -256,7 +256,8 @@ def difference_limits(
 
 def _root(square: Array, one: Array, other: Array) -> Array:
     """Return the root of the sum of two squares; of distances whose squares no number holds the larger distance."""
-    return np.where((square == 0) & (one * other == 0), np.maximum(one, other), np.sqrt(square))
+    larger = np.maximum(one, other)
+    return np.where((square == 0) & (larger < 1e-150), larger, np.sqrt(square))
 
 
 def _product(one: Array, other: Array) -> Array:

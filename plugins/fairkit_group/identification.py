@@ -141,7 +141,8 @@ class Sampling:
             square = np.einsum("zi,zij,zj->", slopes, self.second, slopes)
             return Error(float(np.sqrt(max(square, 0.0))), np.inf)
         pull = np.einsum("zi,zbi->b", np.nan_to_num(slopes), self.buckets)
-        noise = noise_of(pull[None], np.asarray(self.buckets.any(axis=(0, 2)))[None])
+        sizes = np.abs(self.buckets).sum(axis=(0, 2))
+        noise = noise_of(pull[None], (sizes > 0)[None], sizes[None])
         return Error(float(np.sqrt(noise.variance[0])), float(noise.degrees[0]))
 
 
@@ -194,19 +195,22 @@ def difference_bounds(
     plain, outer = (
         [_ends(sums, group, over, counted, noise) for group in pair] for noise in (None, sampling)
     )
-    ends = [(first[0].value - second[1].value, first[1].value - second[0].value) for first, second in (plain, outer)]
+    ends = [
+        (first[0].value - second[1].value, first[1].value - second[0].value)
+        for first, second in (plain, outer)
+    ]
     first, second = outer
     errors = []
     for side in (0, 1):
         ours, theirs = first[side].slopes, second[1 - side].slopes
         alone = min(sampling.error(ours), sampling.error(theirs), key=lambda error: error.value)
-        errors.append(max(sampling.error(ours - theirs), alone, key=lambda error: error.value))  # they may cancel
+        errors.append(
+            max(sampling.error(ours - theirs), alone, key=lambda error: error.value)
+        )  # they may cancel
     return Bounds(*ends[0], ends[1], (errors[0], errors[1]))
 
 
-def _ends(
-    sums: Array, group: int, over: Array, counted: Array, sampling: Sampling | None
-) -> tuple[End, End]:
+def _ends(sums: Array, group: int, over: Array, counted: Array, sampling: Sampling | None) -> tuple[End, End]:
     groups = sums.shape[1] - 4
     low, high = (
         end_of(sums, group, groups, over, counted, largest=side, sampling=sampling) for side in (False, True)

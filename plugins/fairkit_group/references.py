@@ -141,9 +141,7 @@ def _finding(section: Section, reference: Reference, estimate: Estimate, kind: s
         return pair if all(map(math.isfinite, pair)) else None
 
     groups = tuple(
-        GroupValue(
-            group=about.names[g], rows=about.rows[g], value=_finite(v), interval=known_ends(lo, hi)
-        )
+        GroupValue(group=about.names[g], rows=about.rows[g], value=_finite(v), interval=known_ends(lo, hi))
         for g, v, lo, hi in zip(usable, values, low, high, strict=True)
     )
     evidence: dict[str, Any] = {}
@@ -195,7 +193,9 @@ class Compared:
             return np.asarray(own)
         with np.errstate(all="ignore"):
             return np.asarray(
-                own - base if self.kind == "difference" else np.where((base > 0) & (own >= 0), own / base, np.nan)
+                own - base
+                if self.kind == "difference"
+                else np.where((base > 0) & (own >= 0), own / base, np.nan)
             )
 
     def worst(self, *, lowest: bool) -> int:
