@@ -12,6 +12,8 @@ written in every format: no NaN, no infinity and no None in it, and every findin
 its sentence there. What breaks a rule is a violation; the exit code is 1 where there is one.
 """
 
+# ruff: noqa: E501 -- the tables of degenerate columns are one line each
+
 from __future__ import annotations
 
 import argparse
@@ -45,7 +47,6 @@ Columns = dict[str, Any]
 FORMATS = ("json", "table", "markdown", "junit", "html")
 TASKS = ("binary", "multiclass", "regression", "ranking", "answers")
 ROWS = 160
-BOUNDED = {"log_loss": 36.1}
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,11 @@ class Table:
 
     columns: Columns
     roles: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, columns: Columns, task: str) -> Table:
+        """Return columns as they are."""
+        return cls(columns)
 
 
 # ---------------------------------------------------------------------------------------------------------- tables
@@ -170,7 +176,7 @@ def ids(columns: Columns) -> Array:
 
 
 TABLES: dict[str, Callable[[Columns, str], Table]] = {
-    "as it is": lambda c, t: Table(c),
+    "as it is": lambda columns, task: Table(columns),
     "no rows": kept(lambda c, t: slice(0, 0)),
     "one row": kept(lambda c, t: slice(0, 1)),
     "two rows": kept(lambda c, t: slice(0, 2)),
@@ -314,7 +320,7 @@ def audited(name: str, asked: Asked, task: str, table: Table) -> Report | str:
 # ----------------------------------------------------------------------------------------------------------- rules
 
 
-def broken(report: Report, task: str, table: Table, auditor: str) -> Iterator[str]:
+def broken(report: Report, task: str, table: Table, auditor: str) -> Iterator[str]:  # noqa: PLR0912 -- one rule after another
     """Yield what a report says that it must not."""
     from fairkit import plugins
 
@@ -468,10 +474,8 @@ PLAIN: dict[str, tuple[str, Callable[..., float]]] = {
 
 # --------------------------------------------------------------------------------------------------------- formats
 
-_BAD = re.compile(r"(?<![\w.])(?:nan|-?inf|-?infinity|none of it|NoneType|None)(?![\w.])", re.IGNORECASE)
 _HIDDEN = re.compile(r"<(script|style)\b.*?</\1>", re.DOTALL)
 _TAG = re.compile(r"<[^>]+>")
-_PLAIN_WORDS = ("none of", "None of")
 
 
 def badly_written(report: Report, formats: Sequence[str]) -> Iterator[str]:
@@ -516,7 +520,7 @@ def _unsaid(report: Report, form: str, text: str) -> Iterator[str]:
     flat = _LINE.sub(" ", text)
     for line in text.splitlines():
         cells = line.strip(" |").replace("\\", "").split()
-        if not cells or "none" not in cells and "–" not in cells:
+        if not cells or "none" not in cells:
             continue
         named = [
             f for f in report.findings if f.metric == cells[0] and f.value is not None and f.interval is None

@@ -100,7 +100,10 @@ def told(name: str, pairs: list[tuple[float, float, bool]], clusters: list[int])
     own = np.array(clusters)
     means = np.array([gap[own == c].mean() for c in np.unique(own)])
     error = means.std(ddof=1) / len(means) ** 0.5 if len(means) > 1 else float("nan")
-    return f"{name}: {len(pairs)}, predicted {predicted.mean():.3f}, passed {passed.mean():.3f}, too high by {gap.mean():.3f} (se {error:.3f})"
+    return (
+        f"{name}: {len(pairs)}, predicted {predicted.mean():.3f}, passed {passed.mean():.3f}, "
+        f"too high by {gap.mean():.3f} (se {error:.3f})"
+    )
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ which rows are in which group. The mass of a among the counted ones lies between
 and the smallest of b are reached together, as there are enough other rows for both (Kallus, Mao & Zhou 2022, prop. 3).
 Rows whose probabilities differ a little share a cell: that can only widen the bounds.
 
-The smaller of two noisy masses is too small on average where the two are about equal: in a population in which decisions
+The smaller of two noisy masses is too small on average where the two are about equal: in a population whose decisions
 *are* the groups the plain bounds would hold the truth in none of a thousand samples of 20 cells. In limits a cell whose
 two masses are nearer than `NEAR` standard errors has the mean of the two, which is no smaller than the smaller one and
 has no such bias (the problem of intersection bounds; Chernozhukov, Lee & Rosen 2013).
@@ -91,7 +91,7 @@ def end_of(
 
 
 def _chosen(sums: Array, excess: Array, sampling: Sampling | None) -> Array:
-    """Return by cell 1 where an excess is positive, 0 where it is not, and one half where noise hides which, shape [Z]."""
+    """Return by cell 1 where an excess is positive, 0 where it is not, one half where noise hides it, shape [Z]."""
     value = sums @ excess
     sign = np.asarray(value > 0, dtype=np.float64)
     if sampling is None:

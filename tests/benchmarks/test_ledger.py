@@ -6,11 +6,14 @@ import dataclasses
 import importlib.util
 import sys
 from pathlib import Path
-from types import ModuleType
+from typing import TYPE_CHECKING
 
 import pytest
 
-from fairkit.results.findings import Finding
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from fairkit.results.findings import Finding
 
 
 @pytest.fixture(scope="module")
@@ -25,8 +28,18 @@ def ledger() -> ModuleType:
     return module
 
 
-FAST = ["a group of one row", "one label for each group", "constant scores", "perfect scores", "all weights 0",
-        "weights 0 in a group", "one huge weight", "two clusters", "a reference of one row", "strata are groups"]  # fmt: skip
+FAST = [
+    "a group of one row",
+    "one label for each group",
+    "constant scores",
+    "perfect scores",
+    "all weights 0",
+    "weights 0 in a group",
+    "one huge weight",
+    "two clusters",
+    "a reference of one row",
+    "strata are groups",
+]
 
 
 @pytest.mark.parametrize(

@@ -228,7 +228,7 @@ def test_rows_without_probabilities_are_counted_and_halves_are_refused() -> None
 
 @pytest.mark.parametrize("cells", [5, 20])
 def test_intervals_hold_where_decisions_are_the_groups(cells: int) -> None:
-    """The truth is at its extreme, 1, and in every cell two masses are equal: their smaller one is too small by noise."""
+    """The truth is at its extreme, 1; in every cell two masses are equal, their smaller one too small by noise."""
     rng, over, counted = np.random.default_rng(4), np.ones(4), np.array([0.0, 1, 0, 1])
     chances, missed = np.linspace(0.1, 0.9, cells), 0
     for _ in range(200):

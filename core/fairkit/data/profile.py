@@ -205,8 +205,8 @@ class Tally:
             raise DataError(f"{table}: every weight in column {name!r} is 0, so that no row counts")
         if name is not None and not _LEAST_WEIGHT <= high <= _MOST_WEIGHT:
             raise DataError(
-                f"{table}: the largest weight in column {name!r} is {high:.3g}; multiply the column by a constant so that "
-                f"it is between {_LEAST_WEIGHT:g} and {_MOST_WEIGHT:g}"
+                f"{table}: the largest weight in column {name!r} is {high:.3g}; multiply the column by a "
+                f"constant so that it is between {_LEAST_WEIGHT:g} and {_MOST_WEIGHT:g}"
             )
 
     def _refuse_infinite(self, column: str, count: int) -> None:

@@ -111,8 +111,8 @@ def _doubts(there: NDArray[np.bool_], sizes: Array) -> dict[int, str]:
             )
         elif size < FEWEST_EFFECTIVE:
             found[place] = (
-                f"it is over {count} queries, of which a few have most of the rows: they count as about {size:.0f} of one "
-                f"size, and with fewer than {FEWEST_EFFECTIVE} their noise cannot be known"
+                f"it is over {count} queries, of which a few have most of the rows: they count as about {size:.0f} of "
+                f"one size, and with fewer than {FEWEST_EFFECTIVE} their noise cannot be known"
             )
     return found
 
