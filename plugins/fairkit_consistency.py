@@ -16,6 +16,7 @@ from fairkit.errors import DataError, ParameterError
 from fairkit.hookspecs import hookimpl
 from fairkit.intervals import share_limits, two_sided
 from fairkit.limits.means import mean_limits, weighted_share_limits
+from fairkit.metrics import Term
 from fairkit.parameters.declare import parameter
 from fairkit.results.findings import Finding
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data.batch import Batch
+    from fairkit.metrics import Metric
     from fairkit.models.scorer import Columns, Predictions, Scorer
 
     Array = NDArray[np.float64]
@@ -111,6 +113,16 @@ class ConsistencyAuditor(Auditor):
     name: ClassVar[str] = "consistency"
     asks: ClassVar[bool] = True
     summary: ClassVar[str] = "Counterfactual flips: rows whose decision stays the same under other values."
+    terms: ClassVar[Mapping[str, Term]] = {
+        "consistency": Term(
+            "decisions that stay when the group changes",
+            "The share of decisions that stay the same when a person's sensitive values are changed.",
+        ),
+        "counterfactual_score_change": Term(
+            "change of the score when the group changes",
+            "How much a person's score changes, on average, when the sensitive values alone are set to others.",
+        ),
+    }
     citation: ClassVar[str] = "Yurochkin, Bower & Sun (2020), Training individually fair ML models, ICLR"
 
     @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +142,11 @@ class ConsistencyAuditor(Auditor):
     def __init__(self, parameters: Any = None) -> None:
         super().__init__(parameters)
         self._flips: dict[str, list[Combination]] = {}
+
+    @classmethod
+    def measures(cls, metrics: Sequence[type[Metric]]) -> frozenset[str]:
+        """Return the names of its findings."""
+        return frozenset(cls.terms)
 
     def columns(self, context: AuditContext) -> Sequence[str]:
         """Every flipped column."""

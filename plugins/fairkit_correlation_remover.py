@@ -115,7 +115,8 @@ def _sensitive_columns(table: Table) -> list[str]:
     if not splits or any(split is None for split in splits):
         raise fairkit.DataError(
             f"{table.name}: correlation-remover reads the sensitive columns at prediction too; "
-            "name columns of the table as sensitive"
+            "name columns of the table as sensitive, as in fairkit.mitigate('correlation-remover', "
+            "fairkit.load_data(table, label='y', sensitive=['sex']))"
         )
     return list(dict.fromkeys(column for split in splits if split is not None for column in split.columns))
 

@@ -303,7 +303,7 @@ def _pipeline() -> Any:
     return make_pipeline(encode, LogisticRegression()).fit(frame, people()["word"]), frame
 
 
-def _several_inputs() -> onnx.ModelProto:
+def _several_inputs(sex: str = "sex") -> onnx.ModelProto:
     from skl2onnx import convert_sklearn
     from skl2onnx.common.data_types import FloatTensorType, StringTensorType
 
@@ -311,7 +311,13 @@ def _several_inputs() -> onnx.ModelProto:
     types = [("sex", StringTensorType([None, 1])), *((name, FloatTensorType([None, 1])) for name in NUMBERS)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return convert_sklearn(model, initial_types=types, target_opset={"": 17, "ai.onnx.ml": 3})
+        proto = convert_sklearn(model, initial_types=types, target_opset={"": 17, "ai.onnx.ml": 3})
+    for value in (*proto.graph.input, *(node for node in proto.graph.node)):
+        if isinstance(value, onnx.NodeProto):
+            value.input[:] = [sex if name == "sex" else name for name in value.input]
+        elif value.name == "sex":
+            value.name = sex
+    return proto
 
 
 def _ours(**more: Any) -> onnx.ModelProto:
@@ -422,6 +428,25 @@ EXPORTS = (
         good,
         more_likely_good,
         options={"score_kind": "percent"},
+    ),
+    Export(
+        "classes that the table names otherwise",
+        lambda: sklearn_matrix("default", "logistic", zipmap=False),
+        lambda: _fitted("default", "logistic").predict_proba(matrix())[:, 0],
+        lambda: _fitted("default", "logistic").predict(matrix()) == 0,
+        label="word",
+        favorable="approved",
+        options={"classes": ("approved", "denied")},
+    ),
+    Export(
+        "a column that the model names otherwise",
+        lambda: _several_inputs("gender"),
+        _of_pipeline,
+        lambda: _of_pipeline() > 0.5,
+        label="word",
+        favorable="approved",
+        features=("sex", *NUMBERS),
+        options={"rename": {"sex": "gender"}},
     ),
     Export("two logits", two_logits, good, more_likely_good),
     Export("as CatBoost writes it", catboost_like, lambda: 1 - _trees(), lambda: _trees() <= 0.5),

@@ -35,6 +35,8 @@ PACKAGES: dict[str, set[str]] = {
     "fairkit_testing": {*CORE} - {"fairkit_testing"},
     "fairkit_registry": {*CORE},
     "fairkit_cli": {*CORE, "fairkit_registry"},
+    # a distribution of its own, made of a small part of these (registry/fairkit_verify/hatch_build.py)
+    "fairkit_verify": {"fairkit", "fairkit_registry", "fairkit_cli"},
     # inside MLflow it does what the commands do: it stands above them
     "fairkit_mlflow": {*CORE, "fairkit_registry", "fairkit_cli"},
     # its commands check a policy lock, and print and write as the others do
@@ -52,7 +54,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"engines", "models", "totals"},
         {"fitted", "intervals", "packs", "statistics"},
         {"metrics"},
-        {"auditors", "charts", "dependent", "learners", "promotions", "signers"},
+        {"auditors", "charts", "dependent", "functions", "learners", "promotions", "signers"},
         {"rankings"},
         {"mitigators"},
         {"hookspecs"},
@@ -71,7 +73,7 @@ LAYERS: dict[str, list[set[str]]] = {
     ],
     "fairkit_registry": [
         {"errors"},
-        {"blobs", "jsonio", "merkle", "names", "onnxfile", "policies"},
+        {"blobs", "conformance", "jsonform", "jsonio", "merkle", "names", "onnxfile", "policies"},
         {"evidence", "oci"},
         {"signing", "store"},
         {"promotion"},
@@ -79,7 +81,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {""},
     ],
     "fairkit_cli": [
-        {"", "fields"},
+        {"", "fields", "helping"},
         {"terminal"},
         {"config", "drift", "junit", "lazy", "report_changes", "surroundings", "text"},
         {"evidence"},

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import stats
 
 
-def statistic_of(name: str) -> Any:
+def statistic_of(name: str) -> Any:  # noqa: PLR0911 -- one for each metric
     """Return a function of (outcome, decision or score), vectorised over the last axis."""
     if name == "selection_rate":
         return lambda y, d, axis=-1: d.mean(axis=axis)

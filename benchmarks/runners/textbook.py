@@ -1,4 +1,4 @@
-"""A runner of `fairkit coverage`: textbook intervals from scipy: Wilson for rates, Newcombe's differences, Student's means."""
+"""A runner of `fairkit coverage`: Wilson's intervals, Newcombe's differences and Student's means, with scipy."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from fairkit.errors import ParameterError
@@ -41,7 +42,7 @@ def html(result: Any) -> str:
     page = _of(pages, result, "page")
     if page is finding_page:  # it has no chart
         return str(page(result))
-    with warm():
+    with warm(), _as_recorded(result):
         return str(page(result))
 
 
@@ -58,7 +59,15 @@ def markdown(result: Any) -> str:
     from fairkit_cli.text.markdown import comparison_markdown, report_markdown
 
     text = _of({Report: report_markdown, Comparison: comparison_markdown}, result, "Markdown")
-    return str(text(result))
+    with _as_recorded(result):
+        return str(text(result))
+
+
+def _as_recorded(result: Any) -> AbstractContextManager[None]:
+    from fairkit.plugins.headlines import as_recorded
+    from fairkit.results.report import Report
+
+    return as_recorded(result) if isinstance(result, Report) else nullcontext()
 
 
 def junit(result: Any) -> str:

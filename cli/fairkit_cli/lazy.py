@@ -1,6 +1,6 @@
 """Commands that are imported when they are asked for, and values that are read without building a validator.
 
-`fairkit audit` imports what audits need and nothing of the other thirty commands; `fairkit --help` imports all of them.
+`fairkit audit` imports what audits need and nothing of the other thirty commands; `fairkit --help` imports none.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Any
 
 import typer.main
 from typer.core import TyperGroup
+
+from fairkit_cli.helping import group_options, write_commands
 
 Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -53,6 +55,8 @@ class Commands(Mapping[str, Any]):
         command: Any = typer.main.get_command(found)
         command.name = name
         lighten(command)
+        if not hasattr(command, "commands"):
+            group_options(command)
         return command
 
 
@@ -66,6 +70,10 @@ def lazy_group(
             super().__init__(*arguments, **settings)
             self.commands = Commands(places, wrap)
             lighten(self)
+
+        def format_commands(self, ctx: Any, formatter: Any) -> None:
+            """Write what each command does, without importing it."""
+            write_commands(formatter, places, self.commands)
 
     return Group
 

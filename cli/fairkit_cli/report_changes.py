@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import ParameterError
 from fairkit.results.comparisons import Change, Comparison, outcome_of
+from fairkit.results.policy import judge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from fairkit.results.findings import Finding
     from fairkit.results.report import Report
+    from fairkit.results.rules import Rule
+    from fairkit.results.subjects import ModelInfo
     from fairkit.results.values import Interval
 
 
-def compare_reports(before: Report, after: Report) -> Comparison:
+def compare_reports(before: Report, after: Report, policy: Sequence[Rule] = ()) -> Comparison:
     """Compare every number that two reports share.
 
     The reports are taken as independent: of other rows, as of two months. The interval of a difference is made from
@@ -27,6 +31,8 @@ def compare_reports(before: Report, after: Report) -> Comparison:
     ----------
     before, after
         Of `fairkit.audit`, or read with `Report.from_dict`, as from a certificate; of one confidence.
+    policy
+        Rules, which both are judged by.
 
     Returns
     -------
@@ -50,7 +56,7 @@ def compare_reports(before: Report, after: Report) -> Comparison:
             "the two reports have no number in common; audit with the same auditors and columns"
         )
     return Comparison(
-        models=(before.model, after.model),
+        models=_named(before, after),
         data=after.data,
         changes=(tuple(change for one, other in shared for change in _changes(one, other)),),
         confidence=after.confidence,
@@ -58,7 +64,22 @@ def compare_reports(before: Report, after: Report) -> Comparison:
         warnings=tuple(
             f"{when}: {text}" for when, one in (("before", before), ("after", after)) for text in one.warnings
         ),
+        policy=tuple(
+            judge(policy, one.findings, confidence=one.confidence)[0] for one in (before, after) if policy
+        ),
+        title=f"{before.model.name} on {before.data.name}, {before.data.rows:,} rows; then {after.model.name} on "
+        f"{after.data.name}, {after.data.rows:,} rows",
     )
+
+
+def _named(before: Report, after: Report) -> tuple[ModelInfo, ModelInfo]:
+    """Return the models under names that tell them apart: their own, else those of the tables."""
+    names = (before.model.name, after.model.name)
+    if names[0] == names[1]:
+        names = (before.data.name, after.data.name)
+    if names[0] == names[1]:
+        names = ("before", "after")
+    return replace(before.model, name=names[0]), replace(after.model, name=names[1])
 
 
 def _changes(one: Finding, other: Finding) -> Iterator[Change]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fairkit.data.source import Source
     from fairkit.data.task import Task
     from fairkit.engines.base import Engine
-    from fairkit.metrics import Headline, Metric
+    from fairkit.metrics import Headline, Metric, Term
     from fairkit.models.scorer import Predictions, Scorer
     from fairkit.results.comparisons import Change
     from fairkit.results.findings import Finding
@@ -148,6 +148,8 @@ class Auditor(ABC):
         Where the method is published.
     headlines
         Where views show findings of its own that are no single metric's, by name (see `fairkit.metrics.Headline`).
+    terms
+        What such findings are called in plain words, by name (see `fairkit.metrics.Term`).
     partial
         Whether `measure` copes with rows whose group is not known: their index in ``batch.groups`` is -1. By
         default it is given only rows that have a group in every sensitive column.
@@ -161,6 +163,7 @@ class Auditor(ABC):
     name: ClassVar[str]
     summary: ClassVar[str] = ""
     headlines: ClassVar[Mapping[str, Headline]] = {}
+    terms: ClassVar[Mapping[str, Term]] = {}
     Parameters: ClassVar[type] = NoParameters
     tasks: ClassVar[frozenset[Task]] = frozenset({"binary", "multiclass", "regression"})
     citation: ClassVar[str] = ""
@@ -185,6 +188,20 @@ class Auditor(ABC):
     @abstractmethod
     def findings(self, total: Any, context: AuditContext) -> list[Finding]:
         """Turn the sum of the partial results into findings."""
+
+    @classmethod
+    def measures(cls, metrics: Sequence[type[Metric]]) -> frozenset[str] | None:
+        """Return the names that findings may have; None, the default: they are not known before an audit.
+
+        A policy's rule on one of them adds the auditor to an audit, and a rule that no auditor measures is refused
+        before any row is read.
+
+        Parameters
+        ----------
+        metrics
+            Those that the auditor would be given.
+        """
+        return None
 
     @classmethod
     def contradictions(cls, finding: Finding) -> Iterator[str]:

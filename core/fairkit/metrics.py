@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from fairkit.limits.means import (
 )
 from fairkit.limits.shares import share_limits
 from fairkit.statistics import CellSums, Confusion, Contributions, Moments, MomentSums, Rows, Statistic, Sums
+from fairkit.support.escaping import visible
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,6 +37,12 @@ HEAVY = "heavy tails: a few rows make up most of the variance"
 """Why the interval of a mean is not trusted."""
 
 _SMALLEST = float(np.finfo(np.float64).eps)
+
+ODDS = ("true_positive_rate", "false_positive_rate")
+"""The two rates that equalized odds are about, over different rows."""
+
+FAVORABLE_OUTCOMES = (0, 0, 1, 1)
+"""`Rate.over` of the rates among rows with the favorable outcome."""
 
 CONFUSION = Confusion()
 """The one confusion statistic, so that all rates share its totals."""
@@ -58,6 +65,8 @@ class Estimate:
         Why a group's interval is not to be trusted, by the group's place; no verdict is made from such a one.
     correlation
         Of the groups' numbers, shape [G, G], where rows of several groups depend on each other; None: independent.
+    notes
+        What is said wherever the numbers stand, such as how their interval was made.
     """
 
     values: Array
@@ -65,9 +74,31 @@ class Estimate:
     sizes: Array | None = None
     doubts: Mapping[int, str] = field(default_factory=dict)
     correlation: Array | None = None
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "limits", functools.cache(self.limits))
+
+
+class Term(NamedTuple):
+    """A number in the words of people who are no statisticians.
+
+    Attributes
+    ----------
+    plain
+        Its name, without an article.
+    meaning
+        One sentence.
+    share
+        Of a rate: of 100 of whom, and how many do what: ``("qualified people", "get a favorable decision")``.
+    share_of_class
+        The same where the decision is one of several classes, which stands for ``{0}``.
+    """
+
+    plain: str
+    meaning: str
+    share: tuple[str, str] | None = None
+    share_of_class: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +117,12 @@ class Headline:
         Whether its difference may be among a report's largest disparities; False where another name says the same.
     tasks
         The tasks in which all this holds; None for all of the metric's.
+    sentence
+        Whether a page says the number over all rows in a sentence.
+    worse_of
+        Of a finding that is the worse of two others: their names.
+    condition
+        What must be asked for it to be measured at all: "against a group that `reference` names".
     """
 
     performance: int | None = None
@@ -93,6 +130,9 @@ class Headline:
     column: int | None = None
     disparity: bool = True
     tasks: frozenset[Task] | None = None
+    sentence: bool = False
+    worse_of: tuple[str, ...] = ()
+    condition: str = ""
 
     def holds(self, task: str) -> bool:
         """Whether it holds in a task."""
@@ -153,6 +193,10 @@ class Metric(ABC):
         difference and the ratio are reported under it, too.
     headline
         Where views show it (see `Headline`).
+    term
+        What it is called in plain words (see `Term`); None: its name, and the first sentence of its documentation.
+    terms_between
+        The same of its ``difference`` and ``ratio`` between groups, where they have words of their own.
     ranks
         Whether of scores only their order counts, so that scores that are no probabilities can be measured, too.
     """
@@ -168,6 +212,8 @@ class Metric(ABC):
     citation: ClassVar[str] = ""
     alias: ClassVar[str] = ""
     headline: ClassVar[Headline] = Headline()
+    term: ClassVar[Term | None] = None
+    terms_between: ClassVar[Mapping[str, Term]] = {}
     ranks: ClassVar[bool] = False
 
     def contributions(self, rows: Rows) -> Array:
@@ -240,6 +286,47 @@ class Metric(ABC):
         usable = good > REPLICATES // 2
         error[usable] = np.nanstd(replicates[:, usable], axis=0)
         return error
+
+
+def shown_of(metric: type[Metric]) -> dict[str, Any]:
+    """Return how a metric is shown, as plain JSON values: a report has this of metrics that not every machine has."""
+    headline = {
+        name: sorted(value) if isinstance(value, frozenset) else value
+        for name in (one.name for one in fields(Headline))
+        if (value := getattr(metric.headline, name)) != getattr(Headline(), name)
+    }
+    term = metric.term or Term(metric.name.replace("_", " "), first_sentence(metric))
+    return {
+        "alias": metric.alias,
+        "outcome": metric.outcome,
+        "tasks": sorted(metric.tasks),
+        "headline": headline,
+        "term": list(term[:2]),
+    }
+
+
+def first_sentence(metric: type[Metric]) -> str:
+    """Return the first paragraph of its documentation in one line; its name where it has none."""
+    return (metric.__doc__ or "").strip().split("\n\n")[0].replace("\n", " ") or metric.name
+
+
+def recorded(name: str, shown: Mapping[str, Any]) -> type[Metric]:
+    """Make a class that declares what `shown_of` recorded, and measures nothing."""
+    headline = dict(shown["headline"])
+    if headline.get("tasks") is not None:
+        headline["tasks"] = frozenset(headline["tasks"])
+    return type(
+        "Recorded",
+        (Metric,),
+        {
+            "name": name,
+            "alias": str(shown["alias"]),
+            "outcome": bool(shown["outcome"]),
+            "tasks": frozenset(shown["tasks"]),
+            "headline": Headline(**headline),
+            "term": Term(visible(shown["term"][0]), visible(shown["term"][1])),
+        },
+    )
 
 
 def field_names(metrics: Iterable[Metric | type[Metric]]) -> dict[str, str]:

@@ -41,6 +41,17 @@ def looking(
             )
     if loaded is None:
         return []
+    return each(loaded, scorers, data, engine, progress)
+
+
+def each(
+    loaded: LoadedAuditors,
+    scorers: Sequence[Scorer],
+    data: Dataset,
+    engine: Engine,
+    progress: Progress,
+) -> list[Audit]:
+    """Prepare an audit of every model, for the one pass over the rows."""
     return [loaded.about(scorer, data, engine, progress, place=place) for place, scorer in enumerate(scorers)]
 
 

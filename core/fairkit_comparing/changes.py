@@ -12,7 +12,7 @@ import numpy as np
 from fairkit.data.clusters import BUCKETS
 from fairkit.data.roles import HIGHEST, LARGEST, reference_of
 from fairkit.intervals import two_sided
-from fairkit.metrics import Rate, field_names
+from fairkit.metrics import ODDS, Rate, field_names
 from fairkit.statistics import Scores
 from fairkit_comparing.collect import Class, PairTotals, RankedRows, inside
 from fairkit_comparing.disparities import (
@@ -59,7 +59,7 @@ class _Pair:
                 buckets = self.total.buckets.get((self.label, sensitive, metric.statistic.key))
                 with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                     yield metric, self._paired(metric, sums, buckets)
-            elif metric.name == "roc_auc" and isinstance(metric.statistic, Scores) and self.ranked:
+            elif metric.ranks and isinstance(metric.statistic, Scores) and self.ranked:
                 rows = self.ranked
                 yield (
                     metric,
@@ -100,7 +100,7 @@ def changes(
 def _for_class(metrics: Sequence[Metric], total: PairTotals, label: Class) -> Sequence[Metric]:
     """Over all classes there is the accuracy alone."""
     alone = label is None and len(total.classes()) > 1
-    return [m for m in metrics if m.name == "accuracy"] if alone else metrics
+    return [m for m in metrics if "multiclass" in m.tasks] if alone else metrics
 
 
 def _of_class(pair: _Pair, data: Dataset) -> Iterator[Change]:
@@ -162,7 +162,7 @@ def _reference(
         return max(range(len(names)), key=lambda place: sizes[names[place]])
     if asked != HIGHEST:
         return names.index(asked)
-    by = next((numbers[name][1] for name in ("selection_rate", "mean_prediction") if name in numbers), None)
+    by = next((found for metric, found in numbers.values() if not metric.outcome), None)
     return None if by is None or np.isnan(by.values[0]).all() else int(np.nanargmax(by.values[0]))
 
 
@@ -201,7 +201,7 @@ def _joint(
     numbers: Mapping[str, tuple[Metric, Paired]], sensitive: str, smallest: int, confidence: float
 ) -> Iterator[Change]:
     """Equalized odds and gaps from two rates over different rows; the worst group's loss."""
-    rates = [numbers[n][1] for n in ("true_positive_rate", "false_positive_rate") if n in numbers]
+    rates = [numbers[name][1] for name in ODDS if name in numbers]
     known = [rate.known() for rate in rates]
     if len(rates) == 2 and min(rate.values.shape[1] for rate in known) >= 2:
         both = known[0].beside(known[1])

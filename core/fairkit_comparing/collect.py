@@ -161,7 +161,7 @@ class Pairing:
 
 
 def _of_all_classes(metrics: Sequence[Metric]) -> list[Metric]:
-    return [metric for metric in metrics if metric.name == "accuracy"]
+    return [metric for metric in metrics if "multiclass" in metric.tasks]
 
 
 def _views(batch: Batch, predictions: Predictions, scorer: Scorer, data: Dataset) -> dict[Class, Rows]:

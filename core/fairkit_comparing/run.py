@@ -19,17 +19,19 @@ from fairkit.progress import Progress, no_progress
 from fairkit.results.comparisons import Comparison
 from fairkit.settings import AuditSettings, ModelOptions
 from fairkit.support.timings import phase
-from fairkit_comparing.audits import looking, with_changes
+from fairkit_comparing.audits import each, looking, with_changes
 from fairkit_comparing.changes import changes
 from fairkit_comparing.collect import AllPairs, Pairing
 from fairkit_comparing.rankings import changes_of_rankings
 
 if TYPE_CHECKING:
+    from fairkit.auditing.prepare import Audit
     from fairkit.data.dataset import Dataset
     from fairkit.engines.base import Engine
     from fairkit.metrics import Metric
     from fairkit.models.scorer import Scorer
     from fairkit.results.comparisons import Change
+    from fairkit.results.rules import Rule, RuleResult
 
 
 def compare(
@@ -42,6 +44,7 @@ def compare(
     favorable: Any = None,
     auditors: Sequence[str] = (),
     parameters: Mapping[str, Mapping[str, Any]] | None = None,
+    policy: Sequence[Rule] = (),
     confidence: float = 0.95,
     seed: int = 0,
     options: ModelOptions | Sequence[ModelOptions] | None = None,
@@ -63,6 +66,8 @@ def compare(
         What stands beside X, as scikit-learn has it: see `fairkit.load_data`.
     auditors, parameters
         Auditors that compare models besides, such as ``subgroups``, with their parameters by name.
+    policy
+        Rules, which every model is judged by on these rows; ``verdict`` is the worst on a model beside the first.
     confidence
         Of every interval, in (0, 1).
     seed
@@ -102,24 +107,41 @@ def compare(
         )
     told = [options or ModelOptions()] * len(models) if not isinstance(options, Sequence) else options
     asked = LoadedAuditors.of(settings) if auditors or parameters else None
+    judges = None
+    if policy:
+        judges = LoadedAuditors.of(AuditSettings(policy=tuple(policy), confidence=confidence, seed=seed))
+        judges.check(data)
     with opened(engine, scheduler) as running:
         subjects = prepared(models, data, running.total)
         columns = [None] * len(models) if features is None else features
         scorers = [
-            bound(model, data.with_features(own), each)
-            for model, each, own in zip(subjects, told, columns, strict=True)
+            bound(model, data.with_features(own), said)
+            for model, said, own in zip(subjects, told, columns, strict=True)
         ]
         pairing, used = paired_up(scorers, data)
         senses = [Sense.of(scorer, data, place) for place, scorer in enumerate(scorers)]
         running.check(*plugins.needs_of([*used, *(asked.used if asked else ())]))
         audits = looking(asked, scorers, data, running, progress)
         readers = [reader for audit in audits for reader in audit.readers]
-        *totals, total = score_once(running, data, scorers, [*readers, *senses, pairing], progress)
+        judging = [] if judges is None else each(judges, scorers, data, running, progress)
+        rules = [reader for audit in judging for reader in audit.readers]
+        *totals, total = score_once(running, data, scorers, [*readers, *senses, *rules, pairing], progress)
         found = replace(
             comparison(pairing, total, confidence),
-            warnings=_warnings(senses, totals[len(readers) :], scorers, data),
+            warnings=_warnings(senses, totals[len(readers) : len(readers) + len(senses)], scorers, data),
+            policy=_judged(judging, totals[len(readers) + len(senses) :]),
         )
         return with_changes(found, audits, totals) if audits else found
+
+
+def _judged(audits: Sequence[Audit], totals: Sequence[Any]) -> tuple[tuple[RuleResult, ...], ...]:
+    """Return what the rules say of each model; `totals` are of all readers, model by model."""
+    found, start = [], 0
+    for audit in audits:
+        end = start + len(audit.readers)
+        found.append(audit.report(totals[start:end]).policy)
+        start = end
+    return tuple(found)
 
 
 def paired_up(scorers: Sequence[Scorer], data: Dataset) -> tuple[Pairing, list[plugins.Plugin]]:
@@ -153,15 +175,15 @@ def _warnings(
 def comparison(pairing: Pairing, total: AllPairs, confidence: float) -> Comparison:
     """Turn joint totals into changes with intervals."""
     scorers, data, metrics = pairing.scorers, pairing.dataset, pairing.metrics
-    each: Iterable[Iterable[Change]]
+    found: Iterable[Iterable[Change]]
     if total.items is not None:
-        each = changes_of_rankings(total.items, len(scorers), data, metrics, confidence)
+        found = changes_of_rankings(total.items, len(scorers), data, metrics, confidence)
     else:
-        each = (changes(pair, data, metrics, confidence) for pair in total.pairs)
+        found = (changes(pair, data, metrics, confidence) for pair in total.pairs)
     return Comparison(
         models=tuple(scorer.info for scorer in scorers),
         data=data.info(),
-        changes=tuple(tuple(found) for found in each),
+        changes=tuple(map(tuple, found)),
         confidence=confidence,
         notes=_notes(scorers, data),
     )

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from fairkit_onnx.sandbox.client import SandboxedSession
     from fairkit_onnx.sandbox.limits import Limits
 
+_UNHELD = "The model ran inside fairkit: this system gives it no process of its own, and no limit held it."
+
 
 class OnnxFile:
     """An ONNX file: digest, inputs, outputs, embedded audit settings. Made by `OnnxFile.load`.
@@ -53,6 +55,7 @@ class OnnxFile:
         self.sha256 = safety.digest(content)
         self.settings = safety.embedded_settings(self.proto)
         self.sandbox = None if started is None else sandbox
+        self.unheld = (_UNHELD,) if sandbox is not None and started is None else ()
         self._threads = threads
         self._session: Any = None
         self._batches = Batches()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import FairkitError
-from fairkit.metrics import Rate
+from fairkit.metrics import ODDS, Rate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,7 +41,6 @@ FINITE = 0.9
 KEY = "nearby"
 """Where a finding has the evidence."""
 _SUFFIXES = ("_difference", "_ratio", "_group_min", "_group_max")
-_ODDS = ("true_positive_rate", "false_positive_rate")
 
 
 def with_nearby(
@@ -245,10 +244,10 @@ def disparity(metric: str, cells: Array, rates: Mapping[str, Rate]) -> Array | N
         Shape [D]; None for what is no disparity of rates.
     """
     if metric in ("equalized_odds_difference", "equalized_odds_ratio"):
-        if not set(_ODDS) <= set(rates):
+        if not set(ODDS) <= set(rates):
             return None
         suffix = metric.removeprefix("equalized_odds")
-        both = [_between(rates[name].compute(cells), suffix) for name in _ODDS]
+        both = [_between(rates[name].compute(cells), suffix) for name in ODDS]
         return np.fmax(*both) if suffix == "_difference" else np.fmin(*both)
     for suffix in _SUFFIXES:
         rate = rates.get(metric.removesuffix(suffix))

@@ -135,7 +135,10 @@ class Search:
     seconds
         What the search took, without the look at the test rows.
     looks
-        How often the test rows were looked at for a file of this name, this time included.
+        How often these test rows were looked at, this time included, as far as this machine and the file that is
+        replaced tell (see `fairkit_repair.repairing.looks`).
+    look, looks_doubt
+        What tells this search from others, and why there may have been more looks; None where nothing says so.
     test_sha256
         The digest of the test rows.
     blind, deterministic
@@ -162,6 +165,8 @@ class Search:
     test_sha256: str
     blind: bool = False
     deterministic: bool | None = False
+    look: str = ""
+    looks_doubt: str | None = None
     performance: str = "accuracy"
     optimism: float | None = None
     given: bool = False
@@ -241,6 +246,8 @@ class Search:
             "given_model": self.given,
             "optimism": self.optimism,
             "looks": self.looks,
+            "look": self.look,
+            "looks_doubt": self.looks_doubt,
             "test_sha256": self.test_sha256,
         }
 

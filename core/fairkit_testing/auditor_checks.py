@@ -105,6 +105,10 @@ def check_auditor_findings(audited: Audited) -> None:
 def _check_finding(audited: Audited, task: Task, finding: Finding) -> None:
     where = f"{task}: the finding {finding.metric!r}"
     require(finding.auditor == audited.cls.name, f"{where} says auditor={finding.auditor!r}; give self.name")
+    names = audited.cls.measures(audited.context(sample_data(task), task).metrics)
+    require(
+        names is None or finding.metric in names, f"{where} is not among the names that `measures` returns"
+    )
     if finding.value is None or not math.isfinite(finding.value):
         require(finding.notes or finding.inconclusive, f"{where} has no value, and no note says why")
     elif finding.interval is None:

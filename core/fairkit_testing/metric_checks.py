@@ -33,6 +33,13 @@ def check_metric_declares(cls: type[Metric]) -> None:
     ):
         given = set(getattr(cls, name))
         require(given <= known, f"{name} holds {sorted(given - known)}; known are {sorted(known)}")
+    for term in filter(None, (cls.term, *cls.terms_between.values())):
+        complete = bool(term.plain) and term.meaning.endswith(".")
+        require(complete, f"term={term}: a name, and a sentence that ends with a full stop")
+    kinds = set(cls.terms_between)
+    require(
+        kinds <= {"difference", "ratio"}, f"terms_between has {sorted(kinds)}; known are difference and ratio"
+    )
     require(cls.tasks, "tasks is empty: the metric would never be measured")
 
 

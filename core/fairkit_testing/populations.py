@@ -1,4 +1,4 @@
-"""Populations with known truths, for intervals of any library: tables are drawn from them, with the number asked for."""
+"""Populations with known truths, to measure the intervals of any library on."""
 
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ class Population:
     metric
         The number's name, as in fairkit's reports: ``selection_rate``, ``roc_auc``, ``mean_absolute_error``, ...
     comparison
-        ``level``: over all rows. Between the groups: the largest ``difference``, the smallest ``ratio``, the smallest or
-        the largest group (``group_min``, ``group_max``), or the largest ``distance`` of a group's scores from everybody's.
+        ``level``: over all rows. Between the groups: the largest ``difference``, the smallest ``ratio``, the smallest
+        or the largest group (``group_min``, ``group_max``), or the largest ``distance`` of a group's scores from
+        everybody's.
     truth
         The number in the population.
     draw

@@ -98,7 +98,7 @@ def changes(judge: Judge, data: Daily) -> Iterator[tuple[Alarm, str | None]]:
             if evidence < length:
                 continue
             alarm = _changed(question, data, streams, detector, (began, t), (evidence, length))
-            if question.subject.startswith(("demographic_parity", "selection_rate")):
+            if not question.needs_labels:
                 alarm = _carried(alarm, split, data.days, (began, t))
             over = _over(judge, question, split, t)
             yield alarm, None if over is None else data.days[over]

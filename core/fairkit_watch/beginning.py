@@ -67,7 +67,6 @@ def _check(settings: WatchSettings) -> None:
         )
     if wanted and settings.horizon > 0 and settings.columns.id is None:
         raise ParameterError(
-            "outcomes that come later are matched by an id: name the `id` column, or set the horizon to 0 "
-            "where outcomes "
-            "come with the decisions"
+            "outcomes that come later are matched by an id: name the `id` column, or set the `horizon` to 0 "
+            "where outcomes come with the decisions"
         )

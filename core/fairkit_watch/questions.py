@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -93,10 +93,20 @@ def questions(settings: WatchSettings, metrics: Sequence[type[Metric]]) -> tuple
             continue
         if settings.columns.label is None:
             raise PolicyError(
-                f"the rule on {one.rule.metric} needs outcomes: name the `label` and its favorable value"
+                f"the rule on {one.rule.metric} needs outcomes: name the `label` and its favorable value, or leave "
+                "such rules out until there are some with `no_outcomes`"
             )
         check_selective(one, selective=settings.selective)
     return tuple(found)
+
+
+def without_outcomes(
+    settings: WatchSettings, metrics: Sequence[type[Metric]]
+) -> tuple[tuple[Mapping[str, Any], ...], tuple[Mapping[str, Any], ...]]:
+    """Return the rules that need no outcomes, and those that do."""
+    needy = [any(needs_labels(rate) for rate in _target(rule, metrics).rates) for rule in settings.policy()]
+    pairs = list(zip(settings.rules, needy, strict=True))
+    return tuple(one for one, needs in pairs if not needs), tuple(one for one, needs in pairs if needs)
 
 
 def check_selective(question: Question, *, selective: bool) -> None:

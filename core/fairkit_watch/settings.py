@@ -104,6 +104,9 @@ class WatchSettings:
         Batches (days) between false alarms of recent change, on average, all rules together.
     since
         The first day; None: that of the first decisions.
+    follows
+        Of a watch whose settings were changed: the digest of the former settings, the SHA-256 of the former log, the
+        folder's name, its last day, decisions and alarms.
     model, sha256, certificate, alias
         What is watched: its name, the file's digest, the certificate's digest, the alias that may be taken back.
     """
@@ -124,6 +127,7 @@ class WatchSettings:
     sha256: str | None = None
     certificate: str | None = None
     alias: str | None = None
+    follows: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.confidence < 1:
@@ -140,6 +144,18 @@ class WatchSettings:
             raise PolicyError("there is nothing to watch: give rules (a policy) or sensitive columns")
 
     @property
+    def former(self) -> str | None:
+        """Say what these rules speak about, where the watch had others before; None where it had not."""
+        if self.follows is None:
+            return None
+        told, wrong = self.follows, 2 - self.confidence - float(self.follows["confidence"])
+        return (
+            f"These rules speak about decisions since {self.since or 'the start'}. Before, the watch had other "
+            f"settings: {told['rows']:,} decisions and {told['alarms']:,} alarms are in {told['folder']}, with their "
+            f"statements. The promises of both hold together with at least {max(1 - wrong, 0):.0%}."
+        )
+
+    @property
     def digest(self) -> str:
         """SHA-256 of the settings in their one JSON form."""
         return hashlib.sha256(canonical(self.to_dict())).hexdigest()
@@ -152,6 +168,10 @@ class WatchSettings:
             if one.name in ("columns", "reference"):
                 value = {inner.name: _plain(getattr(value, inner.name)) for inner in fields(value)}
             plain[one.name] = _plain(value)
+        if (
+            plain["follows"] is None
+        ):  # the digest of a first watch is what it was before watches could follow others
+            del plain["follows"]
         return plain
 
     @classmethod

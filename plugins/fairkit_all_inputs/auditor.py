@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, ClassVar
 
 from fairkit.auditors import AuditContext, Auditor
 from fairkit.errors import ParameterError, did_you_mean
-from fairkit.metrics import Headline
+from fairkit.metrics import Headline, Term
 from fairkit_all_inputs.collect import People
 from fairkit_all_inputs.metrics import check_metric
 from fairkit_all_inputs.parameters import Parameters
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from fairkit.data.batch import Batch
     from fairkit.data.task import Task
+    from fairkit.metrics import Metric
     from fairkit.models.scorer import Predictions
     from fairkit.results.findings import Finding
 
@@ -41,6 +43,24 @@ class AllInputsAuditor(Auditor):
     summary: ClassVar[str] = (
         "Whether any input at all changes its answer with a column: a witness, or a proof."
     )
+    terms: ClassVar[Mapping[str, Term]] = {
+        "all_inputs_flip": Term(
+            "a decision that depends on the group",
+            "1: there is an input whose decision changes with these columns alone; 0: it is proved that there is none.",
+        ),
+        "all_inputs_score_change": Term(
+            "largest change of the raw score",
+            "The most that the sum behind the score can change, for any input, when these columns alone change.",
+        ),
+        "all_inputs_probability_change": Term(
+            "largest change of the probability",
+            "The most that the predicted probability can change, for any input, when these columns alone change.",
+        ),
+        "all_inputs_flippable": Term(
+            "people whose decision could depend on the group",
+            "The share of people for whom an input that is near enough flips when these columns alone change.",
+        ),
+    }
     citation: ClassVar[str] = (
         "Chen et al. (2019), Robustness verification of tree-based models, NeurIPS; Devos, Meert & Davis (2021), "
         "Versatile verification of tree ensembles, ICML; Zhang et al. (2018), CROWN, NeurIPS"
@@ -52,6 +72,11 @@ class AllInputsAuditor(Auditor):
     }
     Parameters = Parameters
 
+    @classmethod
+    def measures(cls, metrics: Sequence[type[Metric]]) -> frozenset[str]:
+        """Return the names of its findings."""
+        return frozenset(cls.terms)
+
     def columns(self, context: AuditContext) -> Sequence[str]:
         """Name the columns that change."""
         return self._changing(context)
@@ -60,6 +85,7 @@ class AllInputsAuditor(Auditor):
         """Look at the model before the rows are read: a graph that is not understood is refused at once."""
         from fairkit_all_inputs.bounded_models import opened
 
+        self._began = time.monotonic()
         check_metric(self.parameters)
         self._changing(context)
         if any(column in context.scorer.columns for column in self._changing(context)):
@@ -76,7 +102,7 @@ class AllInputsAuditor(Auditor):
         """Answer the questions."""
         from fairkit_all_inputs.findings import findings
 
-        return findings(self.parameters, self._changing(context), total.in_order(), context)
+        return findings(self.parameters, self._changing(context), total.in_order(), context, self._began)
 
     def _changing(self, context: AuditContext) -> list[str]:
         """The columns that change: as asked, else the sensitive ones that the model reads."""

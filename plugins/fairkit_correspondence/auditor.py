@@ -15,6 +15,7 @@ from fairkit_correspondence.parameters import Parameters
 if TYPE_CHECKING:
     from fairkit.data.batch import Batch
     from fairkit.data.task import Task
+    from fairkit.metrics import Metric
     from fairkit.models.scorer import Predictions
     from fairkit.results.findings import Finding
     from fairkit_correspondence.answers import AnswerRows
@@ -39,6 +40,13 @@ class CorrespondenceAuditor(Auditor):
     headlines: ClassVar[Mapping[str, Headline]] = {"correspondence_difference": Headline()}
     partial: ClassVar[bool] = True
     Parameters = Parameters
+
+    @classmethod
+    def measures(cls, metrics: Sequence[type[Metric]]) -> frozenset[str]:
+        """Return the names of its findings."""
+        from fairkit_correspondence.findings import CHANGED, DIFFERENCE, PLACEBO, REFUSALS
+
+        return frozenset({DIFFERENCE, CHANGED, REFUSALS, PLACEBO})
 
     def columns(self, context: AuditContext) -> Sequence[str]:
         """The columns of documents, names, contexts and outcomes; all of them where the table is of `fairkit ask`."""

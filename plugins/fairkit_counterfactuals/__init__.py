@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,6 +14,7 @@ from fairkit.auditors import AuditContext, Auditor
 from fairkit.errors import DataError, ParameterError, did_you_mean
 from fairkit.hookspecs import hookimpl
 from fairkit.intervals import student, two_sided, wilson
+from fairkit.metrics import Term
 from fairkit.parameters.declare import parameter
 from fairkit.results.findings import Finding
 from fairkit_similarity.versions import CounterfactualTable, read_given
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data.batch import Batch
+    from fairkit.metrics import Metric
     from fairkit.models.scorer import Predictions
 
     Array = NDArray[np.float64]
@@ -78,6 +80,16 @@ class CounterfactualsAuditor(Auditor):
     summary: ClassVar[str] = (
         "Given counterfactual rows: predictions that stay the same, and how far scores move."
     )
+    terms: ClassVar[Mapping[str, Term]] = {
+        "prediction_consistency": Term(
+            "decisions that stay in other versions",
+            "The share of rows whose decision is the same in all versions of the row that were given.",
+        ),
+        "counterfactual_token_fairness_gap": Term(
+            "change of the score in other versions",
+            "How far the score moves, on average, between a row and the versions of it that were given.",
+        ),
+    }
     citation: ClassVar[str] = (
         "Garg, Perot, Limtiaco, Taly, Chi & Beutel (2019), Counterfactual fairness in text classification through "
         "robustness, AIES"
@@ -99,6 +111,11 @@ class CounterfactualsAuditor(Auditor):
     def __init__(self, parameters: Any = None) -> None:
         super().__init__(parameters)
         self._given = CounterfactualTable({}, {})
+
+    @classmethod
+    def measures(cls, metrics: Sequence[type[Metric]]) -> frozenset[str]:
+        """Return the names of its findings."""
+        return frozenset(cls.terms)
 
     def columns(self, context: AuditContext) -> Sequence[str]:
         """The key."""

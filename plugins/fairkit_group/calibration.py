@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from fairkit.limits.means import unseen, widened
-from fairkit.metrics import Estimate, Headline, Mean, Metric
+from fairkit.metrics import Estimate, Headline, Mean, Metric, Term
 from fairkit_group.ranking import SCORES
 
 if TYPE_CHECKING:
@@ -25,6 +25,10 @@ class CalibrationInTheLarge(Mean):
     """The mean score minus the share of favorable outcomes."""
 
     name: ClassVar[str] = "calibration_in_the_large"
+    term: ClassVar[Term | None] = Term(
+        "scores too high or too low",
+        "The mean score minus the share of favorable outcomes: above 0 scores promise too much.",
+    )
     headline: ClassVar[Headline] = Headline(disparity=False)
     range: ClassVar[tuple[float, float]] = (-1.0, 1.0)
     meaning: ClassVar[str] = (
@@ -44,6 +48,10 @@ class Ecce(Metric):
     """The largest gap of cumulative differences of scores and outcomes (ECCE-MAD)."""
 
     name: ClassVar[str] = "ecce"
+    term: ClassVar[Term | None] = Term(
+        "calibration error",
+        "The largest range of scores by which scores and outcomes disagree.",
+    )
     headline: ClassVar[Headline] = Headline(disparity=False)
     better: ClassVar[Better] = "lower"
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)

@@ -40,7 +40,7 @@ class Caveats:
             notes.append(
                 f"Not defined, and left out of the comparison: {_some(undefined)} (no rows that the rate is over)."
             )
-        return notes, " ".join(notes) or None
+        return [*estimate.notes, *notes], " ".join(notes) or None
 
     def _small(self, estimate: Estimate) -> list[str]:
         """Name the groups with too few rows, in all or in the number's denominator."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from fairkit.limits.means import heavy, student, tilted, unseen, widened
-from fairkit.metrics import HEAVY, Estimate, Headline, Metric
+from fairkit.metrics import HEAVY, Estimate, Headline, Metric, Term
 from fairkit.statistics import Rows, Statistic, Sums
 
 if TYPE_CHECKING:
@@ -107,6 +107,10 @@ class R2Score(Metric):
     """One minus the squared error over the target's variance in the group."""
 
     name: ClassVar[str] = "r2_score"
+    term: ClassVar[Term | None] = Term(
+        "explained variance",
+        "How much better the predictions are than the mean; 1 is perfect, 0 is no better.",
+    )
     headline: ClassVar[Headline] = Headline(performance=7, column=9)
     better: ClassVar[Better] = "higher"
     range: ClassVar[tuple[float, float]] = (-np.inf, 1.0)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from fairkit.limits.shares import clopper_pearson
-from fairkit.metrics import Headline, Mean, Metric
+from fairkit.metrics import Headline, Mean, Metric, Term
 from fairkit_group.determination import R2Score
 
 if TYPE_CHECKING:
@@ -41,6 +41,10 @@ class LogLoss(Mean):
     """
 
     name: ClassVar[str] = "log_loss"
+    term: ClassVar[Term | None] = Term(
+        "error of the probabilities (log loss)",
+        "How far the predicted probabilities are from the outcomes; confident errors weigh most, and 0 is perfect.",
+    )
     headline: ClassVar[Headline] = Headline(performance=4)
     better: ClassVar[Better] = "lower"
     range: ClassVar[tuple[float, float]] = (0.0, -float(np.log(_SMALLEST)))
@@ -104,6 +108,10 @@ class BrierScore(Mean):
     """The mean squared difference of probability and outcome."""
 
     name: ClassVar[str] = "brier_score"
+    term: ClassVar[Term | None] = Term(
+        "error of the probabilities (Brier)",
+        "The mean squared distance of predicted probability and outcome; 0 is perfect.",
+    )
     headline: ClassVar[Headline] = Headline(disparity=False)
     better: ClassVar[Better] = "lower"
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
@@ -119,6 +127,10 @@ class MeanPrediction(Mean):
     """The mean score or predicted value."""
 
     name: ClassVar[str] = "mean_prediction"
+    term: ClassVar[Term | None] = Term(
+        "mean score",
+        "The mean of the scores, or of the predicted values.",
+    )
     headline: ClassVar[Headline] = Headline(between=6, column=6, tasks=frozenset({"regression"}))
     meaning: ClassVar[str] = "In the unit of the score; a difference of 0 between groups is parity of means."
     needs: ClassVar[frozenset[str]] = _SCORE
@@ -135,7 +147,11 @@ class MeanAbsoluteError(Mean):
     """The mean absolute difference of prediction and target."""
 
     name: ClassVar[str] = "mean_absolute_error"
-    headline: ClassVar[Headline] = Headline(performance=5, between=7, column=7)
+    term: ClassVar[Term | None] = Term(
+        "mean error",
+        "How far a prediction is from the outcome on average, in the outcome's unit.",
+    )
+    headline: ClassVar[Headline] = Headline(performance=5, between=7, column=7, sentence=True)
     better: ClassVar[Better] = "lower"
     range: ClassVar[tuple[float, float]] = (0.0, np.inf)
     meaning: ClassVar[str] = "0: every prediction is right; in the unit of the target."
@@ -151,6 +167,10 @@ class MeanSquaredError(Mean):
     """The mean squared difference of prediction and target."""
 
     name: ClassVar[str] = "mean_squared_error"
+    term: ClassVar[Term | None] = Term(
+        "mean squared error",
+        "The mean of the squared errors: large errors weigh more than small ones.",
+    )
     headline: ClassVar[Headline] = Headline(performance=6, column=8)
     better: ClassVar[Better] = "lower"
     range: ClassVar[tuple[float, float]] = (0.0, np.inf)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from fairkit.metrics import Headline
+from fairkit.metrics import Headline, Term
 from fairkit.rankings.metric import QueryMetric
 from fairkit.rankings.numbers import adjusted, mean_of, per_relevance, ratio_of
 
@@ -26,6 +26,10 @@ class Exposure(QueryMetric):
     """The mean exposure of a group's items (demographic parity of exposure)."""
 
     name = "exposure"
+    term: ClassVar[Term | None] = Term(
+        "exposure",
+        "How much of the attention that a ranking gives out an item gets; the first place has 1.",
+    )
     better: ClassVar[Better] = "none"
     outcome = False
     between = frozenset({"difference", "ratio"})
@@ -43,6 +47,10 @@ class TopRate(QueryMetric):
     """The share of a group's items that is among the first k of its query."""
 
     name = "top_k_rate"
+    term: ClassVar[Term | None] = Term(
+        "items among the first k",
+        "The share of a group's items that is among the first k of its ranking.",
+    )
     better: ClassVar[Better] = "none"
     outcome = False
     between = frozenset({"difference", "ratio"})
@@ -59,6 +67,10 @@ class TopShare(QueryMetric):
     """The share of the first k places that a group's items have, over all queries."""
 
     name = "top_k_share"
+    term: ClassVar[Term | None] = Term(
+        "share of the first k places",
+        "The share of the first k places of all rankings that a group has.",
+    )
     better: ClassVar[Better] = "none"
     outcome = False
     between = frozenset({"extreme"})
@@ -78,6 +90,10 @@ class ExposureOfMerit(QueryMetric):
 
     name = "exposure_per_relevance"
     alias = "disparate_treatment"
+    term: ClassVar[Term | None] = Term(
+        "exposure for relevance",
+        "Exposure that one unit of relevance gets.",
+    )
     better: ClassVar[Better] = "none"
     between = frozenset({"ratio"})
     range = (0.0, np.inf)
@@ -95,6 +111,10 @@ class ClicksOfMerit(QueryMetric):
 
     name = "clicks_per_relevance"
     alias = "disparate_impact"
+    term: ClassVar[Term | None] = Term(
+        "clicks for relevance",
+        "Expected clicks that one unit of relevance gets.",
+    )
     better: ClassVar[Better] = "none"
     between = frozenset({"ratio"})
     meaning = "Expected clicks that one unit of relevance gets; the ratio is 1 where all groups get as many."
@@ -111,6 +131,10 @@ class PairwiseAccuracy(QueryMetric):
     """The share of pairs in the right order, of a group's items with less relevant ones of their query."""
 
     name = "pairwise_accuracy"
+    term: ClassVar[Term | None] = Term(
+        "pairs in the right order",
+        "The share of pairs of which the more relevant item stands above the other.",
+    )
     better: ClassVar[Better] = "higher"
     meaning = "1: every item stands above all less relevant ones; 0.5: no better than chance."
     citation = "Beutel et al. 2019, Fairness in Recommendation Ranking through Pairwise Comparisons"
@@ -131,6 +155,10 @@ class Ndcg(QueryMetric):
     """NDCG at k, averaged over the queries with a relevant item."""
 
     name = "ndcg"
+    term: ClassVar[Term | None] = Term(
+        "quality of the first k places",
+        "How near the first k places are to the best order; 1 is the best.",
+    )
     better: ClassVar[Better] = "higher"
     between = frozenset()
     meaning = "1: the best order of the first k; 0: nothing relevant among them."

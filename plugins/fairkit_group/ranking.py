@@ -10,7 +10,7 @@ import numpy as np
 from fairkit.dependent import SCORE_BUCKETS, doubts_of, effective_clusters, noise_of
 from fairkit.intervals import guarded, kolmogorov_quantile, share_limits, student, two_sided
 from fairkit.limits.means import unseen
-from fairkit.metrics import Estimate, Headline, Metric
+from fairkit.metrics import Estimate, Headline, Metric, Term
 from fairkit.statistics import Scores, ScoreTable, Statistic
 
 if TYPE_CHECKING:
@@ -34,6 +34,10 @@ class RocAuc(Metric):
     """The chance that a favorable outcome scores above an unfavorable one, ties counting one half."""
 
     name: ClassVar[str] = "roc_auc"
+    term: ClassVar[Term | None] = Term(
+        "ranking",
+        "The chance that a qualified person scores above an unqualified one; 0.5 is a coin.",
+    )
     headline: ClassVar[Headline] = Headline(performance=3)
     better: ClassVar[Better] = "higher"
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)

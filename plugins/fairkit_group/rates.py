@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from fairkit.metrics import CONFUSION, Estimate, Headline, Metric, Rate
+from fairkit.metrics import CONFUSION, Estimate, Headline, Metric, Rate, Term
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from fairkit.data.task import Task
@@ -24,7 +26,13 @@ class Accuracy(Rate):
     """The share of rows whose decision equals the outcome."""
 
     name: ClassVar[str] = "accuracy"
-    headline: ClassVar[Headline] = Headline(performance=1, between=5, column=5)
+    term: ClassVar[Term | None] = Term(
+        "right decisions",
+        "The share of people whose decision agrees with the outcome.",
+        share=("people", "get the right decision"),
+        share_of_class=("people", "get the right class"),
+    )
+    headline: ClassVar[Headline] = Headline(performance=1, between=5, column=5, sentence=True)
     better: ClassVar[Better] = "higher"
     meaning: ClassVar[str] = "0: every decision is wrong; 1: every decision is right."
     tasks: ClassVar[frozenset[Task]] = frozenset({"binary", "multiclass"})
@@ -37,7 +45,23 @@ class SelectionRate(Rate):
 
     name: ClassVar[str] = "selection_rate"
     alias: ClassVar[str] = "demographic_parity"
-    headline: ClassVar[Headline] = Headline(between=1, column=1, disparity=False)
+    term: ClassVar[Term | None] = Term(
+        "favorable decisions",
+        "The share of people who get the favorable decision.",
+        share=("people", "get a favorable decision"),
+        share_of_class=("people", "are put in class {0}"),
+    )
+    terms_between: ClassVar[Mapping[str, Term]] = {
+        "difference": Term(
+            "difference in favorable decisions",
+            "The largest minus the smallest share of people with a favorable decision, between groups; 0 is equal.",
+        ),
+        "ratio": Term(
+            "ratio of favorable decisions",
+            "The smallest over the largest share of people with a favorable decision, between groups; 1 is equal.",
+        ),
+    }
+    headline: ClassVar[Headline] = Headline(between=1, column=1, disparity=False, sentence=True)
     meaning: ClassVar[str] = "0: nobody gets the favorable decision; 1: everybody does."
     outcome: ClassVar[bool] = False
     over = (1, 1, 1, 1)
@@ -49,7 +73,23 @@ class TruePositiveRate(Rate):
 
     name: ClassVar[str] = "true_positive_rate"
     alias: ClassVar[str] = "equal_opportunity"
-    headline: ClassVar[Headline] = Headline(between=2, column=2, disparity=False)
+    term: ClassVar[Term | None] = Term(
+        "favorable decisions among the qualified",
+        "The share of qualified people who get the favorable decision.",
+        share=("qualified people", "get a favorable decision"),
+        share_of_class=("people whose class is {0}", "are put in it"),
+    )
+    terms_between: ClassVar[Mapping[str, Term]] = {
+        "difference": Term(
+            "difference in favorable decisions among the qualified",
+            "The largest minus the smallest share of qualified people who get the favorable decision; 0 is equal.",
+        ),
+        "ratio": Term(
+            "ratio of favorable decisions among the qualified",
+            "The smallest over the largest share of qualified people who get the favorable decision; 1 is equal.",
+        ),
+    }
+    headline: ClassVar[Headline] = Headline(between=2, column=2, disparity=False, sentence=True)
     better: ClassVar[Better] = "higher"
     meaning: ClassVar[str] = "0: nobody with the favorable outcome is selected; 1: all of them are."
     over = (0, 0, 1, 1)
@@ -60,6 +100,12 @@ class FalseNegativeRate(Rate):
     """The share of favorable outcomes that get the unfavorable decision."""
 
     name: ClassVar[str] = "false_negative_rate"
+    term: ClassVar[Term | None] = Term(
+        "qualified people turned down",
+        "The share of qualified people who get the unfavorable decision.",
+        share=("qualified people", "get an unfavorable decision"),
+        share_of_class=("people whose class is {0}", "are not put in it"),
+    )
     headline: ClassVar[Headline] = Headline(disparity=False)
     better: ClassVar[Better] = "lower"
     meaning: ClassVar[str] = "0: nobody with the favorable outcome is missed; 1: all of them are."
@@ -71,6 +117,12 @@ class FalsePositiveRate(Rate):
     """The share of unfavorable outcomes that get the favorable decision."""
 
     name: ClassVar[str] = "false_positive_rate"
+    term: ClassVar[Term | None] = Term(
+        "favorable decisions among the unqualified",
+        "The share of unqualified people who get the favorable decision all the same.",
+        share=("unqualified people", "get a favorable decision"),
+        share_of_class=("people whose class is not {0}", "are put in class {0}"),
+    )
     headline: ClassVar[Headline] = Headline(between=3, column=3)
     better: ClassVar[Better] = "lower"
     meaning: ClassVar[str] = "0: nobody with the unfavorable outcome is selected; 1: all of them are."
@@ -82,6 +134,12 @@ class TrueNegativeRate(Rate):
     """The share of unfavorable outcomes that get the unfavorable decision."""
 
     name: ClassVar[str] = "true_negative_rate"
+    term: ClassVar[Term | None] = Term(
+        "unfavorable decisions among the unqualified",
+        "The share of unqualified people who get the unfavorable decision.",
+        share=("unqualified people", "get an unfavorable decision"),
+        share_of_class=("people whose class is not {0}", "are not put in class {0}"),
+    )
     headline: ClassVar[Headline] = Headline(disparity=False)
     better: ClassVar[Better] = "higher"
     meaning: ClassVar[str] = "0: everybody with the unfavorable outcome is selected; 1: nobody is."
@@ -93,6 +151,12 @@ class Precision(Rate):
     """The share of favorable outcomes among the favorable decisions."""
 
     name: ClassVar[str] = "precision"
+    term: ClassVar[Term | None] = Term(
+        "qualified among those with a favorable decision",
+        "The share of people with a favorable decision who are qualified.",
+        share=("people with a favorable decision", "are qualified"),
+        share_of_class=("people put in class {0}", "belong there"),
+    )
     headline: ClassVar[Headline] = Headline(column=4)
     better: ClassVar[Better] = "higher"
     meaning: ClassVar[str] = "0: every favorable decision is wrong; 1: every one is right."
@@ -104,6 +168,10 @@ class BalancedAccuracy(Metric):
     """The mean of true positive rate and true negative rate."""
 
     name: ClassVar[str] = "balanced_accuracy"
+    term: ClassVar[Term | None] = Term(
+        "right decisions, both outcomes weighing the same",
+        "The mean of the share of right decisions among qualified people and among unqualified people.",
+    )
     headline: ClassVar[Headline] = Headline(performance=2)
     better: ClassVar[Better] = "higher"
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
@@ -146,6 +214,10 @@ class F1Score(Metric):
     """The harmonic mean of precision and true positive rate."""
 
     name: ClassVar[str] = "f1_score"
+    term: ClassVar[Term | None] = Term(
+        "F1 score",
+        "One number for precision and true positive rate: their harmonic mean, from 0 to 1.",
+    )
     headline: ClassVar[Headline] = Headline(disparity=False)
     better: ClassVar[Better] = "higher"
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from fairkit.data.batch import Batch
     from fairkit.data.task import Task
     from fairkit.engines.base import Spread
+    from fairkit.metrics import Metric
     from fairkit.models.scorer import Predictions
     from fairkit_individual.collect import AuditedRows
     from fairkit_individual.rewards import Rewards
@@ -74,6 +75,11 @@ class CertificateAuditor(Auditor):
 
     metric_name: str
     spread = True
+
+    @classmethod
+    def measures(cls, metrics: Sequence[type[Metric]]) -> frozenset[str]:
+        """Return the names of its findings."""
+        return frozenset(cls.terms)
 
     def columns(self, context: AuditContext) -> Sequence[str]:
         """The metric's columns, and those that pairs are shown with."""

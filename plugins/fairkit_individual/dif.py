@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
+from fairkit.metrics import Term
 from fairkit.parameters.declare import parameter
 from fairkit_individual.certificate import CertificateAuditor, Prepared
 from fairkit_individual.outside import ASKED, OutsideSearch
@@ -14,7 +15,7 @@ from fairkit_individual.parameters import TransportParameters
 from fairkit_individual.rewards import Rewards, outputs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -43,6 +44,12 @@ class DifAuditor(CertificateAuditor):
 
     name: ClassVar[str] = "dif"
     summary: ClassVar[str] = "How differently the model treats similar people, labels aside (exact)."
+    terms: ClassVar[Mapping[str, Term]] = {
+        "dif": Term(
+            "unequal treatment of like people",
+            "How much scores differ between people who are alike.",
+        ),
+    }
     citation: ClassVar[str] = "Yurochkin & Sun (2021), SenSeI: sensitive set invariance, ICLR"
     metric_name = "dif"
     _outside: OutsideSearch | None = None

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from fairkit.metrics import Term
 from fairkit.parameters.declare import parameter
 from fairkit_individual.certificate import CertificateAuditor
 from fairkit_individual.parameters import TransportParameters
 from fairkit_individual.rewards import CLIP, Rewards, class_losses, label_codes, regression_pair
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from fairkit.auditors import AuditContext
     from fairkit.data.task import Task
@@ -32,6 +33,12 @@ class RestrictedDroAuditor(CertificateAuditor):
 
     name: ClassVar[str] = "restricted-dro"
     summary: ClassVar[str] = "How much worse the model does when people are replaced by similar ones (exact)."
+    terms: ClassVar[Mapping[str, Term]] = {
+        "performance_gap": Term(
+            "loss of the worst like-for-like change",
+            "How much worse the model does when each person may be replaced by one who is alike in all that matters.",
+        ),
+    }
     citation: ClassVar[str] = (
         "Vargo, Zhang, Yurochkin & Sun (2021), Individually fair gradient boosting, ICLR"
     )

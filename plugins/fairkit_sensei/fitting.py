@@ -179,6 +179,7 @@ class Fitting:
             metric=self.metric,
             frontier=frontier,
             train=train_points,
+            audited_at=self.settings.epsilon if self.parameters.fair_metric == "subspace" else None,
         )
 
     def _train(self, rho: float, place: int, count: int) -> Trained:

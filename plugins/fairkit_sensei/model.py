@@ -11,6 +11,7 @@ from fairkit_sensei.frontier import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from fairkit.mitigators import Table
     from fairkit_sensei.frontier import Frontier, Measured
@@ -29,11 +30,23 @@ class NetworkModel(TabularModel):
         All networks of a run over several ρ; None for one ρ.
     train
         Their measurements on the training rows.
+    audited_at
+        The budget at which the mitigation reports `dif` before and after; None where an audit cannot learn of the
+        metric's columns from the table.
     """
 
     metric: FairMetric | None = None
     frontier: Frontier | None = None
     train: Sequence[Measured] = ()
+    audited_at: float | None = None
+
+    def audits(self, folder: Path) -> Mapping[str, Mapping[str, Any]]:
+        """Measure `dif`, which the training bounds, under the metric and the budget of training."""
+        if self.metric is None or self.audited_at is None:
+            return {}
+        path = folder / "fair-metric.json"
+        self.metric.save(path)
+        return {"dif": {"epsilon": (self.audited_at,), "fair_metric": str(path)}}
 
     def held_out(self, table: Table, confidence: float) -> Mapping[str, Any]:
         """Measure every network of the frontier on held-out rows."""

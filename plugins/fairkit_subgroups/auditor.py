@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fairkit.auditors import AuditContext, Auditor
-from fairkit.metrics import Headline
+from fairkit.metrics import Headline, Term
 from fairkit_subgroups.parameters import Parameters, chosen_columns, chosen_measures
 
 if TYPE_CHECKING:
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from fairkit.data.batch import Batch
     from fairkit.data.task import Task
+    from fairkit.metrics import Metric
     from fairkit.models.scorer import Predictions
     from fairkit.results.comparisons import Change
     from fairkit.results.findings import Finding
@@ -34,6 +35,12 @@ class SubgroupAuditor(Auditor):
     summary: ClassVar[str] = (
         "The worst-treated group of up to three conditions, with one bound for all groups."
     )
+    terms: ClassVar[Mapping[str, Term]] = {
+        "worst_subgroup_gap": Term(
+            "largest difference of any subgroup",
+            "A bound on how far any subgroup, of all that were searched, may differ from everybody else.",
+        ),
+    }
     citation: ClassVar[str] = (
         "Kearns, Neel, Roth & Wu (2018), Preventing fairness gerrymandering, ICML; Cherian & Candès (2024), JMLR"
     )
@@ -45,6 +52,14 @@ class SubgroupAuditor(Auditor):
     def __init__(self, parameters: Any = None) -> None:
         super().__init__(parameters)
         self._searched: Searched | None = None
+
+    @classmethod
+    def measures(cls, metrics: Sequence[type[Metric]]) -> frozenset[str]:
+        """Return the names of its findings."""
+        from fairkit_subgroups.findings import DIFFERENCE, GAP, SINGLE
+        from fairkit_subgroups.searching.measures import MEASURES
+
+        return frozenset({DIFFERENCE, GAP, SINGLE, *(f"{name}_{DIFFERENCE}" for name in MEASURES)})
 
     def columns(self, context: AuditContext) -> Sequence[str]:
         """Every searched column, and those of the strata."""

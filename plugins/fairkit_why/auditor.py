@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from fairkit.data.batch import Batch
     from fairkit.data.task import Task
+    from fairkit.metrics import Metric
     from fairkit.models.scorer import Predictions
     from fairkit.results.comparisons import Change
     from fairkit.results.findings import Finding
@@ -48,6 +49,11 @@ class WhyAuditor(Auditor):
         )
     }  # fmt: skip
     Parameters = Parameters
+
+    @classmethod
+    def measures(cls, metrics: Sequence[type[Metric]]) -> frozenset[str]:
+        """Return the names of its findings."""
+        return frozenset(cls.headlines)
 
     def columns(self, context: AuditContext) -> Sequence[str]:
         """Name the model's columns, those that are allowed, and with `refit` all features."""

@@ -88,3 +88,84 @@ def test_a_constant_model_is_said_before_the_numbers(run):
     assert "demographic_parity_difference" in numbers
     page = run("compare", *columns, *about, "--format", "html")
     assert "All 900 rows get the favorable decision" in page.stdout
+
+
+@pytest.fixture
+def two_months(tmp_path, monkeypatch):
+    """Two tables with decisions of two models, and a configuration that names the label."""
+    (tmp_path / ".git").mkdir()
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(4)
+    for name, gap in (("may.parquet", 0.0), ("june.parquet", 0.3)):
+        sex = rng.choice(["f", "m"], 1500)
+        table = {
+            "sex": sex,
+            "old": (rng.random(1500) < 0.5).astype(int),
+            "new": (rng.random(1500) < 0.4 + gap * (sex == "m")).astype(int),
+        }
+        if name == "may.parquet":
+            table["repaid"] = rng.integers(0, 2, 1500)
+        pq.write_table(pa.table(table), name)
+    toml = '[data]\nlabel = "repaid"\nfavorable = 1\nsensitive = ["sex"]\n'
+    (tmp_path / "fairkit.toml").write_text(toml)
+
+
+RULE = ["--max", "demographic_parity_difference:sex=0.1"]
+PAIR = ["--predictions", "decision=old", "--predictions", "decision=new"]
+
+
+def _said(*arguments, code=0):
+    result = CliRunner().invoke(app, ["compare", *map(str, arguments)])
+    assert result.exit_code == code, (result.output, result.exception)
+    return result
+
+
+def test_rules_judge_every_model(two_months):
+    assert "new: PASS" in _said("--data", "may.parquet", *PAIR, *RULE).stdout.replace("decision=", "")
+    result = _said("--data", "june.parquet", *PAIR, *RULE, "--format", "json", code=1)
+    record = json.loads(result.stdout)
+    assert [rules[0]["verdict"] for rules in record["policy"]] == ["pass", "fail"]
+    backwards = [*PAIR[2:], *PAIR[:2]]  # the verdict is on the models beside the first
+    _said("--data", "june.parquet", *backwards, *RULE)
+    misspelt = _said("--data", "june.parquet", *PAIR, "--max", "demografic_parity_difference=0.1", code=2)
+    assert "Did you mean" in misspelt.stderr
+
+
+def test_a_table_without_the_configured_label(two_months):
+    result = _said("--data", "june.parquet", *PAIR)
+    assert "june.parquet has no column 'repaid', the configured label" in result.stderr
+    assert "There is no label" in " ".join(result.stdout.split())
+    assert "no column 'repaid'" not in _said("--data", "may.parquet", *PAIR).stderr
+    _said("--data", "june.parquet", *PAIR, "--label", "repaid", code=2)  # typed is meant
+
+
+def test_two_tables_and_two_reports_are_told_apart(two_months):
+    text = _said("--data", "may.parquet", "--against", "june.parquet", *PAIR[2:], *RULE, code=1).stdout
+    flat = " ".join(text.split())
+    assert "may" in flat.partition("Between groups")[2]
+    assert "june" in flat.partition("Between groups")[2]
+    assert "may: PASS" in flat.replace(".parquet", "")
+    assert "june: FAIL" in flat.replace(".parquet", "")
+    for place in ("first.json", "second.json"):
+        arguments = ["audit", *PAIR[2:], "--data", "may.parquet", "--format", "json", "--output", place]
+        assert CliRunner().invoke(app, arguments).exit_code == 0
+    text = _said("first.json", "second.json").stdout
+    assert "first.json" in text
+    assert "second.json" in text
+    _said("first.json", "second.json", *RULE)
+
+
+def test_two_files_of_one_name_are_told_apart(two_months, tmp_path):
+    from tests.exports import network, people
+
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        proto = network()
+        proto.producer_name = folder
+        (tmp_path / folder / "model.onnx").write_bytes(proto.SerializeToString())
+    columns = {name: list(values) for name, values in people().items()}
+    pq.write_table(pa.table(columns), "people.parquet")
+    data = ["--data", "people.parquet", "--label", "default", "--favorable", "0", "--features", "x0,x1,x2,x3"]
+    text = _said("a/model.onnx", "b/model.onnx", *data).stdout
+    assert "a/model.onnx" in text
+    assert "b/model.onnx" in text

@@ -334,3 +334,27 @@ def test_the_certificate_tells_what_to_expect_and_an_alias_is_taken_back_with_ev
     run("registry", "promote", "credit@2", "production")  # a person may decide so
     still = run("watch", "add", "w", "--data", file, "--batch", "3", "--demote")
     assert "taken back" not in still.stderr  # once per alarm
+
+
+def test_a_watch_without_outcomes_yet_gets_its_rules_later(here):
+    outcome = "equal_opportunity_difference:sex=0.2"
+    arguments = ["watch", "init", "--state", "w", "--sensitive", "sex", "--max", RULE, "--max", outcome]
+    refused = run(*arguments, code=2)
+    assert "--label" in refused.stderr
+    assert "--no-outcomes" in refused.stderr
+    late = run(*arguments, "--label", "paid", "--favorable", "1", "--horizon", "30", code=2)
+    assert "--id" in late.stderr
+    assert "--horizon" in late.stderr
+    begun = run(*arguments, "--no-outcomes")
+    assert "equal_opportunity_difference needs outcomes; `fairkit watch set w --label COL" in begun.stdout
+    run("watch", "add", "w", "--data", write(here / "in", 0))
+    text = run("watch", "set", "w", "--max", outcome, "--label", "paid", "--favorable", "1").stdout
+    assert "equal_opportunity_difference:sex" in text
+    assert "w.before-1" in text
+    assert "since 2024-01-02" in text
+    assert "at least 90%" in text
+    assert "2,000 decisions" in " ".join(run("watch", "show", "w", code=3).stdout.split())
+    assert json.loads(run("watch", "show", "w.before-1", "--format", "json", code=0).stdout)["rows"] == 2000
+    run("watch", "set", "w", "--leave-out", "equal_opportunity_difference")
+    assert "no such rule" in run("watch", "set", "w", "--leave-out", "accuracy", code=2).stderr
+    assert "nothing would change" in run("watch", "set", "w", code=2).stderr

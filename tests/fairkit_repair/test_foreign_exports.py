@@ -34,7 +34,7 @@ def test_a_rule_on_the_scores_of_the_model_in_memory(export: Export) -> None:
 
         written = OnnxModel.load(result.onnx)
         columns = {name: people()[name] for name in people() if name in {i.name for i in written.inputs}}
-        assert set(columns) | {"x", "features", "X", "u"} >= {i.name for i in written.inputs}
+        assert set(columns) | {"x", "features", "X", "gender", "u"} >= {i.name for i in written.inputs}
         area = result.after.find("roc_auc").value
         from sklearn.metrics import roc_auc_score
 

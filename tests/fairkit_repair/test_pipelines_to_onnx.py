@@ -13,6 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 import fairkit
+from fairkit_onnx.sandbox.limits import Limits, using
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +39,7 @@ def _encoder():
     )
 
 
-def _run(content, frame):
+def run_file(content, frame):
     session = onnxruntime.InferenceSession(content)
     kinds = {
         "tensor(float)": np.float32,
@@ -72,7 +73,7 @@ def test_a_pipeline_is_one_file_over_raw_columns(people, last, tmp_path):
     file = tmp_path / "model.onnx"
     content = fairkit.to_onnx(pipeline, X, file)
     assert file.read_bytes() == content
-    found = _run(content, X)
+    found = run_file(content, X)
     matrix = _encoder().fit(X).transform(X)
     expected = estimator.predict_proba(matrix)[:, 1]
     np.testing.assert_allclose(found["score"].ravel(), expected, atol=1e-5)
@@ -89,17 +90,17 @@ def test_three_classes_and_numbers(people):
     X, _, score = people
     three = np.digitize(score, [2, 3])
     pipeline = make_pipeline(_encoder(), LogisticRegression()).fit(X, three)
-    found = _run(fairkit.to_onnx(pipeline, X), X)["probabilities"]
+    found = run_file(fairkit.to_onnx(pipeline, X), X)["probabilities"]
     np.testing.assert_allclose(found, pipeline.predict_proba(X), atol=1e-5)
     pipeline = make_pipeline(_encoder(), GradientBoostingRegressor(n_estimators=10)).fit(X, score)
-    found = _run(fairkit.to_onnx(pipeline, X), X)["score"].ravel()
+    found = run_file(fairkit.to_onnx(pipeline, X), X)["score"].ravel()
     np.testing.assert_allclose(found, pipeline.predict(X), atol=1e-4)
 
 
 def test_a_method_alone_keeps_its_columns(people):
     X, y, _ = people
     method = fairkit.mitigator("reweigh")(learner="logistic").fit(X, y, sensitive_features=X["sex"])
-    found = _run(fairkit.to_onnx(method, X), X)
+    found = run_file(fairkit.to_onnx(method, X), X)
     np.testing.assert_allclose(found["score"].ravel(), method.predict_proba(X)[:, 1], atol=1e-5)
 
 
@@ -142,3 +143,63 @@ def test_the_favorable_class_can_be_named():
         np.testing.assert_array_equal(found["decision"][:, 0] == 1, model.predict(x) == model.classes_[place])
     with pytest.raises(fairkit.ParameterError, match="its classes are approved and denied"):
         fairkit.to_onnx(model, x, favorable="yes")
+
+
+def test_names_that_the_converter_changes(people):
+    X, y, _ = people
+    names = {"income": "education-num", "children": "hours per week"}
+    odd = X.rename(columns=names).assign(**{"1st": np.arange(len(X)) % 7})
+    encoder = make_column_transformer(
+        (StandardScaler(), list(names.values())), (OneHotEncoder(handle_unknown="ignore"), ["region"])
+    )
+    pipeline = make_pipeline(encoder, LogisticRegression()).fit(odd, y)
+    content = fairkit.to_onnx(pipeline, odd)
+    found = run_file(content, odd)["score"].ravel()
+    np.testing.assert_allclose(found, pipeline.predict_proba(odd)[:, 1], atol=1e-5)
+
+
+def test_words_are_cut_as_in_memory(tmp_path):
+    from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
+
+    rng = np.random.default_rng(1)
+    words = ["alpha", "Beta", "x", "Épsilon", "e5", "under_score", "don't"]
+    texts = pd.Series([" ".join(rng.choice(words, 6)) for _ in range(300)], name="letter")
+    y = texts.str.contains("Beta x|alpha alpha").astype(int)
+    for step in (TfidfVectorizer(), CountVectorizer(ngram_range=(1, 2))):
+        pipeline = make_pipeline(step, LogisticRegression()).fit(texts, y)
+        content = fairkit.to_onnx(pipeline, texts, tmp_path / "model.onnx")
+        found = run_file(content, texts.to_frame())["score"].ravel()
+        np.testing.assert_allclose(found, pipeline.predict_proba(texts)[:, 1], atol=1e-5)
+    data = fairkit.load_data({"letter": texts, "y": y, "sex": y % 2}, label="y", favorable=1, sensitive="sex")
+    with pytest.raises(fairkit.ModelError, match=r"domains=com\.microsoft"):
+        fairkit.audit(tmp_path / "model.onnx", data)
+    with using(Limits(domains=("com.microsoft",))):
+        report = fairkit.audit(tmp_path / "model.onnx", data)
+    assert report.find("accuracy").value == pytest.approx((pipeline.predict(texts) == y).mean())
+    opaque = make_pipeline(HashingVectorizer(n_features=8), LogisticRegression()).fit(texts, y)
+    with pytest.raises(
+        fairkit.ModelError, match=r"\(HashingVectorizer\)[\s\S]*Apply such a step to the table"
+    ):
+        fairkit.to_onnx(opaque, texts)
+
+
+def test_messages_have_five_lines_at_most(people):
+    from sklearn.gaussian_process import GaussianProcessClassifier
+    from sklearn.neighbors import KNeighborsClassifier, RadiusNeighborsClassifier
+    from sklearn.semi_supervised import LabelPropagation
+
+    X, y, _ = people
+    numbers = X[["income", "children"]]
+    for last in (
+        LabelPropagation(),
+        RadiusNeighborsClassifier(radius=50),
+        KNeighborsClassifier(metric=lambda a, b: float(np.abs(a - b).sum())),
+        GaussianProcessClassifier(max_iter_predict=1),
+    ):
+        pipeline = make_pipeline(StandardScaler(), last).fit(numbers[:60], y[:60])
+        try:
+            fairkit.to_onnx(pipeline, numbers[:60])
+        except fairkit.FairkitError as error:
+            message = str(error)
+            assert len(message.splitlines()) <= 5
+            assert len(message) < 1_200

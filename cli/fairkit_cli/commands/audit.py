@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,7 +13,7 @@ from fairkit_cli.packs import PackName, ToolScores, asked_by, counted_above_the_
 from fairkit_cli.terminal.output import exit_code, record_text, write
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from fairkit.results.report import Report
 
@@ -34,6 +34,7 @@ def audit(
     served: opt.EndpointOptions,
     conditions: opt.ConditionOptions,
     typed: opt.AuditOptions,
+    functions: opt.Functions = None,
     where: opt.EngineOptions,
     sandbox: opt.SandboxOptions,
     about: opt.About = None,
@@ -63,6 +64,7 @@ def audit(
             about,
             pack,
             tool_scores=tool_scores,
+            functions=functions,
         )
     for path, form in copies.items():
         write_copy(report, form, path)
@@ -83,6 +85,7 @@ def run_audit(
     pack: str | None = None,
     *,
     tool_scores: bool = False,
+    functions: Sequence[str] | None = None,
 ) -> Report:
     """Do what the command does up to the report."""
     from fairkit.auditing.run import audit as run
@@ -98,9 +101,32 @@ def run_audit(
     settings = subject.settings(settings, typed, config)
     dataset = subject.dataset(data, config, conditions)
     settings = counted_above_the_median(pack, subject, dataset, settings, scores=tool_scores)
+    metrics = dict(_imported(functions)) if functions else None
     with progress_bar() as progress:
         engine = (where or opt.EngineOptions()).arguments()
-        return run(subject.model, dataset, progress=progress, about=facts, settings=settings, **engine)
+        return run(
+            subject.model,
+            dataset,
+            progress=progress,
+            about=facts,
+            settings=settings,
+            metrics=metrics,
+            **engine,
+        )
+
+
+def _imported(functions: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    """Import the functions of --metric; a module of the working folder is found, as by `python -m`."""
+    import sys
+
+    from fairkit.functions import imported
+
+    sys.path.append(str(Path.cwd()))  # last: what is installed wins
+    try:
+        for text in functions:
+            yield imported(text)
+    finally:
+        sys.path.remove(str(Path.cwd()))
 
 
 def show(report: Report, output_format: str, output: Path | None) -> None:

@@ -9,8 +9,8 @@ import typer
 
 from fairkit.errors import ParameterError
 from fairkit_cli import options as opt
-from fairkit_cli.commands.compared import is_report, of_reports, of_tables, own_features
-from fairkit_cli.terminal.output import record_text, write
+from fairkit_cli.commands.compared import is_report, of_reports, of_tables, own_features, told_apart
+from fairkit_cli.terminal.output import exit_code, record_text, write
 
 if TYPE_CHECKING:
     from fairkit.results.comparisons import Comparison
@@ -46,6 +46,8 @@ def compare(
     where: opt.EngineOptions,
     sandbox: opt.SandboxOptions,
     scoring: opt.ScoringOptions,
+    maximums: opt.MaxRules = None,
+    minimums: opt.MinRules = None,
     output_format: opt.PageFormat = "table",
     output: opt.Output = None,
     config: opt.ConfigFile = None,
@@ -56,7 +58,8 @@ def compare(
     both.
 
     Two reports (JSON) or certificates in place of the models are compared as they are, number by number. With --against
-    one model is compared on two tables. Each --predictions is one more to compare, after the models: columns of the
+    one model is compared on two tables. With --max or --min every model is judged; the exit code is that of the worst
+    verdict on a model beside the first. Each --predictions is one more to compare, after the models: columns of the
     data, as in `fairkit audit`.
     """
     from fairkit.data.predictions import PredictionRoles
@@ -70,6 +73,7 @@ def compare(
 
     if output is not None:
         check_writable(output)
+    policy = opt.rules_of(maximums, minimums)
     if models and any(map(is_report, models)):
         groups = (columns, conditions, where, sandbox, scoring)
         typed = (against, features_of, predictions)
@@ -77,11 +81,11 @@ def compare(
             raise ParameterError(
                 "reports and certificates are compared as they are: leave the other options out"
             )
-        result = of_reports(models)
+        result = of_reports(models, policy)
         write(lambda terminal: text_of(result, output_format, terminal), output)
-        return
+        raise typer.Exit(exit_code(result.verdict))
     settings = load_config(config)
-    audited = opt.audit_settings(scoring, settings)
+    audited = replace(opt.audit_settings(scoring, settings), policy=policy)
     asked = {*(scoring.auditors or ()), *(text.partition(".")[0] for text in scoring.assignments or ())}
     chosen = [name for name in audited.auditors if name in asked]
     loaded = [load_model(model, settings) for model in models or ()]
@@ -91,24 +95,29 @@ def compare(
     compared = [*loaded, *(PredictedColumns.of(one) for one in told_columns)]
     carried = next((model.settings for model in loaded if model.settings), {})
     file = "test" if "test" in settings.data else "path"
-    data = opt.load_dataset(columns, settings, carried, file=file, conditions=conditions)
+    data = opt.load_dataset(
+        columns, settings, carried, file=file, conditions=conditions, outcomes_optional=True
+    )
     if against is not None:
         if features_of:
             raise ParameterError(
                 "--features-of is for several models on one table; with --against use --features"
             )
-        later = opt.load_dataset(replace(columns, data=against), settings, carried, conditions=conditions)
+        later = opt.load_dataset(
+            replace(columns, data=against), settings, carried, conditions=conditions, outcomes_optional=True
+        )
         with drawing(output_format), progress_bar() as progress:
             told_engine = {"progress": progress, **where.arguments()}
             result = of_tables(compared, data, later, audited, told_engine)
         write(lambda terminal: text_of(result, output_format, terminal), output)
-        return
+        raise typer.Exit(exit_code(result.verdict))
     with drawing(output_format), progress_bar() as progress:
         result = run(
             compared,
             data,
             auditors=chosen,
             parameters={name: audited.parameters[name] for name in chosen if name in audited.parameters},
+            policy=policy,
             confidence=audited.confidence,
             seed=audited.seed,
             options=audited.options,
@@ -116,7 +125,9 @@ def compare(
             progress=progress,
             **where.arguments(),
         )
+    result = told_apart(result, [*(models or ()), *(predictions or ())])
     write(lambda terminal: text_of(result, output_format, terminal), output)
+    raise typer.Exit(exit_code(result.verdict))
 
 
 def text_of(result: Comparison, output_format: str, terminal: bool) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit.results.comparisons import Comparison
     from fairkit.results.report import Report
+    from fairkit.results.rules import Rule
     from fairkit.settings import AuditSettings
 
 
@@ -26,7 +28,7 @@ def is_report(path: str) -> bool:
         return False
 
 
-def of_reports(paths: Sequence[str]) -> Comparison:
+def of_reports(paths: Sequence[str], policy: Sequence[Rule] = ()) -> Comparison:
     """Compare two reports or certificates.
 
     Raises
@@ -40,7 +42,21 @@ def of_reports(paths: Sequence[str]) -> Comparison:
         raise ParameterError(
             "give two reports or certificates, the earlier one first, and no models among them"
         )
-    return compare_reports(*map(_read, paths))
+    before, after = map(_read, paths)
+    found = compare_reports(before, after, policy)
+    if [model.name for model in found.models] != ["before", "after"]:
+        return found
+    return told_apart(found, [Path(path).name for path in paths])
+
+
+def told_apart(found: Comparison, names: Sequence[str]) -> Comparison:
+    """Give models of one name other names, such as their files', where these differ."""
+    if len({model.name for model in found.models}) == len(found.models) and found.models[0].name != "before":
+        return found
+    if len(set(names)) < len(found.models) or len(names) != len(found.models):
+        return found
+    models = tuple(replace(model, name=name) for model, name in zip(found.models, names, strict=True))
+    return replace(found, models=models)
 
 
 def _read(path: str) -> Report:
@@ -108,5 +124,5 @@ def of_tables(
         raise ParameterError(
             "--against compares one model on two tables; give one model, or one --predictions"
         )
-    reports = [audit(models[0], data, settings=settings, **engine) for data in (before, after)]
-    return compare_reports(*reports)
+    first, second = (audit(models[0], data, settings=settings, **engine) for data in (before, after))
+    return compare_reports(first, second, settings.policy)

@@ -24,8 +24,8 @@ def coverage(
         str,
         typer.Argument(
             metavar="RUNNER",
-            help='The command that makes intervals, such as "python runner.py": it reads a sample as a line of JSON from its '
-            "input and answers with a line of JSON.",
+            help='The command that makes intervals, such as "python runner.py": it reads a sample as a line of JSON '
+            "from its input and answers with a line of JSON.",
         ),
     ],
     *,
@@ -90,8 +90,8 @@ def _line(cell: Coverage) -> str:
 def _summary(found: Sequence[Coverage]) -> list[str]:
     known = [cell for cell in found if cell.covers is not None]
     lines = [
-        "Columns: the share of intervals that hold the truth or are noted, the share that is noted, of false passes, and "
-        "the median width.",
+        "Columns: the share of intervals that hold the truth or are noted, the share that is noted, that of false "
+        "passes, and the median width.",
         f"{len(known)} of {len(found)} populations are supported; {sum(not cell.holds for cell in known)} do not hold",
     ]
     if known:

@@ -60,6 +60,14 @@ Repeats = Annotated[
         min=1,
     ),
 ]
+Everything = Annotated[
+    bool,
+    typer.Option(
+        "--all",
+        help="Show all alternatives, all numbers before and after, and all notes. Default: ten lines.",
+        rich_help_panel=opt.OUTPUT,
+    ),
+]
 Threads = Annotated[int | None, opt.option("--threads", "N", "Threads; default: all cores.")]
 
 
@@ -87,6 +95,7 @@ def mitigate(
     output: Target = None,
     register: RegisterName = None,
     registry: RegistryFolder = None,
+    everything: Everything = False,
     output_format: opt.PageFormat = "table",
     config: opt.ConfigFile = None,
 ) -> None:
@@ -136,7 +145,7 @@ def mitigate(
     with drawing(output_format), progress_bar() as progress:
         result = _searched_or_run(asked, train, shared | {"progress": progress}, settings)
     registered = [] if register is None else _register(register, registry, result, target, settings)
-    _show(result, target, registered, output_format)
+    _show(result, target, registered, output_format, everything=everything)
     raise typer.Exit(
         exit_code(result.after.verdict) or (INCONCLUSIVE if result.is_constant or result.is_useless else 0)
     )
@@ -284,7 +293,9 @@ def _register(
     return [first.reference, second.reference]
 
 
-def _show(result: MitigationResult, target: Path, registered: list[str], output_format: str) -> None:
+def _show(
+    result: MitigationResult, target: Path, registered: list[str], output_format: str, *, everything: bool
+) -> None:
     if output_format == "json":
         record = result.to_dict() | {"output": str(target), "registered": registered}
         print_json(record)
@@ -295,8 +306,10 @@ def _show(result: MitigationResult, target: Path, registered: list[str], output_
         put(mitigation_page(result))
     else:
         from fairkit_cli.text.comparison import comparison
+        from fairkit_cli.text.mitigation import mitigation_text
 
-        write(lambda terminal: comparison(result, terminal=terminal))
+        shown = comparison if everything else mitigation_text
+        write(lambda terminal: shown(result, terminal=terminal))
     say(f"wrote {target}")
     for reference in registered:
         say(f"registered {reference}")

@@ -13,7 +13,7 @@ from fairkit_cli.html.page import figure, table
 from fairkit_cli.html.sheet import place_of
 from fairkit_cli.html.svg import draw
 from fairkit_cli.text.numbers import interval, number
-from fairkit_cli.text.view import NO_GROUP, group_table
+from fairkit_cli.text.view import FEW_ROWS, NO_GROUP, favorable_class, group_table
 
 if TYPE_CHECKING:
     from fairkit.results.findings import Finding
@@ -55,7 +55,8 @@ def _rates(report: Report, sensitive: str) -> Markup | None:
     rows, metrics = group_table(report, sensitive)
     if not metrics:
         return None
-    ranges = [bar_scale([(row.values[i], row.intervals[i]) for row in rows]) for i in range(len(metrics))]
+    large = [row for row in rows if row.rows >= FEW_ROWS] or rows
+    ranges = [bar_scale([(row.values[i], row.intervals[i]) for row in large]) for i in range(len(metrics))]
     cells: list[Sequence[Content]] = [
         (
             name_of(row.group),
@@ -66,7 +67,13 @@ def _rates(report: Report, sensitive: str) -> Markup | None:
     ]
     columns = ("group", "rows", *(metric.replace("_", " ") for metric in metrics))
     numeric = set(range(1, len(columns)))
-    shown = table(columns, cells, numeric=numeric, label=f"Rates of the groups of {sensitive}")
+    name = favorable_class(report)
+    rates = "" if name is None else f", of the class {name}"
+    shown = table(columns, cells, numeric=numeric, label=f"Rates of the groups of {sensitive}{rates}")
+    if rates:
+        shown = tag(
+            "div", tag("p", f"Rates are those of the class {name}; accuracy is over all classes."), shown
+        )
     if rows[-1].group != NO_GROUP:
         return shown
     told = f"{NO_GROUP}: the rows without a value of "
@@ -109,6 +116,7 @@ def _scores(report: Report, finding: Finding) -> Markup:
     histogram, groups = evidence_of(finding, Histogram), {g.group: g.rows for g in finding.groups}
     assert histogram is not None  # noqa: S101 -- asked only for findings with one
     names = sorted(groups, key=lambda name: -groups[name])[:MOST_LINES]
+    names = [name for name in names if groups[name] >= FEW_ROWS] or names
     names = [name for name in groups if name in names]
     about = f" (class {finding.parameters['class']})" if "class" in finding.parameters else ""
     figures = [_densities(histogram, names, report, about)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from fairkit.plugins.headlines import headlines
 from fairkit.results.evidence import HighestGroup, LowestGroup, evidence_of
 from fairkit_cli.html.charts import ForestRow, forest
 from fairkit_cli.html.conditions import condition_sections
@@ -75,13 +76,11 @@ def performance_section(report: Report) -> Markup | None:
     small = [f for f in found if _upper(f) <= 1]
     rows = [forest_row(report, finding) for finding in small]
     title = "Performance over all rows"
+    spoken = {name for name, cls in headlines().metrics.items() if cls.headline.sentence}
     numbers = findings_table(report, found, title)
     drawn = forest_figure(rows, "over all rows", title, numbers) if rows else numbers
-    says = [tag("li", str(answer(report, one))) for one in found if one.metric in _SAID]
+    says = [tag("li", str(answer(report, one))) for one in found if one.metric in spoken]
     return section("Performance over all rows", tag("ul", says) if says else None, drawn)
-
-
-_SAID = ("accuracy", "selection_rate", "true_positive_rate", "mean_absolute_error")
 
 
 def disparity_section(report: Report) -> Markup | None:

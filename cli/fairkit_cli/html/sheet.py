@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from fairkit.metrics import FAVORABLE_OUTCOMES, Rate
 from fairkit.plugins.headlines import headlines
 from fairkit_cli.html.markup import Content, Markup, name_of, tag
 from fairkit_cli.html.page import facts, section, table
@@ -95,9 +96,13 @@ def _sizes(report: Report) -> Markup | None:
 
 def _positives(report: Report, sensitive: str) -> dict[str, float]:
     """Return each group's number of favorable outcomes: what its true positive rate is over."""
+    if report.data.weights is not None:
+        return {}
+    shown = headlines()
     for finding in report.findings:
         own = finding.sensitive == sensitive and finding.plain and "class" not in finding.parameters
-        if own and finding.metric == "true_positive_rate_difference" and report.data.weights is None:
+        rate = shown.base(finding.metric)
+        if own and rate is not None and issubclass(rate, Rate) and rate.over == FAVORABLE_OUTCOMES:
             return {one.group: one.denominator for one in finding.groups if one.denominator is not None}
     return {}
 

@@ -77,7 +77,7 @@ def _group(name: str, about: str, options: Mapping[str, Any]) -> Any:
 
 
 _MODEL = {each.name for each in fields(ModelOptions)}
-_OUTPUTS = _MODEL - {"task", "classes"}
+_OUTPUTS = _MODEL - {"task"}
 _SCORING = {*_MODEL, "auditors", "assignments", "confidence"}
 
 if TYPE_CHECKING:
@@ -135,10 +135,15 @@ def audit_settings(typed: AuditOptions, config: Config) -> AuditSettings:
     model = {name: stated.pop(name) for name in _MODEL}
     names = listed(stated["auditors"]) or [*DEFAULT_AUDITORS]
     stated["auditors"] = [*names, *(name for name in parameters if name not in names)]
-    rules = [Rule.parse(text, "max") for text in typed_only["maximums"] or ()]
-    rules += [Rule.parse(text, "min") for text in typed_only["minimums"] or ()]
+    rules = rules_of(typed_only["maximums"], typed_only["minimums"])
     more = {"parameters": parameters, "policy": rules or config.policy, "options": ModelOptions(**model)}
     return AuditSettings.of(stated | more)
+
+
+def rules_of(maximums: Sequence[str] | None, minimums: Sequence[str] | None) -> tuple[Rule, ...]:
+    """Read the rules of --max and --min."""
+    rules = [Rule.parse(text, "max") for text in maximums or ()]
+    return (*rules, *(Rule.parse(text, "min") for text in minimums or ()))
 
 
 def _stated(setting: Setting, typed: AuditOptions, config: Config) -> Any:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fairkit.errors import ParameterError
 from fairkit_cli.options.declare import DATA, option
+from fairkit_cli.terminal.output import say
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
@@ -164,6 +165,7 @@ def load_dataset(
     file: str = "path",
     predictions: PredictionRoles | None = None,
     conditions: ConditionOptions | None = None,
+    outcomes_optional: bool = False,
 ) -> Dataset:
     """Load the data: options win over the configuration file, which wins over the model's metadata.
 
@@ -182,6 +184,8 @@ def load_dataset(
         Columns that are audited in place of a model.
     conditions
         The options of a command that compares groups under conditions.
+    outcomes_optional
+        Whether a table without the label that the configuration file or the model names is used without outcomes.
 
     Raises
     ------
@@ -204,9 +208,18 @@ def load_dataset(
             return value
         return config.data[key] if key in config.data else carried.get(key)
 
+    label = setting("label", typed.label)
+    if outcomes_optional and typed.label is None and label is not None:
+        from fairkit.data.sources import open_source
+
+        if label not in open_source(path).columns:
+            say(
+                f"note: {path} has no column {label!r}, the configured label: what needs outcomes is left out"
+            )
+            label = None
     return load_data(
         path,
-        label=setting("label", typed.label),
+        label=label,
         favorable=setting("favorable", typed.favorable),
         sensitive=listed(setting("sensitive", split_names(typed.sensitive))),
         features=split_names(typed.features) or config.data.get("features"),

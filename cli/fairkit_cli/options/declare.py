@@ -15,6 +15,7 @@ ENGINE = "Engine"
 SANDBOX = "Sandbox"
 MODEL = "Model"
 POLICY = "Policy"
+STATISTICS = "Statistics"
 OUTPUT = "Output"
 
 

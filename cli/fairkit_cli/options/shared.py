@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fairkit_cli.options.declare import OUTPUT, formats, option, setting_option
+from fairkit_cli.options.declare import OUTPUT, STATISTICS, formats, option, setting_option
 
 Confidence = Annotated[float | None, setting_option("confidence")]
 Seed = Annotated[int | None, setting_option("seed")]
@@ -15,6 +15,16 @@ Assignments = Annotated[
     list[str] | None,
     option(
         "--set", "KEY=VALUE", "A parameter of a plugin; repeatable. `fairkit plugins show NAME` lists them."
+    ),
+]
+Functions = Annotated[
+    list[str] | None,
+    option(
+        "--metric",
+        "NAME=MODULE:FUNCTION",
+        "A function of your own as a metric of every group: mcc=sklearn.metrics:matthews_corrcoef; repeatable. It is "
+        "imported, so that its code runs.",
+        STATISTICS,
     ),
 ]
 TableFormat = Annotated[str, formats("table", "json")]

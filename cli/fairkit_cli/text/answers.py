@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from fairkit.plugins.headlines import ENDINGS, headlines
 from fairkit.results.evidence import HighestGroup, LowestGroup, evidence_of
 from fairkit_cli.text.glossary import metric_term
 from fairkit_cli.text.numbers import number
@@ -18,36 +19,6 @@ if TYPE_CHECKING:
     from fairkit.results.values import Interval
 
 
-class Share(NamedTuple):
-    """Of 100 of whom, how many do what."""
-
-    whom: str
-    do: str
-
-
-_RATES = {
-    "selection_rate": Share("people", "get a favorable decision"),
-    "true_positive_rate": Share("qualified people", "get a favorable decision"),
-    "false_positive_rate": Share("unqualified people", "get a favorable decision"),
-    "true_negative_rate": Share("unqualified people", "get an unfavorable decision"),
-    "false_negative_rate": Share("qualified people", "get an unfavorable decision"),
-    "precision": Share("people with a favorable decision", "are qualified"),
-    "accuracy": Share("people", "get the right decision"),
-}
-_CLASS_RATES = {
-    "selection_rate": Share("people", "are put in class {0}"),
-    "true_positive_rate": Share("people whose class is {0}", "are put in it"),
-    "false_positive_rate": Share("people whose class is not {0}", "are put in class {0}"),
-    "true_negative_rate": Share("people whose class is not {0}", "are not put in class {0}"),
-    "false_negative_rate": Share("people whose class is {0}", "are not put in it"),
-    "precision": Share("people put in class {0}", "belong there"),
-}
-_ALIASES = {"demographic_parity": "selection_rate", "equal_opportunity": "true_positive_rate"}
-_WORST_OF = {
-    "equalized_odds": ("true_positive_rate", "false_positive_rate"),
-    "gap_max": ("true_positive_rate", "true_negative_rate"),
-}
-_KINDS = ("_difference", "_ratio", "_group_min", "_group_max")
 _FATES = {"pass": "it is kept", "fail": "it is broken", "inconclusive": "these rows do not decide it"}
 _ORDER = ("fail", "inconclusive", "pass")
 
@@ -100,9 +71,8 @@ def _named(finding: Finding, reason: str) -> bool:
 def answer(report: Report, finding: Finding, rule: RuleResult | None = None) -> Answer:
     """Say a finding, and what became of its limit, in two sentences."""
     bound = None if rule is None else rule.limit
-    base, kind = _base(report, finding)
-    share = _share(report, finding, base)
-    groups = _ends(_source(report, finding, base, kind))
+    source = _source(report, finding)
+    kind, share, groups = _kind(source), _share(report, source), _ends(source)
     interval = _interval(finding, rule)
     if finding.value is None:
         told, scale = f"{_name(finding)} is not defined here.", 1.0
@@ -114,17 +84,23 @@ def answer(report: Report, finding: Finding, rule: RuleResult | None = None) -> 
     return Answer(finding, rule, told, None if rule is None else _limit(report, rule, scale))
 
 
-def _base(report: Report, finding: Finding) -> tuple[str, str]:
-    """Return the rate that a finding is about, and how groups are compared in it."""
-    kind = next((one for one in _KINDS if finding.metric.endswith(one)), "")
-    name = finding.metric.removesuffix(kind)
-    if name in _WORST_OF:
-        kind = kind or "_difference"
-        for base in _WORST_OF[name]:
-            found = _find(report, f"{base}{kind}", finding)
-            if found is not None and found.value == finding.value:
-                return base, kind
-    return _ALIASES.get(name, name), kind
+class Share(NamedTuple):
+    """Of 100 of whom, how many do what."""
+
+    whom: str
+    do: str
+
+
+def _source(report: Report, finding: Finding) -> Finding:
+    """Return the finding that has the groups' rates: the worse of two has them from its own finding."""
+    declared = headlines().joint.get(finding.metric)
+    parts = [_find(report, name, finding) for name in ([] if declared is None else declared.worse_of)]
+    return next((one for one in parts if one is not None and one.value == finding.value), finding)
+
+
+def _kind(finding: Finding) -> str:
+    """Return how groups are compared: the ending of the name."""
+    return next((one for one in ENDINGS if finding.metric.endswith(one)), "")
 
 
 def _find(report: Report, metric: str, like: Finding) -> Finding | None:
@@ -134,26 +110,21 @@ def _find(report: Report, metric: str, like: Finding) -> Finding | None:
     return next((one for one in report.findings if one.metric == metric and place(one) == place(like)), None)
 
 
-def _source(report: Report, finding: Finding, base: str, kind: str) -> Finding:
-    """Return the finding that has the groups' rates: the worse of two rates has them from its own finding."""
-    if finding.metric.removesuffix(kind) in _WORST_OF:
-        return _find(report, f"{base}{kind}", finding) or finding
-    return finding
-
-
 def share_of(report: Report, finding: Finding) -> Share | None:
     """Return of whom a finding's rates are shares, and what they do; None where it is no rate."""
-    return _share(report, finding, _base(report, finding)[0])
+    return _share(report, _source(report, finding))
 
 
-def _share(report: Report, finding: Finding, base: str) -> Share | None:
-    if "class" in finding.parameters:
-        told = _CLASS_RATES.get(base)
-        label = finding.parameters["class"]
-        return None if told is None else Share(told.whom.format(label), told.do.format(label))
-    if report.model.task == "multiclass":
-        return Share("people", "get the right class") if base == "accuracy" else None
-    return _RATES.get(base)
+def _share(report: Report, finding: Finding) -> Share | None:
+    metric = headlines().base(finding.metric)
+    if metric is None or metric.term is None:
+        return None
+    several = report.model.task == "multiclass" or "class" in finding.parameters
+    said = metric.term.share_of_class if several else metric.term.share
+    if said is None or ("class" not in finding.parameters and "{0}" in "".join(said)):
+        return None
+    label = finding.parameters.get("class")
+    return Share(*(text.format(label) for text in said))
 
 
 def _ends(finding: Finding) -> list[tuple[str, float]]:

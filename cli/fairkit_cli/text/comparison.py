@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from fairkit.results.policy import verdict_of
 from fairkit_cli.fields import as_options
 from fairkit_cli.text.numbers import measured, number
 from fairkit_cli.text.plain import plain, to_text
@@ -75,8 +76,8 @@ def first_words(result: MitigationResult) -> list[RenderableType]:
     return [*parts, plain(worse_told(result), "bold red" if worsened(result.changes) else "")]
 
 
-def worse_told(result: MitigationResult) -> str:
-    """Say which disparities between groups got significantly worse."""
+def worse_told(result: MitigationResult, most: int = MOST_WORSE) -> str:
+    """Say which disparities between groups got significantly worse, `most` of them by name."""
     worse = worsened(result.changes)
     if not worse:
         return f"No disparity got significantly worse (at {result.after.confidence:.0%} confidence)."
@@ -85,9 +86,9 @@ def worse_told(result: MitigationResult) -> str:
     worse = [*first, *(one for one in worse if one not in first)]
     shown = [
         f"{change_name(one)} ({one.sensitive}) from {number(one.before)} to {number(one.after)}"
-        for one in worse[:MOST_WORSE]
+        for one in worse[:most]
     ]
-    rest = f"; and {len(worse) - MOST_WORSE} more" if len(worse) > MOST_WORSE else ""
+    rest = f"; and {len(worse) - most} more" if len(worse) > most else ""
     return f"WORSE (significant): {'; '.join(shown)}{rest}."
 
 
@@ -179,14 +180,22 @@ def _two_audits(
 def _comparison(result: Comparison) -> list[RenderableType]:
 
     base = result.models[0].name
-    parts: list[RenderableType] = [
-        plain(f"{result.data.name}, {result.data.rows:,} rows: every model beside {base}", "bold"),
-        *warned(result.warnings),
-        "",
-    ]
+    title = result.title or f"{result.data.name}, {result.data.rows:,} rows: every model beside {base}"
+    parts: list[RenderableType] = [plain(title, "bold"), *warned(result.warnings), *_judged(result), ""]
     for model, changes in zip(result.models[1:], result.changes, strict=True):
         parts += change_tables(changes, (base, model.name), result.confidence)
     parts += [plain(f"· {as_options(note)}") for note in dict.fromkeys([*result.notes, *result.data.notes])]
+    return parts
+
+
+def _judged(result: Comparison) -> list[RenderableType]:
+    """Return what the rules say of every model."""
+    parts: list[RenderableType] = []
+    for model, rules in zip(result.models, result.policy, strict=bool(result.policy)):
+        verdict = verdict_of([rule.verdict for rule in rules])
+        style = {"pass": "bold green", "fail": "bold red"}.get(str(verdict), "bold yellow")
+        parts.append(plain(f"{model.name}: {str(verdict).upper()}", style))
+        parts += [plain(f"  {rule.verdict}: {as_options(rule.reason)}") for rule in rules]
     return parts
 
 

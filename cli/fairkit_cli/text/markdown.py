@@ -10,7 +10,7 @@ from fairkit.support.markdown import markdown_table
 from fairkit_cli.fields import as_options
 from fairkit_cli.text.numbers import interval, number
 from fairkit_cli.text.ranking import disparities, performance
-from fairkit_cli.text.view import group_table, metric_name, report_view
+from fairkit_cli.text.view import favorable_class, group_table, groups_that_matter, metric_name, report_view
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,11 +44,14 @@ def _report(report: Report) -> Iterator[str]:
     yield from _findings("Performance", performance(report), level)
     yield from _findings("Largest disparities", disparities(report), level)
     for sensitive in report.data.groups:
-        rows, metrics = group_table(report, sensitive)
+        every, metrics = group_table(report, sensitive)
         if metrics:
-            yield from (f"### Groups of {escaped(sensitive)}", "")
+            rows, others = groups_that_matter(report, every, metrics[0])
+            rates = "" if (name := favorable_class(report)) is None else f" (rates of {escaped(name)})"
+            yield from (f"### Groups of {escaped(sensitive)}{rates}", "")
             cells = [(escaped(row.group), f"{row.rows:,}", *map(number, row.values)) for row in rows]
             yield from markdown_table(("group", "rows", *map(escaped, metrics)), cells)
+            yield from (escaped(others), "") if others else ()
     from fairkit_cli.text.why import divided, why_lines
 
     for one in divided(report):

@@ -68,7 +68,7 @@ def _far_first(finding: Finding) -> tuple[int, float]:
 
 def performance(report: Report, shown: Headlines | None = None) -> list[Finding]:
     """Return the numbers over all rows that people look at first, then those that the policy is about."""
-    first = [*(shown or headlines()).performance(), "selection_rate", "mean_prediction"]
+    first = (shown or headlines()).levels()
     asked = {rule.metric for rule in report.policy}
     found = [
         finding

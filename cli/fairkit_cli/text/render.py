@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fairkit.plugins.headlines import as_recorded
 from fairkit.support.escaping import visible
 from fairkit_cli.fields import as_options
 from fairkit_cli.text.numbers import interval, number
 from fairkit_cli.text.plain import plain, to_text
-from fairkit_cli.text.ranking import disparities
+from fairkit_cli.text.ranking import disparities, performance
 from fairkit_cli.text.view import (
     NO_GROUP,
     GroupRow,
     ReportView,
     about_many,
+    favorable_class,
     group_table,
+    groups_that_matter,
     report_view,
     rule_for,
     survives,
@@ -30,13 +33,15 @@ if TYPE_CHECKING:
     from fairkit.results.report import Report
 
 BAR_WIDTH = 26
+_MOST_LEVELS = 3
 _COLOURS = {"pass": "green", "fail": "red", "inconclusive": "yellow"}
 _MARKS = {"pass": "✓", "fail": "✗", "inconclusive": "?"}
 
 
 def table(report: Report, *, terminal: bool) -> str:
     """Return the report as text, with colours on a terminal."""
-    return to_text(_parts(report), terminal=terminal)
+    with as_recorded(report):
+        return to_text(_parts(report), terminal=terminal)
 
 
 def _parts(report: Report) -> list[RenderableType]:
@@ -48,7 +53,7 @@ def _parts(report: Report) -> list[RenderableType]:
 
     view = report_view(report)
     parts: list[RenderableType] = [_verdict(view), _subject(view)]
-    parts += [*_missing(view), ""]
+    parts += [*_missing(view), *_over_all_rows(report), ""]
     parts += _bars(report)
     for sensitive in report.data.groups:
         parts += _groups(report, sensitive)
@@ -93,6 +98,15 @@ def _missing(view: ReportView) -> list[RenderableType]:
     return [Text(f"! {line}", style="yellow") for line in view.missing]
 
 
+def _over_all_rows(report: Report) -> list[RenderableType]:
+    """Say the numbers over all rows that come first, such as the accuracy."""
+    told = [
+        f"{one.metric} {number(one.value)} {interval(one.interval)}"
+        for one in performance(report)[:_MOST_LEVELS]
+    ]
+    return [plain(f"All rows: {', '.join(told)}")] if told else []
+
+
 def _bars(report: Report) -> list[RenderableType]:
     """The largest disparities, each with its interval drawn on one scale."""
     from rich.table import Table
@@ -100,8 +114,12 @@ def _bars(report: Report) -> list[RenderableType]:
     shown = disparities(report)
     if not shown:
         return []
+    # an interval that small groups have stretched does not set the scale of the others
+    drawn = [finding for finding in shown if not finding.inconclusive]
     scale = max(
-        [finding.interval[1] if finding.interval else finding.value or 0 for finding in shown] + [1e-9]
+        [finding.interval[1] if finding.interval else finding.value or 0 for finding in drawn]
+        + [finding.value or 0.0 for finding in shown]
+        + [1e-9]
     )
     level = f"{report.confidence:.0%}"
     grid = Table(
@@ -138,7 +156,7 @@ def _bar(finding: Finding, scale: float, limit: float | None) -> Text:
     if finding.interval is not None:
         low, high = place(finding.interval[0]), place(finding.interval[1])
         cells[low : high + 1] = ["─"] * (high - low + 1)
-        cells[low], cells[high] = "├", "┤"
+        cells[low], cells[high] = "├", "┤" if finding.interval[1] <= scale else "→"
     if limit is not None and limit <= scale:
         cells[place(limit)] = "┃"
     if finding.value is not None:
@@ -150,10 +168,12 @@ def _bar(finding: Finding, scale: float, limit: float | None) -> Text:
 def _groups(report: Report, sensitive: str) -> list[RenderableType]:
     from rich.table import Table
 
-    rows, metrics = group_table(report, sensitive)
+    every, metrics = group_table(report, sensitive)
     if not metrics:
         return []
-    grid = Table(box=None, pad_edge=False, title_justify="left", title=f"Groups of {sensitive}")
+    rows, others = groups_that_matter(report, every, metrics[0])
+    rates = "" if (name := favorable_class(report)) is None else f" (rates of {name})"
+    grid = Table(box=None, pad_edge=False, title_justify="left", title=f"Groups of {sensitive}{rates}")
     grid.title_style = "bold"
     grid.add_column("group")
     grid.add_column("rows", justify="right")
@@ -161,7 +181,8 @@ def _groups(report: Report, sensitive: str) -> list[RenderableType]:
         grid.add_column(metric.replace("_", " "), justify="right")
     for row in rows:
         grid.add_row(row.group, f"{row.rows:,}", *(number(value) for value in row.values))
-    return [grid, *_without_group(rows, metrics, report.confidence), ""]
+    told = [plain(others, "dim")] if others else []
+    return [grid, *told, *_without_group(rows, metrics, report.confidence), ""]
 
 
 def _without_group(

@@ -47,18 +47,18 @@ def rows_of(alternatives: Sequence[Alternative]) -> list[tuple[str, ...]]:
     Columns: alternative, accuracy, disparities, chance, seconds, and what became of it.
     """
     rows: list[tuple[str, ...]] = []
-    same_constraint = len({str(one.parameters.get("constraint", "")) for one in alternatives} - {""}) == 1
+    same = same_constraint(alternatives)
 
     def key(one: Alternative) -> tuple[str, str] | int:
         return (one.method, one.reason) if one.chance is None else id(one)
 
     for _, group in groupby(alternatives, key=key):
-        same = list(group)
-        one = same[0]
+        alike = list(group)
+        one = alike[0]
         if one.chance is None:
-            name = _short(one, same_constraint) if len(same) == 1 else f"{one.method} ({len(same)} settings)"
+            name = short_name(one, same) if len(alike) == 1 else f"{one.method} ({len(alike)} settings)"
             rows.append(
-                (name, "-", "-", "-", number(sum(each.seconds for each in same)), f"left out: {one.reason}")
+                (name, "-", "-", "-", number(sum(each.seconds for each in alike)), f"left out: {one.reason}")
             )
             continue
         values = " ".join(number(value) for value in one.values.values())
@@ -67,7 +67,7 @@ def rows_of(alternatives: Sequence[Alternative]) -> list[tuple[str, ...]]:
         told = ", ".join(mark for mark in marks if mark)
         rows.append(
             (
-                _short(one, same_constraint),
+                short_name(one, same),
                 number(one.accuracy),
                 values,
                 _chance(one),
@@ -78,9 +78,14 @@ def rows_of(alternatives: Sequence[Alternative]) -> list[tuple[str, ...]]:
     return rows
 
 
-def _short(one: Alternative, same_constraint: bool) -> str:
+def same_constraint(alternatives: Sequence[Alternative]) -> bool:
+    """Return whether all alternatives that name a constraint name one and the same."""
+    return len({str(one.parameters.get("constraint", "")) for one in alternatives} - {""}) == 1
+
+
+def short_name(one: Alternative, same: bool) -> str:
     """Return the name without what all alternatives have."""
-    if not same_constraint:
+    if not same:
         return one.name
     return replace(one, parameters={k: v for k, v in one.parameters.items() if k != "constraint"}).name
 

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fairkit.data.roles import value_text
 from fairkit.plugins.headlines import headlines
 from fairkit.results.evidence import Failure, evidence_of
 from fairkit.results.values import GroupValue
 from fairkit_cli.fields import as_options
+from fairkit_cli.text.numbers import number
 from fairkit_cli.text.ranking import disparities, performance
 
 if TYPE_CHECKING:
@@ -148,15 +150,18 @@ def about_many(report: Report, shown: Sequence[Finding]) -> str:
 def group_table(report: Report, sensitive: str) -> tuple[list[GroupRow], list[str]]:
     """Return the groups of a sensitive column with the metrics that people look at first.
 
-    The last row is that of the rows without a group, where there are such rows.
+    Of several classes the rates are those of the favorable one, where there is one. The last row is that of the rows
+    without a group, where there are such rows.
     """
+    classes = (None, favorable_class(report))
     found = {
         finding.metric.removesuffix("_difference"): finding
+        for one in reversed(classes)
         for finding in report.findings
         if finding.sensitive == sensitive
         and finding.plain
         and finding.metric.endswith("_difference")
-        and "class" not in finding.parameters
+        and finding.parameters.get("class") == one
     }
     metrics = [metric for metric in headlines().columns(report.model.task) if metric in found]
     if not metrics:
@@ -170,6 +175,58 @@ def group_table(report: Report, sensitive: str) -> tuple[list[GroupRow], list[st
         nothing = GroupValue(group=without[0].group, rows=without[0].rows, value=None)
         rows.append(_line(NO_GROUP, [found[metric].missing or nothing for metric in metrics]))
     return rows, metrics
+
+
+def favorable_class(report: Report) -> str | None:
+    """Return the class whose rates tables show, of several; None in other tasks, and where no class is favorable."""
+    several = report.model.task == "multiclass" and report.data.favorable is not None
+    return value_text(report.data.favorable) if several else None
+
+
+MOST_GROUPS = 20
+"""Lines of a table of groups; of more groups those that matter are shown."""
+FEW_ROWS = 30
+"""A group with fewer rows says little: it does not set the scale of a chart."""
+
+
+def groups_that_matter(report: Report, rows: Sequence[GroupRow], metric: str) -> tuple[list[GroupRow], str]:
+    """Return at most `MOST_GROUPS` groups, in their order, and a sentence about the others; empty where there are none.
+
+    Those come first whose interval is farthest from the number over all rows, then the largest.
+
+    Parameters
+    ----------
+    report
+        Tells the number over all rows.
+    rows
+        From `group_table`.
+    metric
+        The table's first metric, by which groups are ranked.
+    """
+    own = [row for row in rows if row.group != NO_GROUP]
+    if len(own) <= MOST_GROUPS:
+        return list(rows), ""
+    whole = next(
+        (one.value for one in report.findings if one.metric == metric and one.sensitive is None), None
+    )
+
+    def apart(row: GroupRow) -> float:
+        pair = row.intervals[0] if row.intervals else None
+        if pair is None or whole is None:
+            return 0.0
+        return max(pair[0] - whole, whole - pair[1], 0.0)
+
+    chosen = sorted(own, key=lambda row: (row.rows < FEW_ROWS, -apart(row), -row.rows))[:MOST_GROUPS]
+    others = [row for row in own if row not in chosen]
+    values = [row.values[0] for row in others if row.values[0] is not None and row.rows >= FEW_ROWS]
+    few = sum(row.rows < FEW_ROWS for row in others)
+    between = f"; {metric.replace('_', ' ')} {number(min(values))} to {number(max(values))}" if values else ""
+    small = f"; {few} have fewer than {FEW_ROWS} rows" if few else ""
+    text = (
+        f"{len(others)} other groups with {sum(row.rows for row in others):,} rows{between}{small}. --format html and "
+        "json list them."
+    )
+    return [row for row in rows if row in chosen or row.group == NO_GROUP], text
 
 
 def _line(name: str, values: Sequence[GroupValue]) -> GroupRow:
@@ -244,15 +301,12 @@ class Stratified:
     strata: Finding | None
 
 
-_REFERRED = ("impact_ratio", "standardized_mean_difference", "odds_ratio")
-
-
 def against(report: Report) -> dict[tuple[str, str], list[Finding]]:
     """Return the findings against a reference group that are shown, by column and reference."""
     shown = headlines()
     found: dict[tuple[str, str], list[Finding]] = {}
     for one in report.findings:
-        listed = one.metric in _REFERRED or shown.lists(one.metric, report.model.task)
+        listed = shown.lists(one.metric, report.model.task)
         if (
             one.reference is not None
             and not one.within
@@ -269,7 +323,7 @@ def inside(report: Report) -> list[Stratified]:
     shown, task = headlines(), report.model.task
     found: dict[tuple[str, str], list[Finding]] = {}
     for one in report.findings:
-        listed = one.metric == "odds_ratio" or shown.lists(one.metric, task)
+        listed = shown.lists(one.metric, task)
         if one.within and one.reference is None and listed and "class" not in one.parameters:
             found.setdefault((str(one.sensitive), "+".join(one.within)), []).append(one)
     whole = {
@@ -303,7 +357,6 @@ def _shown_by_stratum(report: Report, findings: Sequence[Finding]) -> Finding | 
         for one in having
         if any(rule.metric == one.metric and rule.within == one.within for rule in report.policy)
     ]
-    first = [
-        one for one in having if one.metric in ("demographic_parity_difference", "mean_prediction_difference")
-    ]
+    order = headlines().between(report.model.task)
+    first = sorted((one for one in having if one.metric in order), key=lambda one: order.index(one.metric))
     return next(iter([*ruled, *first, *having]), None)

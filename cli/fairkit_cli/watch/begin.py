@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -86,6 +87,14 @@ def init(
             "--selective", help="Outcomes exist for favorable decisions only: such rules are refused."
         ),
     ] = None,
+    no_outcomes: Annotated[
+        bool,
+        typer.Option(
+            "--no-outcomes",
+            help="There are no outcomes yet: rules that need them are left out, and named; `fairkit watch set` adds "
+            "them later.",
+        ),
+    ] = False,
     review_rows: Annotated[
         int | None,
         typer.Option(
@@ -115,6 +124,7 @@ def init(
     output_format: opt.TableFormat = "table",
 ) -> None:
     """Begin a watch: rules, columns and groups are fixed in a new folder, and never change in it."""
+    from fairkit.results.rules import Rule
     from fairkit_cli.config import load_config
     from fairkit_watch.watch import Watch
 
@@ -134,6 +144,9 @@ def init(
     settings = _settings(
         config, subject, {**config.watch, **own}, columns, (maximums, minimums), groups, confidence
     )
+    left: tuple[Any, ...] = ()
+    if no_outcomes:
+        settings, left = _before_outcomes(settings)
     with Watch.begin(state, settings) as watch:
         if output_format == "json":
             print_json({"state": str(state), "policy": settings.digest, "settings": settings.to_dict()})
@@ -145,7 +158,28 @@ def init(
             f"promise  {settings.confidence:.0%} for all verdicts together, at every look; a false alarm of "
             "recent change in "
             f"{settings.run_length:,} days on average",
+            *(
+                f"later    {Rule.from_dict(rule).metric} needs outcomes; `fairkit watch set {state} --label COL ...` "
+                "adds it"
+                for rule in left
+            ),
         )
+
+
+def _before_outcomes(settings: WatchSettings) -> tuple[WatchSettings, tuple[Any, ...]]:
+    """Leave the rules out that need outcomes, and the column that would hold them."""
+    from fairkit import plugins
+    from fairkit_watch.questions import without_outcomes
+
+    kept, left = without_outcomes(settings, plugins.installed_metrics()[0])
+    if not kept and not settings.sensitive:
+        raise ParameterError(
+            "every rule needs outcomes: give a rule on decisions alone, such as selection_rate"
+        )
+    columns = replace(settings.columns, label=None, favorable=None)
+    if settings.columns.favorable_decision is None:
+        columns = replace(columns, favorable_decision=settings.columns.favorable)
+    return replace(settings, rules=kept, columns=columns), left
 
 
 def _settings(

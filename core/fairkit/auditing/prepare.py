@@ -10,10 +10,12 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Self
 
 from fairkit import plugins
+from fairkit.auditing.needs import check_columns, needed_auditors
 from fairkit.auditing.sense import Sense, judged, ranks_backwards, tied
 from fairkit.auditors import AuditContext, Auditor, measured
 from fairkit.engines.local import LocalEngine
 from fairkit.errors import DataError, ParameterError
+from fairkit.metrics import shown_of
 from fairkit.models.scale import is_own
 from fairkit.models.scorer import Recorded
 from fairkit.parameters.declare import parse_parameters
@@ -27,10 +29,10 @@ if TYPE_CHECKING:
     from fairkit.data.batch import Batch
     from fairkit.data.dataset import Dataset
     from fairkit.engines.base import Engine
+    from fairkit.functions import Function
     from fairkit.metrics import Metric
     from fairkit.models.scorer import Predictions, Scorer
     from fairkit.results.findings import Finding
-    from fairkit.results.rules import Rule
     from fairkit.results.subjects import DataInfo
     from fairkit.settings import AuditSettings
 
@@ -58,24 +60,54 @@ class LoadedAuditors:
     failures: tuple[str, ...]
 
     @classmethod
-    def of(cls, settings: AuditSettings) -> Self:
-        """Load what is named.
+    def of(cls, settings: AuditSettings, functions: Mapping[str, Function] | None = None) -> Self:
+        """Load what is named, the auditors that the policy needs, and functions that are metrics.
 
         Raises
         ------
         FairkitError
-            There is no such auditor, or a parameter cannot be used.
+            There is no such auditor, a parameter cannot be used, or no auditor measures what a rule is about.
         """
-        names = _with_group(settings.auditors, settings.policy)
-        chosen, used, notes = _choose_auditors(names, settings.parameters)
+        others, failures = plugins.third_party()
+        names = list(settings.auditors)
+        if functions and "group" not in names:
+            names.append("group")
+        chosen, used = _choose_auditors(names, settings.parameters, others)
         metrics, clashes = plugins.metrics_of(used)
+        if functions:
+            from fairkit.functions import metrics_of
+
+            metrics += metrics_of(functions, [metric.name for metric in metrics])
+        needed = needed_auditors(settings.policy, chosen, metrics, others)
+        if needed:
+            more, owners = _choose_auditors(needed, {}, others)
+            chosen, used = [*chosen, *more], [*used, *(one for one in owners if one not in used)]
+            brought, clashes = plugins.metrics_of(used)
+            metrics = [*brought, *(one for one in metrics if one not in brought)]
         return cls(
             settings=settings,
             auditors=tuple(chosen),
             metrics=tuple(metrics),
             used=tuple(used),
-            failures=(*notes, *clashes),
+            failures=(*failures, *clashes),
         )
+
+    def check(self, data: Dataset) -> None:
+        """Refuse rules about columns that the data does not name as sensitive.
+
+        Raises
+        ------
+        PolicyError
+            There is one.
+        """
+        for auditor in self.auditors:
+            if auditor.name == "group":
+                check_columns(self.settings.policy, data, auditor, self.metrics)
+
+    def conditions(self) -> dict[str, str]:
+        """What must be asked for some numbers to be measured, by name, as the auditors declare it."""
+        every = {name: one for auditor in self.auditors for name, one in auditor.headlines.items()}
+        return {name: one.condition for name, one in every.items() if one.condition}
 
     def about(
         self,
@@ -179,7 +211,11 @@ class Audit:
         if sense.doubt is not None:
             findings = [dataclasses.replace(f, inconclusive=f.inconclusive or sense.doubt) for f in findings]
         results, verdict = judge(
-            settings.policy, findings, confidence=settings.confidence, adjustment=settings.adjustment
+            settings.policy,
+            findings,
+            confidence=settings.confidence,
+            adjustment=settings.adjustment,
+            conditions=self.loaded.conditions(),
         )
         if settings.policy and context.dataset.profile.clusters is None:  # more rows are not more clusters
             from fairkit.planning.advice import advised
@@ -191,7 +227,12 @@ class Audit:
             )
         return Report(
             model=dataclasses.replace(
-                context.scorer.info, notes=(*context.scorer.info.notes, *tied(self.sense, seen))
+                context.scorer.info,
+                notes=(
+                    *context.scorer.info.notes,
+                    *tied(self.sense, seen),
+                    *getattr(getattr(self.scorer, "model", None), "unheld", ()),
+                ),
             ),
             data=_with_notes(context.dataset.info(), _left_out(context)),
             findings=tuple(findings),
@@ -210,32 +251,15 @@ class Audit:
         )
 
 
-def _with_group(names: Sequence[str], policy: Sequence[Rule]) -> Sequence[str]:
-    """Add the auditor of groups where a rule is about one of its metrics, or about a disparity in one of them."""
-    if "group" in names or not policy:
-        return names
-    others, _ = plugins.third_party()
-    group, plugin = plugins.find_auditor("group", others)
-    metrics, _ = plugins.metrics_of([plugin, *(other for other in others if other.metrics)])
-    stems = {stem for metric in metrics for stem in (metric.name, metric.alias) if stem}
-    own = tuple(f"{stem}_" for stem in stems)
-    needed = any(
-        rule.metric in stems or rule.metric in group.headlines or rule.metric.startswith(own)
-        for rule in policy
-    )
-    return (*names, "group") if needed else names
-
-
 def _choose_auditors(
-    names: Sequence[str], parameters: Mapping[str, Mapping[str, Any]]
-) -> tuple[list[Auditor], list[plugins.Plugin], list[str]]:
+    names: Sequence[str], parameters: Mapping[str, Mapping[str, Any]], others: Sequence[plugins.Plugin]
+) -> tuple[list[Auditor], list[plugins.Plugin]]:
     """Load the auditors with their parameters, and the plugins whose metrics they use."""
     for owner in parameters:
         if owner not in names:
             raise ParameterError(
                 f"parameters are given for the auditor {owner!r}, which is not asked for; name it in `auditors` too"
             )
-    others, failures = plugins.third_party()
     used: dict[str, plugins.Plugin] = {}
     chosen: list[Auditor] = []
     for name in dict.fromkeys(names):
@@ -243,7 +267,7 @@ def _choose_auditors(
         used[plugin.found.name] = plugin
         chosen.append(cls(parse_parameters(cls.Parameters, parameters.get(name, {}), owner=name)))
     used.update({plugin.found.name: plugin for plugin in others if plugin.metrics})
-    return chosen, list(used.values()), failures
+    return chosen, list(used.values())
 
 
 def _check_tasks(auditors: Sequence[Auditor], scorer: Scorer) -> None:
@@ -324,6 +348,9 @@ def _environment(used: Sequence[plugins.Plugin], failures: Sequence[str], scorer
     ):
         if value:
             environment[name] = value
+    others = [cls for plugin in used if not plugin.found.built_in for cls in plugin.metrics]
+    if others:
+        environment["metrics"] = {cls.name: shown_of(cls) for cls in others}
     if failures:
         environment["plugins_not_loaded"] = list(failures)
     return environment

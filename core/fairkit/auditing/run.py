@@ -12,6 +12,7 @@ from fairkit.auditing.prepare import LoadedAuditors
 from fairkit.auditing.subject import prepared
 from fairkit.data.loading import as_dataset
 from fairkit.engines.opening import opened
+from fairkit.errors import ParameterError
 from fairkit.models.ranking import bound
 from fairkit.progress import Progress, no_progress
 from fairkit.results.about import facts_of
@@ -20,6 +21,7 @@ from fairkit.settings import AuditSettings, ModelOptions
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit.engines.base import Engine
+    from fairkit.functions import Function
     from fairkit.results.findings import Finding
     from fairkit.results.report import Report
     from fairkit.results.rules import Adjustment, Rule
@@ -47,6 +49,7 @@ def audit(
     scheduler: str | None = None,
     about: Mapping[str, str] | None = None,
     signed: Sequence[Finding] = (),
+    metrics: Mapping[str, Function] | None = None,
 ) -> Report:
     """Audit a model on a dataset.
 
@@ -78,6 +81,10 @@ def audit(
         Facts that stand in the report as they are: ``{"intended_use": ..., "owner": ..., "period": ...}``.
     signed
         The findings of a certificate that this audit checks (see `fairkit.auditors.AuditContext`).
+    metrics
+        Functions of your own by name, as ``{"mcc": sklearn.metrics.matthews_corrcoef}``: measured in every group, with
+        differences between groups and a bootstrap interval that says so (see `fairkit.functions.metrics_of`). Rows are
+        kept in memory for them.
 
     Returns
     -------
@@ -103,8 +110,11 @@ def audit(
         },
         settings,
     )
-    loaded = LoadedAuditors.of(chosen)
+    loaded = LoadedAuditors.of(chosen, metrics or {})
+    loaded.check(data)
     with opened(engine, scheduler) as running:
+        if metrics and not running.here:
+            raise ParameterError("functions are metrics of rows in memory; leave out `engine`, or `metrics`")
         running.check(*plugins.needs_of(loaded.used))
         (subject,) = prepared([model], data, running.total)
         one = loaded.about(bound(subject, data, chosen.options), data, running, progress, signed=signed)

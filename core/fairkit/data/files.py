@@ -62,6 +62,11 @@ def _files(path: Path) -> list[Path]:
                 f"the folder {str(path)!r} is a Delta table, whose folder holds removed rows, too; "
                 f"name it as delta:{path}"
             )
+        if any((path / "metadata").glob("*.metadata.json")):
+            raise DataError(
+                f"the folder {str(path)!r} is an Iceberg table, whose folder holds removed rows, too; "
+                f"name it as iceberg:{path}"
+            )
         found = sorted(path.rglob("*.parquet")) or sorted(path.rglob("*.csv"))
         if not found:
             raise DataError(f"the folder {str(path)!r} holds no .parquet file and no .csv file")

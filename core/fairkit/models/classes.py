@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairkit.data.outcomes import example_of
 from fairkit.data.roles import same_value, value_text
-from fairkit.errors import ModelError, did_you_mean
+from fairkit.errors import ModelError, ParameterError, did_you_mean
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from fairkit.data.dataset import Dataset
+    from fairkit.settings import ModelOptions
 
 
 def favorable_column(
@@ -271,3 +275,27 @@ def _told(
         f"The model's classes 0 to {len(texts) - 1} are read as {shown} ({order}): so they agree with {agree:.1%} "
         "of the first rows (`classes` names another order)."
     )
+
+
+def of_two_classes(options: ModelOptions, dataset: Dataset) -> ModelOptions:
+    """Return the options with `favorable_class` in place of the two classes of a binary task.
+
+    Raises
+    ------
+    ParameterError
+        The favorable label is not among the two classes, or both options are given.
+    """
+    label = dataset.roles.favorable
+    if options.classes is None or len(options.classes) != 2 or label is None:
+        return options
+    if options.task not in (None, "binary"):
+        return options
+    if options.favorable_class is not None:
+        raise ParameterError("`classes` says which class is favorable; leave `favorable_class` out")
+    places = [place for place, value in enumerate(options.classes) if value == value_text(label)]
+    if not places:
+        raise ParameterError(
+            f"the favorable label {value_text(label)!r} is not among the classes {' and '.join(options.classes)}; name "
+            "the label's values by `classes`, class 0 first"
+        )
+    return replace(options, classes=None, favorable_class=places[0])

@@ -12,7 +12,7 @@ from fairkit.data.frames import frame_like
 from fairkit.data.roles import require_columns, same_value, value_text
 from fairkit.data.task import choose_task
 from fairkit.errors import MissingExtraError, ModelError
-from fairkit.models.classes import check_signs, favorable_column, line_up
+from fairkit.models.classes import check_signs, favorable_column, line_up, of_two_classes
 from fairkit.models.renamed import check_renamed
 from fairkit.models.scorer import Columns, Predictions, check_scores
 from fairkit.support.timings import phase
@@ -65,6 +65,7 @@ class PythonModel:
         """
         from fairkit.results.subjects import ModelInfo
 
+        options = of_two_classes(options, dataset)
         classes = [value.item() if isinstance(value, np.generic) else value for value in self._classes()]
         task = choose_task(dataset, options.task, len(classes) or None)
         options.refuse(

@@ -10,7 +10,7 @@ import numpy as np
 
 from fairkit.errors import PolicyError, did_you_mean
 from fairkit.intervals import Spread, extreme, spread_difference, spread_ratio, two_sided
-from fairkit.metrics import Rate
+from fairkit.metrics import ODDS, Rate
 from fairkit.statistics import Sums
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ _SUFFIXES: Mapping[str, Kind] = {
     "_group_max": "largest",
     "_group_min": "smallest",
 }
-_ODDS = {"equalized_odds": ("true_positive_rate", "false_positive_rate")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +95,7 @@ def target_of(metric: str, metrics: Sequence[type[Metric]]) -> Target:
             name, kind = metric.removesuffix(suffix), of
     if metric == "gap_max":
         name, kind = "equalized_odds", "difference"
-    aliases = _ODDS | {cls.alias: (cls.name,) for cls in rates.values() if cls.alias}
+    aliases = {"equalized_odds": ODDS} | {cls.alias: (cls.name,) for cls in rates.values() if cls.alias}
     parts = aliases.get(name, (name,))
     if any(part not in rates for part in parts):
         known = [*rates, *(f"{r}{s}" for r in (*rates, *aliases) for s in ("_difference", "_ratio"))]

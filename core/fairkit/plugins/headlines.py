@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from fairkit.plugins.finding import installed_metrics
+from fairkit.errors import PluginError
+from fairkit.metrics import Term, first_sentence, recorded
+from fairkit.plugins.finding import find, installed_metrics, load
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fairkit.auditors import Auditor
     from fairkit.metrics import Headline, Metric
+    from fairkit.results.report import Report
+
+ENDINGS = ("_difference", "_ratio", "_group_min", "_group_max")
+"""Of the names of what is made of a metric's numbers in all groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +30,24 @@ class Headlines:
 
     metrics: Mapping[str, type[Metric]]
     joint: Mapping[str, Headline]
+    terms: Mapping[str, Term] = field(default_factory=dict)
 
     def performance(self) -> list[str]:
         """The numbers over all rows that a comparison begins with, in order."""
         return _ranked({name: cls.headline.performance for name, cls in self.metrics.items()})
+
+    def levels(self) -> list[str]:
+        """The numbers over all rows that a report begins with, in order: those, and what needs no outcome."""
+        free = [
+            name for name, cls in self.metrics.items() if not cls.outcome and cls.headline.performance is None
+        ]
+        return [*self.performance(), *free]
+
+    def base(self, finding: str) -> type[Metric] | None:
+        """The metric whose numbers a finding compares between groups, or that it is."""
+        names = {cls.alias: cls for cls in self.metrics.values() if cls.alias} | dict(self.metrics)
+        stem = next((finding.removesuffix(end) for end in ENDINGS if finding.endswith(end)), finding)
+        return names.get(finding, names.get(stem))
 
     def between(self, task: str) -> list[str]:
         """The disparities that a comparison begins with, in order."""
@@ -49,27 +75,48 @@ class Headlines:
         return any(_between(cls) in names and "regression" not in cls.tasks for cls in self.metrics.values())
 
 
+_REPORTED: ContextVar[Mapping[str, type[Metric]]] = ContextVar("reported", default=MappingProxyType({}))
+
+
+@contextmanager
+def as_recorded(report: Report) -> Iterator[None]:
+    """Show metrics that are not installed here as the report says that they are shown where it was made."""
+    metrics = report.environment.get("metrics", {})
+    before = _REPORTED.set({name: recorded(name, shown) for name, shown in metrics.items()})
+    try:
+        yield
+    finally:
+        _REPORTED.reset(before)
+
+
 def headlines() -> Headlines:
-    """Return what is shown first, for the plugins that are installed."""
+    """Return what is shown first, for the plugins that are installed, and for the report that is being shown."""
     metrics, used = installed_metrics()
+    installed = {cls.name for cls in metrics}
+    metrics = [*metrics, *(cls for name, cls in _REPORTED.get().items() if name not in installed)]
     joint = {name: one for plugin in used for cls in plugin.auditors for name, one in cls.headlines.items()}
-    return Headlines({cls.name: cls for cls in metrics}, joint)
+    terms = {name: one for plugin in used for cls in plugin.auditors for name, one in cls.terms.items()}
+    for metric in metrics:
+        terms[metric.name] = metric.term or Term(metric.name.replace("_", " "), first_sentence(metric))
+        terms |= {f"{metric.alias or metric.name}_{kind}": one for kind, one in metric.terms_between.items()}
+    return Headlines({cls.name: cls for cls in metrics}, joint, terms)
+
+
+def all_terms() -> dict[str, Term]:
+    """Return what findings are called in plain words, by name, for the auditors of all plugins."""
+    return {name: one for cls in _auditors() for name, one in cls.terms.items()} | dict(headlines().terms)
 
 
 def auditor_of(finding: str) -> str | None:
     """Return the auditor, other than `group`, that declares a finding as its own among its headlines; None: nobody."""
-    from fairkit.errors import PluginError
-    from fairkit.plugins.finding import find, load
+    return next((cls.name for cls in _auditors() if cls.name != "group" and finding in cls.headlines), None)
 
+
+def _auditors() -> Iterator[type[Auditor]]:
+    """Yield the auditors of all plugins that load."""
     for found in find():
-        try:
-            auditors = load(found.name).auditors
-        except PluginError:
-            continue
-        for cls in auditors:
-            if cls.name != "group" and finding in cls.headlines:
-                return cls.name
-    return None
+        with suppress(PluginError):
+            yield from load(found.name).auditors
 
 
 def _between(cls: type[Metric]) -> str:

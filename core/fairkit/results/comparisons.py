@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fairkit.errors import ParameterError
 from fairkit.results.plots import layered
+from fairkit.results.policy import verdict_of
 from fairkit.results.rendering import Saved
 from fairkit.results.tables import Tabular, ends, place
 
 if TYPE_CHECKING:
     import altair as alt
 
+    from fairkit.results.findings import VerdictName
+    from fairkit.results.rules import RuleResult
     from fairkit.results.subjects import DataInfo, ModelInfo
     from fairkit.results.values import Better, Interval
 
@@ -117,6 +120,10 @@ class Comparison(Tabular, Saved):
         What a reader must know.
     warnings
         What a reader must see before the numbers: about predictions that make no sense, and about the table's rows.
+    policy
+        For each model, what rules say about it; empty where there are no rules.
+    title
+        What is compared where it is not models on the same rows.
     """
 
     models: tuple[ModelInfo, ...]
@@ -125,6 +132,13 @@ class Comparison(Tabular, Saved):
     confidence: float = 0.95
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    policy: tuple[tuple[RuleResult, ...], ...] = ()
+    title: str = ""
+
+    @property
+    def verdict(self) -> VerdictName | None:
+        """The worst verdict on a model beside the first; None where there are no rules."""
+        return verdict_of([rule.verdict for rules in self.policy[1:] for rule in rules])
 
     def __repr__(self) -> str:
         """Return a line."""
@@ -190,6 +204,12 @@ class Comparison(Tabular, Saved):
             "confidence": self.confidence,
             "notes": list(self.notes),
             **({"warnings": list(self.warnings)} if self.warnings else {}),
+            **(
+                {"policy": [[rule.to_dict() for rule in rules] for rules in self.policy]}
+                if self.policy
+                else {}
+            ),
+            **({"title": self.title} if self.title else {}),
         }
 
 

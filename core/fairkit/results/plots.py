@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Literal
 
 from fairkit.errors import PluginError
@@ -144,6 +143,8 @@ def faceted(name: str, result: Any, *asked: Any, **options: Any) -> alt.FacetCha
 
 
 def _drawn(name: str) -> Callable[..., Any]:
+    from importlib.metadata import entry_points  # takes 50 ms to load
+
     for one in entry_points(group=PLOTS, name=name):
         draw: Callable[..., Any] = one.load()
         return draw

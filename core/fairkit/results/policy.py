@@ -4,22 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import PolicyError, did_you_mean
-from fairkit.results.robustness import rows_that_turn
 from fairkit.results.rules import ADJUSTMENTS, Adjustment, Rule, RuleResult
 
 if TYPE_CHECKING:
     from fairkit.results.findings import Finding, VerdictName
     from fairkit.results.values import Interval
-
-_CONDITIONAL = {
-    "impact_ratio": "against a group that `reference` names",
-    "standardized_mean_difference": "against a group that `reference` names",
-    "odds_ratio": "inside the strata of a column that `within` names",
-}
-"""Metrics that are not there unless something else is asked for."""
 
 ATTRIBUTION = "attribution"
 """A gap divided among columns; a rule on ``sex.age`` is about one column's part."""
@@ -41,6 +34,7 @@ def judge(
     *,
     confidence: float = 0.95,
     adjustment: Adjustment | None = None,
+    conditions: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[tuple[RuleResult, ...], VerdictName | None]:
     """Apply a policy.
 
@@ -61,6 +55,8 @@ def judge(
         is at most α. ``benjamini-hochberg`` takes them at 1 - kα/m for the largest k such that at least k comparisons
         are decided at that level: it controls the expected share of wrong ones among the decided comparisons (the false
         discovery rate), not the chance of any.
+    conditions
+        By metric, what must be asked for it to be measured at all, for the error.
 
     Returns
     -------
@@ -72,7 +68,7 @@ def judge(
     PolicyError
         A rule names a metric or a sensitive column that no finding has.
     """
-    matched = [(rule, _matching(rule, findings)) for rule in rules]
+    matched = [(rule, _matching(rule, findings, conditions)) for rule in rules]
     pairs = [(rule, finding) for rule, found in matched for finding in found]
     if adjustment == "holm":
         failed = _holm(pairs, confidence)
@@ -99,7 +95,7 @@ def _parts(finding: Finding) -> list[Finding]:
     return found
 
 
-def _matching(rule: Rule, findings: Sequence[Finding]) -> list[Finding]:
+def _matching(rule: Rule, findings: Sequence[Finding], conditions: Mapping[str, str]) -> list[Finding]:
     if rule.metric == ATTRIBUTION and rule.sensitive is not None:
         whole = [one for one in findings if one.metric == ATTRIBUTION]
         if rule.sensitive not in {one.sensitive for one in whole}:
@@ -112,9 +108,9 @@ def _matching(rule: Rule, findings: Sequence[Finding]) -> list[Finding]:
             f"the policy asks {rule.metric!r} inside the strata of {'+'.join(rule.within)!r}, which were not looked "
             "at; name the column as `within`"
         )
-    if not named and rule.metric in _CONDITIONAL:
+    if not named and rule.metric in conditions:
         raise PolicyError(
-            f"the policy names the metric {rule.metric!r}, which is measured {_CONDITIONAL[rule.metric]} only"
+            f"the policy names the metric {rule.metric!r}, which is measured {conditions[rule.metric]} only"
         )
     if not named:
         hint = did_you_mean(rule.metric, {finding.metric for finding in findings}, what="metrics")
@@ -231,7 +227,7 @@ def _turned(rule: Rule, finding: Finding, interval: Interval) -> str | None:
         low = told["low"] - stretch * (value - interval[0])
         high = told["high"] + stretch * (interval[1] - value)
         if rule.settled((low, high)) is None:
-            enough = rows_that_turn(rule, finding, interval) if name == "missing_bounds" else None
+            enough = _enough(rule, finding, interval) if name == "missing_bounds" else None
             return (
                 f"{told['reason']}, it lies between {told['low']:.4g} and {told['high']:.4g}, "
                 f"and that could turn the verdict (limit {rule.limit:g})"
@@ -242,6 +238,14 @@ def _turned(rule: Rule, finding: Finding, interval: Interval) -> str | None:
                 "they move it most"
             )
     return None
+
+
+def _enough(rule: Rule, finding: Finding, interval: Interval) -> tuple[int, int] | None:
+    try:
+        from fairkit.results.robustness import rows_that_turn
+    except ImportError:  # the small verifier has no numpy, and judges without this count
+        return None
+    return rows_that_turn(rule, finding, interval)
 
 
 def _broken_nearby(rule: Rule, finding: Finding) -> str | None:

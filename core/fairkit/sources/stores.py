@@ -134,6 +134,11 @@ def _lying(filesystem: Any, path: str, shown: str) -> list[str]:
             f"{visible(shown)} is a Delta table, whose folder holds removed rows, too; "
             f"name it as delta:{visible(shown)}"
         )
+    if any(one.endswith(".metadata.json") and "/metadata/" in one for one in listed):
+        raise DataError(
+            f"{visible(shown)} is an Iceberg table, whose folder holds removed rows, too; "
+            f"name it as iceberg:{visible(shown)}"
+        )
     found = [one for one in listed if one.endswith(".parquet")] or [
         one for one in listed if one.endswith(".csv")
     ]

@@ -160,7 +160,8 @@ def _open_beside(path: Path, mode: int) -> tuple[BinaryIO, str | None]:
             descriptor = os.open(path.parent, unnamed | os.O_WRONLY, mode)
             return os.fdopen(descriptor, "wb"), None
     name = _beside(path)
-    descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    # Windows writes other line ends into what is not opened as binary
+    descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
     return os.fdopen(descriptor, "wb"), name
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from fairkit.data.lists import shortened
 from fairkit.errors import DataError, ModelError
+from fairkit.models.classes import of_two_classes
 from fairkit.models.renamed import encoded
 from fairkit.models.scorer import Columns, NotFiniteError, Predictions, check_scores
 from fairkit.results.subjects import ModelInfo
@@ -46,6 +47,7 @@ _MIXTURE = "A randomized model: all its members are audited with their weights, 
 
 def bind(model: Graph, dataset: Dataset, options: ModelOptions, *, only_scores: bool = False) -> OnnxScorer:
     """Do what `OnnxModel.bind` says; `only_scores`: nobody will use the model's decisions, whatever they say."""
+    options = of_two_classes(options, dataset)
     runner, notes = runner_of(model, dataset, options)
     notes += [model.remark] if model.remark else []
     columns = runner.columns

@@ -8,9 +8,9 @@ import numpy as np
 
 from fairkit.errors import ModelError
 from fairkit_onnx.read.nodes import ancestors
+from fairkit_onnx.structure.constants import constant_of
 from fairkit_onnx.structure.ensemble import attributes_of
 from fairkit_onnx.structure.orders import Condition, conditions_of
-from fairkit_onnx.structure.tail import constant_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

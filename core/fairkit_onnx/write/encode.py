@@ -93,6 +93,18 @@ class NumberColumn:
         return outputs
 
 
+def add_text_codes(graph: GraphBuilder, value: str, categories: Sequence[str]) -> str:
+    """Add the codes of texts, float32: a text's place among the categories; `UNSEEN` where it is none of them."""
+    return graph.node(
+        "LabelEncoder",
+        [value],
+        domain="ai.onnx.ml",
+        keys_strings=list(categories),
+        values_floats=[float(code) for code in range(len(categories))],
+        default_float=UNSEEN,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class TextColumn:
     """A text column: one code, or one column for each category. An unseen value is `UNSEEN`, or all zeros."""
@@ -119,14 +131,7 @@ class TextColumn:
 
     def add_to(self, graph: GraphBuilder) -> list[str]:
         """Encode in the graph; gives values of shape [rows, len(outputs)] together."""
-        codes = graph.node(
-            "LabelEncoder",
-            [graph.input(self.name, "string")],
-            domain="ai.onnx.ml",
-            keys_strings=list(self.categories),
-            values_floats=[float(code) for code in range(len(self.categories))],
-            default_float=UNSEEN,
-        )
+        codes = add_text_codes(graph, graph.input(self.name, "string"), self.categories)
         if self.mode == "ordinal":
             return [codes]
         places = graph.constant([np.arange(len(self.categories))])

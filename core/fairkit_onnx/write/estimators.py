@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import ModelError
-from fairkit_onnx.write import trees
+from fairkit_onnx.write import histograms, trees
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -81,7 +81,9 @@ def score_estimator(estimator: Any, matrix: NDArray[np.float32], task: Task) -> 
     return proba[:, 1] if task == "binary" else proba
 
 
-def add_estimator(graph: GraphBuilder, matrix: str, estimator: Any, task: Task, *, width: int) -> str:
+def add_estimator(
+    graph: GraphBuilder, matrix: str, estimator: Any, task: Task, *, width: int, double: bool = False
+) -> str:
     """Add an estimator to a graph, to give what `score_estimator` gives.
 
     Parameters
@@ -92,6 +94,8 @@ def add_estimator(graph: GraphBuilder, matrix: str, estimator: Any, task: Task, 
         As for `score_estimator`.
     width
         The number of encoded columns.
+    double
+        Whether the matrix holds doubles, which only histogram gradient boosting compares as they are.
 
     Returns
     -------
@@ -115,6 +119,8 @@ def add_estimator(graph: GraphBuilder, matrix: str, estimator: Any, task: Task, 
         margin = _add_torch(graph, matrix, inner, width)
     elif kind in _MLPS and getattr(inner, "out_activation_", "") in ("logistic", "softmax", "identity"):
         margin = _add_mlp(graph, matrix, inner)
+    elif kind in histograms.NAMES:
+        margin = _add_histograms(graph, matrix, inner, double=double)
     elif _is_linear(inner, task):
         margin = add_linear(graph, matrix, inner.coef_, inner.intercept_)
     else:
@@ -198,6 +204,12 @@ def _add_forest(graph: GraphBuilder, matrix: str, model: Any) -> str:
     return trees.add_ensemble(graph, matrix, found, base=[0.0] * count)
 
 
+def _add_histograms(graph: GraphBuilder, matrix: str, model: Any, *, double: bool) -> str:
+    found, outputs, base = histograms.histogram_trees(model, double=double)
+    sums = trees.add_ensemble(graph, matrix, found, outputs=outputs, base=base, double=double)
+    return graph.node("Exp", [sums]) if histograms.link_of(model) == "log" else sums
+
+
 def _add_mlp(graph: GraphBuilder, matrix: str, model: Any) -> str:
     value = matrix
     layers = list(zip(model.coefs_, model.intercepts_, strict=True))
@@ -231,7 +243,7 @@ def _add_sklearn(graph: GraphBuilder, matrix: str, model: Any, task: Task, width
         from fairkit.errors import MissingExtraError
 
         raise MissingExtraError("skl2onnx", "sklearn") from error
-    from fairkit_onnx.write.graph import ML_OPSET, OPSET
+    from fairkit_onnx.write.graph import ML_OPSET, OPSET, first_line
 
     options = {"zipmap": False} if task != "regression" else None
     try:
@@ -242,7 +254,9 @@ def _add_sklearn(graph: GraphBuilder, matrix: str, model: Any, task: Task, width
             target_opset={"": OPSET, "ai.onnx.ml": ML_OPSET},
         )
     except Exception as error:
-        raise ModelError(f"a {type(model).__name__} cannot be exported to ONNX: {error}") from error
+        raise ModelError(
+            f"a {type(model).__name__} cannot be exported to ONNX: {first_line(error)}"
+        ) from error
     outputs = graph.inline(proto, {"X": matrix})
     return outputs["probabilities"] if task != "regression" else outputs[proto.graph.output[0].name]
 

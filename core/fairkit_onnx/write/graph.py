@@ -21,6 +21,7 @@ ML_OPSET = 3
 IR_VERSION = 8
 ROWS = "rows"
 """The name of the free first dimension."""
+_MESSAGE = 300
 RESERVED = ("score", "decision_probability", "decision", "member_scores", "u")
 """Names of fairkit's own outputs and input, which no column may bear."""
 
@@ -106,6 +107,7 @@ class GraphBuilder(GraphWriter):
         super().__init__([], [], prefix="fairkit", numbers=np.float32)
         self._inputs: dict[str, onnx.ValueInfoProto] = {}
         self._outputs: list[onnx.ValueInfoProto] = []
+        self._domains = {"": OPSET, "ai.onnx.ml": ML_OPSET}
 
     def input(self, name: str, kind: ElementType, width: int = 1) -> str:
         """Declare an input of shape [rows, width]; once is enough however often it is asked for.
@@ -148,6 +150,8 @@ class GraphBuilder(GraphWriter):
         versions = {entry.domain or "": entry.version for entry in model.opset_import}
         if versions.get("", OPSET) != OPSET:
             model = version_converter.convert_version(model, OPSET)
+        for domain, version in versions.items():
+            self._domains.setdefault(domain, version)
         prefix = self._fresh("inner") + "/"
         names = {name: prefix + name for name in _values_of(model.graph)} | dict(feeds) | {"": ""}
         for tensor in model.graph.initializer:
@@ -177,7 +181,7 @@ class GraphBuilder(GraphWriter):
         graph = helper.make_graph(
             self._nodes, "fairkit", list(self._inputs.values()), self._outputs, initializer=self._initializers
         )
-        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("ai.onnx.ml", ML_OPSET)]
+        opsets = [helper.make_opsetid(domain, version) for domain, version in self._domains.items()]
         model = helper.make_model(
             graph,
             opset_imports=opsets,
@@ -205,6 +209,12 @@ def value_info(name: str, dtype: Any, width: int | None = 1) -> onnx.ValueInfoPr
     return helper.make_tensor_value_info(name, code, [ROWS, width])
 
 
+def first_line(error: Exception) -> str:
+    """Return the first line of a library's message, at most 300 characters of it: some print whole models."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0] if len(lines[0]) <= _MESSAGE else lines[0][:_MESSAGE] + " ..."
+
+
 def checked(model: onnx.ModelProto, what: str) -> onnx.ModelProto:
     """Return a model that keeps ONNX's rules.
 
@@ -218,5 +228,5 @@ def checked(model: onnx.ModelProto, what: str) -> onnx.ModelProto:
     try:
         onnx.checker.check_model(model)
     except onnx.checker.ValidationError as error:
-        raise ModelError(f"{what} is not valid ONNX: {error}") from error
+        raise ModelError(f"{what} is not valid ONNX: {first_line(error)}") from error
     return model

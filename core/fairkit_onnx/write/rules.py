@@ -184,7 +184,8 @@ def learn_keys(columns: Mapping[str, NDArray[Any]], groups: Groups) -> GroupKeys
     if groups.split is None:
         raise DataError(
             "the groups were given without the columns that they come from, so that a model cannot compute "
-            "them; name the sensitive columns of the table"
+            "them; name the sensitive columns of the table, as in fairkit.mitigate(method, fairkit.load_data(table, "
+            "label='y', sensitive=['sex']))"
         )
     learned = tuple(
         _learn_column(name, columns[name], edges)

@@ -218,6 +218,7 @@ def add_ensemble(
     *,
     outputs: Sequence[int] | None = None,
     base: Sequence[float] = (0.0,),
+    double: bool = False,
 ) -> str:
     """Add the sum of trees to a graph.
 
@@ -231,6 +232,8 @@ def add_ensemble(
         Each tree's output; default 0 for all.
     base
         Added to each output; its length is the number of outputs.
+    double
+        Whether the matrix holds doubles; thresholds are doubles then, too. The sums are float32 all the same.
 
     Returns
     -------
@@ -242,6 +245,7 @@ def add_ensemble(
         zeros = graph.node("MatMul", [matrix, graph.constant(np.zeros((1, 1)))])
         return graph.node("Add", [zeros, constant])
     attributes = _attributes(trees, list(outputs or [0] * len(trees)))
+    numbers = {"base_values": [float(value) for value in base]}
     return graph.node(
         "TreeEnsembleRegressor",
         [matrix],
@@ -249,9 +253,19 @@ def add_ensemble(
         n_targets=len(base),
         aggregate_function="SUM",
         post_transform="NONE",
-        base_values=[float(value) for value in base],
-        **attributes,
+        **(_as_doubles(attributes | numbers) if double else attributes | numbers),
     )
+
+
+def _as_doubles(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Return the attributes of a node whose numbers are doubles: they are tensors then."""
+    from onnx import numpy_helper
+
+    tensors = {
+        f"{name}_as_tensor": numpy_helper.from_array(np.array(attributes[name], dtype=np.float64))
+        for name in ("nodes_values", "target_weights", "base_values")
+    }
+    return {name: value for name, value in attributes.items() if f"{name}_as_tensor" not in tensors} | tensors
 
 
 def _attributes(trees: Sequence[Tree], outputs: list[int]) -> dict[str, Any]:

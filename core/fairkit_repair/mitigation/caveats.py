@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fairkit.metrics import field_names
+from fairkit.plugins import installed_metrics
 from fairkit_onnx.read.feeds import RANDOM_INPUT
 
 if TYPE_CHECKING:
@@ -12,11 +14,6 @@ if TYPE_CHECKING:
     from fairkit.fitted import FittedModel
     from fairkit.results.comparisons import Change
     from fairkit_onnx.model import OnnxModel
-
-_ALIASED = {
-    "selection_rate": "demographic_parity",
-    "true_positive_rate": "equal_opportunity",
-}
 
 
 def is_randomized(fitted: FittedModel, model: OnnxModel) -> bool:
@@ -44,15 +41,9 @@ def worsened(changes: Sequence[Change]) -> list[Change]:
         one for one in changes if one.outcome == "worse" and one.sensitive is not None and one.group is None
     ]
     names = {(one.metric, one.sensitive) for one in found}
-    kept = [one for one in found if not _twice(one, names)]
+    own = field_names(installed_metrics()[0])
+    kept = [one for one in found if (own.get(one.metric), one.sensitive) not in names]
     return sorted(kept, key=lambda one: -abs(one.difference or 0.0))
-
-
-def _twice(one: Change, names: set[tuple[str, str | None]]) -> bool:
-    for own, alias in _ALIASED.items():
-        if one.metric.startswith(f"{own}_") and (one.metric.replace(own, alias), one.sensitive) in names:
-            return True
-    return False
 
 
 def decisions_told(randomized: bool, reads: Sequence[str]) -> str:

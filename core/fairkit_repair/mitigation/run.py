@@ -31,7 +31,14 @@ from fairkit_repair.mitigation.cluster import learn_spread
 from fairkit_repair.mitigation.learned import fit_files, foreign, learn_here, training
 from fairkit_repair.mitigation.policy_checks import check_policy
 from fairkit_repair.mitigation.repeats import Repeated, check_repeats, retrained
-from fairkit_repair.mitigation.useless import CONSTANT, below_majority, is_useless, treats_all_alike
+from fairkit_repair.mitigation.useless import (
+    ALARM,
+    CONSTANT,
+    below_majority,
+    gives_up,
+    is_useless,
+    treats_all_alike,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -105,6 +112,11 @@ class MitigationResult(Shown):
     search: Search | None = None
     randomized: bool = False
     reads: tuple[str, ...] = ()
+
+    @property
+    def alarms(self) -> tuple[str, ...]:
+        """The notes that no view may leave out: the model is constant, worse than no model, or hardly better."""
+        return tuple(note for note in self.notes if note.startswith(ALARM))
 
     def __repr__(self) -> str:
         """Return a line."""
@@ -305,7 +317,7 @@ def measured(
             compared=learned.compared,
         )
     constant = treats_all_alike(fitted, table, after)
-    alarms = (CONSTANT,) if constant else below_majority(table, after)
+    alarms = (CONSTANT,) if constant else (*below_majority(table, after), *gives_up(table, before, after))
     return MitigationResult(
         plugin=method.name,
         parameters=parameters_to_dict(method.parameters),

@@ -15,6 +15,9 @@ _SAME = 1e-9
 _MOST_ROWS = 20_000
 _EVEN = 0.5
 
+_HALF = 0.5
+ALARM = "The model is "
+"""How every sentence of this module begins."""
 CONSTANT = (
     "The model is constant: it decides all people alike, so that every disparity is 0 and nothing is learned. Allow a "
     "larger difference, choose another method, or add rows."
@@ -73,6 +76,30 @@ def below_majority(table: Table, after: Report) -> tuple[str, ...]:
         f"The model is worse than no model: its accuracy on the test rows is {found[0]:.3g} "
         f"[{found[1][0]:.3g}, {found[1][1]:.3g}], and giving everybody the most frequent outcome is right for "
         f"{share:.3g} of the training rows.",
+    )
+
+
+def gives_up(table: Table, before: Report, after: Report) -> tuple[str, ...]:
+    """Say where a model keeps less than half of what the one before tells of the outcomes.
+
+    That is the balanced accuracy above one half, on the test rows, where the model before is surely above it.
+
+    Parameters
+    ----------
+    table
+        The training rows.
+    before, after
+        The audits of both models.
+    """
+    first, last = (_overall(one, "balanced_accuracy") for one in (before, after))
+    if table.task != "binary" or first is None or last is None or first[1] is None or first[1][0] <= _EVEN:
+        return ()
+    if last[0] - _EVEN >= _HALF * (first[0] - _EVEN):
+        return ()
+    return (
+        f"The model is not much better than chance: its balanced accuracy on the test rows is {last[0]:.3g}, and that "
+        f"of the model before is {first[0]:.3g}. What it promises is bought by telling hardly anybody apart: ask for "
+        "less, or choose another method.",
     )
 
 

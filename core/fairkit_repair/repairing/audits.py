@@ -16,6 +16,7 @@ import numpy as np
 from fairkit.auditing.prepare import LoadedAuditors
 from fairkit.auditors import AuditContext
 from fairkit.capabilities import constraint_of
+from fairkit.metrics import ODDS
 from fairkit.models.scorer import Predictions
 from fairkit.results.policy import judge
 from fairkit.settings import AuditSettings
@@ -44,7 +45,7 @@ _FIRST = 24
 """Where none of so many passes, no more are drawn."""
 PERFORMANCE = {"multiclass": "accuracy", "regression": "r2_score", "ranking": "ndcg"}
 """The number that the pick is the best by."""
-_ODDS = ("equalized_odds", "gap_max", "gap_rms", "class_gap")
+_OF_BOTH = ("equalized_odds", "gap_max", "gap_rms", "class_gap")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,9 +247,9 @@ class ByAudits:
 def _is_of(metric: type[Metric], rules: Sequence[Rule]) -> bool:
     """Return whether a rule is on a metric, or on what is made of it."""
     names = [metric.name, *([metric.alias] if metric.alias else [])]
-    odds = metric.name in ("true_positive_rate", "false_positive_rate")
+    odds = metric.name in ODDS
     return any(
-        any(rule.metric.startswith(name) for name in names) or (odds and rule.metric.startswith(_ODDS))
+        any(rule.metric.startswith(name) for name in names) or (odds and rule.metric.startswith(_OF_BOTH))
         for rule in rules
     )
 

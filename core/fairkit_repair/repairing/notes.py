@@ -42,9 +42,11 @@ def notes_of(told: Search, test: Dataset, *, given: bool, binary: bool) -> tuple
         notes += _cost_of_determinism(told)
     if given:
         notes.append(_of_given(told))
-    if told.looks > 1:
+    if told.looks > 1 or told.looks_doubt:
+        least = "at least " if told.looks_doubt else ""
+        why = f" ({told.looks_doubt})" if told.looks_doubt else ""
         notes.append(
-            f"This is look {told.looks} at the same test rows for this file. Each look that is judged by itself is "
+            f"This is {least}look {told.looks} at the same test rows{why}. Each look that is judged by itself is "
             "another chance to pass wrongly; fresh test rows mend that."
         )
     return tuple(notes)

@@ -15,10 +15,10 @@ from fairkit.data.task import choose_task
 from fairkit.engines.opening import opened
 from fairkit.errors import DataError, ParameterError, PolicyError
 from fairkit.fitted import Run
+from fairkit.parameters.declare import parameters_to_dict
 from fairkit.progress import no_progress
 from fairkit.support.files import check_writable
 from fairkit_onnx.model import OnnxModel
-from fairkit_onnx.read.safety import embedded_settings, parse, read_bytes
 from fairkit_onnx.write.export import export_bytes
 from fairkit_repair.mitigation.choose import loaded_base
 from fairkit_repair.mitigation.learned import AFTER, BEFORE, Learned, foreign, provenance, renamed
@@ -28,6 +28,7 @@ from fairkit_repair.repairing.audits import PERFORMANCE, ByAudits
 from fairkit_repair.repairing.candidates import candidates
 from fairkit_repair.repairing.chance import limits_of, wanted_of
 from fairkit_repair.repairing.evaluate import run_of
+from fairkit_repair.repairing.looks import identity_of, record_look
 from fairkit_repair.repairing.notes import notes_of
 from fairkit_repair.repairing.pilots import check_power
 from fairkit_repair.repairing.preparing import (
@@ -191,10 +192,11 @@ def repair(
         told = Search(
             rules=tuple(policy), sure=sure, budget=budget, power=power, alternatives=tuple(alternatives),
             picked=place, calibration_rows=len(table), seconds=time.monotonic() - begun,
-            looks=_looks(output, ready.test.sha256), test_sha256=ready.test.sha256, blind=blind,
+            looks=1, test_sha256=ready.test.sha256, blind=blind,
             deterministic=deterministic, performance=PERFORMANCE.get(task, "accuracy"),
             optimism=bench.optimism, given=model is not None,
         )  # fmt: skip
+        told = _with_look(told, queue[place].method, seed, data.sha256, output)
         result = _finished(engine, bench, queue[place].method, ready.test, told, run, confidence)
     if output is not None:
         result.save(output)
@@ -248,15 +250,12 @@ def _rate(bench: Bench) -> float:
     return float(np.average(bench.decisions)) if bench.table.task == "binary" else 0.5
 
 
-def _looks(output: str | Path | None, test: str) -> int:
-    """Return how often these test rows were looked at for the file that is there, this time included."""
-    if output is None or not Path(output).is_file():
-        return 1
-    try:
-        told = embedded_settings(parse(read_bytes(Path(output)), str(output)))["mitigation"]["search"]
-        return int(told["looks"]) + 1 if told["test_sha256"] == test else 1
-    except Exception:
-        return 1
+def _with_look(told: Search, method: Any, seed: int, data: str, output: str | Path | None) -> Search:
+    """Count the look at the test rows that comes now."""
+    chosen = {"method": method.name, "parameters": parameters_to_dict(method.parameters)}
+    identity = identity_of(told.summary(), chosen, seed, data)
+    looks = record_look(told.test_sha256, identity, output)
+    return dataclasses.replace(told, looks=looks.number, look=identity, looks_doubt=looks.doubt)
 
 
 def _finished(

@@ -19,13 +19,15 @@ if TYPE_CHECKING:
 
 
 def frame_columns(X: Any) -> dict[str, NDArray[Any]]:
-    """Return the raw columns of a data frame, or ``x0``, ``x1``, ... of a matrix, each of shape [n]."""
+    """Return the raw columns of a data frame, ``x0``, ``x1``, ... of a matrix, ``text`` of texts, each of shape [n]."""
     if _library(X) in ("polars", "pyarrow"):
         source = open_source(X, "X")
         return {name: _whole(source, name) for name in source.columns}
     if hasattr(X, "columns"):
         return {str(name): raw_column(X[name]) for name in X.columns}
-    matrix = np.asarray(X)
+    matrix = np.asarray(X) if np.ndim(X) else np.empty((0, 0))
+    if matrix.ndim == 1:  # a series or a list of texts
+        return {str(getattr(X, "name", None) or "text"): raw_column(X if hasattr(X, "dtype") else matrix)}
     return {f"x{place}": matrix[:, place] for place in range(matrix.shape[1])}
 
 

@@ -11,9 +11,11 @@ import numpy as np
 from fairkit.data.roles import same_value, value_text
 from fairkit.errors import MissingExtraError, ModelError, ParameterError
 from fairkit_onnx.session import open_session
+from fairkit_onnx.write import histograms
+from fairkit_onnx.write.encode import add_text_codes
 from fairkit_onnx.write.estimators import add_estimator
 from fairkit_onnx.write.export import PARITY, add_outputs, embed_settings
-from fairkit_onnx.write.graph import ML_OPSET, OPSET, GraphBuilder
+from fairkit_onnx.write.graph import ML_OPSET, OPSET, GraphBuilder, first_line
 from fairkit_onnx.write.runtime import run_columns
 from fairkit_repair.sklearn.base import written
 from fairkit_repair.sklearn.columns import frame_columns
@@ -35,17 +37,19 @@ def to_onnx(pipeline: Any, X: Any, path: str | Path | None = None, *, favorable:
     """Return a fitted pipeline, or a single estimator, as one ONNX file's bytes; each column of X is an input.
 
     The steps before the last are converted by skl2onnx. The last may be any estimator of `fairkit.mitigator`, a
-    LightGBM, XGBoost or CatBoost model, or a scikit-learn one. The outputs are those of fairkit's own files: ``score``,
-    ``decision_probability`` and ``decision``; ``probabilities`` with more classes than two; ``score`` alone in
-    regression.
+    LightGBM, XGBoost or CatBoost model, or a scikit-learn one; HistGradientBoosting may read text columns itself. X may
+    be a series or a list of texts, for a step such as TfidfVectorizer; words are cut by an operator of onnxruntime
+    (domain ``com.microsoft``), which an audit has to allow (`fairkit_onnx.sandbox.limits.Limits`). The outputs are
+    those of fairkit's own files: ``score``, ``decision_probability`` and ``decision``; ``probabilities`` with more
+    classes than two; ``score`` alone in regression.
 
     Parameters
     ----------
     pipeline
         Fitted.
     X
-        Rows as it was fitted on, shape [n, d]: their columns give the inputs' names and types, and on the first of them
-        the file is compared with the pipeline.
+        Rows as it was fitted on, shape [n, d] or [n]: their columns give the inputs' names and types, and on the first
+        of them the file is compared with the pipeline.
     path
         Where to write the file besides.
     favorable
@@ -97,15 +101,19 @@ def _graph(
     """Return the whole graph, with inputs of these kinds."""
     graph = GraphBuilder()
     inputs = {name: graph.input(name, kind) for name, kind in kinds.items()}
+    # histogram gradient boosting compares doubles; the other estimators take single precision
+    double = type(last).__name__ in histograms.NAMES and "double" in kinds.values()
     if not before:
-        _add_others(graph, last, _side_by_side(graph, inputs, kinds), len(inputs), task, turned=turned)
+        matrix = _side_by_side(graph, last, inputs, kinds, double=double)
+        _add_others(graph, last, matrix, len(inputs), task, turned=turned, double=double)
         return graph.build()
-    matrix = _prepared(graph, before, kinds, inputs)
+    matrix = _prepared(graph, before, kinds, inputs, double=double)
     if hasattr(last, "model_") and hasattr(last, "to_onnx"):
         _add_ours(graph, last, matrix)
     else:
         width = np.asarray(_transformed(before, X)).shape[1]
-        _add_others(graph, last, matrix, width, task, turned=turned)
+        _refuse_codes_of_texts(last)
+        _add_others(graph, last, matrix, width, task, turned=turned, double=double)
     return graph.build()
 
 
@@ -172,6 +180,8 @@ def _prepared(
     before: Sequence[Any],
     kinds: Mapping[str, ElementType],
     inputs: Mapping[str, str],
+    *,
+    double: bool,
 ) -> str:
     """Add the steps before the last; return the name of what they give, shape [rows, d]."""
     try:
@@ -190,22 +200,117 @@ def _prepared(
     types = [(name, tensors[kind]([None, 1])) for name, kind in kinds.items()]
     chain = Pipeline([(f"step{place}", step) for place, step in enumerate(before)])
     try:
-        proto = convert_sklearn(chain, initial_types=types, target_opset={"": OPSET, "ai.onnx.ml": ML_OPSET})
-    except Exception as error:  # whatever a converter raises
-        raise ModelError(
-            f"the steps before the last have no form in ONNX: {str(error).splitlines()[0]}"
-        ) from error
-    outputs = graph.inline(proto, {name: inputs[name] for name, _ in types})
-    return graph.cast(outputs[proto.graph.output[0].name], np.float32)
-
-
-def _side_by_side(graph: GraphBuilder, inputs: Mapping[str, str], kinds: Mapping[str, ElementType]) -> str:
-    texts = [name for name, kind in kinds.items() if kind == "string"]
-    if texts:
-        raise ModelError(
-            f"the estimator takes numbers, and the column {texts[0]!r} is text; put an encoder before it"
+        proto = convert_sklearn(
+            chain,
+            initial_types=types,
+            target_opset={"": OPSET, "ai.onnx.ml": ML_OPSET},
+            options=_words(before) or None,
         )
-    return graph.node("Concat", [graph.cast(name, np.float32) for name in inputs.values()], axis=1)
+    except Exception as error:  # whatever a converter raises
+        raise ModelError(_without_form(before, error)) from error
+    declared = [entry.name for entry in proto.graph.input]
+    if len(declared) != len(types):
+        raise ModelError(
+            f"the converter made {len(declared)} inputs of {len(types)} columns; give X without the columns that the "
+            "pipeline does not read"
+        )
+    _set_locale(proto)
+    # the converter changes names ("education-num" becomes "education_num") and keeps their order
+    feeds = {entry: inputs[name] for entry, (name, _) in zip(declared, types, strict=True)}
+    outputs = graph.inline(proto, feeds)
+    return graph.cast(outputs[proto.graph.output[0].name], np.float64 if double else np.float32)
+
+
+_WORDS, _RE2_WORDS = r"(?u)\b\w\w+\b", r"[\p{L}\p{N}_]{2,}"
+"""scikit-learn's default pattern of a word, and the same in onnxruntime's syntax (the converter's is for ASCII)."""
+
+
+def _words(before: Sequence[Any]) -> dict[int, dict[str, Any]]:
+    """Return the options by which words are cut as scikit-learn cuts them."""
+    return {
+        id(step): {"tokenexp": _RE2_WORDS}
+        for step in _inner_steps(before)
+        if getattr(step, "token_pattern", None) == _WORDS and getattr(step, "analyzer", "") == "word"
+    }
+
+
+def _set_locale(proto: onnx.ModelProto) -> None:
+    """Let texts become lower case in a locale that this machine has: slim images lack en_US.UTF-8, the default."""
+    from onnx import helper
+
+    normalizers = [node for node in proto.graph.node if node.op_type == "StringNormalizer"]
+    if not normalizers:
+        return
+    try:
+        open_session(proto)
+    except Exception as error:  # onnxruntime's own kinds
+        if "locale" not in str(error):
+            return  # the comparison with the pipeline says what it is
+        for node in normalizers:
+            kept = [attribute for attribute in node.attribute if attribute.name != "locale"]
+            del node.attribute[:]
+            node.attribute.extend([*kept, helper.make_attribute("locale", "C.UTF-8")])
+
+
+def _without_form(before: Sequence[Any], error: Exception) -> str:
+    """Say which of the steps before the last a converter refuses, and what to write instead."""
+    names = [type(step).__name__ for step in _inner_steps(before)]
+    reason = first_line(error)
+    named = next((name for name in names if name in str(error)), None)
+    return (
+        f"the steps before the last have no form in ONNX{'' if named is None else f' ({named})'}: {reason}\n"
+        "Apply such a step to the table first, export the pipeline without it, and give its columns as X; or write it "
+        "with a transformer that skl2onnx converts (OneHotEncoder, StandardScaler, KBinsDiscretizer, ...), "
+        "or register a converter with skl2onnx.update_registered_converter"
+    )
+
+
+def _inner_steps(steps: Sequence[Any]) -> list[Any]:
+    """Return the steps, and those within pipelines, column transformers and unions."""
+    found: list[Any] = []
+    for step in steps:
+        inner = [
+            part[1]
+            for name in ("steps", "transformers_", "transformer_list")
+            for part in getattr(step, name, ())
+        ]
+        found += _inner_steps(inner) if inner else [step]
+    return found
+
+
+def _side_by_side(
+    graph: GraphBuilder,
+    last: Any,
+    inputs: Mapping[str, str],
+    kinds: Mapping[str, ElementType],
+    *,
+    double: bool,
+) -> str:
+    """Add the inputs as one matrix; texts become the codes of an estimator that has codes for them."""
+    found = histograms.categories_of(last) if type(last).__name__ in histograms.NAMES else []
+    codes = {one.column: one for one in found if one.is_text}
+    dtype = np.float64 if double else np.float32
+    parts = []
+    for place, (name, kind) in enumerate(kinds.items()):
+        if kind == "string" and place not in codes:
+            raise ModelError(
+                f"the estimator takes numbers, and the column {name!r} is text; put an encoder before it"
+            )
+        value = inputs[name]
+        if kind == "string":
+            value = add_text_codes(graph, value, codes[place].texts)
+        parts.append(graph.cast(value, dtype))
+    return graph.node("Concat", parts, axis=1)
+
+
+def _refuse_codes_of_texts(last: Any) -> None:
+    """Refuse categories that are text behind other steps: between steps a graph has one matrix of numbers."""
+    found = histograms.categories_of(last) if type(last).__name__ in histograms.NAMES else []
+    if any(one.is_text for one in found):
+        raise ModelError(
+            f"the {type(last).__name__} reads text from the steps before it; put an OrdinalEncoder before it and name "
+            "its columns by `categorical_features`, or give the estimator the raw columns"
+        )
 
 
 def _add_ours(graph: GraphBuilder, last: Any, matrix: str) -> None:
@@ -232,11 +337,13 @@ def _add_ours(graph: GraphBuilder, last: Any, matrix: str) -> None:
         graph.output(output.name, given[output.name], kind, shape[1].dim_value or None)
 
 
-def _add_others(graph: GraphBuilder, last: Any, matrix: str, width: int, task: Task, *, turned: bool) -> None:
+def _add_others(
+    graph: GraphBuilder, last: Any, matrix: str, width: int, task: Task, *, turned: bool, double: bool
+) -> None:
     if type(last).__module__.partition(".")[0] == "catboost":
         scores = _add_catboost(graph, last, matrix, task)
     else:
-        scores = add_estimator(graph, matrix, last, task, width=width)
+        scores = add_estimator(graph, matrix, last, task, width=width, double=double)
     if turned:  # the probability of the first class
         scores = graph.node("Sub", [graph.constant([[1.0]]), scores])
     add_outputs(graph, scores, task)
@@ -251,7 +358,7 @@ def _add_catboost(graph: GraphBuilder, model: Any, matrix: str, task: Task) -> s
         try:
             model.save_model(str(file), format="onnx")
         except Exception as error:  # CatBoost's own kind
-            raise ModelError(f"CatBoost does not export this model: {str(error).splitlines()[0]}") from error
+            raise ModelError(f"CatBoost does not export this model: {first_line(error)}") from error
         proto = onnx.load(str(file))
     wanted = proto.graph.output[0].name
     for node in [node for node in proto.graph.node if node.op_type == "ZipMap"]:
@@ -280,9 +387,7 @@ def _check(
         session = open_session(proto)
         found = run_columns(session, {name: cells[:_CHECKED_ROWS] for name, cells in columns.items()})
     except Exception as error:  # onnxruntime's own kinds
-        raise ModelError(
-            f"onnxruntime does not run the exported file: {str(error).splitlines()[0]}"
-        ) from error
+        raise ModelError(f"onnxruntime does not run the exported file: {first_line(error)}") from error
     if task == "regression":
         expected = np.asarray(pipeline.predict(rows), dtype=np.float64)
         scale = max(1.0, float(np.abs(expected).max()))

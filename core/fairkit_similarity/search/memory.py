@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from fairkit.errors import DataError
 
@@ -20,11 +21,14 @@ def needed_bytes(rows: int, features: int, outputs: int) -> int:
 
 def available_bytes() -> int | None:
     """Return the free memory; None where the system does not tell."""
+    with (
+        suppress(OSError, ValueError),
+        open("/proc/meminfo", encoding="ascii") as file,  # noqa: PTH123 -- not a file that a Path walks to
+    ):
+        for line in file:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
     try:
-        with open("/proc/meminfo", encoding="ascii") as file:  # noqa: PTH123 -- not a file that a Path walks to
-            for line in file:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, AttributeError):
         return None

@@ -124,8 +124,8 @@ def test_no_input_with_the_signs_of_split_units_is_beyond_the_bound_of_a_linear_
         loose, _, _ = problem.bound(SCORE, (0, 1), problem.root, np.zeros((1, 26), dtype=np.int8), np.inf)
         for kind, best in (
             (SCORE, f - g),
-            (FLIP, objective(FLIP, f, g, 0.1)),
-            (CHANCE, objective(CHANCE, f, g, 0.1)),
+            (FLIP, objective(FLIP, f, g, (0.1, 0.1))),
+            (CHANCE, objective(CHANCE, f, g, (0.1, 0.1))),
         ):
             for count in (0, 2, 6):
                 split = rng.choice(26, count, replace=False)
@@ -184,7 +184,7 @@ def test_the_interval_holds_every_input_and_closes_on_the_best(kind):
         every = corners(problem)
         best = max(
             objective(
-                kind, *(output(problem.layers, every + side) for side in problem.sides(pair)), 0.1
+                kind, *(output(problem.layers, every + side) for side in problem.sides(pair)), (0.1, 0.1)
             ).max()
             for pair in problem.pairs
         )

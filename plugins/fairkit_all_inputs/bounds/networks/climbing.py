@@ -77,8 +77,8 @@ class Climber:
         features = self._features(chosen, top)
         cost = sum((cost[chosen[:, block]] for block, cost in self.costs.items()), np.zeros(len(chosen)))
         first, second = (output(self.problem.layers, features + side) for side in self.sides)
-        threshold = self.problem.threshold if self.problem.threshold is not None else 0.0
-        return np.where(cost <= self.near, objective(self.kind, first, second, threshold), -np.inf)
+        thresholds = self.problem.thresholds_at(self.pair, chosen)
+        return np.where(cost <= self.near, objective(self.kind, first, second, thresholds), -np.inf)
 
     def look(self, chosen: Cells, top: Tops) -> bool:
         """Look at inputs, and climb from the best where it is better than all before; tell whether it is."""

@@ -15,11 +15,14 @@ from fairkit_all_inputs.bounds.networks.problem import NetworkProblem, starts_of
 from fairkit_onnx.file import OnnxFile
 from fairkit_onnx.read.nodes import ancestors
 from fairkit_onnx.structure.cells import encode_rows, listed_block
+from fairkit_onnx.structure.constants import constant_of
 from fairkit_onnx.structure.domain import Block, Listed, Numbers, numbers_block
 from fairkit_onnx.structure.encoded import Encoded, refuse_draws, up_to
+from fairkit_onnx.structure.group_rules import group_part, group_thresholds, score_of
+from fairkit_onnx.structure.links import check_monotone
 from fairkit_onnx.structure.networks.reading import DENSE, STRAIGHT, Reader
 from fairkit_onnx.structure.sources import Sources
-from fairkit_onnx.structure.tail import Tail, check_monotone, constant_of, tail_nodes
+from fairkit_onnx.structure.tail import Tail, tail_nodes
 
 if TYPE_CHECKING:
     import onnx
@@ -72,7 +75,8 @@ class NetworkModel(Encoded):
         """
         encode, defaults = self.encoding(), self.defaults(domains)
         pieces = self.pieces(domains, features)
-        blocks = [_block(one, self.kinds(), pieces) for one in domains]
+        turning = self.pieces(domains, replace(features, cuts=()))  # a rule's cuts turn no order
+        blocks = [_block(one, self.kinds(), pieces, turning) for one in domains]
         of_column = {column: place for place, block in enumerate(blocks) for column in block.columns}
         owner = np.array([of_column.get(name or "", -1) for name in features.source])
         mine = [np.flatnonzero(owner == place) for place in range(len(blocks))]
@@ -93,9 +97,14 @@ class NetworkModel(Encoded):
             Layout.of(sizes, ordered), changing, mine, ends[0], ends[1], np.where(owner < 0, wide[0], 0.0)
         )
         made = NetworkProblem(blocks=blocks, cells=cells, layers=self.layers, encode=encode, threshold=None)
-        direction, threshold, logistic = self.link(*_range(made))
+        if self.tail.groups is None:
+            direction, threshold, logistic = self.link(*_range(made))
+            rule = None
+        else:
+            direction, rule, logistic = group_thresholds(self, blocks, *_range(made))
+            threshold = None if rule is None else 0.0
         layers = self.layers if direction > 0 else [*self.layers[:-1], _negated(self.layers[-1])]
-        return replace(made, layers=layers, threshold=threshold, logistic=logistic, band=self.band)
+        return replace(made, layers=layers, threshold=threshold, logistic=logistic, band=self.band, rule=rule)
 
 
 def _range(problem: NetworkProblem) -> tuple[float, float]:
@@ -116,19 +125,22 @@ def _negated(layer: Layer) -> Layer:
 
 
 def _block(
-    one: Numbers | Listed, kinds: Mapping[str, type], pieces: Mapping[str, NDArray[np.float64]]
+    one: Numbers | Listed,
+    kinds: Mapping[str, type],
+    pieces: Mapping[str, NDArray[np.float64]],
+    turning: Mapping[str, NDArray[np.float64]],
 ) -> Block:
     """Cut a column; on each cell every feature keeps its order, so that it lies between those of the cell's ends."""
     if isinstance(one, Listed):
         return listed_block(one)
-    tops = pieces[one.name]
-    count = CELLS_WITH_MISSING if one.missing or len(tops) > 1 else CELLS
+    tops, ordered = pieces[one.name], len(turning[one.name]) == 1
+    count = CELLS if ordered and not one.missing else CELLS_WITH_MISSING
     some = np.linspace(one.low, one.high, count + 1)[1:]
     if one.whole:
         some = np.floor(some) if one.high - one.low >= count else np.arange(one.low, one.high + 1)
     block = numbers_block(one, np.concatenate([some, tops]), kinds[one.name])
     # the features of a range of cells lie between those of its ends only where the whole column keeps its order
-    return block if len(tops) == 1 else replace(block, ordered=False)
+    return block if ordered else replace(block, ordered=False)
 
 
 def _at_start(block: Block) -> Block:
@@ -156,8 +168,8 @@ def read_network(scorer: OnnxScorer, rows: Columns) -> NetworkModel | None:
     ParameterError
         The model's decisions are drawn.
     """
-    graph, wanted = scorer.model.proto.graph, scorer.reading.wanted
-    nodes = ancestors(graph, wanted)
+    graph = scorer.model.proto.graph
+    nodes = ancestors(graph, score_of(scorer))
     if not any(node.op_type in DENSE for node in nodes):
         return None
     refuse_draws(scorer)
@@ -192,7 +204,7 @@ def _front(
     scorer: OnnxScorer, nodes: Sequence[onnx.NodeProto], values: Mapping[str, NDArray[Any]]
 ) -> tuple[str, int]:
     """Return the last tensor, and its width, that everything passes through and whose features have one column each."""
-    graph, wanted = scorer.model.proto.graph, scorer.reading.wanted
+    graph, wanted = scorer.model.proto.graph, score_of(scorer)
     names = list(dict.fromkeys(column for feed in scorer.feeds for column in feed.columns))
     inputs = {feed.input.name: [names.index(column) for column in feed.columns] for feed in scorer.feeds}
     found: tuple[str, int] | None = None
@@ -226,7 +238,7 @@ def _network(
     width: int,
 ) -> NetworkModel:
     """Read from the features to the last layer's sum, from which on the order of the score is kept."""
-    graph, wanted = scorer.model.proto.graph, scorer.reading.wanted
+    graph, wanted = scorer.model.proto.graph, score_of(scorer)
     fed = {feed.input.name for feed in scorer.feeds}
     before = {id(node) for node in ancestors(graph, [matrix])}
     inner = [node for node in nodes if id(node) not in before]
@@ -245,14 +257,15 @@ def _network(
             two = value.shape[1] == 2
             try:
                 start = {tensor: (-1, 1) if two else (1,)}
-                check_monotone(graph, tail_nodes(graph, wanted, [tensor]), start, wanted)
+                groups = group_part(scorer, [tensor], grouped=True)
+                check_monotone(graph, tail_nodes(graph, scorer.reading.wanted, [tensor]), start)
                 reader = Reader(_constants(graph, values), values, matrix, width)
                 kept = {id(node) for node in ancestors(graph, [tensor])}
                 reader.follow([node for node in inner if id(node) in kept])
             except ModelError as error:
                 refused = refused or error
                 continue
-            tail = Tail(scorer=scorer, cut=tensor, columns=2 if two else 1)
+            tail = Tail(scorer=scorer, cut=tensor, columns=2 if two else 1, groups=groups)
             found = NetworkModel(scorer, matrix, tail, reader.layers(tensor))
     if found is not None:
         return found

@@ -6,8 +6,9 @@ import itertools
 import math
 from typing import TYPE_CHECKING
 
-from fairkit_registry.evidence.consistency.facts import GROUP, OVER_CLASSES
+from fairkit_registry.evidence.consistency.facts import OVER_CLASSES
 from fairkit_registry.evidence.consistency.numbers import ROUNDING, about
+from fairkit_registry.evidence.declared import GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -1,0 +1,134 @@
+"""Help that can be read: the options of a large command in groups, the six that everybody needs first.
+
+The list of commands is written without importing any: what each does stands in its module's text.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib.util import find_spec
+from inspect import cleandoc
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+MANY = 20
+"""Commands with more options show them in groups."""
+FIRST = 6
+_FIRST = ("--data", "--label", "--favorable", "--sensitive", "--max", "--key", "--output")
+_GROUPS = {
+    "Data": (
+        "--features", "--drop", "--weights", "--missing", "--join", "--on", "--query", "--predictions", "--test",
+        "--holdout", "--against", "--features-of", "--pack", "--tool-scores", "--day", "--id",
+    ),
+    "Model": (
+        "--task", "--classes", "--plugin", "--model", "--set", "--learner", "--certificate", "--endpoint",
+        "--endpoint-timeout", "--endpoint-rate", "--model-name", "--model-version",
+    ),
+    "Conditions": ("--reference", "--within", "--cluster", "--sensitive-probability"),
+    "Policy": (
+        "--adjust", "--sure", "--budget", "--methods", "--blind", "--deterministic", "--anyway", "--label-error",
+        "--policy", "--lock", "--lock-salt",
+    ),
+    "Statistics": ("--auditor", "--metric", "--confidence", "--simultaneous", "--seed", "--repeats"),
+    "Running": (
+        "--config", "--engine", "--scheduler", "--memory", "--timeout", "--allow-domain", "--threads", "--timings",
+        "--help",
+    ),
+    "Output": (
+        "--output", "--about", "--register", "--registry", "--insecure-key", "--signed-data", "--sequence",
+        "--timestamp", "--bundle", "--test-result",
+    ),
+}  # fmt: skip
+"""Options that are elsewhere than their declaration says, or that it leaves open."""
+_PANELS = {"Engine": "Running", "Sandbox": "Running"}
+_LAST = "More"
+
+
+def group_options(command: Any) -> None:
+    """Let a command show its options in groups where it has many."""
+
+    def format_options(ctx: Any, formatter: Any) -> None:
+        shown = [(each, record) for each in command.get_params(ctx) if (record := each.get_help_record(ctx))]
+        arguments = [record for each, record in shown if each.param_type_name == "argument"]
+        options = [(each, record) for each, record in shown if each.param_type_name == "option"]
+        if arguments:
+            with formatter.section("Arguments"):
+                formatter.write_dl(arguments)
+        for title, records in (
+            _sections(options) if len(options) > MANY else [("Options", [r for _, r in options])]
+        ):
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+    command.format_options = format_options
+
+
+def _sections(options: Sequence[tuple[Any, Any]]) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the groups' titles with their lines; every option is in one of them."""
+    names = {name: record for each, record in options for name in each.opts}
+    first = [name for name in _FIRST if name in names][:FIRST]
+    groups: dict[str, list[Any]] = {title: [] for title in ("First", *_GROUPS, _LAST)}
+    groups["First"] = [names[name] for name in first]
+    for each, record in options:
+        if not set(first) & set(each.opts):
+            groups[_group_of(each)].append(record)
+    yield from ((title, records) for title, records in groups.items() if records)
+
+
+def _group_of(option: Any) -> str:
+    named = next((title for title, names in _GROUPS.items() if set(names) & set(option.opts)), None)
+    panel = getattr(option, "rich_help_panel", None)
+    panel = _PANELS.get(str(panel), panel)
+    return named or (panel if panel in _GROUPS else _LAST)
+
+
+def write_commands(formatter: Any, places: Mapping[str, str], commands: Mapping[str, Any]) -> None:
+    """Write the list of commands; `commands` makes one, which is needed only where its text cannot be read."""
+    limit = formatter.width - 6 - max(map(len, places), default=0)
+    rows = [
+        (name, _shortened(summary(place) or commands[name].help or "", limit))
+        for name, place in places.items()
+    ]
+    with formatter.section("Commands"):
+        formatter.write_dl(rows)
+
+
+def summary(place: str) -> str | None:
+    """Return the help of ``module:function`` or ``module:app`` from the module's text; None where it is not there."""
+    module, _, attribute = place.partition(":")
+    try:
+        text = _source(module).read_text("utf-8")
+    except (OSError, AttributeError, TypeError):
+        return None
+    found = re.search(rf'^{attribute} = [^#]*?(?:help=|, )"((?:[^"\\]|\\.)*)"', text, re.MULTILINE)
+    found = found or re.search(rf'^def {attribute}\(.*?"""(.*?)"""', text, re.MULTILINE | re.DOTALL)
+    return None if found is None else cleandoc(found[1])
+
+
+def _source(module: str) -> Path:
+    """Return a module's file, which no package above it is imported for."""
+    top, *inner = module.split(".")
+    spec: Any = find_spec(top)
+    path = Path(spec.submodule_search_locations[0], *inner)
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def _shortened(text: str, limit: int) -> str:
+    """Return the first sentence, up to so many characters, as typer shows it."""
+    words = " ".join(text.split("\n\n", maxsplit=1)[0].split()).split(" ")
+    length, kept = 0, list[str]()
+    for word in words:
+        length += len(word) + bool(kept)
+        kept.append(word)
+        if word.endswith(".") and length <= limit:
+            return " ".join(kept)
+        if length > limit:
+            break
+    else:
+        return " ".join(kept)
+    while kept and len(" ".join(kept)) > limit - 3:
+        kept.pop()
+    return f"{' '.join(kept)}..."

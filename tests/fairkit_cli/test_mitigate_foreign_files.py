@@ -1,0 +1,103 @@
+"""`fairkit mitigate --model` takes the options about outputs that `fairkit audit` takes, and reads files as it does."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.exports import EXPORTS, people
+from typer.testing import CliRunner
+
+from fairkit_cli.main import app
+
+FLAGS = {
+    "threshold": "--threshold",
+    "score_kind": "--score-kind",
+    "favorable_class": "--favorable-class",
+    "classes": "--classes",
+    "rename": "--rename",
+}
+WITH_OPTIONS = [export for export in EXPORTS if export.options]
+
+
+def _typed(options):
+    for name, value in options.items():
+        parts = [f"{key}={one}" for key, one in value.items()] if isinstance(value, dict) else value
+        yield FLAGS[name]
+        yield ",".join(parts) if isinstance(parts, tuple | list) else str(parts)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    where = tmp_path_factory.mktemp("foreign")
+    columns = {name: values.tolist() for name, values in people().items()}
+    pq.write_table(pa.table(columns), where / "people.parquet")
+    return where
+
+
+def test_every_option_is_typed_here():
+    assert {name for export in WITH_OPTIONS for name in export.options} == set(FLAGS)
+
+
+@pytest.mark.parametrize("export", WITH_OPTIONS, ids=lambda export: export.name)
+def test_the_same_options_as_audit(export, folder):
+    model = folder / "model.onnx"
+    model.write_bytes(export.build().SerializeToString())
+    data = ["--data", str(folder / "people.parquet"), "--label", export.label]
+    data += [
+        "--favorable",
+        str(export.favorable),
+        "--sensitive",
+        "sex",
+        "--features",
+        ",".join(export.features),
+    ]
+    shown = ["--format", "json", *_typed(export.options)]
+    audited = CliRunner().invoke(app, ["audit", str(model), *data, *shown])
+    assert audited.exit_code == 0, audited.output
+    method = [
+        "--plugin",
+        "threshold-optimizer",
+        "--set",
+        "constraint=demographic_parity",
+        "--set",
+        "tolerance=0",
+    ]
+    paths = [
+        "--model",
+        str(model),
+        "--test",
+        str(folder / "people.parquet"),
+        "--output",
+        str(folder / "fair.onnx"),
+    ]
+    repaired = CliRunner().invoke(app, ["mitigate", *method, *paths, *data, *shown])
+    assert repaired.exit_code == 0, repaired.output
+    accuracy = (export.decision() == export.truth).mean()
+    record = json.loads(repaired.stdout)
+    for findings in (json.loads(audited.stdout)["findings"], record["before"]["findings"]):
+        said = next(one for one in findings if one["metric"] == "accuracy" and one["sensitive"] is None)
+        assert said["value"] == pytest.approx(accuracy, abs=1e-6)
+    gap = next(one for one in record["after"]["findings"] if one["metric"] == "demographic_parity_difference")
+    assert gap["value"] < 0.002
+    assert np.isfinite(accuracy)
+
+
+def test_an_option_that_means_nothing_is_refused(folder):
+    data = ["--data", str(folder / "people.parquet"), "--label", "word", "--favorable", "approved"]
+    arguments = [
+        "mitigate",
+        "--plugin",
+        "reweigh",
+        *data,
+        "--sensitive",
+        "sex",
+        "--classes",
+        "approved,denied",
+    ]
+    result = CliRunner().invoke(app, [*arguments, "--output", str(folder / "fair.onnx")])
+    assert result.exit_code == 2
+    assert "classes=('approved', 'denied') means nothing here" in result.stderr
