@@ -199,7 +199,7 @@ TABLES: dict[str, Callable[[Columns, str], Table]] = {
     "constant scores in a group": scored(lambda c, t: np.where(women(c), 0.4, c["s"])),
     "all scores 0": scored(lambda c, t: 0.0),
     "all scores 1": scored(lambda c, t: 1.0),
-    "scores 0 and 1": scored(lambda c, t: half(c, t)),
+    "scores 0 and 1": scored(half),
     "two scores": scored(lambda c, t: np.where(half(c, t), 0.3, 0.7)),
     "tiny scores": scored(lambda c, t: np.where(half(c, t), 1e-300, 5e-324)),
     "perfect scores": scored(lambda c, t: c["good"] if t in ("regression", "ranking", "answers") else favorable(c, t)),
