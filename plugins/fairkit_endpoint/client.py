@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
+import fairkit_http
 from fairkit.errors import MissingExtraError, ModelError, ParameterError
-from fairkit.support import http
+from fairkit.sources.reach import keeps_secrets
 from fairkit.support.escaping import visible
 from fairkit_endpoint.tensors import BINARY_LENGTH
 
@@ -110,7 +111,7 @@ class Client:
     def __init__(self, settings: EndpointSettings) -> None:
         self.settings = settings
         self._http: httpx.Client | None = None
-        self._cutter = http.Cutter()
+        self._cutter = fairkit_http.Cutter()
         self._owner = os.getpid()
         self._next = 0.0
 
@@ -194,7 +195,7 @@ class Client:
                     return answer
                 if status not in _BUSY or last:
                     raise ModelError(self._refusal(status, answer, told))
-            wanted = None if told is None else http.pause_of({"retry-after": told})
+            wanted = None if told is None else fairkit_http.pause_of({"retry-after": told})
             if wanted is not None and wanted > _LONGEST_PAUSE:
                 raise ModelError(
                     f"{self.name} is busy, and asks to be left alone for {wanted:,.0f} s; ask it again then"
@@ -215,7 +216,7 @@ class Client:
             self._cutter.within(self.settings.timeout),
             client.stream(method, url, content=body, headers=dict(headers), extensions=traced) as response,
         ):
-            content = http.collect(response.iter_bytes(), MOST_READ, deadline)
+            content = fairkit_http.collect(response.iter_bytes(), MOST_READ, deadline)
             more = response.headers.get("Location" if 300 <= response.status_code < 400 else "Retry-After")
             length = response.headers.get(BINARY_LENGTH)
             head = int(length) if length is not None and length.isdigit() else None
@@ -228,9 +229,9 @@ class Client:
 
         try:
             yield
-        except http.LateError:
+        except fairkit_http.LateError:
             raise ModelError(self._slow()) from None
-        except http.OversizedError:
+        except fairkit_http.OversizedError:
             raise ModelError(f"{self.name} answers with more than {MOST_READ >> 20} MiB") from None
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise _BrokenError(f"cannot be reached: {self._safe(error)}", unreachable=True) from None
@@ -289,7 +290,7 @@ class Client:
             token = os.environ.get(TOKEN, "").strip()
             if not token.isascii() or any(ord(sign) < 33 for sign in token):
                 raise ParameterError(f"the token in {TOKEN} holds signs that no header can carry")
-            if token and not http.keeps_secrets(self.settings.url):
+            if token and not keeps_secrets(self.settings.url):
                 raise ParameterError(
                     f"the token in {TOKEN} is not sent to {visible(self.settings.base)} without encryption; name an "
                     "https:// address"

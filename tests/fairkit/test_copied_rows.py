@@ -34,7 +34,7 @@ def test_independent_rows_are_never_told(seed):
     values = int(rng.integers(20, 5_000))
     chances = (np.ones(values), 1 / np.arange(1.0, values + 1), rng.integers(1, 4, values) ** 3.0)[seed % 3]
     rows = rng.choice(values, int(values * rng.choice([2, 3, 5, 20])), p=chances / chances.sum())
-    assert copied_rows(occurrences(rows), {}) is None
+    assert copied_rows(occurrences(rows).counts, 0.0, {}) is None
 
 
 @pytest.mark.parametrize("times", [2, 3, 7, 20, 64])
@@ -42,7 +42,7 @@ def test_independent_rows_are_never_told(seed):
 def test_each_row_so_many_times_is_told(times, values):
     rng = np.random.default_rng(times)
     rows = np.repeat(rng.integers(0, values, 3_000), times)
-    found = copied_rows(occurrences(rng.permutation(rows)), {})
+    found = copied_rows(occurrences(rng.permutation(rows)).counts, 0.0, {})
     assert found is not None
     assert found.factor % times == 0
     assert (found.factor == times) or values == 300

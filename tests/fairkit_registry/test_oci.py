@@ -506,7 +506,7 @@ def test_a_login_is_not_sent_without_encryption_beyond_this_machine(place, proxy
     proxy.meddle = lambda handler, body: (
         handler.send(401, {"WWW-Authenticate": 'Basic realm="tests"'}, b"") or True
     )
-    monkeypatch.setattr("fairkit.support.http.is_loopback", lambda host: False)
+    monkeypatch.setattr("fairkit.sources.reach.is_loopback", lambda host: False)
     with pytest.raises(RegistryError, match="is not sent without encryption"):
         remote.look(where)
     assert [path for _, path in proxy.seen] == [f"/v2/{where.repository}/manifests/3"]

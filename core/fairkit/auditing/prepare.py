@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Self
 
 from fairkit import plugins
-from fairkit.auditing.copied import copies_told, with_copies
 from fairkit.auditing.needs import check_columns, needed_auditors
 from fairkit.auditing.sense import Sense, judged, ranks_backwards, tied
 from fairkit.auditors import AuditContext, Auditor, measured
@@ -21,7 +20,7 @@ from fairkit.models.scale import is_own
 from fairkit.models.scorer import Recorded
 from fairkit.parameters.declare import parse_parameters
 from fairkit.progress import Progress, no_progress
-from fairkit.results.policy import judge
+from fairkit.results.policy import COPIES, judge
 from fairkit.results.report import Report
 from fairkit.support.timings import phase
 
@@ -213,7 +212,7 @@ class Audit:
             findings = [dataclasses.replace(f, inconclusive=f.inconclusive or sense.doubt) for f in findings]
         copied = context.dataset.profile.copied
         if copied is not None and settings.copies is None:
-            findings = [with_copies(one, copied) for one in findings]
+            findings = [_with_copies(one, copied.bounds) for one in findings]
         results, verdict = judge(
             settings.policy,
             findings,
@@ -250,7 +249,7 @@ class Audit:
                 *sense.warnings,
                 *getattr(self.scorer, "warnings", ()),
                 *ranks_backwards(findings),
-                *([] if copied is None else [copies_told(copied, settings.copies)]),
+                *([] if copied is None else [copied.told(settings.copies)]),
                 *context.dataset.profile.warnings,
             ),
         )
@@ -338,6 +337,13 @@ def _no_outcomes(context: AuditContext) -> list[str]:
         "There is no label, so nothing that compares with outcomes was measured: "
         f"{', '.join(names)}, and what is made of them."
     ]
+
+
+def _with_copies(finding: Finding, bounds: Callable[[float], dict[str, Any]]) -> Finding:
+    """Add evidence that rows are copies, where the finding has an interval that depends on their number."""
+    if finding.value is None or finding.interval is None or "proved" in finding.evidence:
+        return finding
+    return dataclasses.replace(finding, evidence={**finding.evidence, COPIES: bounds(finding.value)})
 
 
 def _environment(used: Sequence[plugins.Plugin], failures: Sequence[str], scorer: Scorer) -> dict[str, Any]:

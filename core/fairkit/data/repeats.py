@@ -82,6 +82,12 @@ class Repeats:
         seen = int(self.counts.sum())
         return 1 - len(self.keys) / seen if seen else 0.0
 
+    @property
+    def pairs(self) -> float:
+        """How many pairs are the same, estimated from the sample."""
+        counts = self.counts.astype(np.float64)
+        return float((counts * (counts - 1)).sum()) / 2 * 2.0**self.shift
+
     def _join(self, keys: Hashes, counts: NDArray[np.int64]) -> None:
         places = np.searchsorted(self.keys, keys)  # both are in order: no sorting again
         known = places < len(self.keys)
@@ -170,7 +176,9 @@ class RowCopies:
     @property
     def copied(self) -> CopiedRows | None:
         """What shows that rows were copied; None where nothing does."""
-        return copied_rows(self.whole, self.fine)
+        return copied_rows(
+            self.whole.counts, self.whole.pairs, {name: one.pairs for name, one in self.fine.items()}
+        )
 
     def warnings(self, known: Sequence[str] = ()) -> list[str]:
         """Say what a reader must know; nothing of the columns in `known`.

@@ -12,10 +12,9 @@ from urllib.parse import urlsplit
 
 from fairkit.errors import DataError
 from fairkit.sources.address import Address
-from fairkit.sources.reach import check_reachable
+from fairkit.sources.reach import check_reachable, keeps_secrets
 from fairkit.sources.secrets import said
 from fairkit.sources.stored import StoredFile
-from fairkit.support import http
 from fairkit.support.escaping import visible
 
 STORES: dict[str, Mapping[str, str]] = {
@@ -223,9 +222,7 @@ def server_of(address: Address) -> tuple[str, str] | None:
     )
     if told is None:
         return None
-    if not http.keeps_secrets(told if "://" in told else f"https://{told}") and not _yes(
-        address, "anonymous"
-    ):
+    if not keeps_secrets(told if "://" in told else f"https://{told}") and not _yes(address, "anonymous"):
         raise DataError(
             "the endpoint of the store is reached without encryption, and keys are not sent so beyond this machine: "
             "name an https:// address, or add ?anonymous=true where no key is needed"

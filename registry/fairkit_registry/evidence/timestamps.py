@@ -12,8 +12,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import fairkit_http
 from fairkit.errors import MissingExtraError
-from fairkit.support import http
 from fairkit.support.escaping import visible
 from fairkit_registry.errors import CertificateError, VerificationError
 
@@ -70,7 +70,7 @@ def ask(url: str, signature: bytes) -> bytes:
     if not url.startswith(("https://", "http://")):
         raise CertificateError(f"{visible(url)} is no address of a time-stamping authority: https://...")
     headers = {"Content-Type": "application/timestamp-query", "Accept": "application/timestamp-reply"}
-    cutter, deadline = http.Cutter(), time.monotonic() + _SECONDS
+    cutter, deadline = fairkit_http.Cutter(), time.monotonic() + _SECONDS
     request = {"content": asked.as_bytes(), "headers": headers, "extensions": {"trace": cutter.trace}}
     try:
         with (
@@ -78,9 +78,12 @@ def ask(url: str, signature: bytes) -> bytes:
             cutter.within(_SECONDS),
             client.stream("POST", url, **request) as answer,
         ):
-            content = http.collect(answer.iter_raw(), _LARGEST, deadline)
-    except (httpx.HTTPError, httpx.InvalidURL, http.OversizedError, http.LateError) as error:
-        why = {http.OversizedError: "it answers without end", http.LateError: "it takes too long to answer"}
+            content = fairkit_http.collect(answer.iter_raw(), _LARGEST, deadline)
+    except (httpx.HTTPError, httpx.InvalidURL, fairkit_http.OversizedError, fairkit_http.LateError) as error:
+        why = {
+            fairkit_http.OversizedError: "it answers without end",
+            fairkit_http.LateError: "it takes too long to answer",
+        }
         raise CertificateError(
             f"cannot reach the time-stamping authority {visible(url)}: "
             f"{why.get(type(error)) or visible(str(error))}"

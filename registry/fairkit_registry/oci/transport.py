@@ -10,8 +10,9 @@ import urllib.parse
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import fairkit_http
 from fairkit.errors import MissingExtraError
-from fairkit.support import http
+from fairkit.sources.reach import keeps_secrets
 from fairkit.support.escaping import visible
 from fairkit_registry.errors import RegistryError
 from fairkit_registry.oci import credentials
@@ -58,7 +59,7 @@ class Transport:
         self._authorization: str | None = None
         self._challenge: str | None = None
         self._token_server: str | None = None
-        self._cutter = http.Cutter()
+        self._cutter = fairkit_http.Cutter()
         self._client = httpx.Client(
             timeout=httpx.Timeout(_READ, connect=_CONNECT),
             follow_redirects=False,
@@ -163,7 +164,7 @@ class Transport:
     def _whole(self, response: httpx.Response, most: int, deadline: float) -> httpx.Response:
         """Return an answer with its body, which is read as it comes: nothing is unpacked."""
         try:
-            body = http.collect(response.iter_raw(), most, deadline)
+            body = fairkit_http.collect(response.iter_raw(), most, deadline)
         finally:
             response.close()
         kept = [(key, value) for key, value in response.headers.multi_items() if key not in _OF_THE_BODY]
@@ -176,9 +177,9 @@ class Transport:
         """Turn the library's errors into ours."""
         try:
             yield
-        except http.LateError:
+        except fairkit_http.LateError:
             raise RegistryError(f"{visible(host)} takes too long to answer; given up") from None
-        except http.OversizedError:
+        except fairkit_http.OversizedError:
             raise RegistryError(f"{visible(host)} answers with more than is read; given up") from None
         except (self._httpx.ConnectError, self._httpx.ConnectTimeout) as error:
             raise LostError(f"cannot reach the registry {visible(host)}: {_why(error)}") from None
@@ -203,7 +204,7 @@ class Transport:
         kind, _, rest = self._challenge.partition(" ")
         if not self._looked:
             self._login, self._looked = credentials.find(self.address.host), True
-        if self._login is not None and not http.keeps_secrets(self.address.base):
+        if self._login is not None and not keeps_secrets(self.address.base):
             raise RegistryError(
                 f"the login for {self.address.host} is not sent without encryption: write oci:// in place of oci+http://"
             )
@@ -225,7 +226,7 @@ class Transport:
     def _token(self, parts: Mapping[str, str]) -> str:
         realm = parts.get("realm", "")
         scheme, server = urllib.parse.urlsplit(realm)[:2]
-        plain = not self.address.encrypted and (self._login is None or http.keeps_secrets(realm))
+        plain = not self.address.encrypted and (self._login is None or keeps_secrets(realm))
         if scheme not in (("http", "https") if plain else ("https",)):
             raise RegistryError(
                 f"{self.address.host} sends logins to {visible(realm)}, which is not encrypted; refused"
@@ -280,7 +281,7 @@ class Transport:
         RegistryError
             The registry asks for more than is waited.
         """
-        pause = http.pause_of(response.headers)
+        pause = fairkit_http.pause_of(response.headers)
         if pause is not None and pause > _LONGEST_WAIT:
             response.close()
             raise RegistryError(

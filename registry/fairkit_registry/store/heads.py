@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fairkit.support import http
+import fairkit_http
+from fairkit.sources.reach import keeps_secrets
 from fairkit.support.escaping import visible
 from fairkit.support.files import write_atomic
 from fairkit_registry import merkle
@@ -266,17 +267,17 @@ def _fetched(url: str) -> bytes:
     from urllib.request import urlopen
 
     shown = visible(url)
-    if not http.keeps_secrets(url):
+    if not keeps_secrets(url):
         raise RegistryError(f"the witness {shown} is not read without encryption: name an https address")
     deadline = time.monotonic() + _SECONDS
     try:
         with urlopen(url, timeout=_SECONDS) as answer:  # noqa: S310 -- the scheme was checked
-            if not http.keeps_secrets(answer.url) or urlsplit(answer.url).netloc != urlsplit(url).netloc:
+            if not keeps_secrets(answer.url) or urlsplit(answer.url).netloc != urlsplit(url).netloc:
                 raise RegistryError(f"the witness {shown} leads to {visible(answer.url)}, which is not read")
-            return http.read_answer(answer.read1, LARGEST, deadline)
-    except http.OversizedError:
+            return fairkit_http.read_answer(answer.read1, LARGEST, deadline)
+    except fairkit_http.OversizedError:
         raise RegistryError(f"{shown} is too large to be a registry head, a checkpoint or a proof") from None
-    except http.LateError:
+    except fairkit_http.LateError:
         raise RegistryError(f"the witness {shown} takes too long to answer") from None
     except (URLError, OSError, ValueError) as error:
         if isinstance(error, RegistryError):

@@ -1,8 +1,7 @@
-"""HTTP within limits: a total time and a size for every answer, and secrets to encrypted or local hosts only."""
+"""HTTP within limits: a total time and a size for every answer, whatever trickles in."""
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 import threading
 import time
@@ -11,7 +10,6 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
-from urllib.parse import urlsplit
 
 
 class OversizedError(Exception):
@@ -116,22 +114,3 @@ def pause_of(headers: Mapping[str, str]) -> float | None:
         return None
     when = when if when.tzinfo else when.replace(tzinfo=UTC)
     return max((when - datetime.now(UTC)).total_seconds(), 0.0)
-
-
-def is_loopback(host: str) -> bool:
-    """Tell whether a host, with or without a port, is this machine."""
-    name = urlsplit(f"//{host}").hostname or "" if not host.startswith("::") else host
-    if name in ("localhost", "localhost."):
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
-
-
-def keeps_secrets(url: str) -> bool:
-    """Tell whether a secret may be sent to an address: it is https, or http on this machine."""
-    parts = urlsplit(url)
-    return parts.scheme == "https" or (
-        parts.scheme == "http" and is_loopback(parts.netloc.rpartition("@")[2])
-    )
