@@ -36,7 +36,7 @@ def looking(
     """
     if loaded is None:
         return []
-    check_auditors(loaded)
+    _check(loaded)
     return each(loaded, scorers, data, engine, progress)
 
 
