@@ -12,7 +12,7 @@ from fairkit.results.evidence import Failure, evidence_of
 from fairkit.results.values import GroupValue
 from fairkit_cli.fields import as_options
 from fairkit_cli.text.numbers import number
-from fairkit_cli.text.ranking import disparities
+from fairkit_cli.text.ranking import disparities, performance
 
 if TYPE_CHECKING:
     from fairkit.results.comparisons import Change, Outcome
@@ -122,6 +122,8 @@ def _notes(report: Report) -> tuple[str, ...]:
     for finding in shown:
         place = f"{finding.place}: " if finding.sensitive and finding.auditor == "group" else ""
         notes += [f"{place}{note}" for note in finding.notes]
+    for finding in performance(report):
+        notes += [f"{finding.metric}: {note}" for note in finding.notes] if finding.interval is None else []
     for finding in report.findings:  # a metric that failed has no place among the disparities
         notes += finding.notes if finding.auditor == "group" and evidence_of(finding, Failure) else ()
     notes += [f"Not loaded: {reason}" for reason in report.environment.get("plugins_not_loaded", ())]
