@@ -38,7 +38,8 @@ def mean_differences(table: ScoreTable, buckets: ScoreTable | None, reference: i
     with np.errstate(all="ignore"):
         rows = mass.sum(axis=0) ** 2 / squares.sum(axis=0)
         variance = (own**2 * squares).sum(axis=0) + (other**2 * squares[:, [reference]]).sum(axis=0)
-    degrees, doubts = np.minimum(rows, rows[reference]) - 1, {}
+    degrees = np.minimum(rows, rows[reference]) - 1
+    doubts: dict[int, str] = {}
     if isinstance(buckets, ScoreTable):
         variance, degrees, doubts = _dependent(buckets, reference, len(values))
     error = np.sqrt(variance)
