@@ -85,7 +85,7 @@ LAYERS: dict[str, list[set[str]]] = {
         {"terminal"},
         {"config", "drift", "junit", "lazy", "report_changes", "surroundings", "text"},
         {"evidence"},
-        {"html", "names", "options", "precommit", "progress"},
+        {"html", "names", "options", "precommit", "progress", "verifier"},
         {"formats", "plots", "subject"},
         {"packs"},
         {"plugins", "pytest_plugin", "registry"},

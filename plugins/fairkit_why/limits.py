@@ -29,7 +29,7 @@ class Noise:
     reach
         How far one row could pull each number, shape [P]; 0: no row that was seen pulls it at all.
     rows
-        Of both groups (effective ones under weights).
+        Of both groups, or their clusters (effective ones under weights).
     """
 
     variance: Array

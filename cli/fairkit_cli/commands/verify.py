@@ -9,7 +9,7 @@ import typer
 
 from fairkit.errors import FairkitError
 from fairkit_cli import options as opt
-from fairkit_cli.terminal.output import echo, print_json
+from fairkit_cli.terminal.output import echo, print_json, say
 
 if TYPE_CHECKING:
     from fairkit.data.source import Source
@@ -20,10 +20,13 @@ if TYPE_CHECKING:
 @opt.expanded
 def verify(
     certificate: Annotated[
-        str, typer.Argument(metavar="CERT", help="The certificate, or a model: oci://HOST/REPOSITORY:TAG.")
-    ],
+        str | None,
+        typer.Argument(metavar="CERT", help="The certificate, or a model: oci://HOST/REPOSITORY:TAG."),
+    ] = None,
     *,
-    keys: Annotated[list[Path], opt.option("--key", "PUB", "Public key that you trust (repeatable).")],
+    keys: Annotated[
+        list[Path] | None, opt.option("--key", "PUB", "Public key that you trust (repeatable); required.")
+    ] = None,
     model: Annotated[str | None, opt.option("--model", "MODEL.onnx", "The model it must be about.")] = None,
     data: Annotated[str | None, opt.option("--data", "FILE", "The data it must be about.")] = None,
     join: Annotated[
@@ -42,6 +45,10 @@ def verify(
     timestamp_root: opt.TimestampRoots = None,
     sandbox: opt.SandboxOptions,
     output_format: opt.TableFormat = "table",
+    page: Annotated[
+        Path | None,
+        opt.option("--page", "FILE", "Write the page that checks certificates in a browser, offline; alone."),
+    ] = None,
 ) -> None:
     """Check a certificate: signature, revocation, model, data and, with --recompute, every number in it.
 
@@ -55,9 +62,18 @@ def verify(
     from fairkit_registry.evidence.verifying import check, known_revocations
     from fairkit_registry.oci.address import is_address
 
+    if page is not None:
+        others = (certificate, keys, model, data, join, endpoint, revocations, revoker, timestamp_root)
+        _write_page(page, others, recompute=recompute)
+        return
+    if certificate is None or not keys:
+        missing = "argument CERT" if certificate is None else "option --key"
+        raise FairkitError(
+            f"Missing {missing}: fairkit verify CERT --key PUB; keys inside a certificate never count"
+        )
     if is_address(certificate):
-        others = (model, data, join, endpoint, revocations, revoker, timestamp_root, recompute or None)
-        _verify_remote(certificate, keys, others, output_format)
+        local = (model, data, join, endpoint, revocations, revoker, timestamp_root, recompute or None)
+        _verify_remote(certificate, keys, local, output_format)
     if recompute and data is None:
         raise FairkitError(
             "--recompute needs --data, and --model if there is one: it repeats the audit on them"
@@ -88,6 +104,19 @@ def verify(
     else:
         echo(*lines(str(Path(certificate)), outcome))
     raise typer.Exit(code_of(outcome))
+
+
+def _write_page(page: Path, others: tuple[Any, ...], *, recompute: bool) -> None:
+    from fairkit.support.files import check_writable, write_atomic
+    from fairkit_cli.verifier.bundle import page as verifier_page
+
+    if recompute or any(one is not None for one in others):
+        raise FairkitError(
+            "--page writes the page for everybody and checks nothing; leave the certificate and other options out"
+        )
+    check_writable(page)
+    write_atomic(page, verifier_page())
+    say(f"wrote {page}")
 
 
 def _verify_remote(address: str, keys: list[Path], others: tuple[Any, ...], output_format: str) -> NoReturn:

@@ -292,13 +292,14 @@ class PooledRow:
 class Stratified:
     """What is shown of one sensitive column inside the strata of a column.
 
-    `strata` is the finding whose strata are shown.
+    `strata` is the finding whose strata are shown; `how` says what a row is of its strata.
     """
 
     sensitive: str
     within: str
     rows: tuple[PooledRow, ...]
     strata: Finding | None
+    how: str
 
 
 def against(report: Report) -> dict[tuple[str, str], list[Finding]]:
@@ -338,6 +339,7 @@ def inside(report: Report) -> list[Stratified]:
                 for f in findings
             ),
             _shown_by_stratum(report, findings),
+            "the largest" if any("strata" in f.parameters for f in findings) else "pooled",
         )
         for (sensitive, within), findings in found.items()
     ]
