@@ -648,7 +648,9 @@ def main() -> int:
         ("formats", ",".join(FORMATS)),
     ):
         parser.add_argument(f"--{name}", default=default)
-    parser.add_argument("--cells", type=Path, help="what was measured before is read from here, and all is written to it")
+    parser.add_argument(
+        "--cells", type=Path, help="what was measured before is read from here, and all is written to it"
+    )
     parser.add_argument("--page", type=Path)
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
